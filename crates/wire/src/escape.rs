@@ -1,0 +1,150 @@
+//! The inside of JSON strings: reading escapes and writing them. Works on text whose grammar has
+//! been validated; a lone surrogate has no text and yields nothing.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use memchr::memchr;
+
+/// `text` as a JSON string literal, quotes included.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    quote_into(text, &mut out);
+    out
+}
+
+/// Appends `text` to `out` as a JSON string literal.
+pub(crate) fn quote_into(text: &str, out: &mut String) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\0'..='\x1F' => {
+                write!(out, "\\u{:04x}", u32::from(character))
+                    .expect("writing to a String does not fail");
+            }
+            _ => out.push(character),
+        }
+    }
+    out.push('"');
+}
+
+/// The content of a string literal's inside; `None` when a lone surrogate stands in it.
+pub(crate) fn unescape_bytes(body: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let Some(first) = memchr(b'\\', body) else {
+        return Some(Cow::Borrowed(body));
+    };
+    let mut out = Vec::with_capacity(body.len());
+    let mut rest = body;
+    let mut next = Some(first);
+    while let Some(escape) = next {
+        out.extend_from_slice(&rest[..escape]);
+        let (character, length) = read_escape(&rest[escape..])?;
+        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = &rest[escape + length..];
+        next = memchr(b'\\', rest);
+    }
+    out.extend_from_slice(rest);
+    Some(Cow::Owned(out))
+}
+
+/// Whether a key, given with its quotes, means `name`.
+pub(crate) fn key_is(key: &[u8], name: &str) -> bool {
+    let body = inside(key);
+    // Every escape is longer than what it stands for, so a body of this length holds none or differs.
+    if body.len() <= name.len() {
+        return body == name.as_bytes();
+    }
+    memchr(b'\\', body).is_some()
+        && unescape_bytes(body).is_some_and(|key| *key == *name.as_bytes())
+}
+
+/// A string literal without its quotes.
+pub(crate) fn inside(literal: &[u8]) -> &[u8] {
+    literal
+        .get(1..literal.len().saturating_sub(1))
+        .unwrap_or(&[])
+}
+
+/// The character that an escape at the start of `text` stands for, and the escape's length.
+fn read_escape(text: &[u8]) -> Option<(char, usize)> {
+    let simple = |character| Some((character, 2));
+    match text.get(1)? {
+        b'b' => simple('\x08'),
+        b'f' => simple('\x0C'),
+        b'n' => simple('\n'),
+        b'r' => simple('\r'),
+        b't' => simple('\t'),
+        b'u' => {
+            let first = code_unit(text)?;
+            if let Some(character) = char::from_u32(first) {
+                return Some((character, 6));
+            }
+            let second = code_unit(text.get(6..)?)?;
+            let pair = [first as u16, second as u16];
+            let character = char::decode_utf16(pair).next()?.ok()?;
+            Some((character, 12))
+        }
+        other => simple(char::from(*other)),
+    }
+}
+
+/// The code unit of a `\uXXXX` escape at the start of `text`.
+fn code_unit(text: &[u8]) -> Option<u32> {
+    let digits = text.strip_prefix(b"\\u")?.get(..4)?;
+    digits.iter().try_fold(0, |unit, &digit| {
+        Some(unit << 4 | char::from(digit).to_digit(16)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_read() {
+        let cases: &[(&str, Option<&str>)] = &[
+            ("", Some("")),
+            ("plain", Some("plain")),
+            (r#"\"\\\/\b\f\n\r\t"#, Some("\"\\/\u{8}\u{c}\n\r\t")),
+            (r"a\u00e9b", Some("aéb")),
+            (r"\ud83d\uDE00", Some("😀")),
+            (r"\u0000", Some("\0")),
+            (r"\ud83d", None),
+            (r"\ud83dx", None),
+            (r"\ud83d\n", None),
+            (r"\ud83d\u0041", None),
+            (r"\ude00", None),
+        ];
+        for (body, expected) in cases {
+            let read = unescape_bytes(body.as_bytes());
+            assert_eq!(read.as_deref(), expected.map(str::as_bytes), "{body}");
+        }
+    }
+
+    #[test]
+    fn keys_are_compared_after_unescaping() {
+        let cases = [
+            (r#""name""#, "name", true),
+            (r#""n\u0061me""#, "name", true),
+            (r#""names""#, "name", false),
+            (r#""nam""#, "name", false),
+            (r#""Name""#, "name", false),
+            (r#""\ud800""#, "name", false),
+            (r#""""#, "", true),
+            (r#""a\\b""#, "a\\b", true),
+        ];
+        for (key, name, expected) in cases {
+            assert_eq!(key_is(key.as_bytes(), name), expected, "{key} {name}");
+        }
+    }
+
+    #[test]
+    fn quoting_escapes_what_must_be() {
+        assert_eq!(quote("a\"b\\c\n\u{1}é"), "\"a\\\"b\\\\c\\n\\u0001é\"");
+    }
+}

@@ -1,0 +1,43 @@
+//! MCP and JSON-RPC as data, without I/O.
+//!
+//! A message is the bytes it came in plus the places in them that matter. [`Frame::parse`] scans a
+//! text once, strictly: what two readers could understand differently (repeated keys, wrong-case
+//! envelope members, lone surrogates, bad UTF-8, endless nesting) is refused before anything looks
+//! at it. What passed is forwarded byte for byte; [`Frame::edit`] replaces only the spans we own.
+//!
+//! Beside frames there are the protocol's rules as plain functions and small state machines: the
+//! five [`ProtocolVersion`]s and their negotiation, the [`Era`] of a message, the handshake of a
+//! session, the header rules of Streamable HTTP ([`http`]), the [`sse`] codec, and a [`Registry`]
+//! with which a program can serve tools.
+//!
+//! This crate opens no file and no socket, reads no clock, and knows nothing of policy or record.
+
+mod edit;
+mod era;
+mod escape;
+mod frame;
+mod id;
+mod json;
+mod lines;
+
+mod registry;
+mod scan;
+mod session;
+mod version;
+
+pub mod http;
+pub mod message;
+pub mod sse;
+
+pub use edit::Edit;
+pub use era::{Era, PROTOCOL_VERSION_META};
+pub use escape::quote;
+pub use frame::{Batch, Frame, FrameError, FrameKind};
+pub use id::Id;
+pub use json::{Elements, Json, JsonKind, Members};
+pub use lines::{Cut, LineCutter};
+pub use message::{RpcError, methods};
+pub use registry::{Content, Registry, Tool, ToolAnswer};
+pub use scan::{MAX_DEPTH, Member, Outline, ScanError, Span, Strictness, scan};
+pub use session::{Admission, Handshake, SessionState};
+pub use version::{ProtocolVersion, UnknownVersion, negotiate};

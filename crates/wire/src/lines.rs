@@ -1,0 +1,163 @@
+//! Lines out of a byte stream, cut without copying, with a limit on their length.
+//!
+//! Sans I/O: a reader appends what it got to [`LineCutter::buffer`] and takes lines until there
+//! is none.
+
+use bytes::{Bytes, BytesMut};
+
+/// How much of an overlong line's beginning and end is kept, to find out whose it was.
+const KEPT: usize = 256;
+
+/// A line that was cut off the stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// A line without its line break.
+    Line(Bytes),
+    /// A line over the limit, dropped but for its beginning and end.
+    TooLong {
+        /// The first bytes of it.
+        head: Bytes,
+        /// The last bytes of it.
+        tail: Bytes,
+    },
+}
+
+/// Cuts a stream into lines.
+#[derive(Debug)]
+pub struct LineCutter {
+    buffer: BytesMut,
+    searched: usize,
+    limit: usize,
+    overlong: Option<Overlong>,
+}
+
+#[derive(Debug)]
+struct Overlong {
+    head: Bytes,
+    tail: BytesMut,
+}
+
+impl LineCutter {
+    /// A cutter for lines of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            searched: 0,
+            limit,
+            overlong: None,
+        }
+    }
+
+    /// Where a reader appends what the stream gave.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next whole line, if one is there.
+    pub fn cut(&mut self) -> Option<Cut> {
+        let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
+        let Some(at) = found.map(|at| self.searched + at) else {
+            self.searched = self.buffer.len();
+            if self.overlong.is_some() || self.buffer.len() > self.limit {
+                self.drop_overlong();
+            }
+            return None;
+        };
+        self.searched = 0;
+        let mut line = self.buffer.split_to(at + 1);
+        line.truncate(at);
+        if line.last() == Some(&b'\r') {
+            line.truncate(line.len() - 1);
+        }
+        if let Some(mut overlong) = self.overlong.take() {
+            overlong.extend(&line);
+            return Some(Cut::TooLong {
+                head: overlong.head,
+                tail: overlong.tail.freeze(),
+            });
+        }
+        if line.len() > self.limit {
+            let mut overlong = Overlong::new(&line);
+            overlong.extend(&line);
+            return Some(Cut::TooLong {
+                head: overlong.head,
+                tail: overlong.tail.freeze(),
+            });
+        }
+        Some(Cut::Line(line.freeze()))
+    }
+
+    fn drop_overlong(&mut self) {
+        let overlong = self
+            .overlong
+            .get_or_insert_with(|| Overlong::new(&self.buffer));
+        overlong.extend(&self.buffer);
+        self.buffer.clear();
+        self.searched = 0;
+    }
+}
+
+impl Overlong {
+    fn new(start: &[u8]) -> Self {
+        Self {
+            head: Bytes::copy_from_slice(&start[..start.len().min(KEPT)]),
+            tail: BytesMut::new(),
+        }
+    }
+
+    fn extend(&mut self, more: &[u8]) {
+        self.tail
+            .extend_from_slice(&more[more.len().saturating_sub(KEPT)..]);
+        let surplus = self.tail.len().saturating_sub(KEPT);
+        let _ = self.tail.split_to(surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut_all(input: &[u8], limit: usize, chunk: usize) -> Vec<Cut> {
+        let mut cutter = LineCutter::new(limit);
+        let mut all = Vec::new();
+        for piece in input.chunks(chunk) {
+            cutter.buffer().extend_from_slice(piece);
+            all.extend(std::iter::from_fn(|| cutter.cut()));
+        }
+        all
+    }
+
+    #[test]
+    fn cuts_at_line_breaks_however_the_stream_is_chunked() {
+        let line = |text: &'static str| Cut::Line(Bytes::from_static(text.as_bytes()));
+        for chunk in 1..12 {
+            let all = cut_all(b"a\r\n\nbc\nrest", 10, chunk);
+            assert_eq!(all, [line("a"), line(""), line("bc")], "{chunk}");
+        }
+    }
+
+    #[test]
+    fn an_overlong_line_keeps_its_ends_and_the_next_line_works() {
+        let mut input = b"head".to_vec();
+        input.extend(vec![b'x'; 300_000]);
+        input.extend(b"tail\nnext\n");
+        for chunk in [7, 65_536, 1_000_000] {
+            let all = cut_all(&input, 1000, chunk);
+            let Cut::TooLong { head, tail } = &all[0] else {
+                panic!("{:?}", all[0])
+            };
+            assert!(
+                head.starts_with(b"head") && tail.ends_with(b"tail"),
+                "{chunk}"
+            );
+            assert_eq!((head.len(), tail.len()), (KEPT, KEPT));
+            assert_eq!(all[1], Cut::Line(Bytes::from_static(b"next")));
+        }
+    }
+
+    #[test]
+    fn a_line_at_the_limit_passes_and_one_over_does_not() {
+        assert!(matches!(cut_all(b"12345\n", 5, 3)[0], Cut::Line(_)));
+        assert!(matches!(cut_all(b"123456\n", 5, 3)[0], Cut::TooLong { .. }));
+    }
+}

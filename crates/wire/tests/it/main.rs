@@ -1,0 +1,7 @@
+//! Laws that hold for generated messages, and a public corpus of JSON texts.
+
+mod corpus;
+mod documents;
+mod edits;
+mod scanning;
+mod streams;
