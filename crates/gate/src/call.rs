@@ -1,0 +1,105 @@
+//! A call on its way: first an [`Attempt`], and once its target is known a [`Call`].
+
+use std::{fmt, sync::Arc};
+
+use callgate_wire::Frame;
+use serde::{Deserialize, Serialize};
+use ulid::Ulid;
+
+use crate::{Host, ServerName, Tool};
+
+/// The id of a call, and of its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(pub Ulid);
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Which kind of caller made the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A host that speaks MCP.
+    Mcp,
+    /// A command of our own binary.
+    Cli,
+}
+
+/// How the call came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Lines on standard input.
+    Stdio,
+    /// Streamable HTTP.
+    Http,
+    /// No transport: the same process.
+    Local,
+}
+
+/// The door that a call came through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Door {
+    /// Which kind of caller.
+    pub source: Source,
+    /// Over what.
+    pub transport: Transport,
+}
+
+/// A request as it was received: known caller, known bytes, target not looked up yet.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// Minted when the request was received.
+    pub id: CallId,
+    /// The host that sent it.
+    pub host: Arc<Host>,
+    /// The door it came through.
+    pub door: Door,
+    /// The request, byte for byte.
+    pub frame: Frame,
+}
+
+/// What a call is aimed at: exactly one thing of exactly one server.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A tool of the catalog.
+    Tool(Arc<Tool>),
+    /// Any other request of the only server there is, passed on as it came.
+    Method {
+        /// The server that gets it.
+        server: ServerName,
+        /// The JSON-RPC method.
+        method: String,
+    },
+}
+
+impl Target {
+    /// The server that the call goes to.
+    pub fn server(&self) -> &ServerName {
+        match self {
+            Self::Tool(tool) => &tool.server,
+            Self::Method { server, .. } => server,
+        }
+    }
+
+    /// The tool's own name, or the method.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tool(tool) => &tool.name,
+            Self::Method { method, .. } => method,
+        }
+    }
+}
+
+/// An attempt whose target is known. Only [`decide`](crate::decide) turns it into a permit.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// What was received.
+    pub attempt: Attempt,
+    /// What it is aimed at.
+    pub target: Target,
+}

@@ -1,0 +1,210 @@
+//! The catalog: an immutable snapshot of every tool there is, and the way from a name to a tool.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::{Naming, Policy, Prefix, ServerName, Target, Tool};
+
+/// How many choices an error names before it stops.
+const CHOICES_SHOWN: usize = 20;
+
+/// What one server contributes to a snapshot.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// The server.
+    pub server: ServerName,
+    /// Whether its tools are listed. A server that has been down for a while keeps its tools
+    /// here, so that a call to one can say what is wrong instead of "unknown".
+    pub listed: bool,
+    /// Its tools, in the order it gave them; `None` while it was never heard of.
+    pub tools: Option<Vec<Tool>>,
+    /// The members of its list result other than `tools` and `nextCursor`, as raw
+    /// `"key":value` text. Shown only where there is a single server.
+    pub list_extras: Vec<Bytes>,
+}
+
+/// Something the operator should know about the snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// Two tools would be shown under one name; the later one was left out.
+    ShownTwice {
+        /// The name in question.
+        shown: String,
+        /// The tool that keeps it.
+        kept: String,
+        /// The tool that was left out.
+        left_out: String,
+    },
+}
+
+/// Why a name leads nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// No server of that name is configured.
+    #[error("unknown tool `{name}`: no such server; servers: {}", choices(.servers))]
+    UnknownServer {
+        /// The name that was asked for.
+        name: String,
+        /// The servers there are.
+        servers: Vec<String>,
+    },
+    /// The server has no such tool.
+    #[error("unknown tool `{name}` of server `{server}`; its tools: {}", choices(.tools))]
+    UnknownTool {
+        /// The name that was asked for.
+        name: String,
+        /// The server that was meant.
+        server: ServerName,
+        /// The tools it has.
+        tools: Vec<String>,
+    },
+    /// Without prefixes there is no server to name.
+    #[error("unknown tool `{name}`; tools: {}", choices(.tools))]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// The tools there are.
+        tools: Vec<String>,
+    },
+    /// The server is configured but never told its tools.
+    #[error("upstream \"{server}\" unavailable")]
+    NeverSeen {
+        /// The server that was meant.
+        server: ServerName,
+    },
+}
+
+/// A snapshot. It never changes: a new one replaces it.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    naming: Naming,
+    listings: Vec<Listing>,
+    listed: Vec<Arc<Tool>>,
+    by_shown: HashMap<String, Arc<Tool>>,
+    by_server: HashMap<ServerName, HashMap<String, Arc<Tool>>>,
+}
+
+impl Catalog {
+    /// Builds a snapshot from the servers in configuration order.
+    pub fn build(naming: Naming, listings: Vec<Listing>) -> (Self, Vec<Finding>) {
+        let mut catalog = Self {
+            naming,
+            ..Self::default()
+        };
+        let mut findings = Vec::new();
+        for listing in &listings {
+            for tool in listing.tools.iter().flatten() {
+                catalog.add(tool, listing.listed, &mut findings);
+            }
+        }
+        catalog.listings = listings;
+        (catalog, findings)
+    }
+
+    fn add(&mut self, tool: &Tool, listed: bool, findings: &mut Vec<Finding>) {
+        let shown = self.naming.shown(&tool.server, &tool.name);
+        if let Some(kept) = self.by_shown.get(&shown) {
+            findings.push(Finding::ShownTwice {
+                shown,
+                kept: kept.canonical(),
+                left_out: tool.canonical(),
+            });
+            return;
+        }
+        let tool = Arc::new(tool.shown_as(shown.clone()));
+        self.by_shown.insert(shown, tool.clone());
+        let own = self.by_server.entry(tool.server.clone()).or_default();
+        own.insert(tool.name.clone(), tool.clone());
+        if listed {
+            self.listed.push(tool);
+        }
+    }
+
+    /// The tools that hosts see, in configuration order.
+    pub fn listed<'c>(&'c self, policy: &'c Policy) -> impl Iterator<Item = &'c Arc<Tool>> {
+        self.listed.iter().filter(|tool| policy.shows(tool))
+    }
+
+    /// What each server contributed.
+    pub fn listings(&self) -> &[Listing] {
+        &self.listings
+    }
+
+    /// The only server, when there is one and tools are shown without prefix: then every
+    /// request can pass through to it.
+    pub fn only_server(&self) -> Option<&ServerName> {
+        match self.listings.as_slice() {
+            [only] if self.naming.prefix == Prefix::Never => Some(&only.server),
+            _ => None,
+        }
+    }
+
+    /// The one tool that `name` means: its shown name, or canonical `server:tool`.
+    pub fn resolve(&self, name: &str, policy: &Policy) -> Result<Target, ResolveError> {
+        if let Some(tool) = self.by_shown.get(name) {
+            return Ok(Target::Tool(tool.clone()));
+        }
+        let Some((listing, tool)) = self.split(name) else {
+            return Err(self.unknown(name, policy));
+        };
+        let own = self.by_server.get(&listing.server);
+        if let Some(tool) = own.and_then(|tools| tools.get(tool)) {
+            return Ok(Target::Tool(tool.clone()));
+        }
+        if listing.tools.is_none() {
+            return Err(ResolveError::NeverSeen {
+                server: listing.server.clone(),
+            });
+        }
+        let of_server = self
+            .listed(policy)
+            .filter(|tool| tool.server == listing.server);
+        Err(ResolveError::UnknownTool {
+            name: name.to_owned(),
+            server: listing.server.clone(),
+            tools: of_server.map(|tool| tool.shown.clone()).collect(),
+        })
+    }
+
+    fn split<'n>(&self, name: &'n str) -> Option<(&Listing, &'n str)> {
+        let canonical = name.split_once(':');
+        let shown = name.split_once(self.naming.separator.as_str());
+        [canonical, shown]
+            .into_iter()
+            .flatten()
+            .find_map(|(server, tool)| {
+                let listing = self.listings.iter().find(|l| l.server.as_str() == server)?;
+                Some((listing, tool))
+            })
+    }
+
+    fn unknown(&self, name: &str, policy: &Policy) -> ResolveError {
+        let name = name.to_owned();
+        match (self.naming.prefix, self.listings.as_slice()) {
+            (Prefix::Never, [only]) if only.tools.is_none() => ResolveError::NeverSeen {
+                server: only.server.clone(),
+            },
+            (Prefix::Never, _) => {
+                let tools = self.listed(policy).map(|tool| tool.shown.clone()).collect();
+                ResolveError::Unknown { name, tools }
+            }
+            (Prefix::Always, listings) => {
+                let servers = listings.iter().map(|l| l.server.to_string()).collect();
+                ResolveError::UnknownServer { name, servers }
+            }
+        }
+    }
+}
+
+fn choices(all: &[String]) -> String {
+    match all.len() {
+        0 => "none".to_owned(),
+        n if n <= CHOICES_SHOWN => all.join(", "),
+        n => format!(
+            "{}, and {} more",
+            all[..CHOICES_SHOWN].join(", "),
+            n - CHOICES_SHOWN
+        ),
+    }
+}

@@ -1,0 +1,24 @@
+//! What a call is, and whether it may happen.
+//!
+//! This room is pure: no sockets, no files, no clock, no tokio. It holds the words that every
+//! other room uses ([`Call`], [`Tool`], [`Catalog`], [`Who`]) and the one function that lets a
+//! call through, [`decide`]. What comes out of it as a [`Permit`] owns the very bytes it permits,
+//! cannot be copied and cannot be made anywhere else.
+
+mod call;
+mod catalog;
+mod decide;
+mod digest;
+mod name;
+mod policy;
+mod tool;
+mod who;
+
+pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
+pub use catalog::{Catalog, Finding, Listing, ResolveError};
+pub use decide::{Denied, Facts, Hold, Permit, Ruling, Verdict, decide};
+pub use digest::Digest;
+pub use name::{NameError, Naming, Prefix, ServerName};
+pub use policy::{Builtin, Pattern, Policy, ToolFilter};
+pub use tool::{Hints, Operation, Tool, ToolError};
+pub use who::{Host, Who};

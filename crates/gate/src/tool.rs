@@ -1,0 +1,241 @@
+//! One tool of one server: its descriptor as the server sent it, and the little we read of it.
+
+use bytes::Bytes;
+use callgate_wire::{Json, Strictness, quote};
+use serde::Serialize;
+
+use crate::ServerName;
+
+/// A tool of the catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// The server that has it.
+    pub server: ServerName,
+    /// The name that the server itself uses.
+    pub name: String,
+    /// The name that hosts see.
+    pub shown: String,
+    /// The descriptor, byte for byte as the server listed it.
+    pub descriptor: Bytes,
+    /// The same with the shown name in it: what hosts get.
+    pub shown_descriptor: Bytes,
+    /// What the server says about effects.
+    pub hints: Hints,
+}
+
+/// Why a descriptor cannot enter the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolError {
+    /// The list had an element that is no object.
+    #[error("a tool descriptor is not an object")]
+    NotAnObject,
+    /// A tool without a name cannot be called.
+    #[error("a tool descriptor has no `name` string")]
+    NoName,
+}
+
+/// A server's annotations about effects. Only a literal `true` or `false` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hints {
+    /// `readOnlyHint`.
+    pub read_only: Option<bool>,
+    /// `destructiveHint`.
+    pub destructive: Option<bool>,
+}
+
+/// What a call may do, from least to most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// Changes nothing.
+    Read,
+    /// Changes something that can be changed back.
+    Write,
+    /// Changes something that cannot.
+    Destructive,
+}
+
+impl Tool {
+    /// Reads a descriptor out of a scanned tools/list result; `shown` is filled by the catalog.
+    pub fn from_descriptor(server: &ServerName, descriptor: Bytes) -> Result<Self, ToolError> {
+        let json =
+            Json::validate(&descriptor, Strictness::Full).map_err(|_| ToolError::NotAnObject)?;
+        if !json.is_object() {
+            return Err(ToolError::NotAnObject);
+        }
+        let name = json
+            .get("name")
+            .and_then(|name| name.as_str())
+            .ok_or(ToolError::NoName)?;
+        let (name, hints) = (name.into_owned(), Hints::of(json.get("annotations")));
+        let (shown, shown_descriptor) = (name.clone(), descriptor.clone());
+        Ok(Self {
+            server: server.clone(),
+            name,
+            shown,
+            descriptor,
+            shown_descriptor,
+            hints,
+        })
+    }
+
+    /// The same tool under another shown name; only the name's bytes differ in its descriptor.
+    pub fn shown_as(&self, shown: String) -> Self {
+        let mut tool = Self {
+            shown_descriptor: self.descriptor.clone(),
+            ..self.clone()
+        };
+        if shown != tool.name {
+            let json = Json::validate(&self.descriptor, Strictness::Full).ok();
+            if let Some(name) = json.and_then(|json| json.get("name")) {
+                let start = name.bytes().as_ptr() as usize - self.descriptor.as_ptr() as usize;
+                let (before, rest) = self.descriptor.split_at(start);
+                let after = &rest[name.bytes().len()..];
+                tool.shown_descriptor = [before, quote(&shown).as_bytes(), after].concat().into();
+            }
+        }
+        tool.shown = shown;
+        tool
+    }
+
+    /// `server:tool`, the name used in policy, record and commands.
+    pub fn canonical(&self) -> String {
+        format!("{}:{}", self.server, self.name)
+    }
+
+    /// The words of the tool's own name, lower-cased: `deleteAll_files2` is delete, all, files, 2.
+    pub fn words(&self) -> Vec<String> {
+        split_words(&self.name)
+    }
+}
+
+impl Hints {
+    fn of(annotations: Option<Json<'_>>) -> Self {
+        let hint = |key| {
+            annotations
+                .and_then(|a| a.get(key))
+                .and_then(|h| h.as_bool())
+        };
+        Self {
+            read_only: hint("readOnlyHint"),
+            destructive: hint("destructiveHint"),
+        }
+    }
+
+    /// Whether the server declared nothing about effects.
+    pub fn is_silent(self) -> bool {
+        self == Self::default()
+    }
+
+    /// The operation that these hints amount to; both set counts as destructive.
+    pub fn operation(self) -> Operation {
+        if self.destructive == Some(true) {
+            Operation::Destructive
+        } else if self.read_only == Some(true) {
+            Operation::Read
+        } else {
+            Operation::Write
+        }
+    }
+}
+
+fn split_words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut previous = ' ';
+    let mut chars = name.chars().peekable();
+    while let Some(c) = chars.next() {
+        // The last capital of a run belongs to the word that follows it: `DBDrop` is db, drop.
+        let ends_capitals =
+            previous.is_uppercase() && chars.peek().is_some_and(|next| next.is_lowercase());
+        let starts = c.is_alphanumeric()
+            && (!previous.is_alphanumeric()
+                || (c.is_uppercase() && (previous.is_lowercase() || ends_capitals))
+                || c.is_numeric() != previous.is_numeric());
+        if starts {
+            words.push(String::new());
+        }
+        if c.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(c.to_lowercase());
+        }
+        previous = c;
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(text: &'static str) -> Result<Tool, ToolError> {
+        Tool::from_descriptor(
+            &ServerName::new("s").unwrap(),
+            Bytes::from_static(text.as_bytes()),
+        )
+    }
+
+    #[test]
+    fn only_literal_booleans_are_hints() {
+        let cases = [
+            (r#"{"name":"a"}"#, Operation::Write, true),
+            (
+                r#"{"name":"a","annotations":{"readOnlyHint":true}}"#,
+                Operation::Read,
+                false,
+            ),
+            (
+                r#"{"name":"a","annotations":{"readOnlyHint":"true"}}"#,
+                Operation::Write,
+                true,
+            ),
+            (
+                r#"{"name":"a","annotations":{"destructiveHint":1}}"#,
+                Operation::Write,
+                true,
+            ),
+            (
+                r#"{"name":"a","annotations":{"readOnlyHint":true,"destructiveHint":true}}"#,
+                Operation::Destructive,
+                false,
+            ),
+            (
+                r#"{"name":"a","annotations":{"readOnlyHint":false}}"#,
+                Operation::Write,
+                false,
+            ),
+        ];
+        for (text, operation, silent) in cases {
+            let hints = tool(text).unwrap().hints;
+            assert_eq!(
+                (hints.operation(), hints.is_silent()),
+                (operation, silent),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn descriptors_without_a_name_are_refused() {
+        assert_eq!(tool("[]"), Err(ToolError::NotAnObject));
+        assert_eq!(tool("3"), Err(ToolError::NotAnObject));
+        assert_eq!(tool(r#""name""#), Err(ToolError::NotAnObject));
+        assert_eq!(tool(r#"[{"name":"a"}]"#), Err(ToolError::NotAnObject));
+        assert_eq!(tool("{}"), Err(ToolError::NoName));
+        assert_eq!(tool(r#"{"name":3}"#), Err(ToolError::NoName));
+        assert_eq!(tool(r#"{"tool":{"name":"a"}}"#), Err(ToolError::NoName));
+    }
+
+    #[test]
+    fn words_of_names() {
+        let words = |name| split_words(name).join(" ");
+        assert_eq!(words("deleteAll_files2"), "delete all files 2");
+        assert_eq!(words("drop-table"), "drop table");
+        assert_eq!(words("HTTPGet"), "http get");
+        assert_eq!(words("DBDrop"), "db drop");
+        assert_eq!(words("DELETE"), "delete");
+        assert_eq!(words("DROP_TABLE"), "drop table");
+        assert_eq!(words("undeleteDropdown"), "undelete dropdown");
+        assert_eq!(words(""), "");
+    }
+}

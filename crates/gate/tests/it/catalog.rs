@@ -1,0 +1,352 @@
+//! From a name to one tool, or to an error that says what there is.
+
+use callgate_gate::{
+    Builtin, Catalog, Finding, Listing, Naming, Pattern, Policy, Prefix, ResolveError, Target,
+    ToolFilter,
+};
+
+use crate::given::{described, listing, named, server};
+
+fn always() -> Naming {
+    Naming::default()
+}
+
+fn never() -> Naming {
+    Naming {
+        prefix: Prefix::Never,
+        ..Naming::default()
+    }
+}
+
+fn catalog(naming: Naming, listings: Vec<Listing>) -> Catalog {
+    let (catalog, findings) = Catalog::build(naming, listings);
+    assert_eq!(findings, []);
+    catalog
+}
+
+fn never_seen(name: &str) -> Listing {
+    Listing {
+        tools: None,
+        ..listing(name, &[])
+    }
+}
+
+/// The canonical name of the tool that `name` leads to, or the error's text.
+fn resolved(catalog: &Catalog, name: &str) -> Result<String, String> {
+    match catalog.resolve(name, &Policy::default()) {
+        Ok(Target::Tool(tool)) => Ok(tool.canonical()),
+        Ok(Target::Method { .. }) => panic!("`{name}` names a tool, never a method"),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn shown(catalog: &Catalog, policy: &Policy) -> Vec<String> {
+    catalog
+        .listed(policy)
+        .map(|tool| tool.shown.clone())
+        .collect()
+}
+
+fn hiding(of: &str, deny: &str) -> Policy {
+    let filter = ToolFilter {
+        allow: None,
+        deny: vec![Pattern::new(deny)],
+    };
+    Policy::new(Builtin::Default, [(server(of), filter)].into())
+}
+
+#[test]
+fn either_form_of_a_name_leads_to_the_tool() {
+    let long = "a".repeat(60);
+    let tools = ["read", "read__all", "x:y", "über", &long];
+    let catalog = catalog(
+        always(),
+        vec![listing("fs", &tools), listing("git-hub", &["read"])],
+    );
+    let cases = [
+        ("fs__read", "fs:read"),
+        ("fs:read", "fs:read"),
+        ("git-hub__read", "git-hub:read"),
+        ("git-hub:read", "git-hub:read"),
+        ("fs__read__all", "fs:read__all"),
+        ("fs:read__all", "fs:read__all"),
+        ("fs:x:y", "fs:x:y"),
+        ("fs:über", "fs:über"),
+    ];
+    for (name, canonical) in cases {
+        assert_eq!(resolved(&catalog, name).as_deref(), Ok(canonical), "{name}");
+    }
+    for tool in catalog.listed(&Policy::default()) {
+        assert_eq!(resolved(&catalog, &tool.shown), Ok(tool.canonical()));
+        assert_eq!(resolved(&catalog, &tool.canonical()), Ok(tool.canonical()));
+    }
+    assert_eq!(shown(&catalog, &Policy::default()).len(), 6);
+}
+
+#[test]
+fn without_prefixes_the_own_name_is_the_shown_one() {
+    let catalog = catalog(
+        never(),
+        vec![listing("fs", &["read", "a b"]), listing("git", &["log"])],
+    );
+    let cases = [
+        ("read", Ok("fs:read")),
+        ("a b", Ok("fs:a b")),
+        ("log", Ok("git:log")),
+        ("git:log", Ok("git:log")),
+        ("push", Err("unknown tool `push`; tools: read, a b, log")),
+        (
+            "git:push",
+            Err("unknown tool `git:push` of server `git`; its tools: log"),
+        ),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(
+            resolved(&catalog, name),
+            expected.map(str::to_owned).map_err(str::to_owned),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_leads_nowhere_says_what_there_is() {
+    let catalog = catalog(
+        always(),
+        vec![listing("fs", &["read", "write"]), listing("git", &[])],
+    );
+    let cases = [
+        (
+            "fs__reed",
+            "unknown tool `fs__reed` of server `fs`; its tools: fs__read, fs__write",
+        ),
+        (
+            "fs:reed",
+            "unknown tool `fs:reed` of server `fs`; its tools: fs__read, fs__write",
+        ),
+        (
+            "fs:fs__read",
+            "unknown tool `fs:fs__read` of server `fs`; its tools: fs__read, fs__write",
+        ),
+        (
+            "git__log",
+            "unknown tool `git__log` of server `git`; its tools: none",
+        ),
+        (
+            "hub__log",
+            "unknown tool `hub__log`: no such server; servers: fs, git",
+        ),
+        (
+            "read",
+            "unknown tool `read`: no such server; servers: fs, git",
+        ),
+        (
+            "FS__read",
+            "unknown tool `FS__read`: no such server; servers: fs, git",
+        ),
+        ("fs", "unknown tool `fs`: no such server; servers: fs, git"),
+        ("", "unknown tool ``: no such server; servers: fs, git"),
+    ];
+    for (name, error) in cases {
+        assert_eq!(resolved(&catalog, name), Err(error.to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn an_error_stops_naming_choices_after_twenty() {
+    let names: Vec<String> = (1..=23).map(|n| format!("t{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let error = |count: usize| {
+        resolved(
+            &catalog(never(), vec![listing("s", &names[..count])]),
+            "nope",
+        )
+        .unwrap_err()
+    };
+    assert!(error(20).ends_with(", t19, t20"), "{}", error(20));
+    assert!(
+        error(23).ends_with(", t19, t20, and 3 more"),
+        "{}",
+        error(23)
+    );
+}
+
+#[test]
+fn a_server_never_heard_of_is_unavailable_rather_than_without_tools() {
+    let gone = || Err("upstream \"fs\" unavailable".to_owned());
+    let several = catalog(always(), vec![never_seen("fs"), listing("git", &["log"])]);
+    assert_eq!(resolved(&several, "fs__read"), gone());
+    assert_eq!(resolved(&several, "fs:read"), gone());
+    let error = several.resolve("fs:read", &Policy::default()).unwrap_err();
+    assert_eq!(
+        error,
+        ResolveError::NeverSeen {
+            server: server("fs")
+        }
+    );
+
+    let only = catalog(never(), vec![never_seen("fs")]);
+    assert_eq!(resolved(&only, "read"), gone());
+    // Among several servers without prefixes nobody can say whose tool it would be.
+    let bare = catalog(never(), vec![never_seen("fs"), listing("git", &["log"])]);
+    assert_eq!(
+        resolved(&bare, "read"),
+        Err("unknown tool `read`; tools: log".to_owned())
+    );
+    assert_eq!(resolved(&bare, "fs:read"), gone());
+}
+
+#[test]
+fn a_server_that_is_down_keeps_its_tools_callable_but_not_listed() {
+    let down = Listing {
+        listed: false,
+        ..listing("fs", &["read"])
+    };
+    let catalog = catalog(always(), vec![down, listing("git", &["log"])]);
+    assert_eq!(shown(&catalog, &Policy::default()), ["git__log"]);
+    assert_eq!(resolved(&catalog, "fs__read").as_deref(), Ok("fs:read"));
+    assert_eq!(resolved(&catalog, "fs:read").as_deref(), Ok("fs:read"));
+    assert_eq!(catalog.listings().len(), 2);
+}
+
+#[test]
+fn two_tools_of_one_shown_name_are_a_finding_and_the_first_stays() {
+    let (catalog, findings) = Catalog::build(
+        never(),
+        vec![listing("fs", &["read"]), listing("git", &["read", "log"])],
+    );
+    let finding = |shown: &str, kept: &str, left_out: &str| Finding::ShownTwice {
+        shown: shown.into(),
+        kept: kept.into(),
+        left_out: left_out.into(),
+    };
+    assert_eq!(findings, [finding("read", "fs:read", "git:read")]);
+    assert_eq!(shown(&catalog, &Policy::default()), ["read", "log"]);
+    assert_eq!(resolved(&catalog, "read").as_deref(), Ok("fs:read"));
+    assert!(resolved(&catalog, "git:read").is_err());
+
+    let (_, findings) = Catalog::build(always(), vec![listing("fs", &["read", "read"])]);
+    assert_eq!(findings, [finding("fs__read", "fs:read", "fs:read")]);
+}
+
+#[test]
+fn servers_whose_names_end_in_the_separator_stay_apart() {
+    let catalog = catalog(always(), vec![listing("a", &["_b"]), listing("a_", &["b"])]);
+    assert_eq!(resolved(&catalog, "a___b").as_deref(), Ok("a:_b"));
+    assert_eq!(resolved(&catalog, "a_:b").as_deref(), Ok("a_:b"));
+    assert_eq!(shown(&catalog, &Policy::default()).len(), 2);
+}
+
+#[test]
+fn what_policy_filters_out_is_not_listed_and_not_named_in_errors() {
+    let catalog = catalog(always(), vec![listing("fs", &["read", "move"])]);
+    let policy = hiding("fs", "move");
+    assert_eq!(shown(&catalog, &policy), ["fs__read"]);
+    let error = catalog
+        .resolve("fs__nope", &policy)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "unknown tool `fs__nope` of server `fs`; its tools: fs__read"
+    );
+    // It still resolves, so that the refusal can name its rule.
+    assert!(catalog.resolve("fs__move", &policy).is_ok());
+}
+
+#[test]
+fn the_order_of_the_configuration_is_the_order_of_the_list() {
+    let listings = vec![listing("z", &["b", "a"]), listing("a", &["z"])];
+    assert_eq!(
+        shown(&catalog(always(), listings), &Policy::default()),
+        ["z__b", "z__a", "a__z"]
+    );
+}
+
+#[test]
+fn requests_pass_through_only_to_a_single_server_without_prefixes() {
+    let cases = [
+        (never(), vec![listing("fs", &[])], Some("fs")),
+        (never(), vec![never_seen("fs")], Some("fs")),
+        (always(), vec![listing("fs", &[])], None),
+        (never(), vec![listing("fs", &[]), listing("git", &[])], None),
+        (never(), vec![], None),
+    ];
+    for (naming, listings, expected) in cases {
+        let catalog = catalog(naming, listings);
+        assert_eq!(
+            catalog.only_server().map(|server| server.as_str()),
+            expected
+        );
+    }
+}
+
+#[test]
+fn a_shown_descriptor_differs_in_the_bytes_of_the_name_only() {
+    let cases = [
+        (r#"{"name":"read"}"#, r#"{"name":"fs__read"}"#),
+        (
+            r#"{ "name" : "read" , "x":1.0 }"#,
+            r#"{ "name" : "fs__read" , "x":1.0 }"#,
+        ),
+        (
+            " \t{\"name\":\n\"read\"\r\n} ",
+            " \t{\"name\":\n\"fs__read\"\r\n} ",
+        ),
+        (r#"{"name":"\u0072e\u0061d"}"#, r#"{"name":"fs__read"}"#),
+        (r#"{"n\u0061me":"read"}"#, r#"{"n\u0061me":"fs__read"}"#),
+        (
+            r#"{"description":"\"name\":\"read\"","annotations":{"name":"read"},"name":"read","z":[{"name":"read"}]}"#,
+            r#"{"description":"\"name\":\"read\"","annotations":{"name":"read"},"name":"fs__read","z":[{"name":"read"}]}"#,
+        ),
+        (
+            r#"{"title":"é\/","name":"read","e":1E+2}"#,
+            r#"{"title":"é\/","name":"fs__read","e":1E+2}"#,
+        ),
+    ];
+    for (descriptor, expected) in cases {
+        let tools = Some(vec![described("fs", descriptor)]);
+        let catalog = catalog(
+            always(),
+            vec![Listing {
+                tools,
+                ..listing("fs", &[])
+            }],
+        );
+        let policy = Policy::default();
+        let tool = catalog.listed(&policy).next().unwrap();
+        assert_eq!(tool.name, "read");
+        assert_eq!(tool.descriptor, descriptor);
+        assert_eq!(tool.shown_descriptor, expected);
+    }
+}
+
+#[test]
+fn an_unchanged_name_leaves_the_descriptor_as_it_came() {
+    let text = r#" {"name":"\u0072ead"} "#;
+    let tools = Some(vec![described("fs", text)]);
+    let catalog = catalog(
+        never(),
+        vec![Listing {
+            tools,
+            ..listing("fs", &[])
+        }],
+    );
+    let policy = Policy::default();
+    assert_eq!(
+        catalog.listed(&policy).next().unwrap().shown_descriptor,
+        text
+    );
+}
+
+#[test]
+fn a_tool_can_be_shown_under_another_name_again() {
+    let tool = named("fs", "read");
+    let renamed = tool.shown_as("fs__read".into());
+    assert_eq!(renamed.shown_descriptor, r#"{"name":"fs__read"}"#);
+    assert_eq!(
+        renamed.shown_as("x\"y".into()).shown_descriptor,
+        r#"{"name":"x\"y"}"#
+    );
+    assert_eq!(renamed.shown_as("read".into()), tool);
+}

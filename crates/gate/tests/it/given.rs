@@ -1,0 +1,70 @@
+//! Servers, tools and calls that the tests start from.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use callgate_gate::{
+    Attempt, Call, CallId, Door, Host, Listing, ServerName, Source, Target, Tool, Transport, Who,
+};
+use callgate_wire::{Frame, Id, Strictness, message, quote};
+use ulid::Ulid;
+
+/// A server of that name.
+pub(crate) fn server(name: &str) -> ServerName {
+    ServerName::new(name).unwrap()
+}
+
+/// A tool as its server describes it.
+pub(crate) fn described(of: &str, descriptor: &str) -> Tool {
+    Tool::from_descriptor(&server(of), Bytes::copy_from_slice(descriptor.as_bytes())).unwrap()
+}
+
+/// A tool with a name and nothing else.
+pub(crate) fn named(of: &str, name: &str) -> Tool {
+    described(of, &format!(r#"{{"name":{}}}"#, quote(name)))
+}
+
+/// A healthy server with these tools.
+pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
+    let tools = tools.iter().map(|name| named(of, name)).collect();
+    Listing {
+        server: server(of),
+        listed: true,
+        tools: Some(tools),
+        list_extras: Vec::new(),
+    }
+}
+
+/// A call of `target` from a host on stdio.
+pub(crate) fn call(target: Target) -> Call {
+    let method = match &target {
+        Target::Tool(_) => "tools/call",
+        Target::Method { method, .. } => method.as_str(),
+    };
+    let bytes = message::request(&Id::number(1), method, Some("{}"));
+    let who = Who {
+        tenant: "local".into(),
+        principal: "user".into(),
+        agent: "anonymous".into(),
+        session: "s1".into(),
+    };
+    let host = Arc::new(Host {
+        who,
+        client_info: None,
+        capabilities: "{}".into(),
+    });
+    let door = Door {
+        source: Source::Mcp,
+        transport: Transport::Stdio,
+    };
+    let frame = Frame::parse(bytes, Strictness::Full).unwrap();
+    Call {
+        attempt: Attempt {
+            id: CallId(Ulid::nil()),
+            host,
+            door,
+            frame,
+        },
+        target,
+    }
+}
