@@ -1,0 +1,369 @@
+//! The entries of the log: one JSON line each, chained by the store.
+//!
+//! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
+
+use callgate_gate::{CallId, Operation, Source, Transport};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use ulid::Ulid;
+
+/// One process start that writes to the log, with its own sequence and chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WriterId(pub Ulid);
+
+impl std::fmt::Display for WriterId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Everything that can stand in the log.
+///
+/// It is read back with [`Entry::from_json`]: a derived `Deserialize` would buffer the tagged
+/// value, and raw JSON cannot be taken out of such a buffer.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Entry {
+    /// A writer began. Names the heads of all writers it knew.
+    Opened(Opened),
+    /// A writer ended in good order; nothing of it follows.
+    Closed {},
+    /// A call was refused before anything was sent.
+    Refused(Box<CallEntry>),
+    /// A call waits for a person.
+    Held(Box<CallEntry>),
+    /// A call is about to be forwarded.
+    Forwarding(Box<CallEntry>),
+    /// What came of a forwarded call.
+    Finished(Box<Finished>),
+    /// A forwarded call of a writer that died: what came of it was not seen.
+    Unknown(Unknown),
+    /// A head of this chain, with a code that only the key's owner can make.
+    Head(KeyedHead),
+    /// Segments dropped by retention, named before they go.
+    Checkpoint(Checkpoint),
+    /// Something that happened to the gateway rather than to a call.
+    Event(Event),
+}
+
+impl Entry {
+    /// Reads an entry from a JSON object; members that belong to its line are passed over.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        let Tag { kind } = serde_json::from_str(text)?;
+        Self::from_json_of(kind, text)
+    }
+
+    /// The same for a reader that has seen the kind already.
+    pub fn from_json_of(kind: EntryKind, text: &str) -> Result<Self, serde_json::Error> {
+        Ok(match kind {
+            EntryKind::Opened => Self::Opened(serde_json::from_str(text)?),
+            EntryKind::Closed => Self::Closed {},
+            EntryKind::Refused => Self::Refused(serde_json::from_str(text)?),
+            EntryKind::Held => Self::Held(serde_json::from_str(text)?),
+            EntryKind::Forwarding => Self::Forwarding(serde_json::from_str(text)?),
+            EntryKind::Finished => Self::Finished(serde_json::from_str(text)?),
+            EntryKind::Unknown => Self::Unknown(serde_json::from_str(text)?),
+            EntryKind::Head => Self::Head(serde_json::from_str(text)?),
+            EntryKind::Checkpoint => Self::Checkpoint(serde_json::from_str(text)?),
+            EntryKind::Event => Self::Event(serde_json::from_str(text)?),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Tag {
+    kind: EntryKind,
+}
+
+/// What an entry says it is: the names of [`Entry`]'s variants as they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// [`Entry::Opened`].
+    Opened,
+    /// [`Entry::Closed`].
+    Closed,
+    /// [`Entry::Refused`].
+    Refused,
+    /// [`Entry::Held`].
+    Held,
+    /// [`Entry::Forwarding`].
+    Forwarding,
+    /// [`Entry::Finished`].
+    Finished,
+    /// [`Entry::Unknown`].
+    Unknown,
+    /// [`Entry::Head`].
+    Head,
+    /// [`Entry::Checkpoint`].
+    Checkpoint,
+    /// [`Entry::Event`].
+    Event,
+}
+
+/// The beginning of a writer's chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The process id, to tell an operator where to look.
+    pub pid: u32,
+    /// The version of the binary.
+    pub version: String,
+    /// Where the other writers stood.
+    pub heads: Vec<Head>,
+}
+
+/// Where a writer's chain stood.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The writer.
+    pub writer: WriterId,
+    /// Its last sequence number.
+    pub seq: u64,
+    /// The hash of that entry, 64 hex digits.
+    pub hash: String,
+}
+
+/// A head and its message authentication code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyedHead {
+    /// The head that is vouched for: the entry before this one.
+    pub head: Head,
+    /// HMAC-SHA-256 over writer, seq and hash, 64 hex digits.
+    pub mac: String,
+}
+
+/// Segments that retention dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The last entry that is gone; the chain goes on from its hash.
+    pub dropped: Head,
+    /// How many entries are gone.
+    pub entries: u64,
+}
+
+/// What kind of request a record is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordType {
+    /// tools/call.
+    ToolCall,
+    /// Any other request that passed through.
+    Other,
+    /// Something that happened to an upstream server.
+    Server,
+    /// Something that happened to the gateway.
+    System,
+}
+
+/// What policy said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Decision {
+    /// It may go.
+    Allow,
+    /// It may not.
+    Deny,
+    /// A person has to say.
+    RequireApproval,
+}
+
+/// How a call stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Answered without an error.
+    Success,
+    /// Answered with an error; nothing is in doubt.
+    Error,
+    /// Refused by policy, intent, pin or token.
+    Blocked,
+    /// Refused by a limit or a person.
+    Rejected,
+    /// Held.
+    Pending,
+    /// Sent, outcome not seen.
+    Unknown,
+}
+
+/// What is known about a call's effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing was sent.
+    None,
+    /// It was sent and answered.
+    Done,
+    /// It was sent and the answer was not seen.
+    Unknown,
+}
+
+/// One policy check that was made for a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// The scope that was asked.
+    pub scope: String,
+    /// What it said.
+    pub decision: Decision,
+    /// The rule that said it.
+    pub rule: String,
+}
+
+/// What the call was said, or taken, to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// `read`, `write` or `destructive`.
+    pub operation_type: String,
+    /// Whether it was derived from the server's annotations instead of declared.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inferred: bool,
+}
+
+impl Intent {
+    /// The intent of a call that declared none.
+    pub fn inferred(operation: Operation) -> Self {
+        let operation_type = match operation {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Destructive => "destructive",
+        };
+        Self {
+            operation_type: operation_type.to_owned(),
+            inferred: true,
+        }
+    }
+}
+
+/// A message body as it is kept: capped, redacted, with the digest of the whole.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Body {
+    /// How long the whole was.
+    pub bytes: u64,
+    /// SHA-256 of the whole, as it was forwarded.
+    pub sha256: String,
+    /// The JSON value, when it fitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Box<RawValue>>,
+    /// The beginning of the text, when the whole did not fit or is no JSON any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Whether something was blotted out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
+}
+
+/// An error as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// The JSON-RPC code, or 0 where there was none.
+    pub code: i64,
+    /// The message, redacted and capped.
+    pub message: String,
+}
+
+/// A call that was received, whatever became of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CallEntry {
+    /// The call's id, which is its record's id.
+    pub id: CallId,
+    /// What kind of request.
+    #[serde(rename = "type")]
+    pub record_type: RecordType,
+    /// Which kind of caller.
+    pub source: Source,
+    /// Over what it came.
+    pub transport: Transport,
+    /// The tenant it belongs to.
+    pub tenant: String,
+    /// What authenticated it.
+    pub principal: String,
+    /// What the caller is called.
+    pub agent: String,
+    /// `clientInfo` of the host, as it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<Box<RawValue>>,
+    /// The session it came in.
+    pub session_id: String,
+    /// The host's own id of the request, as JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The call that made this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<CallId>,
+    /// The server it is aimed at, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The tool, or the method of another request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The arguments, or the params of another request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Body>,
+    /// What policy said, when it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// The rule that said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Every check that was made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
+    /// What the call was taken to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Intent>,
+    /// How a refused call stands; absent while it is forwarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// What a refused caller was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failed>,
+}
+
+/// What came of a forwarded call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Finished {
+    /// The call.
+    pub id: CallId,
+    /// How it ended.
+    pub status: Status,
+    /// What is known about its effect.
+    pub effect: Effect,
+    /// From receiving the request to having the answer.
+    pub duration_us: u64,
+    /// The answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Body>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failed>,
+}
+
+/// The end that a later writer gives to a dead writer's call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unknown {
+    /// The call.
+    pub id: CallId,
+    /// The writer that died.
+    pub of: WriterId,
+}
+
+/// Something that happened to the gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The record's id.
+    pub id: CallId,
+    /// `server` or `system`.
+    #[serde(rename = "type")]
+    pub record_type: RecordType,
+    /// What happened, for example `upstream.down`.
+    pub name: String,
+    /// The server it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// One sentence of detail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}

@@ -1,0 +1,21 @@
+//! What is written about a call, and the proof that it was.
+//!
+//! This room says what an entry looks like, what is kept out of it ([`Redactor`]), how entries
+//! fold into one [`Activity`] per call, and what a [`Store`] must promise. It opens no file and
+//! knows no database. [`Recorded`] is made only here, after the store has taken the entry: a
+//! provider that asks for a `Recorded<Permit>` cannot be reached by a call that is not on record.
+
+mod activity;
+mod entry;
+mod recorder;
+mod redact;
+mod store;
+
+pub use activity::{Activity, ActivityError, Metadata};
+pub use entry::{
+    Body, CallEntry, Check, Checkpoint, Decision, Effect, Entry, EntryKind, Event, Failed,
+    Finished, Head, Intent, KeyedHead, Opened, RecordType, Status, Unknown, WriterId,
+};
+pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};
+pub use redact::{BadPattern, Redactor};
+pub use store::{Position, Store, StoreError};

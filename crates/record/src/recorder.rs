@@ -1,0 +1,309 @@
+//! The recorder: turns what the call path knows into entries, and an entry that was taken into
+//! the proof of it.
+
+use std::sync::Arc;
+
+use callgate_gate::{Attempt, Call, CallId, Denied, Hold, Permit, Ruling, Target};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use ulid::Ulid;
+
+use crate::{
+    CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, Position,
+    RecordType, Redactor, Status, Store, StoreError,
+};
+
+/// The scope that every tool call is checked under.
+const TOOL_SCOPE: &str = "mcp_tool";
+/// The scope of any other request.
+const METHOD_SCOPE: &str = "mcp_method";
+
+/// Names and ids that hosts make up are kept up to this length.
+const MAX_NAME_CHARS: usize = 256;
+/// A host's introduction that is longer than this is left out of the record.
+const MAX_CLIENT_BYTES: usize = 2048;
+
+/// What to do with a call that cannot be put on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// No record, no call.
+    #[default]
+    Refuse,
+    /// The call goes on; its record is owed.
+    Allow,
+}
+
+/// Something that is on record. Only the recorder makes one, and it is not `Clone`.
+#[derive(Debug)]
+pub struct Recorded<P> {
+    permit: P,
+}
+
+impl Recorded<Permit> {
+    /// The call that may be forwarded.
+    pub fn call(&self) -> &Call {
+        self.permit.call()
+    }
+
+    /// Gives the proof up for the call in it. It can be forwarded once; there is no way back to
+    /// a permit.
+    pub fn into_call(self) -> Call {
+        self.permit.into_call()
+    }
+}
+
+/// A forwarded call whose end is still owed to the record.
+#[derive(Debug)]
+#[must_use]
+pub struct Open {
+    id: CallId,
+}
+
+/// The permit of a call that could not be recorded is gone; this says why.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct NotRecorded(#[from] StoreError);
+
+/// How a forwarded call ended.
+#[derive(Debug)]
+pub struct Outcome<'a> {
+    /// How it stands.
+    pub status: Status,
+    /// What is known about its effect.
+    pub effect: Effect,
+    /// From receiving the request to having the answer.
+    pub duration_us: u64,
+    /// The raw JSON of the answer's result.
+    pub response: Option<&'a [u8]>,
+    /// What went wrong.
+    pub error: Option<Failed>,
+}
+
+/// Writes the record of every call.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    store: Arc<dyn Store>,
+    redactor: Arc<Redactor>,
+    on_failure: OnFailure,
+}
+
+impl Recorder {
+    /// A recorder over `store`.
+    pub fn new(store: Arc<dyn Store>, redactor: Redactor, on_failure: OnFailure) -> Self {
+        Self {
+            store,
+            redactor: Arc::new(redactor),
+            on_failure,
+        }
+    }
+
+    /// Puts "about to forward" on record. The permit comes back only inside the proof.
+    pub async fn forwarding(
+        &self,
+        permit: Permit,
+    ) -> Result<(Recorded<Permit>, Open), NotRecorded> {
+        let call = permit.call();
+        let id = call.attempt.id;
+        let entry = self.decided(call, permit.ruling(), Decision::Allow);
+        let entry = Entry::Forwarding(Box::new(entry));
+        match (self.store.append(&entry), self.on_failure) {
+            (Ok(position), on_failure) => self.keep_or_withdraw(id, position, on_failure).await?,
+            (Err(error), OnFailure::Refuse) => return Err(NotRecorded(error)),
+            (Err(error), OnFailure::Allow) => {
+                self.store.append_owed(entry);
+                self.event(
+                    RecordType::System,
+                    "record.allowed_without",
+                    None,
+                    Some(error.reason),
+                );
+            }
+        }
+        Ok((Recorded { permit }, Open { id }))
+    }
+
+    /// Puts a call that needs a person's yes on record. As long as nobody can give it, the call
+    /// ends here, refused.
+    pub async fn held(&self, hold: &Hold) -> Result<(), NotRecorded> {
+        let mut entry = self.decided(hold.call(), hold.ruling(), Decision::RequireApproval);
+        entry.status = Some(Status::Blocked);
+        Ok(self.take(&Entry::Held(Box::new(entry))).await?)
+    }
+
+    /// Puts a call that policy refused on record. A refusal stands whether it can be written or
+    /// not, so it is owed.
+    pub fn denied(&self, denied: &Denied) {
+        let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
+        entry.status = Some(Status::Blocked);
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+
+    /// Puts an attempt on record that never got as far as a decision.
+    pub fn refused(&self, attempt: &Attempt, server: Option<&str>, status: Status, error: Failed) {
+        let mut entry = self.attempted(attempt);
+        entry.server = server.map(str::to_owned);
+        let asked = match entry.record_type {
+            RecordType::ToolCall => attempt.frame.param("name").and_then(|asked| asked.as_str()),
+            RecordType::Other | RecordType::Server | RecordType::System => {
+                attempt.frame.method().map(Into::into)
+            }
+        };
+        entry.tool = asked.map(|asked| name(&asked));
+        entry.status = Some(status);
+        entry.error = Some(self.blotted(error));
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+
+    /// Puts the end of a forwarded call on record; it is owed, and never lost.
+    pub async fn finished(&self, open: Open, outcome: Outcome<'_>) {
+        let finished = Finished {
+            id: open.id,
+            status: outcome.status,
+            effect: outcome.effect,
+            duration_us: outcome.duration_us,
+            response: outcome
+                .response
+                .map(|response| self.redactor.body(response)),
+            error: outcome.error.map(|error| self.blotted(error)),
+        };
+        if let Some(position) = self.store.append_owed(Entry::Finished(Box::new(finished))) {
+            // A failed wait is reported by the store itself; the call has happened all the same.
+            let _ = self.store.settled(position).await;
+        }
+    }
+
+    /// Puts something on record that happened to the gateway or to a server.
+    pub fn event(
+        &self,
+        record_type: RecordType,
+        name: &str,
+        server: Option<&str>,
+        reason: Option<String>,
+    ) {
+        self.store.append_owed(Entry::Event(Event {
+            id: CallId(Ulid::generate()),
+            record_type,
+            name: name.to_owned(),
+            server: server.map(str::to_owned),
+            reason: reason.map(|reason| self.redactor.text(&reason)),
+        }));
+    }
+
+    /// Waits until "about to forward" is durable. When it cannot be, the entry is in the log all
+    /// the same, so a call that is refused for it gets its end there: nothing was sent.
+    async fn keep_or_withdraw(
+        &self,
+        id: CallId,
+        position: Position,
+        on_failure: OnFailure,
+    ) -> Result<(), NotRecorded> {
+        let Err(error) = self.store.settled(position).await else {
+            return Ok(());
+        };
+        match on_failure {
+            OnFailure::Refuse => {
+                let failed = Failed {
+                    code: 0,
+                    message: self.redactor.text(&error.to_string()),
+                };
+                self.store.append_owed(Entry::Finished(Box::new(Finished {
+                    id,
+                    status: Status::Rejected,
+                    effect: Effect::None,
+                    duration_us: 0,
+                    response: None,
+                    error: Some(failed),
+                })));
+                Err(NotRecorded(error))
+            }
+            OnFailure::Allow => {
+                self.event(
+                    RecordType::System,
+                    "record.allowed_without",
+                    None,
+                    Some(error.reason),
+                );
+                Ok(())
+            }
+        }
+    }
+
+    async fn take(&self, entry: &Entry) -> Result<(), StoreError> {
+        let position = self.store.append(entry)?;
+        self.store.settled(position).await
+    }
+
+    fn decided(&self, call: &Call, ruling: &Ruling, decision: Decision) -> CallEntry {
+        let mut entry = self.attempted(&call.attempt);
+        let scope = match &call.target {
+            Target::Tool(tool) => {
+                entry.intent = Some(Intent::inferred(tool.hints.operation()));
+                TOOL_SCOPE
+            }
+            Target::Method { .. } => METHOD_SCOPE,
+        };
+        entry.server = Some(call.target.server().to_string());
+        entry.tool = Some(name(call.target.name()));
+        entry.decision = Some(decision);
+        entry.rule = Some(ruling.rule.clone());
+        entry.reason = Some(ruling.reason.clone());
+        entry.checks = vec![Check {
+            scope: scope.to_owned(),
+            decision,
+            rule: ruling.rule.clone(),
+        }];
+        entry
+    }
+
+    fn attempted(&self, attempt: &Attempt) -> CallEntry {
+        let frame = &attempt.frame;
+        let who = &attempt.host.who;
+        let is_tool = frame.method() == Some(callgate_wire::methods::TOOLS_CALL);
+        let body = if is_tool {
+            frame.param("arguments")
+        } else {
+            frame.params()
+        };
+        let client = attempt.host.client_info.clone();
+        let client = client.filter(|info| info.len() <= MAX_CLIENT_BYTES);
+        CallEntry {
+            id: attempt.id,
+            record_type: if is_tool {
+                RecordType::ToolCall
+            } else {
+                RecordType::Other
+            },
+            source: attempt.door.source,
+            transport: attempt.door.transport,
+            tenant: who.tenant.clone(),
+            principal: who.principal.clone(),
+            agent: name(&who.agent),
+            client: client.and_then(|info| RawValue::from_string(info).ok()),
+            session_id: who.session.clone(),
+            request_id: frame.id().map(|id| name(id.raw())),
+            parent_id: None,
+            server: None,
+            tool: None,
+            arguments: body.map(|body| self.redactor.body(body.bytes())),
+            decision: None,
+            rule: None,
+            reason: None,
+            checks: Vec::new(),
+            intent: None,
+            status: None,
+            error: None,
+        }
+    }
+
+    fn blotted(&self, error: Failed) -> Failed {
+        Failed {
+            message: self.redactor.text(&error.message),
+            ..error
+        }
+    }
+}
+
+fn name(text: &str) -> String {
+    text.chars().take(MAX_NAME_CHARS).collect()
+}

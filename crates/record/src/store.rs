@@ -1,0 +1,32 @@
+//! The port that a store fills: what the record asks of whoever keeps it.
+
+use futures_util::future::BoxFuture;
+
+use crate::Entry;
+
+/// Where an entry stands in its writer's chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position(pub u64);
+
+/// Why an entry could not be kept. The message is for the operator.
+#[derive(Debug, thiserror::Error)]
+#[error("the record cannot be written: {reason}")]
+pub struct StoreError {
+    /// What went wrong, with the file and the system's own words.
+    pub reason: String,
+}
+
+/// Keeps entries in order, and never loses one that it took.
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// Takes an entry for something that has not happened yet. After `Ok` the entry survives the
+    /// death of this process; after `Err` nothing of it remains and the thing must not happen.
+    /// It is also refused while an owed entry could not be written.
+    fn append(&self, entry: &Entry) -> Result<Position, StoreError>;
+
+    /// Takes an entry for something that has happened already. It cannot be refused: what
+    /// cannot be written now is kept, and written before anything else is taken.
+    fn append_owed(&self, entry: Entry) -> Option<Position>;
+
+    /// Waits until everything up to `position` is as durable as the configuration asks.
+    fn settled(&self, position: Position) -> BoxFuture<'_, Result<(), StoreError>>;
+}
