@@ -1,0 +1,121 @@
+//! The few file operations that writing the log needs, behind a trait: tests make them fail.
+
+use std::{
+    fmt::Debug,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use crate::Durability;
+
+/// Makes segment files and the small files beside them.
+pub trait Disk: Send + Sync + Debug {
+    /// Makes an empty segment at `path`; whatever stood there is gone.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>>;
+
+    /// Puts `bytes` at `path` so that a reader sees either the old or the new content; under
+    /// `Power` after a power cut as well.
+    fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()>;
+
+    /// Makes the names in a folder survive a power cut.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+}
+
+/// A segment that is being written.
+pub trait SegmentFile: Send + Sync + Debug {
+    /// Writes at `offset`, perhaps less than all; says how much.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Cuts the file at `length`, and gives back the space that was reserved beyond it.
+    fn truncate(&self, length: u64) -> io::Result<()>;
+
+    /// Reserves the space between two offsets without growing the file. `Unsupported` where the
+    /// filesystem cannot.
+    fn reserve(&self, from: u64, to: u64) -> io::Result<()>;
+
+    /// Makes what was written survive a power cut.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Whether the file still has a name; what is written to a deleted one is lost.
+    fn has_name(&self) -> bool {
+        true
+    }
+}
+
+/// The disk of this machine. What it makes is readable by its owner alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
+        Ok(Box::new(RealSegment(
+            private_file().truncate(true).open(path)?,
+        )))
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+        let new = path.with_extension("new");
+        let mut file = private_file().truncate(true).open(&new)?;
+        file.write_all(bytes)?;
+        match durability {
+            Durability::Process => {}
+            Durability::Power => file.sync_data()?,
+        }
+        fs::rename(&new, path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+}
+
+#[derive(Debug)]
+struct RealSegment(File);
+
+impl SegmentFile for RealSegment {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        Ok(fallocate(
+            &self.0,
+            FallocateFlags::KEEP_SIZE,
+            from,
+            to - from,
+        )?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn reserve(&self, _from: u64, _to: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn has_name(&self) -> bool {
+        self.0.metadata().is_ok_and(|data| data.nlink() > 0)
+    }
+}
+
+/// How a file of the log is opened for writing.
+pub(crate) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600);
+    options
+}
+
+/// Makes a folder, and those above it, that only the owner can enter.
+pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,149 @@
+//! Every record as a file: JSON lines for programs, CSV for spreadsheets.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use callgate_record::Activity;
+use serde_json::Value;
+
+use crate::{ActivityFilter, Index, IndexError};
+
+/// The columns of a CSV export: the members of a record, in its order.
+const COLUMNS: [&str; 27] = [
+    "id",
+    "writer",
+    "seq",
+    "type",
+    "source",
+    "transport",
+    "tenant",
+    "principal",
+    "agent",
+    "client",
+    "session_id",
+    "request_id",
+    "parent_id",
+    "server",
+    "tool",
+    "arguments",
+    "arguments_sha256",
+    "decision",
+    "rule",
+    "reason",
+    "checks",
+    "response",
+    "status",
+    "error",
+    "duration_ms",
+    "timestamp",
+    "metadata",
+];
+
+/// How records are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object per line.
+    Jsonl,
+    /// Comma-separated with a heading; members that are no plain values stand as JSON.
+    Csv,
+}
+
+/// Why an export ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The index cannot be read.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// What was exported could not be written.
+    #[error("the export cannot be written: {0}")]
+    Unwritable(#[from] io::Error),
+}
+
+/// Writes every record of the data folder that fits `filter`, oldest first.
+pub fn export(
+    dir: &Path,
+    format: Format,
+    filter: &ActivityFilter,
+    out: &mut dyn Write,
+) -> Result<u64, ExportError> {
+    let mut index = Index::open(dir)?;
+    index.catch_up()?;
+    let mut count = 0;
+    let mut failed = None;
+    if format == Format::Csv {
+        writeln!(out, "{}", COLUMNS.join(","))?;
+    }
+    let result = index.for_each(filter, &mut |activity| {
+        count += 1;
+        let written = match format {
+            Format::Jsonl => jsonl(out, &activity),
+            Format::Csv => csv(out, &activity),
+        };
+        written.map_err(|error| {
+            let kind = error.kind();
+            failed = Some(error);
+            kind.into()
+        })
+    });
+    match failed {
+        Some(error) => return Err(ExportError::Unwritable(error)),
+        None => result?,
+    }
+    out.flush()?;
+    Ok(count)
+}
+
+fn jsonl(out: &mut dyn Write, activity: &Activity) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, activity)?;
+    out.write_all(b"\n")
+}
+
+fn csv(out: &mut dyn Write, activity: &Activity) -> io::Result<()> {
+    let record = serde_json::to_value(activity)?;
+    let cells: Vec<String> = COLUMNS
+        .iter()
+        .map(|column| cell(&record[*column]))
+        .collect();
+    writeln!(out, "{}", cells.join(","))
+}
+
+fn cell(value: &Value) -> String {
+    let text = match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    };
+    // A spreadsheet would run a cell that begins like this, and agents choose what stands in it.
+    let is_formula = value.is_string() && text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = if is_formula { format!("'{text}") } else { text };
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cell_is_quoted_where_it_must_be() {
+        let cases = [
+            (json!(null), ""),
+            (json!("plain"), "plain"),
+            (json!("a,b"), "\"a,b\""),
+            (json!("say \"x\""), "\"say \"\"x\"\"\""),
+            (json!({"a": 1}), "\"{\"\"a\"\":1}\""),
+            (json!(-1.5), "-1.5"),
+            (json!("=HYPERLINK(1)"), "'=HYPERLINK(1)"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(cell(&value), expected);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Filling the index from the log, writer by writer, in transactions of bounded size.
+
+use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::Path};
+
+use callgate_gate::CallId;
+use callgate_record::Activity;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use serde::Serialize;
+
+use super::{IndexError, load};
+use crate::{
+    folder::{self, Folder, SegmentPath},
+    line::{self, Front, LineError},
+    read,
+};
+
+/// How much of the log one transaction takes over, so that others need not wait long.
+const BATCH_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How far a writer's log has been read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    segment: u32,
+    offset: u64,
+    /// The first segment that was there; earlier ones have been forgotten.
+    first: u32,
+    settled: Option<i64>,
+}
+
+/// Takes over everything that is new.
+pub(super) fn catch_up(connection: &mut Connection, dir: &Path) -> Result<u64, IndexError> {
+    let folders = Folder::list(&folder::log_path(dir))?;
+    forget_gone(connection, &folders)?;
+    let mut entries = 0;
+    for folder in &folders {
+        entries += catch_up_writer(connection, folder)?;
+    }
+    Ok(entries)
+}
+
+fn catch_up_writer(connection: &mut Connection, folder: &Folder) -> Result<u64, IndexError> {
+    let changed = changed_at(folder)?;
+    if mark(connection, folder)?
+        .is_some_and(|mark| mark.settled.is_some() && mark.settled == changed)
+    {
+        return Ok(0);
+    }
+    // Whether the writer lives is asked before reading: what a dead one wrote is all there.
+    let is_sealed = folder.is_sealed();
+    let is_dead = is_sealed || !folder.is_alive()?;
+    let mut entries = 0;
+    loop {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let batch = read_batch(&transaction, folder)?;
+        entries += batch.entries;
+        if batch.is_last {
+            settle(&transaction, folder, is_dead, changed.filter(|_| is_sealed))?;
+            transaction.commit()?;
+            return Ok(entries);
+        }
+        transaction.commit()?;
+    }
+}
+
+struct Batch {
+    entries: u64,
+    is_last: bool,
+}
+
+fn read_batch(transaction: &Transaction<'_>, folder: &Folder) -> Result<Batch, IndexError> {
+    let segments = folder.segments()?;
+    let mut mark = mark(transaction, folder)?.unwrap_or_default();
+    let Some(first) = segments.first() else {
+        return Ok(Batch {
+            entries: 0,
+            is_last: true,
+        });
+    };
+    if first.number > mark.first {
+        forget_before(transaction, folder, first)?;
+        mark.first = first.number;
+    }
+    let Some(segment) = segments
+        .iter()
+        .find(|segment| segment.number >= mark.segment)
+    else {
+        return Ok(Batch {
+            entries: 0,
+            is_last: true,
+        });
+    };
+    if segment.number != mark.segment {
+        (mark.segment, mark.offset) = (segment.number, 0);
+    }
+    if fs::metadata(&segment.path)?.len() < mark.offset {
+        // Somebody cut the file: what was read of this writer may not be there any more.
+        forget_writer(transaction, folder)?;
+        mark = Mark {
+            segment: first.number,
+            first: first.number,
+            ..Mark::default()
+        };
+        put_mark(transaction, folder, mark)?;
+        return Ok(Batch {
+            entries: 0,
+            is_last: false,
+        });
+    }
+    let bytes = whole_lines(segment, mark.offset)?;
+    let mut fold = Fold::default();
+    let mut entries = 0;
+    for text in bytes.split_inclusive(|byte| *byte == b'\n') {
+        if let Err(error) = fold.add(transaction, &text[..text.len() - 1])? {
+            let (writer, offset) = (folder.writer, mark.offset);
+            tracing::warn!(%writer, segment = mark.segment, offset, %error, "a damaged entry is left out");
+        }
+        entries += 1;
+        mark.offset += text.len() as u64;
+    }
+    fold.store(transaction)?;
+    let next = segments.iter().find(|next| next.number > mark.segment);
+    let mut is_last = false;
+    if bytes.is_empty() {
+        match next {
+            Some(next) => (mark.segment, mark.offset) = (next.number, 0),
+            None => is_last = true,
+        }
+    }
+    put_mark(transaction, folder, mark)?;
+    Ok(Batch { entries, is_last })
+}
+
+/// Whole lines from `offset` on: about a batch of them, and one at least if there is one.
+fn whole_lines(segment: &SegmentPath, offset: u64) -> io::Result<Vec<u8>> {
+    let mut limit = BATCH_BYTES;
+    loop {
+        let mut bytes = read::read_from(&segment.path, offset, limit)?;
+        let is_all = (bytes.len() as u64) < limit;
+        match memchr::memrchr(b'\n', &bytes) {
+            Some(end) => bytes.truncate(end + 1),
+            None if is_all => bytes.clear(),
+            None => {
+                limit *= 8;
+                continue;
+            }
+        }
+        return Ok(bytes);
+    }
+}
+
+/// The records that a batch begins or changes.
+#[derive(Default)]
+struct Fold {
+    changed: HashMap<CallId, Activity>,
+    order: Vec<CallId>,
+}
+
+impl Fold {
+    /// Adds a line; a damaged one changes nothing and is told of.
+    fn add(
+        &mut self,
+        transaction: &Transaction<'_>,
+        text: &[u8],
+    ) -> Result<Result<(), LineError>, IndexError> {
+        let line = match line::parse_unchecked(text) {
+            Ok(line) => line,
+            Err(error) => return Ok(Err(error)),
+        };
+        // An entry without an id is about the chain.
+        let Some(id) = line.front.id else {
+            return Ok(Ok(()));
+        };
+        let entry = match line.entry() {
+            Ok(entry) => entry,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Some(activity) = self.changed.get_mut(&id) {
+            activity.apply(&entry);
+            return Ok(Ok(()));
+        }
+        let Front {
+            writer, seq, at, ..
+        } = line.front;
+        let activity = match load(transaction, id)? {
+            Some(mut known) => {
+                known.apply(&entry);
+                Some(known)
+            }
+            // The end of a call whose beginning retention has dropped begins nothing.
+            None => Activity::begin(writer, seq, at, &entry),
+        };
+        if let Some(activity) = activity {
+            self.changed.insert(id, activity);
+            self.order.push(id);
+        }
+        Ok(Ok(()))
+    }
+
+    fn store(&self, transaction: &Transaction<'_>) -> Result<(), IndexError> {
+        let mut row = transaction.prepare_cached(
+            "INSERT INTO activity (id, at, writer, seq, type, tenant, agent, session_id, request_id, parent_id,
+                server, tool, decision, rule, scopes, intent_type, status)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+             ON CONFLICT (id) DO UPDATE SET decision = excluded.decision, rule = excluded.rule,
+                scopes = excluded.scopes, status = excluded.status
+             RETURNING key",
+        )?;
+        let mut document = transaction
+            .prepare_cached("INSERT OR REPLACE INTO document (key, json) VALUES (?1, ?2)")?;
+        for id in &self.order {
+            let activity = &self.changed[id];
+            let scopes: String = activity
+                .checks
+                .iter()
+                .map(|check| format!("|{}|", check.scope))
+                .collect();
+            let key: i64 = row.query_row(
+                params![
+                    id.to_string(),
+                    activity.timestamp.as_microsecond(),
+                    activity.writer.to_string(),
+                    activity.seq,
+                    word(&activity.record_type)?,
+                    activity.tenant,
+                    activity.agent,
+                    activity.session_id,
+                    activity.request_id,
+                    activity.parent_id.map(|id| id.to_string()),
+                    activity.server,
+                    activity.tool,
+                    activity.decision.as_ref().map(word).transpose()?,
+                    activity.rule,
+                    scopes,
+                    activity
+                        .metadata
+                        .intent
+                        .as_ref()
+                        .map(|intent| &intent.operation_type),
+                    activity.status.as_ref().map(word).transpose()?,
+                ],
+                |row| row.get(0),
+            )?;
+            document.execute(params![key, serde_json::to_string(activity)?])?;
+        }
+        Ok(())
+    }
+}
+
+/// The word that an enum is written as.
+pub(super) fn word<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    serde_json::from_value(serde_json::to_value(value)?)
+}
+
+/// A writer has been read to its end: a dead one's running calls will never be heard of again.
+fn settle(
+    transaction: &Transaction<'_>,
+    folder: &Folder,
+    is_dead: bool,
+    settled: Option<i64>,
+) -> Result<(), rusqlite::Error> {
+    let writer = folder.writer.to_string();
+    if is_dead {
+        transaction.execute(
+            "UPDATE activity SET status = 'unknown' WHERE writer = ?1 AND status IS NULL",
+            [&writer],
+        )?;
+    }
+    transaction.execute(
+        "UPDATE writer SET settled = ?2 WHERE id = ?1",
+        params![writer, settled],
+    )?;
+    Ok(())
+}
+
+fn mark(connection: &Connection, folder: &Folder) -> Result<Option<Mark>, rusqlite::Error> {
+    let mut statement = connection
+        .prepare_cached("SELECT segment, offset, first, settled FROM writer WHERE id = ?1")?;
+    let row = statement.query_row([folder.writer.to_string()], |row| {
+        Ok(Mark {
+            segment: row.get(0)?,
+            offset: row.get(1)?,
+            first: row.get(2)?,
+            settled: row.get(3)?,
+        })
+    });
+    row.optional()
+}
+
+fn put_mark(
+    transaction: &Transaction<'_>,
+    folder: &Folder,
+    mark: Mark,
+) -> Result<(), rusqlite::Error> {
+    transaction.execute(
+        "INSERT OR REPLACE INTO writer (id, segment, offset, first) VALUES (?1, ?2, ?3, ?4)",
+        params![
+            folder.writer.to_string(),
+            mark.segment,
+            mark.offset,
+            mark.first
+        ],
+    )?;
+    Ok(())
+}
+
+/// Forgets what retention dropped in front of the first segment that is left.
+fn forget_before(
+    transaction: &Transaction<'_>,
+    folder: &Folder,
+    first: &SegmentPath,
+) -> Result<(), IndexError> {
+    let Some(text) = read::first_line(&first.path)? else {
+        return Ok(());
+    };
+    let Ok(line) = line::parse_unchecked(&text) else {
+        return Ok(());
+    };
+    let seq = line.front.seq;
+    let writer = folder.writer.to_string();
+    transaction.execute(
+        "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE writer = ?1 AND seq < ?2)",
+        params![writer, seq],
+    )?;
+    transaction.execute(
+        "DELETE FROM activity WHERE writer = ?1 AND seq < ?2",
+        params![writer, seq],
+    )?;
+    Ok(())
+}
+
+fn forget_writer(transaction: &Transaction<'_>, folder: &Folder) -> Result<(), rusqlite::Error> {
+    forget_id(transaction, &folder.writer.to_string())
+}
+
+fn forget_id(transaction: &Transaction<'_>, writer: &str) -> Result<(), rusqlite::Error> {
+    transaction.execute(
+        "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE writer = ?1)",
+        [writer],
+    )?;
+    transaction.execute("DELETE FROM activity WHERE writer = ?1", [writer])?;
+    transaction.execute("DELETE FROM writer WHERE id = ?1", [writer])?;
+    Ok(())
+}
+
+/// Forgets writers whose folders retention has removed.
+fn forget_gone(connection: &mut Connection, folders: &[Folder]) -> Result<(), IndexError> {
+    let known: Vec<String> = {
+        let mut statement = connection.prepare_cached("SELECT id FROM writer")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        rows.collect::<Result<_, _>>()?
+    };
+    let there: std::collections::HashSet<String> = folders
+        .iter()
+        .map(|folder| folder.writer.to_string())
+        .collect();
+    let gone: Vec<&String> = known.iter().filter(|id| !there.contains(*id)).collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for id in gone {
+        forget_id(&transaction, id)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// When names were last added to or taken from a writer's folder.
+fn changed_at(folder: &Folder) -> io::Result<Option<i64>> {
+    match fs::metadata(&folder.path) {
+        Ok(metadata) => Ok(Some(
+            metadata
+                .mtime()
+                .wrapping_mul(1_000_000_000)
+                .wrapping_add(metadata.mtime_nsec()),
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

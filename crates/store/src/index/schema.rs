@@ -1,0 +1,93 @@
+//! The form of the index: a narrow table to search in, and the whole records beside it.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::IndexError;
+
+/// The form that this version reads and writes; any change to the tables makes it one more.
+const FORM: i64 = 1;
+/// How long a process waits for another one that is filling the index.
+const BUSY: Duration = Duration::from_secs(30);
+
+const TABLES: &str = "
+    CREATE TABLE writer (
+        id       TEXT PRIMARY KEY,
+        segment  INTEGER NOT NULL,
+        offset   INTEGER NOT NULL,
+        first    INTEGER NOT NULL,
+        -- When a sealed writer's folder was last changed; it need not be looked into until then.
+        settled  INTEGER
+    ) WITHOUT ROWID;
+    CREATE TABLE activity (
+        key         INTEGER PRIMARY KEY,
+        id          TEXT NOT NULL UNIQUE,
+        at          INTEGER NOT NULL,
+        writer      TEXT NOT NULL,
+        seq         INTEGER NOT NULL,
+        type        TEXT NOT NULL,
+        tenant      TEXT,
+        agent       TEXT,
+        session_id  TEXT,
+        request_id  TEXT,
+        parent_id   TEXT,
+        server      TEXT,
+        tool        TEXT,
+        decision    TEXT,
+        rule        TEXT,
+        scopes      TEXT NOT NULL,
+        intent_type TEXT,
+        status      TEXT
+    );
+    CREATE TABLE document (key INTEGER PRIMARY KEY, json TEXT NOT NULL);
+    CREATE INDEX activity_at ON activity (at, id);
+    CREATE INDEX activity_writer ON activity (writer, seq);
+    CREATE INDEX activity_running ON activity (writer) WHERE status IS NULL;
+    CREATE INDEX activity_type ON activity (type, at, id);
+    CREATE INDEX activity_server ON activity (server, at, id);
+    CREATE INDEX activity_tool ON activity (tool, at, id);
+    CREATE INDEX activity_session ON activity (session_id, at, id);
+    CREATE INDEX activity_agent ON activity (agent, at, id);
+    CREATE INDEX activity_status ON activity (status, at, id);
+    CREATE INDEX activity_intent ON activity (intent_type, at, id);
+    CREATE INDEX activity_decision ON activity (decision, at, id);
+    CREATE INDEX activity_rule ON activity (rule);
+    CREATE INDEX activity_request ON activity (request_id) WHERE request_id IS NOT NULL;
+    CREATE INDEX activity_parent ON activity (parent_id) WHERE parent_id IS NOT NULL;
+";
+
+/// Brings the database into the form that this version knows.
+pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), IndexError> {
+    connection.busy_timeout(BUSY)?;
+    let form = form(connection)?;
+    if form > FORM {
+        return Err(IndexError::Newer {
+            path: path.to_owned(),
+            found: form,
+            known: FORM,
+        });
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // A power cut may cost the newest rows; the log has them.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    if form < FORM {
+        clear(connection)?;
+    }
+    Ok(())
+}
+
+/// Makes all tables anew and empty.
+pub(super) fn clear(connection: &mut Connection) -> Result<(), IndexError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(
+        "DROP TABLE IF EXISTS writer; DROP TABLE IF EXISTS activity; DROP TABLE IF EXISTS document;",
+    )?;
+    transaction.execute_batch(TABLES)?;
+    transaction.pragma_update(None, "user_version", FORM)?;
+    Ok(transaction.commit()?)
+}
+
+fn form(connection: &Connection) -> Result<i64, rusqlite::Error> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}

@@ -1,0 +1,50 @@
+//! Behind the record's Store port: append-only files, and a SQLite index of them.
+//!
+//! A data folder holds one log for many processes. Each process start is a writer with a folder
+//! of its own, a lock that it holds while it lives, and a hash chain over numbered segments:
+//!
+//! ```text
+//! log/key                     32 random bytes that make keyed heads; 0600
+//! log/retain.lock             locked while segments are dropped, shared while all are read
+//! log/<writer>/lock           locked while the writer lives
+//! log/<writer>/000001.jsonl   entries, one JSON line each
+//! log/<writer>/head           the newest keyed head, so that a cut tail is found
+//! log/<writer>/sealed         the last head, once a later writer has closed a dead one's calls
+//! index.sqlite                a copy to search in; it can always be made again from the log
+//! ```
+//!
+//! - [`Log`] writes. [`Log::open`] also closes what dead writers left open.
+//! - [`verify`] checks chains, heads and codes; [`heads`] gives the heads to keep elsewhere.
+//! - [`Index`] is filled behind the log and answers queries; [`export`] streams it.
+//! - [`retain`] drops old segments behind a checkpoint.
+//!
+//! A line can be checked with what every system has: the hash is over the line without its first
+//! 75 bytes, `tail -n 1 000001.jsonl | cut -c76- | tr -d '\n' | sha256sum`.
+//!
+//! This room decides nothing about calls and redacts nothing: it keeps what it is given.
+
+mod adopt;
+mod disk;
+mod export;
+mod folder;
+mod index;
+mod key;
+mod line;
+mod problem;
+mod read;
+mod retain;
+mod segment;
+mod verify;
+mod writer;
+
+pub use disk::{Disk, RealDisk, SegmentFile};
+pub use export::{ExportError, Format, export};
+pub use index::{ActivityFilter, Index, IndexError, Page};
+pub use key::KeyError;
+pub use line::LineError;
+pub use problem::{NamedBy, Problem, Verification};
+pub use read::{ReadError, heads};
+pub use retain::{Limits, RetainError, Retained, retain};
+pub use segment::MAX_END_BYTES;
+pub use verify::verify;
+pub use writer::{Durability, Log, LogOptions, OpenError};

@@ -1,0 +1,352 @@
+//! One entry as one line of a segment, and back.
+//!
+//! A line is `{"hash":"H","prev":"P","writer":"…","seq":N,"at":"…",…entry…}`. `H` is the SHA-256
+//! of the bytes after `{"hash":"H",` up to and including the last `}`; `P` is the hash of the
+//! entry before, or 64 zeros at the beginning of a chain.
+
+use std::io::Write as _;
+
+use callgate_gate::{CallId, Digest};
+use callgate_record::{Entry, EntryKind, Head, WriterId};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// What every line begins with.
+const OPENING: &[u8] = b"{\"hash\":\"";
+/// How many bytes stand before the hashed part.
+const PREFIX_BYTES: usize = OPENING.len() + HASH_DIGITS + 2;
+const HASH_DIGITS: usize = 64;
+
+/// The hash that the first entry of a chain names as the one before it.
+pub(crate) const NO_HASH: Hash = Hash([0; 32]);
+
+/// The hash of an entry, shown as 64 lower-case hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Hash(pub(crate) [u8; 32]);
+
+impl std::fmt::Display for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl std::fmt::Debug for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl Hash {
+    /// The hash that `digits` stand for.
+    pub(crate) fn from_hex(digits: &str) -> Option<Self> {
+        unhex(digits)?.try_into().ok().map(Self)
+    }
+}
+
+/// A line that was read back. Its entry is read only where it is asked for: most readers want
+/// to know no more than what stands in front of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line<'a> {
+    pub(crate) front: Front,
+    text: &'a str,
+}
+
+/// What the log adds to an entry, and what tells entries apart.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Front {
+    pub(crate) hash: Hash,
+    pub(crate) prev: Hash,
+    pub(crate) writer: WriterId,
+    /// The place in the writer's chain, from 1.
+    pub(crate) seq: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) kind: EntryKind,
+    /// The call or event, where the entry is about one.
+    pub(crate) id: Option<CallId>,
+}
+
+impl Front {
+    /// The head of a chain that ends here.
+    pub(crate) fn head(&self) -> Head {
+        Head {
+            writer: self.writer,
+            seq: self.seq,
+            hash: self.hash.to_string(),
+        }
+    }
+}
+
+impl Line<'_> {
+    /// The entry of the line.
+    pub(crate) fn entry(&self) -> Result<Entry, LineError> {
+        Entry::from_json_of(self.front.kind, self.text).map_err(not_an_entry)
+    }
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// It does not begin and end as a line does.
+    #[error("byte {at} is not what a line has there")]
+    NotALine {
+        /// The first byte that does not fit.
+        at: usize,
+    },
+    /// Its hash is not the hash of what follows it.
+    #[error("the hash is `{stored}` but the content has `{computed}`")]
+    Altered {
+        /// What the line says.
+        stored: String,
+        /// What its content adds up to.
+        computed: String,
+    },
+    /// The hash holds, but the content is no entry of this version.
+    #[error("column {column} is not understood: {reason}")]
+    NotAnEntry {
+        /// Where reading stopped.
+        column: usize,
+        /// What the reader said.
+        reason: String,
+    },
+}
+
+/// Where an entry goes in its chain.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stamp {
+    pub(crate) prev: Hash,
+    pub(crate) writer: WriterId,
+    pub(crate) seq: u64,
+    pub(crate) at: Timestamp,
+}
+
+/// An entry as JSON without its opening brace, and without raw line breaks.
+pub(crate) fn body(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+    let mut json = serde_json::to_vec(entry)?;
+    // Only raw JSON that was taken over as it came can hold a line break, and only between tokens.
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &json) {
+        json[at] = b' ';
+    }
+    Ok(json)
+}
+
+/// Puts the whole line of an entry, whose JSON is `body`, into `line`.
+pub(crate) fn encode(line: &mut Vec<u8>, stamp: &Stamp, body: &[u8]) -> Hash {
+    line.clear();
+    line.extend_from_slice(OPENING);
+    line.extend_from_slice(&[b'0'; HASH_DIGITS]);
+    line.extend_from_slice(b"\",");
+    let Stamp {
+        prev,
+        writer,
+        seq,
+        at,
+    } = stamp;
+    write!(
+        line,
+        r#""prev":"{prev}","writer":"{writer}","seq":{seq},"at":"{at:.6}","#
+    )
+    .expect("writing to memory does not fail");
+    line.extend_from_slice(&body[1..]);
+    let hash = Hash(*Digest::of(&line[PREFIX_BYTES..]).as_bytes());
+    line[OPENING.len()..OPENING.len() + HASH_DIGITS].copy_from_slice(hex(&hash.0).as_bytes());
+    line.push(b'\n');
+    hash
+}
+
+/// Reads a line, given without its line break, and checks its hash.
+pub(crate) fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
+    let stored = stored_hash(line)?;
+    let computed = Hash(*Digest::of(&line[PREFIX_BYTES..]).as_bytes());
+    if stored != computed {
+        return Err(LineError::Altered {
+            stored: stored.to_string(),
+            computed: computed.to_string(),
+        });
+    }
+    parse_unchecked(line)
+}
+
+/// Reads a line without checking its hash: for the index, which is no witness.
+pub(crate) fn parse_unchecked(line: &[u8]) -> Result<Line<'_>, LineError> {
+    let hash = stored_hash(line)?;
+    let text = std::str::from_utf8(line).map_err(|error| LineError::NotALine {
+        at: error.valid_up_to(),
+    })?;
+    let members: Members<'_> = serde_json::from_str(text).map_err(not_an_entry)?;
+    let Members {
+        prev,
+        writer,
+        seq,
+        at,
+        kind,
+        id,
+    } = members;
+    let malformed = |reason: &str| LineError::NotAnEntry {
+        column: PREFIX_BYTES,
+        reason: reason.to_owned(),
+    };
+    let prev = Hash::from_hex(prev).ok_or_else(|| malformed("`prev` is no hash"))?;
+    let at = at.parse().map_err(|_| malformed("`at` is no instant"))?;
+    Ok(Line {
+        front: Front {
+            hash,
+            prev,
+            writer,
+            seq,
+            at,
+            kind,
+            id,
+        },
+        text,
+    })
+}
+
+/// The members that are read of every line.
+#[derive(Deserialize)]
+struct Members<'a> {
+    prev: &'a str,
+    writer: WriterId,
+    seq: u64,
+    at: &'a str,
+    kind: EntryKind,
+    id: Option<CallId>,
+}
+
+fn not_an_entry(error: serde_json::Error) -> LineError {
+    LineError::NotAnEntry {
+        column: error.column(),
+        reason: error.to_string(),
+    }
+}
+
+fn stored_hash(line: &[u8]) -> Result<Hash, LineError> {
+    let unlike = |at: usize| LineError::NotALine { at };
+    if let Some(at) = OPENING
+        .iter()
+        .zip(line)
+        .position(|(expected, found)| expected != found)
+    {
+        return Err(unlike(at));
+    }
+    if line.len() <= PREFIX_BYTES {
+        return Err(unlike(line.len()));
+    }
+    if &line[PREFIX_BYTES - 2..PREFIX_BYTES] != b"\"," {
+        return Err(unlike(PREFIX_BYTES - 2));
+    }
+    if line.last() != Some(&b'}') {
+        return Err(unlike(line.len() - 1));
+    }
+    let digits = &line[OPENING.len()..OPENING.len() + HASH_DIGITS];
+    let digits = std::str::from_utf8(digits).map_err(|_| unlike(OPENING.len()))?;
+    Hash::from_hex(digits).ok_or_else(|| unlike(OPENING.len()))
+}
+
+/// Lower-case hex digits of `bytes`.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+/// The bytes that lower-case hex digits stand for. Upper case is refused: one hash has one text.
+pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let pairs = digits.as_bytes().chunks(2);
+    pairs
+        .map(|pair| Some(value(pair[0])? << 4 | value(*pair.get(1)?)?))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use callgate_record::{Event, RecordType};
+    use ulid::Ulid;
+
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let entry = Entry::Event(Event {
+            id: CallId(Ulid::nil()),
+            record_type: RecordType::System,
+            name: "a".to_owned(),
+            server: None,
+            reason: Some("line\nbreak".to_owned()),
+        });
+        let at = "2026-01-02T03:04:05.000006Z".parse().unwrap();
+        let stamp = Stamp {
+            prev: NO_HASH,
+            writer: WriterId(Ulid::nil()),
+            seq: 7,
+            at,
+        };
+        let mut line = Vec::new();
+        encode(&mut line, &stamp, &body(&entry).unwrap());
+        line
+    }
+
+    #[test]
+    fn a_line_can_be_checked_with_cut_and_sha256sum() {
+        let line = sample();
+        let text = std::str::from_utf8(&line)
+            .unwrap()
+            .strip_suffix('\n')
+            .unwrap();
+        assert_eq!(Digest::of(&text.as_bytes()[75..]).to_string(), &text[9..73]);
+        assert!(text[75..].starts_with(r#""prev":"0000"#), "{text}");
+        assert!(
+            text.contains(r#""seq":7,"at":"2026-01-02T03:04:05.000006Z","kind":"event""#),
+            "{text}"
+        );
+        assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn a_line_reads_back() {
+        let line = sample();
+        let read = parse(&line[..line.len() - 1]).unwrap();
+        assert_eq!(
+            (read.front.seq, read.front.prev, read.front.kind),
+            (7, NO_HASH, EntryKind::Event)
+        );
+        let Entry::Event(event) = read.entry().unwrap() else {
+            panic!("not an event")
+        };
+        assert_eq!(event.reason.as_deref(), Some("line\nbreak"));
+    }
+
+    #[test]
+    fn no_changed_byte_is_taken() {
+        let line = sample();
+        let line = &line[..line.len() - 1];
+        for at in 0..line.len() {
+            for flip in [0x01, 0x20, 0x80] {
+                let mut changed = line.to_vec();
+                changed[at] ^= flip;
+                assert!(parse(&changed).is_err(), "byte {at} flipped by {flip:#x}");
+            }
+        }
+        assert!(parse(&line[..line.len() - 1]).is_err());
+        assert_eq!(parse(b"").unwrap_err(), LineError::NotALine { at: 0 });
+        assert_eq!(
+            parse(b"{\"hush").unwrap_err(),
+            LineError::NotALine { at: 3 }
+        );
+    }
+
+    #[test]
+    fn hex_is_strict() {
+        assert_eq!(unhex("00ff"), Some(vec![0, 255]));
+        for bad in ["0", "FF", "0g", "é"] {
+            assert_eq!(unhex(bad), None, "{bad}");
+        }
+    }
+}

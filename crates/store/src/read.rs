@@ -1,0 +1,274 @@
+//! Reading a writer's chain from its segments, as far as it goes, and telling what is wrong.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use callgate_record::{Head, KeyedHead};
+
+use crate::{
+    folder::{self, Folder, SegmentPath},
+    key::{Key, KeyError},
+    line::{self, Front, Hash, Line, LineError, NO_HASH},
+    problem::Problem,
+};
+
+/// How much of a segment's end is read at first to find its last line.
+const TAIL_BYTES: u64 = 64 * 1024;
+
+/// Why the log cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A file or folder cannot be read.
+    #[error("`{path}` cannot be read: {source}")]
+    Unreadable {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The key cannot be used.
+    #[error(transparent)]
+    NoKey(#[from] KeyError),
+}
+
+/// Where every writer stands, each with its code. Kept elsewhere, they show later whether
+/// anything was cut off.
+pub fn heads(dir: &Path) -> Result<Vec<KeyedHead>, ReadError> {
+    let log = folder::log_path(dir);
+    let unreadable = |path: &Path, source| ReadError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let folders = Folder::list(&log).map_err(|source| unreadable(&log, source))?;
+    if folders.is_empty() {
+        return Ok(Vec::new());
+    }
+    let key = Key::load(&log)?;
+    let mut heads = Vec::new();
+    for folder in folders {
+        let head = last_head(&folder).map_err(|source| unreadable(&folder.path, source))?;
+        heads.extend(head.map(|head| key.vouch(head)));
+    }
+    Ok(heads)
+}
+
+/// The last whole entry of a writer; none when it has written nothing.
+pub(crate) fn last_head(folder: &Folder) -> io::Result<Option<Head>> {
+    for segment in folder.segments()?.iter().rev() {
+        if let Some(last) = last_line(&segment.path)? {
+            return Ok(Some(Head {
+                writer: folder.writer,
+                ..last.head()
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// The last whole line of a segment. One that is damaged is an error of the kind `InvalidData`.
+pub(crate) fn last_line(path: &Path) -> io::Result<Option<Front>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut size = TAIL_BYTES;
+    loop {
+        let start = length.saturating_sub(size);
+        file.seek(SeekFrom::Start(start))?;
+        let mut tail = Vec::new();
+        (&mut file).take(size).read_to_end(&mut tail)?;
+        let Some(end) = memchr::memrchr(b'\n', &tail) else {
+            if start == 0 {
+                return Ok(None);
+            }
+            size *= 8;
+            continue;
+        };
+        let begin = memchr::memrchr(b'\n', &tail[..end]).map(|at| at + 1);
+        match begin.or((start == 0).then_some(0)) {
+            Some(begin) => {
+                return line::parse(&tail[begin..end])
+                    .map(|last| Some(last.front))
+                    .map_err(invalid);
+            }
+            None => size *= 8,
+        }
+    }
+}
+
+/// The first line of a segment, without its line break, when it is whole.
+pub(crate) fn first_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    io::BufRead::read_until(
+        &mut io::BufReader::new(File::open(path)?),
+        b'\n',
+        &mut bytes,
+    )?;
+    Ok((bytes.pop() == Some(b'\n')).then_some(bytes))
+}
+
+/// At most `limit` bytes of a file from `offset` on.
+pub(crate) fn read_from(path: &Path, offset: u64, limit: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads one writer's chain and checks it on the way. It can be asked again later, and goes on
+/// where it stood.
+#[derive(Debug)]
+pub(crate) struct ChainReader {
+    folder: Folder,
+    /// The segment that was read last; 0 before the first.
+    segment: u32,
+    offset: u64,
+    first: Option<(u64, Hash)>,
+    last: Option<(u64, Hash)>,
+    /// Whether the entry before the next one is known; not so after damage.
+    is_anchored: bool,
+    entries: u64,
+    problems: Vec<Problem>,
+}
+
+impl ChainReader {
+    pub(crate) fn new(folder: Folder) -> Self {
+        Self {
+            folder,
+            segment: 0,
+            offset: 0,
+            first: None,
+            last: None,
+            is_anchored: true,
+            entries: 0,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Reads on to the end, and shows every good line to `visit`.
+    pub(crate) fn read_on(&mut self, visit: &mut dyn FnMut(&Line<'_>)) -> io::Result<()> {
+        // The list is taken first: a segment that has a successor in it gets no more lines.
+        let segments = self.folder.segments()?;
+        let last_number = segments.last().map_or(0, |segment| segment.number);
+        let from = self.segment;
+        for segment in segments.iter().filter(|segment| segment.number >= from) {
+            if segment.number != self.segment {
+                self.enter(segment);
+            }
+            let bytes = read_from(&segment.path, self.offset, u64::MAX)?;
+            let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+            let mut lines = &bytes[..whole];
+            while let Some(end) = memchr::memchr(b'\n', lines) {
+                self.read_line(&lines[..end], visit);
+                self.offset += end as u64 + 1;
+                lines = &lines[end + 1..];
+            }
+            self.look_at_rest(&bytes[whole..], segment.number == last_number);
+        }
+        Ok(())
+    }
+
+    /// The number of the first entry that is there, and the hash that it names as its
+    /// predecessor's.
+    pub(crate) fn first(&self) -> Option<(u64, Hash)> {
+        self.first
+    }
+
+    /// The last good entry.
+    pub(crate) fn last(&self) -> Option<(u64, Hash)> {
+        self.last
+    }
+
+    /// How many good entries were read.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// What is wrong with the chain so far.
+    pub(crate) fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    fn enter(&mut self, segment: &SegmentPath) {
+        if self.segment != 0 && segment.number != self.segment + 1 {
+            let missing = self.segment + 1;
+            self.problems.push(Problem::SegmentMissing {
+                writer: self.folder.writer,
+                segment: missing,
+            });
+        }
+        self.segment = segment.number;
+        self.offset = 0;
+    }
+
+    fn read_line(&mut self, bytes: &[u8], visit: &mut dyn FnMut(&Line<'_>)) {
+        let line = match line::parse(bytes) {
+            Ok(line) => line,
+            Err(what) => return self.damaged(what),
+        };
+        let front = line.front;
+        let (writer, segment, offset) = (self.folder.writer, self.segment, self.offset);
+        if front.writer != writer {
+            self.is_anchored = false;
+            let from = front.writer;
+            return self.problems.push(Problem::Foreign {
+                writer,
+                segment,
+                offset,
+                from,
+            });
+        }
+        let (expected_seq, expected_prev) = match self.last {
+            Some((seq, hash)) => (seq + 1, hash),
+            None if front.seq == 1 => (1, NO_HASH),
+            // Whether an earlier part may be missing is for those to say who know checkpoints.
+            None => (front.seq, front.prev),
+        };
+        if self.is_anchored && (front.seq != expected_seq || front.prev != expected_prev) {
+            let found = front.seq;
+            let problem = Problem::Broken {
+                writer,
+                segment,
+                offset,
+                expected: expected_seq,
+                found,
+            };
+            self.problems.push(problem);
+        }
+        self.is_anchored = true;
+        self.first.get_or_insert((front.seq, front.prev));
+        self.last = Some((front.seq, front.hash));
+        self.entries += 1;
+        visit(&line);
+    }
+
+    /// Bytes behind the last line break: a write that did not get through leaves the beginning of
+    /// a line. A whole line with something else than a line break behind it was tampered with.
+    fn look_at_rest(&mut self, rest: &[u8], is_last: bool) {
+        let is_whole_but_changed = rest.len() > 1 && line::parse(&rest[..rest.len() - 1]).is_ok();
+        if is_whole_but_changed {
+            self.damaged(LineError::NotALine { at: rest.len() - 1 });
+        }
+        if is_last && is_whole_but_changed {
+            // It must not be found again when reading goes on.
+            self.offset += rest.len() as u64;
+        }
+    }
+
+    fn damaged(&mut self, what: LineError) {
+        self.is_anchored = false;
+        let (writer, segment, offset) = (self.folder.writer, self.segment, self.offset);
+        self.problems.push(Problem::Damaged {
+            writer,
+            segment,
+            offset,
+            what,
+        });
+    }
+}
+
+fn invalid(error: LineError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

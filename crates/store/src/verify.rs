@@ -1,0 +1,319 @@
+//! Whether the log is as it was written.
+//!
+//! Every chain is read from its beginning, and every place that names an entry of a chain is
+//! compared with it: keyed heads inside and beside the chain, the openings of later writers,
+//! checkpoints, and heads that were kept elsewhere. Whoever holds the key can forge everything
+//! that was not kept elsewhere.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io,
+    path::Path,
+};
+
+use callgate_record::{Checkpoint, Entry, EntryKind, Head, KeyedHead, WriterId};
+
+use crate::{
+    folder::{self, Folder},
+    key::Key,
+    line::{Front, Hash, Line},
+    problem::{NamedBy, Problem, Verification},
+    read::{ChainReader, ReadError},
+    retain,
+};
+
+/// Checks the whole log, also against heads that were `exported` before. It may run while
+/// writers write.
+pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<Verification, ReadError> {
+    let log = folder::log_path(dir);
+    // Segments do not go while they are read. A log that cannot be locked is read all the same.
+    let held = File::open(retain::lock_path(&log)).ok();
+    let _ = held.as_ref().map(File::lock_shared);
+    let folders = Folder::list(&log).map_err(|source| ReadError::Unreadable {
+        path: log.clone(),
+        source,
+    })?;
+    let mut hearing = Hearing::new(&log, !folders.is_empty());
+    let mut witnesses: BTreeMap<WriterId, Witness> = BTreeMap::new();
+    for folder in folders {
+        let mut witness = Witness::new(folder, &mut hearing);
+        witness.read_on(&mut hearing);
+        witnesses.insert(witness.folder.writer, witness);
+    }
+    // Writers may have gone on, and later ones may have named heads that were not there yet.
+    for witness in witnesses.values_mut() {
+        witness.read_on(&mut hearing);
+    }
+    let exported = exported
+        .unwrap_or_default()
+        .iter()
+        .map(|head| (head.clone(), NamedBy::Exported));
+    hearing.named.extend(exported);
+    let mut problems = std::mem::take(&mut hearing.problems);
+    let mut found = Verification {
+        writers: witnesses.len() as u64,
+        ..Verification::default()
+    };
+    for witness in witnesses.values() {
+        found.entries += witness.reader.entries();
+        problems.extend_from_slice(witness.reader.problems());
+        problems.extend(witness.beginning(&hearing));
+        problems.extend(witness.seal());
+    }
+    for (head, by) in &hearing.named {
+        problems.extend(match witnesses.get(&head.writer) {
+            Some(witness) => witness.contradicts(head, *by, &hearing),
+            None if hearing.is_dropped(head) => None,
+            None => Some(Problem::WriterMissing {
+                writer: head.writer,
+                by: *by,
+            }),
+        });
+    }
+    found.problems = problems;
+    Ok(found)
+}
+
+/// What the chains say about each other.
+struct Hearing {
+    key: Option<Key>,
+    named: Vec<(Head, NamedBy)>,
+    /// What retention dropped of each writer, by the last entry that went.
+    dropped: HashMap<WriterId, Vec<Checkpoint>>,
+    problems: Vec<Problem>,
+}
+
+impl Hearing {
+    fn new(log: &Path, needs_key: bool) -> Self {
+        let mut problems = Vec::new();
+        let key = match Key::load(log) {
+            Ok(key) => Some(key),
+            Err(error) => {
+                problems.extend(needs_key.then(|| Problem::NoKey {
+                    reason: error.to_string(),
+                }));
+                None
+            }
+        };
+        Self {
+            key,
+            named: Vec::new(),
+            dropped: HashMap::new(),
+            problems,
+        }
+    }
+
+    fn hear(&mut self, line: &Line<'_>) {
+        match line.front.kind {
+            EntryKind::Opened | EntryKind::Head | EntryKind::Checkpoint => {}
+            EntryKind::Closed
+            | EntryKind::Refused
+            | EntryKind::Held
+            | EntryKind::Forwarding
+            | EntryKind::Finished
+            | EntryKind::Unknown
+            | EntryKind::Event => return,
+        }
+        match line.entry() {
+            Ok(entry) => self.hear_entry(&line.front, entry),
+            Err(error) => {
+                let reason = error.to_string();
+                self.problems.push(Problem::Unreadable {
+                    writer: line.front.writer,
+                    reason,
+                });
+            }
+        }
+    }
+
+    fn hear_entry(&mut self, front: &Front, entry: Entry) {
+        let by = NamedBy::Writer(front.writer);
+        match entry {
+            Entry::Opened(opened) => self
+                .named
+                .extend(opened.heads.into_iter().map(|head| (head, by))),
+            Entry::Checkpoint(checkpoint) => {
+                self.named.push((checkpoint.dropped.clone(), by));
+                self.dropped
+                    .entry(checkpoint.dropped.writer)
+                    .or_default()
+                    .push(checkpoint);
+            }
+            Entry::Head(keyed) => {
+                let before = Head {
+                    writer: front.writer,
+                    seq: front.seq.saturating_sub(1),
+                    hash: front.prev.to_string(),
+                };
+                if keyed.head != before {
+                    self.problems.push(Problem::ForgedHead {
+                        writer: front.writer,
+                        seq: keyed.head.seq,
+                    });
+                }
+                self.check_mac(front.writer, &keyed);
+            }
+            Entry::Closed {}
+            | Entry::Refused(_)
+            | Entry::Held(_)
+            | Entry::Forwarding(_)
+            | Entry::Finished(_)
+            | Entry::Unknown(_)
+            | Entry::Event(_) => {}
+        }
+    }
+
+    fn check_mac(&mut self, writer: WriterId, keyed: &KeyedHead) {
+        let is_forged = self.key.as_ref().is_some_and(|key| !key.vouches(keyed));
+        if is_forged || keyed.head.writer != writer {
+            self.problems.push(Problem::ForgedHead {
+                writer,
+                seq: keyed.head.seq,
+            });
+        }
+    }
+
+    /// Whether retention dropped this entry.
+    fn is_dropped(&self, head: &Head) -> bool {
+        let checkpoints = self.dropped.get(&head.writer);
+        checkpoints.is_some_and(|list| {
+            list.iter()
+                .any(|checkpoint| checkpoint.dropped.seq >= head.seq)
+        })
+    }
+}
+
+/// One writer, as it is read.
+struct Witness {
+    folder: Folder,
+    reader: ChainReader,
+    hashes: HashMap<u64, Hash>,
+    sealed: Option<KeyedHead>,
+}
+
+impl Witness {
+    /// The files beside the chain are read before it, so that a living writer is never behind them.
+    fn new(folder: Folder, hearing: &mut Hearing) -> Self {
+        let writer = folder.writer;
+        let sealed = head_file(
+            hearing,
+            writer,
+            NamedBy::Seal,
+            folder::read_head(&folder.seal_path()),
+        );
+        let head = folder::read_head(&folder.head_path());
+        // A writer makes this file before its first segment, so nothing explains that it is gone.
+        let has_begun = folder.segments().is_ok_and(|segments| !segments.is_empty());
+        if matches!(head, Ok(None)) && has_begun {
+            let reason = "it is missing".to_owned();
+            hearing.problems.push(Problem::NoHead {
+                writer,
+                file: NamedBy::HeadFile,
+                reason,
+            });
+        }
+        head_file(hearing, writer, NamedBy::HeadFile, head);
+        Self {
+            reader: ChainReader::new(folder.clone()),
+            folder,
+            hashes: HashMap::new(),
+            sealed,
+        }
+    }
+
+    fn read_on(&mut self, hearing: &mut Hearing) {
+        let hashes = &mut self.hashes;
+        let read = self.reader.read_on(&mut |line| {
+            hashes.insert(line.front.seq, line.front.hash);
+            hearing.hear(line);
+        });
+        if let Err(error) = read {
+            let reason = error.to_string();
+            hearing.problems.push(Problem::Unreadable {
+                writer: self.folder.writer,
+                reason,
+            });
+        }
+    }
+
+    /// A missing beginning must be the one that a checkpoint names.
+    fn beginning(&self, hearing: &Hearing) -> Option<Problem> {
+        let (first, prev) = self.reader.first()?;
+        let checkpoints = hearing
+            .dropped
+            .get(&self.folder.writer)
+            .map_or(&[][..], Vec::as_slice);
+        let explains = |checkpoint: &Checkpoint| {
+            checkpoint.dropped.seq + 1 == first && checkpoint.dropped.hash == prev.to_string()
+        };
+        let is_whole = first == 1 || checkpoints.iter().any(explains);
+        (!is_whole).then_some(Problem::BeginningMissing {
+            writer: self.folder.writer,
+            first,
+        })
+    }
+
+    fn seal(&self) -> Option<Problem> {
+        let sealed = self.sealed.as_ref()?.head.seq;
+        let last = self.last();
+        (last > sealed).then_some(Problem::PastSeal {
+            writer: self.folder.writer,
+            sealed,
+            last,
+        })
+    }
+
+    fn contradicts(&self, head: &Head, by: NamedBy, hearing: &Hearing) -> Option<Problem> {
+        let writer = self.folder.writer;
+        match self.hashes.get(&head.seq) {
+            Some(hash) if hash.to_string() == head.hash => None,
+            Some(_) => Some(Problem::HeadDiffers {
+                writer,
+                seq: head.seq,
+                by,
+            }),
+            None if head.seq == 0 || hearing.is_dropped(head) => None,
+            None if head.seq > self.last() => Some(Problem::TailCut {
+                writer,
+                last: self.last(),
+                named: head.seq,
+                by,
+            }),
+            None => Some(Problem::HeadDiffers {
+                writer,
+                seq: head.seq,
+                by,
+            }),
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.reader.last().map_or(0, |(seq, _)| seq)
+    }
+}
+
+/// Hears what a file beside the chain says.
+fn head_file(
+    hearing: &mut Hearing,
+    writer: WriterId,
+    file: NamedBy,
+    read: io::Result<Option<KeyedHead>>,
+) -> Option<KeyedHead> {
+    match read {
+        Ok(None) => None,
+        Ok(Some(keyed)) => {
+            hearing.check_mac(writer, &keyed);
+            hearing.named.push((keyed.head.clone(), file));
+            Some(keyed)
+        }
+        Err(error) => {
+            hearing.problems.push(Problem::NoHead {
+                writer,
+                file,
+                reason: error.to_string(),
+            });
+            None
+        }
+    }
+}

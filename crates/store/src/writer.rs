@@ -1,0 +1,312 @@
+//! The log of one process: takes entries in order, keeps what it took, and owes what it must.
+//!
+//! One mutex orders everything, and under it there is one `write` per entry. A thread of the log
+//! writes what is owed as soon as that is possible again, and syncs for all who wait at once.
+
+mod chain;
+mod keeper;
+mod owed;
+mod syncing;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    thread::JoinHandle,
+};
+
+use callgate_record::{
+    Entry, Event, Head, Opened, Position, RecordType, Store, StoreError, Unknown, WriterId,
+};
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use ulid::Ulid;
+
+use crate::{
+    adopt::{self, Dead},
+    disk::{Disk, RealDisk, private_folder},
+    folder::{self, Folder, Lock},
+    key::{Key, KeyError},
+};
+use chain::{Chain, ChainOptions};
+use keeper::Synced;
+
+/// When an entry counts as kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// When the kernel has it: it survives the death of this process, not a power cut.
+    #[default]
+    Process,
+    /// When the device has it.
+    Power,
+}
+
+/// How a log is written.
+#[derive(Debug, Clone)]
+pub struct LogOptions<'a> {
+    /// The data folder.
+    pub dir: PathBuf,
+    /// When an entry counts as kept.
+    pub durability: Durability,
+    /// How large a segment may grow before the next one begins.
+    pub segment_bytes: u64,
+    /// How many entries there are between two keyed heads.
+    pub head_every: u64,
+    /// The version of the binary, for the opening entry.
+    pub version: &'a str,
+}
+
+impl<'a> LogOptions<'a> {
+    /// The defaults for a log in `dir`.
+    pub fn new(dir: impl Into<PathBuf>, version: &'a str) -> Self {
+        Self {
+            dir: dir.into(),
+            durability: Durability::Process,
+            segment_bytes: 16 * 1024 * 1024,
+            head_every: 1000,
+            version,
+        }
+    }
+}
+
+/// Why a log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder cannot be made or entered.
+    #[error("the log in `{path}` cannot be set up: {source}")]
+    NoFolder {
+        /// The log's folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The key cannot be used.
+    #[error(transparent)]
+    NoKey(#[from] KeyError),
+    /// The first entries cannot be written.
+    #[error("the log in `{path}` cannot be written: {source}")]
+    Unwritable {
+        /// The log's folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A log that this process writes. Without [`Log::close`] it counts as died when it is dropped.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    keeper: Option<JoinHandle<()>>,
+    dir: PathBuf,
+    writer: WriterId,
+    _lock: Lock,
+}
+
+/// What the log and its thread share.
+#[derive(Debug)]
+struct Shared {
+    chain: Mutex<Chain>,
+    /// Told when something is owed, somebody waits for a sync, or the log is dropped.
+    work: Condvar,
+    synced: watch::Sender<Synced>,
+    durability: Durability,
+}
+
+impl Log {
+    /// Begins a writer in the data folder, and closes what dead writers left open.
+    pub fn open(options: LogOptions<'_>) -> Result<Self, OpenError> {
+        Self::open_on(options, Arc::new(RealDisk))
+    }
+
+    /// The same on another disk, for tests that make it fail.
+    pub fn open_on(options: LogOptions<'_>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        let log = folder::log_path(&options.dir);
+        let no_folder = |source| OpenError::NoFolder {
+            path: log.clone(),
+            source,
+        };
+        private_folder(&log).map_err(no_folder)?;
+        let key = Key::load_or_create(&log)?;
+        folder::sweep_unborn(&log).map_err(no_folder)?;
+        let (folder, lock) = Folder::create(&log).map_err(no_folder)?;
+        let survey = adopt::survey(&log, folder.writer).map_err(no_folder)?;
+        let mut chain = Chain::new(ChainOptions {
+            folder: folder.clone(),
+            disk,
+            key,
+            segment_bytes: options.segment_bytes,
+            head_every: options.head_every,
+            durability: options.durability,
+        });
+        if let Err(source) = first_entries(&mut chain, options.version, survey.heads, &survey.dead)
+        {
+            if chain.is_empty() {
+                // Nothing was said in this writer's name, so nothing need be kept of it.
+                let _ = fs::remove_dir_all(&folder.path);
+            }
+            return Err(OpenError::Unwritable { path: log, source });
+        }
+        for dead in &survey.dead {
+            if let Err(error) = chain.seal(dead) {
+                tracing::warn!(writer = %dead.folder.writer, %error, "a dead writer cannot be sealed");
+            }
+        }
+        let shared = Arc::new(Shared {
+            chain: Mutex::new(chain),
+            work: Condvar::new(),
+            synced: watch::Sender::new(Synced::default()),
+            durability: options.durability,
+        });
+        let keeper = keeper::start(Arc::clone(&shared)).map_err(no_folder)?;
+        Ok(Self {
+            shared,
+            keeper: Some(keeper),
+            dir: options.dir,
+            writer: folder.writer,
+            _lock: lock,
+        })
+    }
+
+    /// The id of this process start.
+    pub fn writer(&self) -> WriterId {
+        self.writer
+    }
+
+    /// The data folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where this writer's chain stands.
+    pub fn head(&self) -> Head {
+        self.chain().head()
+    }
+
+    /// How many entries are kept in memory because they could not be written.
+    pub fn owed(&self) -> usize {
+        self.chain().owed()
+    }
+
+    /// Ends the chain in good order. What is owed must be written first; if it cannot be, the
+    /// log stays open. Closing twice does nothing.
+    pub fn close(&self) -> Result<(), StoreError> {
+        let mut chain = self.chain();
+        chain.close().map_err(|error| refused(&chain, &error))
+    }
+
+    /// Appends, and blocks until the entry is as durable as it should be.
+    pub(crate) fn append_blocking(&self, entry: &Entry) -> Result<(), StoreError> {
+        let position = self.append(entry)?;
+        futures_util::FutureExt::now_or_never(self.settled(position)).unwrap_or_else(|| {
+            let mut chain = self.chain();
+            let synced = chain.sync_now();
+            synced.map_err(|error| refused(&chain, &error))
+        })
+    }
+
+    fn chain(&self) -> MutexGuard<'_, Chain> {
+        self.shared.lock()
+    }
+}
+
+impl Store for Log {
+    fn append(&self, entry: &Entry) -> Result<Position, StoreError> {
+        let mut chain = self.chain();
+        chain
+            .take(entry)
+            .map(Position)
+            .map_err(|error| refused(&chain, &error))
+    }
+
+    fn append_owed(&self, entry: Entry) -> Option<Position> {
+        let mut chain = self.chain();
+        let position = chain.take_owed(entry).map(Position);
+        if position.is_none() {
+            self.shared.work.notify_all();
+        }
+        position
+    }
+
+    fn settled(&self, position: Position) -> BoxFuture<'_, Result<(), StoreError>> {
+        match self.shared.durability {
+            Durability::Process => Box::pin(std::future::ready(Ok(()))),
+            Durability::Power => Box::pin(self.shared.settled(position)),
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.chain().stop();
+        self.shared.work.notify_all();
+        if let Some(keeper) = self.keeper.take() {
+            // The thread ends on its own; that it panicked was printed where it happened.
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Shared {
+    /// A chain is left whole by every function of it, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, Chain> {
+        self.chain
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    async fn settled(&self, position: Position) -> Result<(), StoreError> {
+        let mut synced = self.synced.subscribe();
+        self.lock().want_sync();
+        self.work.notify_all();
+        let state = synced.wait_for(|state| state.answers(position.0)).await;
+        let state = state.map_err(|_| StoreError {
+            reason: "the log was dropped".to_owned(),
+        })?;
+        state
+            .verdict(position.0)
+            .map_err(|reason| StoreError { reason })
+    }
+}
+
+fn first_entries(
+    chain: &mut Chain,
+    version: &str,
+    heads: Vec<Head>,
+    dead: &[Dead],
+) -> io::Result<()> {
+    let opened = Opened {
+        pid: std::process::id(),
+        version: version.to_owned(),
+        heads,
+    };
+    // The file is there before the first segment is: that it is missing later is never innocent.
+    chain.replace_head_file()?;
+    chain.take(&Entry::Opened(opened))?;
+    for dead in dead {
+        for id in &dead.open_calls {
+            chain.take(&Entry::Unknown(Unknown {
+                id: *id,
+                of: dead.folder.writer,
+            }))?;
+        }
+        if let Some(damage) = &dead.damage {
+            tracing::warn!(writer = %dead.folder.writer, %damage, "record.damaged");
+            chain.take(&Entry::Event(Event {
+                id: callgate_gate::CallId(Ulid::generate()),
+                record_type: RecordType::System,
+                name: "record.damaged".to_owned(),
+                server: None,
+                reason: Some(damage.clone()),
+            }))?;
+        }
+    }
+    chain.replace_head_file()?;
+    chain.sync_now()
+}
+
+fn refused(chain: &Chain, error: &io::Error) -> StoreError {
+    StoreError {
+        reason: format!("`{}`: {error}", chain.path().display()),
+    }
+}

@@ -1,0 +1,401 @@
+//! The state of a writer's chain under the mutex: where it stands, what is open, what is owed.
+
+use std::{
+    collections::HashSet,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use callgate_gate::CallId;
+use callgate_record::{Entry, Head, WriterId};
+use jiff::Timestamp;
+
+use crate::{
+    adopt::Dead,
+    disk::{Disk, SegmentFile},
+    folder::Folder,
+    key::Key,
+    line::{self, Hash, NO_HASH, Stamp},
+    segment::{Failure, MAX_END_BYTES, Segment},
+    writer::{Durability, owed::Owed, syncing::Syncing},
+};
+
+/// How far the clock may lag behind the last entry and be overruled.
+const CLOCK_SLIP_US: i64 = 1_000_000;
+
+/// What a chain is made with.
+#[derive(Debug)]
+pub(super) struct ChainOptions {
+    pub(super) folder: Folder,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) key: Key,
+    pub(super) segment_bytes: u64,
+    pub(super) head_every: u64,
+    pub(super) durability: Durability,
+}
+
+/// A writer's chain.
+#[derive(Debug)]
+pub(super) struct Chain {
+    options: ChainOptions,
+    /// None before the first entry, and after a segment had to be abandoned.
+    segment: Option<Segment>,
+    last_number: u32,
+    seq: u64,
+    hash: Hash,
+    at: Timestamp,
+    since_head: u64,
+    /// Calls whose `Forwarding` is in the log and whose end is not.
+    open: HashSet<CallId>,
+    owed: Owed,
+    syncing: Syncing,
+    line: Vec<u8>,
+    is_closed: bool,
+    is_stopped: bool,
+}
+
+/// Whether an entry begins a call, ends one that is open, or does neither.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Begins(CallId),
+    Ends(CallId),
+    Neither,
+}
+
+impl Chain {
+    pub(super) fn new(options: ChainOptions) -> Self {
+        Self {
+            options,
+            segment: None,
+            last_number: 0,
+            seq: 0,
+            hash: NO_HASH,
+            at: Timestamp::UNIX_EPOCH,
+            since_head: 0,
+            open: HashSet::new(),
+            owed: Owed::default(),
+            syncing: Syncing::default(),
+            line: Vec::new(),
+            is_closed: false,
+            is_stopped: false,
+        }
+    }
+
+    /// Takes an entry or refuses it; refuses while anything is owed.
+    pub(super) fn take(&mut self, entry: &Entry) -> io::Result<u64> {
+        if self.is_closed {
+            return Err(closed());
+        }
+        self.pay()?;
+        let seq = self.write(entry)?;
+        self.head_if_due();
+        Ok(seq)
+    }
+
+    /// Takes an entry for good: writes it now, or owes it.
+    pub(super) fn take_owed(&mut self, entry: Entry) -> Option<u64> {
+        if self.is_closed {
+            // What it says stays out of the operator's log, which never shows arguments.
+            tracing::error!("an entry came after the end of the log");
+            return None;
+        }
+        // The end of a call on record has its room already, so it need not wait for others.
+        let may_overtake = matches!(self.step(&entry), Step::Ends(_));
+        let result =
+            if may_overtake { Ok(()) } else { self.pay() }.and_then(|()| self.write(&entry));
+        match result {
+            Ok(seq) => {
+                self.head_if_due();
+                Some(seq)
+            }
+            Err(error) => {
+                self.owe(entry, &error);
+                None
+            }
+        }
+    }
+
+    /// Writes what is owed, in order, as far as it goes.
+    pub(super) fn pay(&mut self) -> io::Result<()> {
+        while let Some(entry) = self.owed.next() {
+            if let Err(error) = self.write(&entry) {
+                self.owed.put_back(entry);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the chain with a keyed head and the closing entry.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        if self.is_closed {
+            return Ok(());
+        }
+        self.pay()?;
+        self.write_head()?;
+        self.write(&Entry::Closed {})?;
+        self.is_closed = true;
+        if let Some(segment) = &mut self.segment {
+            // Space that stays reserved behind a closed log is wasted, not wrong.
+            let _ = segment.trim();
+        }
+        self.replace_head_file()?;
+        self.sync_now()
+    }
+
+    /// Keeps the head beside the log, where a cut tail is measured against it.
+    pub(super) fn replace_head_file(&self) -> io::Result<()> {
+        let keyed = serde_json::to_vec(&self.options.key.vouch(self.head()))?;
+        self.options.disk.replace(
+            &self.options.folder.head_path(),
+            &keyed,
+            self.options.durability,
+        )
+    }
+
+    /// Seals a dead writer whose calls this chain has closed.
+    pub(super) fn seal(&self, dead: &Dead) -> io::Result<()> {
+        let seal = serde_json::to_vec(&self.options.key.vouch(dead.head.clone()))?;
+        self.options
+            .disk
+            .replace(&dead.folder.seal_path(), &seal, self.options.durability)
+    }
+
+    /// Syncs at once, for those who cannot wait for the keeper.
+    pub(super) fn sync_now(&mut self) -> io::Result<()> {
+        let result = self.syncing.sync_now();
+        if result.is_err() {
+            self.segment = None;
+        }
+        result
+    }
+
+    /// Asks the keeper for a sync.
+    pub(super) fn want_sync(&mut self) {
+        self.syncing.want();
+    }
+
+    pub(super) fn wants_sync(&self) -> bool {
+        self.syncing.is_wanted()
+    }
+
+    /// The files to sync, and the entry up to which that settles everything.
+    pub(super) fn start_sync(&mut self) -> (Vec<Arc<dyn SegmentFile>>, u64) {
+        (self.syncing.start(), self.seq)
+    }
+
+    /// What a sync up to `through` has settled. After a failure that is everything: entries which
+    /// were written meanwhile share the fate of their file, and nothing more is written to it.
+    pub(super) fn end_sync(
+        &mut self,
+        through: u64,
+        result: io::Result<()>,
+    ) -> (u64, Result<(), String>) {
+        match self.syncing.end(result) {
+            Ok(()) => (through, Ok(())),
+            Err(reason) => {
+                tracing::error!(path = %self.path().display(), reason, "record.sync_failed");
+                self.segment = None;
+                (self.seq, Err(reason))
+            }
+        }
+    }
+
+    /// The last moment: what is owed is lost unless it can be written now.
+    pub(super) fn stop(&mut self) {
+        self.is_stopped = true;
+        if let Err(error) = self.pay() {
+            let entries = self.owed.len();
+            tracing::error!(path = %self.path().display(), entries, %error, "record.lost");
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.seq == 0
+    }
+
+    pub(super) fn owed(&self) -> usize {
+        self.owed.len()
+    }
+
+    pub(super) fn head(&self) -> Head {
+        Head {
+            writer: self.writer(),
+            seq: self.seq,
+            hash: self.hash.to_string(),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.options.folder.path
+    }
+
+    fn writer(&self) -> WriterId {
+        self.options.folder.writer
+    }
+
+    fn owe(&mut self, entry: Entry, error: &io::Error) {
+        if self.owed.len() == 0 {
+            tracing::error!(path = %self.path().display(), %error, "record.owed");
+        }
+        self.owed.add(entry);
+    }
+
+    /// Puts one line at the end of the chain. On an error the chain is as it was before.
+    fn write(&mut self, entry: &Entry) -> io::Result<u64> {
+        let body = line::body(entry)?;
+        let at = self.next_instant();
+        let stamp = Stamp {
+            prev: self.hash,
+            writer: self.writer(),
+            seq: self.seq + 1,
+            at,
+        };
+        let mut line = std::mem::take(&mut self.line);
+        let hash = line::encode(&mut line, &stamp, &body);
+        let step = self.step(entry);
+        let result = self.write_line(&line, step);
+        self.line = line;
+        result?;
+        self.seq = stamp.seq;
+        self.hash = hash;
+        self.at = at;
+        self.since_head += 1;
+        match step {
+            Step::Begins(id) => _ = self.open.insert(id),
+            Step::Ends(id) => _ = self.open.remove(&id),
+            Step::Neither => {}
+        }
+        Ok(self.seq)
+    }
+
+    /// Now, but later than the entry before, so that sorting by time keeps a chain's order. When
+    /// the clock was set back by more than a moment, the clock is believed.
+    fn next_instant(&self) -> Timestamp {
+        let now = Timestamp::now().as_microsecond();
+        let last = self.at.as_microsecond();
+        let is_tie = now <= last && last - now < CLOCK_SLIP_US;
+        let at = if is_tie { last + 1 } else { now };
+        Timestamp::from_microsecond(at).unwrap_or(Timestamp::MAX)
+    }
+
+    fn write_line(&mut self, line: &[u8], step: Step) -> io::Result<()> {
+        let bytes = line.len() as u64;
+        // The room that must be left behind this line for the ends of open calls.
+        let open = self.open.len() as u64;
+        let reserved = MAX_END_BYTES
+            * match step {
+                Step::Begins(_) => open + 1,
+                Step::Ends(_) => open - 1,
+                Step::Neither => open,
+            };
+        let mut segment = self.segment_for(bytes, reserved)?;
+        match segment.make_room(bytes + reserved) {
+            Ok(()) => {}
+            // What was set aside for this end is there, or a filesystem that reserves nothing
+            // may still take it.
+            Err(_) if matches!(step, Step::Ends(_)) => {}
+            Err(error) => {
+                self.segment = Some(segment);
+                return Err(error);
+            }
+        }
+        match segment.append(line) {
+            Ok(()) => {
+                match self.options.durability {
+                    Durability::Process => {}
+                    Durability::Power => self.syncing.add(segment.file()),
+                }
+                self.segment = Some(segment);
+                Ok(())
+            }
+            Err(Failure::Undone(error)) => {
+                // Undoing gave the reserved space back; it is taken again while it is there.
+                let _ = segment.make_room(self.open.len() as u64 * MAX_END_BYTES);
+                self.segment = Some(segment);
+                Err(error)
+            }
+            Err(Failure::Torn(error)) => Err(error),
+        }
+    }
+
+    /// What an entry means for the calls that are under way.
+    fn step(&self, entry: &Entry) -> Step {
+        match entry {
+            Entry::Forwarding(call) => Step::Begins(call.id),
+            Entry::Finished(finished) if self.open.contains(&finished.id) => {
+                Step::Ends(finished.id)
+            }
+            Entry::Finished(_)
+            | Entry::Opened(_)
+            | Entry::Closed {}
+            | Entry::Refused(_)
+            | Entry::Held(_)
+            | Entry::Unknown(_)
+            | Entry::Head(_)
+            | Entry::Checkpoint(_)
+            | Entry::Event(_) => Step::Neither,
+        }
+    }
+
+    /// The segment that the next line goes to: the current one, or a new one when that is full.
+    fn segment_for(&mut self, bytes: u64, reserved: u64) -> io::Result<Segment> {
+        let Some(mut current) = self.segment.take() else {
+            return self.next_segment(bytes + reserved);
+        };
+        if current.is_deleted() {
+            // The next one shows that this one is missing; without a folder there is no next one,
+            // and nothing is taken any more.
+            return self.next_segment(bytes + reserved);
+        }
+        let is_full = current.length() > 0 && current.length() + bytes > self.options.segment_bytes;
+        if !is_full {
+            return Ok(current);
+        }
+        match self.next_segment(bytes + reserved) {
+            Ok(next) => {
+                let _ = current.trim();
+                Ok(next)
+            }
+            // A segment that grows too long does less harm than a call that is refused for it.
+            Err(_) => Ok(current),
+        }
+    }
+
+    fn next_segment(&mut self, ahead: u64) -> io::Result<Segment> {
+        let folder: PathBuf = self.options.folder.path.clone();
+        let segment = Segment::create(&*self.options.disk, &folder, self.last_number + 1, ahead)?;
+        match self.options.durability {
+            Durability::Process => {}
+            Durability::Power => self.options.disk.sync_folder(&folder)?,
+        }
+        self.last_number = segment.number();
+        Ok(segment)
+    }
+
+    /// A head that cannot be written now is written after a later entry.
+    fn head_if_due(&mut self) {
+        if self.since_head >= self.options.head_every
+            && self.write_head().is_ok()
+            && let Err(error) = self.replace_head_file()
+        {
+            let path = self.options.folder.head_path();
+            tracing::warn!(path = %path.display(), %error, "the newest head cannot be kept beside the log");
+        }
+    }
+
+    fn write_head(&mut self) -> io::Result<()> {
+        self.write(&Entry::Head(self.options.key.vouch(self.head())))?;
+        self.since_head = 0;
+        Ok(())
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("the log is closed")
+}

@@ -1,0 +1,292 @@
+//! A disk that fails or fills up: refused is refused, taken is kept, owed arrives.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use callgate_record::Store as _;
+use callgate_store::{Disk, Durability, Log, MAX_END_BYTES, RealDisk, SegmentFile};
+
+use crate::support::{
+    Fault, FaultyDisk, assert_sound, event, finished, forwarding, ids, lines, new_id, open, options,
+};
+
+/// Runs calls over a disk that fails every `every`-th operation.
+fn run_on_faulty_disk(every: u64, fault: Fault) {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(every, fault);
+    let mut options = options(dir.path());
+    options.segment_bytes = 8 * 1024;
+    options.head_every = 7;
+    let log = Log::open_on(options, Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
+    disk.arm(true);
+    let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..40 {
+        let id = new_id();
+        match log.append(&forwarding(id)) {
+            Ok(_) => {
+                taken.insert(id.to_string());
+                log.append_owed(finished(id));
+            }
+            Err(_) => _ = refused.insert(id.to_string()),
+        }
+        log.append_owed(event("something.happened"));
+    }
+    disk.arm(false);
+    log.close().unwrap();
+    drop(log);
+    let context = format!("every {every}, {fault:?}");
+    assert_eq!(
+        ids(dir.path(), "forwarding")
+            .into_iter()
+            .collect::<BTreeSet<_>>(),
+        taken,
+        "{context}"
+    );
+    assert_eq!(ids(dir.path(), "finished").len(), taken.len(), "{context}");
+    assert_eq!(
+        ids(dir.path(), "finished")
+            .into_iter()
+            .collect::<BTreeSet<_>>(),
+        taken,
+        "{context}"
+    );
+    assert_eq!(ids(dir.path(), "event").len(), 40, "{context}");
+    assert_eq!(taken.len() + refused.len(), 40);
+    assert_eq!(every == 1, taken.is_empty(), "{context}");
+    assert_sound(dir.path());
+}
+
+#[test]
+fn no_failing_operation_loses_or_invents_an_entry() {
+    for every in 1..=200 {
+        run_on_faulty_disk(every, Fault::Refuse);
+        run_on_faulty_disk(every, Fault::Short);
+    }
+    for every in 1..=40 {
+        run_on_faulty_disk(every, Fault::Torn);
+    }
+}
+
+#[test]
+fn nothing_is_taken_while_something_is_owed() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(1, Fault::Refuse);
+    let log = Log::open_on(options(dir.path()), Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
+    disk.arm(true);
+    assert!(log.append_owed(event("owed")).is_none());
+    assert_eq!(log.owed(), 1);
+    let refused = log.append(&forwarding(new_id())).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .starts_with("the record cannot be written: `"),
+        "{refused}"
+    );
+    assert!(
+        log.close().is_err(),
+        "a log that owes something cannot be closed"
+    );
+    disk.arm(false);
+    let id = new_id();
+    log.append(&forwarding(id)).unwrap();
+    assert_eq!(log.owed(), 0);
+    assert_eq!(ids(dir.path(), "forwarding"), [id.to_string()]);
+    assert_eq!(ids(dir.path(), "event").len(), 1);
+}
+
+#[test]
+fn what_is_owed_is_bounded_and_what_went_beyond_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(1, Fault::Refuse);
+    let log = Log::open_on(options(dir.path()), Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
+    let id = new_id();
+    log.append(&forwarding(id)).unwrap();
+    disk.arm(true);
+    for _ in 0..10_003 {
+        log.append_owed(event("refused"));
+    }
+    log.append_owed(finished(id));
+    // Ten thousand, the end of the call, and the entry that will tell of the rest.
+    assert_eq!(log.owed(), 10_002);
+    disk.arm(false);
+    log.close().unwrap();
+    let lines = lines(dir.path());
+    let told = lines
+        .iter()
+        .find(|line| line["name"] == "record.dropped")
+        .unwrap();
+    assert_eq!(told["reason"], "3 refusals and events could not be kept");
+    assert_eq!(ids(dir.path(), "finished"), [id.to_string()]);
+    assert_sound(dir.path());
+}
+
+/// A disk of which only so much can be had.
+#[derive(Debug)]
+struct SmallDisk {
+    free: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct SmallFile {
+    file: Box<dyn SegmentFile>,
+    free: Arc<AtomicU64>,
+    reserved: AtomicU64,
+}
+
+impl Disk for SmallDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
+        let file = RealDisk.create(path)?;
+        Ok(Box::new(SmallFile {
+            file,
+            free: Arc::clone(&self.free),
+            reserved: AtomicU64::new(0),
+        }))
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+        RealDisk.replace(path, bytes, durability)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_folder(path)
+    }
+}
+
+impl SegmentFile for SmallFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.reserve(
+            self.reserved.load(Ordering::SeqCst),
+            offset + bytes.len() as u64,
+        )?;
+        self.file.write_at(offset, bytes)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        let given_back = self
+            .reserved
+            .swap(length, Ordering::SeqCst)
+            .saturating_sub(length);
+        self.free.fetch_add(given_back, Ordering::SeqCst);
+        self.file.truncate(length)
+    }
+
+    fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
+        let more = to.saturating_sub(from);
+        let taken = self
+            .free
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |free| {
+                free.checked_sub(more)
+            });
+        taken.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
+        self.reserved.fetch_max(to, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_new_calls_and_keeps_the_ends_of_old_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SmallDisk {
+        free: Arc::new(AtomicU64::new(40 * MAX_END_BYTES)),
+    };
+    let log = Log::open_on(options(dir.path()), Arc::new(disk)).unwrap();
+    let mut under_way = Vec::new();
+    loop {
+        let id = new_id();
+        match log.append(&forwarding(id)) {
+            Ok(_) => under_way.push(id),
+            Err(error) => break assert!(error.reason.contains("no storage space"), "{error}"),
+        }
+    }
+    assert!(
+        (20..40).contains(&under_way.len()),
+        "{} calls were taken",
+        under_way.len()
+    );
+    // A flood of refusals must not eat the room that was set aside for ends.
+    for _ in 0..2000 {
+        log.append_owed(event("refused.again"));
+    }
+    assert!(log.owed() > 0);
+    for id in &under_way {
+        assert!(
+            log.append_owed(finished(*id)).is_some(),
+            "the end of a taken call was not written"
+        );
+    }
+    assert_eq!(ids(dir.path(), "finished").len(), under_way.len());
+}
+
+#[test]
+fn a_deleted_segment_is_noticed_and_a_deleted_folder_refuses() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let folder = crate::support::folders(dir.path()).remove(0);
+    log.append(&forwarding(new_id())).unwrap();
+    std::fs::remove_file(&crate::support::segments(&folder)[0]).unwrap();
+    let id = new_id();
+    log.append(&forwarding(id)).unwrap();
+    assert_eq!(ids(dir.path(), "forwarding"), [id.to_string()]);
+    assert!(!callgate_store::verify(dir.path(), None).unwrap().is_sound());
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(log.append(&forwarding(new_id())).is_err());
+}
+
+#[test]
+fn a_log_that_cannot_begin_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(1, Fault::Refuse);
+    disk.arm(true);
+    let error = Log::open_on(options(dir.path()), disk).unwrap_err();
+    assert!(error.to_string().contains("cannot be written"), "{error}");
+    assert_eq!(
+        crate::support::folders(dir.path()),
+        Vec::<std::path::PathBuf>::new()
+    );
+    drop(open(dir.path()));
+    assert_sound(dir.path());
+}
+
+#[test]
+fn files_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    open(&data).close().unwrap();
+    callgate_store::Index::open(&data)
+        .unwrap()
+        .catch_up()
+        .unwrap();
+    let mut to_see = vec![data.clone()];
+    let mut seen = 0;
+    while let Some(path) = to_see.pop() {
+        let metadata = std::fs::metadata(&path).unwrap();
+        let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(
+            metadata.permissions().mode() & 0o777,
+            expected,
+            "{}",
+            path.display()
+        );
+        if metadata.is_dir() {
+            to_see.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen >= 8, "{seen} files and folders");
+}

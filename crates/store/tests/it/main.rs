@@ -1,0 +1,10 @@
+//! The log, its index and its readers, on real files and on disks that fail.
+
+mod adoption;
+mod durability;
+mod failures;
+mod index;
+mod processes;
+mod retention;
+mod support;
+mod tampering;

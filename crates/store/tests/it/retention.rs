@@ -1,0 +1,165 @@
+//! What is dropped is named, and the rest still verifies.
+
+use std::path::Path;
+
+use callgate_record::{Status, Store as _};
+use callgate_store::{ActivityFilter, Index, Limits, Log, retain};
+
+use crate::support::{
+    assert_sound, finished, folders, forwarding, ids, lines, new_id, open, options, segments,
+};
+
+const NOTHING: Limits = Limits {
+    days: 90,
+    max_mb: 0,
+};
+
+fn open_small(dir: &Path) -> Log {
+    let mut options = options(dir);
+    options.segment_bytes = 2500;
+    options.head_every = 5;
+    Log::open(options).unwrap()
+}
+
+fn write_calls(log: &Log, count: usize) {
+    for _ in 0..count {
+        let id = new_id();
+        log.append(&forwarding(id)).unwrap();
+        log.append_owed(finished(id)).unwrap();
+    }
+}
+
+fn total(dir: &Path) -> u64 {
+    let mut index = Index::open(dir).unwrap();
+    index.catch_up().unwrap();
+    index.query(&ActivityFilter::default()).unwrap().total
+}
+
+#[test]
+fn young_and_few_segments_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open_small(dir.path());
+    write_calls(&log, 20);
+    let dropped = retain(&log, Limits { days: 1, max_mb: 1 }).unwrap();
+    assert_eq!(dropped, callgate_store::Retained::default());
+    assert!(
+        lines(dir.path())
+            .iter()
+            .all(|line| line["kind"] != "checkpoint")
+    );
+    assert_eq!(total(dir.path()), 20);
+}
+
+#[test]
+fn old_segments_go_behind_a_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open_small(dir.path());
+    write_calls(&log, 20);
+    assert_eq!(total(dir.path()), 20);
+    let before = segments(&folders(dir.path())[0]).len() as u64;
+    assert!(before > 4);
+    let dropped = retain(
+        &log,
+        Limits {
+            days: 0,
+            max_mb: 1024,
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        dropped.segments,
+        before - 1,
+        "the segment that is written to stays"
+    );
+    assert_sound(dir.path());
+    let left = ids(dir.path(), "forwarding").len() as u64;
+    assert_eq!(total(dir.path()), left);
+    let mut rebuilt = Index::open(dir.path()).unwrap();
+    rebuilt.rebuild().unwrap();
+    assert_eq!(
+        rebuilt.query(&ActivityFilter::default()).unwrap().total,
+        left
+    );
+    write_calls(&log, 5);
+    log.close().unwrap();
+    assert_sound(dir.path());
+}
+
+#[test]
+fn the_checkpoint_alone_explains_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open_small(dir.path());
+    write_calls(&log, 20);
+    retain(&log, NOTHING).unwrap();
+    log.close().unwrap();
+    let next = &segments(&folders(dir.path())[0])[0];
+    std::fs::remove_file(next).unwrap();
+    assert!(!callgate_store::verify(dir.path(), None).unwrap().is_sound());
+}
+
+#[test]
+fn many_lives_with_retention_stay_verifiable_and_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..12 {
+        let log = open_small(dir.path());
+        write_calls(&log, 6);
+        if round % 3 != 0 {
+            retain(&log, NOTHING).unwrap();
+        }
+        assert_sound(dir.path());
+        if round % 2 == 0 {
+            log.close().unwrap();
+        }
+    }
+    assert!(folders(dir.path()).len() <= 3, "{:?}", folders(dir.path()));
+    let checkpoints = lines(dir.path())
+        .iter()
+        .filter(|line| line["kind"] == "checkpoint")
+        .count();
+    assert!(
+        checkpoints < 40,
+        "{checkpoints} checkpoints are carried along"
+    );
+    assert_sound(dir.path());
+}
+
+#[test]
+fn a_dead_writer_is_closed_before_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let living = open(dir.path());
+    let dead = open_small(dir.path());
+    let call = new_id();
+    dead.append(&forwarding(call)).unwrap();
+    drop(dead);
+    retain(&living, NOTHING).unwrap();
+    assert_eq!(folders(dir.path()).len(), 2, "nobody has closed it yet");
+    let closer = open(dir.path());
+    let mut index = Index::open(dir.path()).unwrap();
+    index.catch_up().unwrap();
+    assert_eq!(
+        index.get(call).unwrap().unwrap().status,
+        Some(Status::Unknown)
+    );
+    retain(&closer, NOTHING).unwrap();
+    assert_eq!(folders(dir.path()).len(), 2, "the closed one is gone");
+    index.catch_up().unwrap();
+    assert!(index.get(call).unwrap().is_none());
+    assert_sound(dir.path());
+}
+
+#[test]
+fn a_start_that_died_before_its_first_entry_leaves_nothing_for_long() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).close().unwrap();
+    let stillborn = dir.path().join("log/01J00000000000000000000000");
+    std::fs::create_dir(&stillborn).unwrap();
+    let unborn = dir.path().join("log/.new-01J00000000000000000000001");
+    std::fs::create_dir(&unborn).unwrap();
+    let log = open(dir.path());
+    assert!(!unborn.exists());
+    assert!(stillborn.join("sealed").exists());
+    assert_sound(dir.path());
+    retain(&log, Limits { days: 1, max_mb: 1 }).unwrap();
+    assert!(!stillborn.exists());
+    assert_sound(dir.path());
+}
