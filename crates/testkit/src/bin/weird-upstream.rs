@@ -1,0 +1,129 @@
+//! A stdio MCP server whose every reply is odd and legal. The replies are literals in the test kit's
+//! `weird::replies`; this only chooses among them. With `--log` it writes each frame of both
+//! directions, raw, so that a test can see what reached it.
+
+use std::path::PathBuf;
+
+use callgate_testkit::frame::{self, Frame};
+use callgate_testkit::serve::{Fixture, Incoming, Peer, serve, version_for};
+use callgate_testkit::weird::replies;
+use clap::Parser;
+
+/// A weird but legal MCP server on stdin and stdout.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The file that gets every frame: `< ` and what was received, `> ` and what was sent.
+    #[arg(long)]
+    log: Option<PathBuf>,
+}
+
+struct Weird;
+
+fn main() -> std::io::Result<()> {
+    let options = Options::parse();
+    serve(Weird, Peer::new(options.log.as_deref())?)
+}
+
+impl Fixture for Weird {
+    fn request(&self, peer: &Peer, incoming: &Incoming) {
+        let request = &incoming.frame;
+        let method = request.method.as_deref().unwrap_or_default();
+        match method {
+            "initialize" => {
+                let version = version_for(request);
+                let rest = replies::INITIALIZE_REST;
+                peer.reply(
+                    request,
+                    &format!(r#"{{"protocolVersion":{version},{rest}}}"#),
+                );
+            }
+            "tools/list" => peer.reply(request, &tools()),
+            "tools/call" => call(peer, request),
+            _ => match literal(replies::METHODS, method) {
+                Some(line) => send(peer, request, line),
+                None => peer.fail(
+                    request,
+                    r#"{"code":-32601,"message":"no such method","data":{"x":1.0}}"#,
+                ),
+            },
+        }
+    }
+}
+
+fn tools() -> String {
+    let tools: Vec<&str> = replies::TOOLS
+        .iter()
+        .map(|(_, descriptor)| *descriptor)
+        .collect();
+    format!(
+        r#"{{"tools":[{}],{}}}"#,
+        tools.join(" ,"),
+        replies::TOOLS_REST
+    )
+}
+
+fn call(peer: &Peer, request: &Frame) {
+    let name: Option<String> = request
+        .param("name")
+        .and_then(|raw| serde_json::from_str(raw).ok());
+    let name = name.unwrap_or_default();
+    match name.as_str() {
+        "echo_raw" => peer.reply_text(request, request.params.as_deref().unwrap_or_default()),
+        "deep" => send(peer, request, &replies::deep()),
+        "big" => send(peer, request, &replies::big()),
+        "progress" => {
+            if let Some(token) = request.progress_token() {
+                for line in replies::PROGRESS {
+                    peer.send(&line.replace("@TOKEN@", token));
+                }
+            }
+            peer.reply_text(request, "progressed");
+        }
+        "log" => announce(peer, request, replies::LOGS),
+        "custom_notifications" => announce(peer, request, replies::CUSTOM),
+        name => {
+            let question = replies::QUESTIONS.iter().find(|(tool, _, _)| *tool == name);
+            if let Some((_, id, line)) = question {
+                ask(peer, request, id, line);
+            } else if let Some(line) = literal(replies::CALLS, name) {
+                send(peer, request, line);
+            } else {
+                let name = frame::quoted(name);
+                peer.fail(
+                    request,
+                    &format!(r#"{{"code":-32602,"message":"unknown tool","data":{name}}}"#),
+                );
+            }
+        }
+    }
+}
+
+fn announce(peer: &Peer, request: &Frame, lines: &[&str]) {
+    for line in lines {
+        peer.send(line);
+    }
+    peer.reply_text(request, "announced");
+}
+
+/// Asks, and answers the call with the raw answer, so that what the host said is visible to it.
+fn ask(peer: &Peer, request: &Frame, id: &str, line: &str) {
+    match peer.ask_as(id, line) {
+        Some(answer) => {
+            let said = answer.result.or(answer.error).unwrap_or_default();
+            peer.reply_text(request, &said);
+        }
+        None => peer.reply_failure(request, "no answer"),
+    }
+}
+
+fn send(peer: &Peer, request: &Frame, line: &str) {
+    let id = request.id.as_deref().unwrap_or("null");
+    peer.send(&line.replacen(replies::ID, id, 1));
+}
+
+fn literal(table: &'static [(&str, &str)], name: &str) -> Option<&'static str> {
+    table
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, line)| *line)
+}

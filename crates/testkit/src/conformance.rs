@@ -1,0 +1,219 @@
+//! Table: the tools, resources and prompts whose names and answers the MCP conformance suite fixes.
+
+use serde_json::{Value, json};
+
+/// A PNG of one red pixel.
+pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+
+/// A WAV file without samples.
+const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
+
+/// The descriptors of the tools.
+pub fn tools() -> Vec<Value> {
+    let none = || json!({"type": "object", "properties": {}});
+    let one = |name: &str, description: &str| {
+        json!({
+            "type": "object",
+            "properties": {name: {"type": "string", "description": description}},
+            "required": [name],
+        })
+    };
+    let tool = |name: &str, description: &str, schema: Value| json!({"name": name, "description": description, "inputSchema": schema});
+    vec![
+        tool("test_simple_text", "Returns simple text", none()),
+        tool("test_image_content", "Returns an image", none()),
+        tool("test_audio_content", "Returns audio", none()),
+        tool(
+            "test_embedded_resource",
+            "Returns an embedded resource",
+            none(),
+        ),
+        tool(
+            "test_multiple_content_types",
+            "Returns several types of content",
+            none(),
+        ),
+        tool("test_tool_with_logging", "Logs while it works", none()),
+        tool(
+            "test_tool_with_progress",
+            "Reports progress while it works",
+            none(),
+        ),
+        tool("test_error_handling", "Always fails", none()),
+        tool(
+            "test_sampling",
+            "Asks the client's model",
+            one("prompt", "What to ask the model"),
+        ),
+        tool(
+            "test_elicitation",
+            "Asks the user",
+            one("message", "What to ask the user"),
+        ),
+        tool(
+            "test_elicitation_sep1034_defaults",
+            "Asks with default values",
+            none(),
+        ),
+        tool(
+            "test_elicitation_sep1330_enums",
+            "Asks with every kind of enum",
+            none(),
+        ),
+        tool("test_reconnection", "Answers after a pause", none()),
+        tool(
+            "json_schema_2020_12_tool",
+            "Tool with JSON Schema 2020-12 features",
+            schema_2020_12(),
+        ),
+    ]
+}
+
+/// The content of the tools that only return some.
+pub fn content(tool: &str) -> Option<Value> {
+    let image = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
+    Some(match tool {
+        "test_simple_text" => {
+            json!([{"type": "text", "text": "This is a simple text response for testing."}])
+        }
+        "test_image_content" => json!([image]),
+        "test_audio_content" => json!([{"type": "audio", "data": WAV, "mimeType": "audio/wav"}]),
+        "test_embedded_resource" => json!([{"type": "resource", "resource": {
+            "uri": "test://embedded-resource",
+            "mimeType": "text/plain",
+            "text": "This is an embedded resource content.",
+        }}]),
+        "test_multiple_content_types" => json!([
+            {"type": "text", "text": "Multiple content types test:"},
+            image,
+            {"type": "resource", "resource": {
+                "uri": "test://mixed-content-resource",
+                "mimeType": "application/json",
+                "text": r#"{"test":"data","value":123}"#,
+            }},
+        ]),
+        "json_schema_2020_12_tool" => {
+            json!([{"type": "text", "text": "JSON Schema 2020-12 tool called"}])
+        }
+        _ => return None,
+    })
+}
+
+/// The plain question to the user.
+pub fn elicitation(message: &str) -> Value {
+    json!({
+        "message": message,
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "username": {"type": "string", "description": "User's response"},
+                "email": {"type": "string", "description": "User's email address"},
+            },
+            "required": ["username", "email"],
+        },
+    })
+}
+
+/// The question with a default value of every primitive type.
+pub fn defaults() -> Value {
+    json!({
+        "message": "Please review the values",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "default": "John Doe"},
+                "age": {"type": "integer", "default": 30},
+                "score": {"type": "number", "default": 95.5},
+                "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+                "verified": {"type": "boolean", "default": true},
+            },
+            "required": [],
+        },
+    })
+}
+
+/// The question with every kind of enum.
+pub fn enums() -> Value {
+    let titled = |word: &str| {
+        json!([
+            {"const": "value1", "title": format!("First {word}")},
+            {"const": "value2", "title": format!("Second {word}")},
+            {"const": "value3", "title": format!("Third {word}")},
+        ])
+    };
+    let options = ["option1", "option2", "option3"];
+    json!({
+        "message": "Please choose",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "untitledSingle": {"type": "string", "enum": options},
+                "titledSingle": {"type": "string", "oneOf": titled("Option")},
+                "legacyEnum": {
+                    "type": "string",
+                    "enum": ["opt1", "opt2", "opt3"],
+                    "enumNames": ["Option One", "Option Two", "Option Three"],
+                },
+                "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
+                "titledMulti": {"type": "array", "items": {"anyOf": titled("Choice")}},
+            },
+            "required": [],
+        },
+    })
+}
+
+/// The listed resources.
+pub fn resources() -> Value {
+    json!([
+        {"uri": "test://static-text", "name": "Static Text Resource", "description": "A static text resource", "mimeType": "text/plain"},
+        {"uri": "test://static-binary", "name": "Static Binary Resource", "description": "A static image", "mimeType": "image/png"},
+        {"uri": "test://watched-resource", "name": "Watched Resource", "description": "A resource to subscribe to", "mimeType": "text/plain"},
+    ])
+}
+
+/// The listed resource templates.
+pub fn templates() -> Value {
+    json!([{"uriTemplate": "test://template/{id}/data", "name": "Resource Template", "description": "A resource with a parameter", "mimeType": "application/json"}])
+}
+
+/// The listed prompts.
+pub fn prompts() -> Value {
+    let argument = |name: &str, description: &str| json!({"name": name, "description": description, "required": true});
+    json!([
+        {"name": "test_simple_prompt", "description": "A prompt without arguments"},
+        {"name": "test_prompt_with_arguments", "description": "A prompt with two arguments", "arguments": [
+            argument("arg1", "First test argument"),
+            argument("arg2", "Second test argument"),
+        ]},
+        {"name": "test_prompt_with_embedded_resource", "description": "A prompt with a resource in it", "arguments": [
+            argument("resourceUri", "URI of the resource to embed"),
+        ]},
+        {"name": "test_prompt_with_image", "description": "A prompt with an image in it"},
+    ])
+}
+
+fn schema_2020_12() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {
+            "address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+            },
+        },
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": false,
+    })
+}

@@ -1,0 +1,5 @@
+//! The fixtures themselves, through real processes.
+
+mod conformance;
+mod counter;
+mod weird;
