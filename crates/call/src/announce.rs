@@ -1,0 +1,40 @@
+//! What is told to hosts outside of any call: list changes, log messages, custom notifications.
+
+use bytes::Bytes;
+use callgate_gate::Host;
+
+/// A notification for hosts.
+#[derive(Debug, Clone)]
+pub struct Announcement {
+    /// Who should hear it.
+    pub audience: Audience,
+    /// The notification.
+    pub frame: Bytes,
+}
+
+/// Which hosts an announcement is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Audience {
+    /// Every host.
+    All,
+    /// The hosts that share one upstream connection: one principal, the same capabilities.
+    Sharing {
+        /// The principal.
+        principal: String,
+        /// The capabilities, as raw JSON.
+        capabilities: String,
+    },
+}
+
+impl Audience {
+    /// Whether `host` should hear it.
+    pub fn includes(&self, host: &Host) -> bool {
+        match self {
+            Self::All => true,
+            Self::Sharing {
+                principal,
+                capabilities,
+            } => host.who.principal == *principal && host.capabilities == *capabilities,
+        }
+    }
+}

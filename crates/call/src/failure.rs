@@ -1,0 +1,191 @@
+//! How a forwarded call can fail, and what is said about it: to the host, to the operator, to
+//! the record. Each failure knows its effect; only one without effect may be tried again.
+
+use std::time::Duration;
+
+use callgate_gate::ServerName;
+use callgate_record::{Effect, Status};
+use callgate_wire::{RpcError, methods, quote};
+
+/// Why a provider has no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The server is not there, or went away during the call.
+    #[error("upstream \"{server}\" unavailable")]
+    Unavailable {
+        /// The server.
+        server: ServerName,
+        /// Whether the call had been sent.
+        effect: Effect,
+        /// What the operator should know.
+        detail: String,
+    },
+    /// The server did not answer in time; it was told to stop.
+    #[error("upstream \"{server}\" timed out after {}", seconds(*.timeout))]
+    TimedOut {
+        /// The server.
+        server: ServerName,
+        /// The tool or method.
+        name: String,
+        /// How long was waited.
+        timeout: Duration,
+        /// Whether the call had been sent.
+        effect: Effect,
+    },
+    /// Nobody waits for the answer any more.
+    #[error("cancelled by the host")]
+    Cancelled {
+        /// Whether the call had been sent.
+        effect: Effect,
+    },
+    /// The server has as many calls under way as it may.
+    #[error("upstream \"{server}\" has too many calls under way")]
+    Busy {
+        /// The server.
+        server: ServerName,
+    },
+    /// The server answered with more than may be read.
+    #[error("upstream \"{server}\" answered with more than the frame limit")]
+    TooLarge {
+        /// The server.
+        server: ServerName,
+    },
+    /// The call's own task broke.
+    #[error("the gateway failed while the call was under way")]
+    Broken,
+}
+
+impl Failure {
+    /// What is known about the call's effect.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Unavailable { effect, .. }
+            | Self::TimedOut { effect, .. }
+            | Self::Cancelled { effect } => *effect,
+            Self::Busy { .. } => Effect::None,
+            Self::TooLarge { .. } => Effect::Done,
+            Self::Broken => Effect::Unknown,
+        }
+    }
+
+    /// How the record calls it.
+    pub fn status(&self) -> Status {
+        match (self, self.effect()) {
+            (Self::Busy { .. }, _) => Status::Rejected,
+            (_, Effect::Unknown) => Status::Unknown,
+            (_, Effect::None | Effect::Done) => Status::Error,
+        }
+    }
+
+    /// A stable word for logs and metrics.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unavailable { .. } => "UPSTREAM_UNAVAILABLE",
+            Self::TimedOut { .. } => "UPSTREAM_TIMEOUT",
+            Self::Cancelled { .. } => "CANCELLED",
+            Self::Busy { .. } => "UPSTREAM_BUSY",
+            Self::TooLarge { .. } => "REPLY_TOO_LARGE",
+            Self::Broken => "INTERNAL",
+        }
+    }
+
+    /// What the operator is told beyond the message.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Unavailable { detail, .. } => Some(detail),
+            Self::TimedOut { .. } | Self::Cancelled { .. } | Self::Busy { .. } => None,
+            Self::TooLarge { .. } | Self::Broken => None,
+        }
+    }
+
+    /// What the host is told. On tools/call an absent server has a code of its own; elsewhere
+    /// that code means something else, so it is an internal error with the same data.
+    pub fn to_rpc(&self, method: &str) -> RpcError {
+        let on_tools = method == methods::TOOLS_CALL;
+        let unavailable = if on_tools {
+            RpcError::UNAVAILABLE
+        } else {
+            RpcError::INTERNAL
+        };
+        let effect = match self.effect() {
+            Effect::None => "none",
+            Effect::Done => "done",
+            Effect::Unknown => "unknown",
+        };
+        let (code, data) = match self {
+            Self::Unavailable { server, .. }
+            | Self::Busy { server }
+            | Self::TooLarge { server } => {
+                let namespace = quote(server.as_str());
+                (
+                    unavailable,
+                    Some(format!(
+                        r#"{{"namespace":{namespace},"effect":"{effect}"}}"#
+                    )),
+                )
+            }
+            Self::TimedOut {
+                server,
+                name,
+                timeout,
+                ..
+            } => {
+                let (namespace, tool) = (quote(server.as_str()), quote(name));
+                let timeout_ms = timeout.as_millis();
+                (
+                    unavailable,
+                    Some(format!(
+                        r#"{{"namespace":{namespace},"tool":{tool},"timeout_ms":{timeout_ms},"effect":"{effect}"}}"#
+                    )),
+                )
+            }
+            Self::Cancelled { .. } | Self::Broken => (
+                RpcError::INTERNAL,
+                Some(format!(r#"{{"effect":"{effect}"}}"#)),
+            ),
+        };
+        RpcError {
+            code,
+            message: self.to_string(),
+            data,
+        }
+    }
+}
+
+/// `30s`, `1.5s`: as a person would write the setting.
+fn seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timed_out() -> Failure {
+        Failure::TimedOut {
+            server: ServerName::new("fs").unwrap(),
+            name: "read".into(),
+            timeout: Duration::from_secs(30),
+            effect: Effect::Unknown,
+        }
+    }
+
+    #[test]
+    fn a_timeout_names_server_tool_and_limit() {
+        let error = timed_out().to_rpc(methods::TOOLS_CALL);
+        assert_eq!(error.code, -32002);
+        assert_eq!(error.message, "upstream \"fs\" timed out after 30s");
+        assert_eq!(
+            error.data.as_deref(),
+            Some(r#"{"namespace":"fs","tool":"read","timeout_ms":30000,"effect":"unknown"}"#)
+        );
+        assert_eq!(timed_out().to_rpc("resources/read").code, -32603);
+        assert_eq!(timed_out().status(), Status::Unknown);
+    }
+
+    #[test]
+    fn half_seconds_are_shown_as_written() {
+        assert_eq!(seconds(Duration::from_millis(1500)), "1.5s");
+        assert_eq!(seconds(Duration::from_secs(30)), "30s");
+    }
+}

@@ -1,0 +1,69 @@
+//! inspect: what is looked at in a reply before it goes to the host. Replies are never changed
+//! here; they are only read for how the call ended.
+
+use callgate_record::{Failed, Status};
+use callgate_wire::{FrameKind, Json};
+
+use crate::Reply;
+
+/// How a reply reads: what the record says about it.
+#[derive(Debug)]
+pub(crate) struct Inspected {
+    pub(crate) status: Status,
+    pub(crate) error: Option<Failed>,
+    /// Characters of the result's text blocks, for the log line.
+    pub(crate) text_length: usize,
+}
+
+/// Reads a reply.
+pub(crate) fn inspect(reply: &Reply) -> Inspected {
+    match reply.0.kind() {
+        FrameKind::Error => Inspected {
+            status: Status::Error,
+            error: failed(&reply.0),
+            text_length: 0,
+        },
+        FrameKind::Result | FrameKind::Request | FrameKind::Notification => {
+            let flag = reply.0.result().and_then(|result| result.get("isError"));
+            let is_error = flag.and_then(|flag| flag.as_bool()) == Some(true);
+            Inspected {
+                status: if is_error {
+                    Status::Error
+                } else {
+                    Status::Success
+                },
+                error: is_error.then(|| Failed {
+                    code: 0,
+                    message: "the tool reported an error".to_owned(),
+                }),
+                text_length: reply.0.result().map_or(0, text_length),
+            }
+        }
+    }
+}
+
+fn failed(frame: &callgate_wire::Frame) -> Option<Failed> {
+    let error = frame.error()?;
+    let message = error
+        .get("message")
+        .and_then(|message| message.as_str())
+        .unwrap_or_default();
+    let code = error
+        .get("code")
+        .and_then(|code| code.as_i64())
+        .unwrap_or_default();
+    Some(Failed {
+        code,
+        message: message.into_owned(),
+    })
+}
+
+fn text_length(result: Json<'_>) -> usize {
+    let Some(content) = result.get("content") else {
+        return 0;
+    };
+    let texts = content
+        .elements()
+        .filter_map(|block| block.get("text")?.as_str());
+    texts.map(|text| text.chars().count()).sum()
+}

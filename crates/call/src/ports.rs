@@ -1,0 +1,101 @@
+//! The ports of the call path: who is asked to do the call, and who asked for it.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use callgate_gate::{Catalog, Host, Permit, Policy, ServerName};
+use callgate_record::Recorded;
+use callgate_wire::Frame;
+use futures_util::future::BoxFuture;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Announcement, Failure};
+
+/// Does calls: an upstream server, a built-in tool.
+///
+/// It takes nothing but the proof: the bytes to forward are inside it.
+pub trait Provider: Send + Sync + fmt::Debug {
+    /// Forwards one call and waits for its reply.
+    fn forward(
+        &self,
+        call: Recorded<Permit>,
+        exchange: Exchange,
+    ) -> BoxFuture<'_, Result<Reply, Failure>>;
+}
+
+/// Everything that can be called right now.
+pub trait Providers: Send + Sync + fmt::Debug {
+    /// The current snapshot.
+    fn catalog(&self) -> Arc<Catalog>;
+
+    /// The current policy, compiled from the same configuration as the snapshot.
+    fn policy(&self) -> Arc<Policy>;
+
+    /// Waits while `server` (all servers, when `None`) is in its very first connect, at most as
+    /// long as the configuration says. Returns at once when there is nothing to wait for.
+    fn first_connect<'a>(&'a self, server: Option<&'a ServerName>) -> BoxFuture<'a, ()>;
+
+    /// The provider behind a server's name.
+    fn provider(&self, server: &ServerName) -> Option<Arc<dyn Provider>>;
+
+    /// Passes a notification that belongs to no call to every healthy upstream of this host;
+    /// best effort.
+    fn tell_all<'a>(&'a self, host: &'a Arc<Host>, notification: Frame) -> BoxFuture<'a, ()>;
+
+    /// Passes `logging/setLevel` to every healthy upstream of this host; best effort.
+    fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()>;
+
+    /// Announcements from now on.
+    fn subscribe(&self) -> broadcast::Receiver<Announcement>;
+
+    /// The capabilities of each server that is or was reachable, raw, in configuration order.
+    fn capabilities(&self) -> Vec<String>;
+
+    /// What the servers tell models about themselves: the raw JSON string of `instructions`.
+    fn instructions(&self) -> Vec<(ServerName, String)>;
+
+    /// Makes a host known that can be asked outside of any call.
+    fn attach(&self, host: Arc<Host>, caller: Arc<dyn Caller>);
+
+    /// Forgets the host of a session.
+    fn detach(&self, session: &str);
+}
+
+/// The host's side of one call.
+pub trait Caller: Send + Sync + fmt::Debug {
+    /// Sends the host a notification that belongs to this call. Best effort: a host that does
+    /// not read loses notifications, never the answer.
+    fn notify(&self, notification: Bytes);
+
+    /// Asks the host on behalf of the provider (sampling, elicitation, roots) and waits for its
+    /// reply, a result or an error. The frame's id is the provider's; the caller uses its own.
+    fn ask(&self, request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>>;
+}
+
+/// Why a question to the host has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskFailed {
+    /// There is no way to ask this host.
+    #[error("the host cannot be asked")]
+    NoWay,
+    /// The host went away while it was asked.
+    #[error("the host went away")]
+    Gone,
+    /// The host took too long.
+    #[error("the host did not answer in time")]
+    TimedOut,
+}
+
+/// What a provider needs besides the call itself.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// The host's side of this call.
+    pub caller: Arc<dyn Caller>,
+    /// Fires when nobody waits for the answer any more.
+    pub cancelled: CancellationToken,
+}
+
+/// What a provider answered: a JSON-RPC result or error, under the provider's own id.
+#[derive(Debug)]
+pub struct Reply(pub Frame);

@@ -1,0 +1,85 @@
+//! The calls that are under way, by session and the host's own request id: what a cancellation
+//! is looked up in, and what draining waits for.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex},
+};
+
+use callgate_wire::Id;
+use tokio_util::sync::CancellationToken;
+
+/// Calls under way.
+#[derive(Debug, Default)]
+pub struct Registry {
+    running: Mutex<HashMap<Key, CancellationToken>>,
+}
+
+type Key = (String, Id);
+
+/// A call's place in the registry, given back however the call ends.
+#[derive(Debug)]
+pub(crate) struct Place {
+    registry: Arc<Registry>,
+    key: Key,
+    pub(crate) cancelled: CancellationToken,
+}
+
+impl Registry {
+    /// Notes a call. `None` when this session has a call of the same id under way already.
+    pub(crate) fn enter(self: &Arc<Self>, session: &str, id: &Id) -> Option<Place> {
+        let key = (session.to_owned(), id.clone());
+        let cancelled = match self.lock().entry(key.clone()) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(place) => place.insert(CancellationToken::new()).clone(),
+        };
+        Some(Place {
+            registry: self.clone(),
+            key,
+            cancelled,
+        })
+    }
+
+    /// Cancels a session's call. Unknown and finished ids are ignored.
+    pub fn cancel(&self, session: &str, id: &Id) {
+        if let Some(token) = self.lock().get(&(session.to_owned(), id.clone())) {
+            token.cancel();
+        }
+    }
+
+    /// Cancels every call of a session that went away.
+    pub fn cancel_session(&self, session: &str) {
+        for ((of, _), token) in self.lock().iter() {
+            if of == session {
+                token.cancel();
+            }
+        }
+    }
+
+    /// Cancels everything, at the end of draining.
+    pub fn cancel_all(&self) {
+        self.lock().values().for_each(CancellationToken::cancel);
+    }
+
+    /// How many calls are under way.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, CancellationToken>> {
+        self.running
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.registry.lock().remove(&self.key);
+    }
+}

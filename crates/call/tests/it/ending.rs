@@ -1,0 +1,279 @@
+//! However a call ends (cancelled, abandoned, drained, broken), its end is put on record.
+
+use std::{sync::Arc, time::Duration};
+
+use callgate_call::Failure;
+use callgate_gate::Listing;
+use callgate_record::{Effect, Status};
+use callgate_wire::Id;
+use tokio::{sync::Notify, task::yield_now};
+
+use crate::stage::{Act, Setting, Stage, YIELDS, give_way, json, listing, reply, tool_call};
+
+const FINE: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A provider that works until it is told to stop.
+fn until_cancelled() -> Act {
+    Box::new(|exchange| {
+        Box::pin(async move {
+            exchange.cancelled.cancelled().await;
+            Err(Failure::Cancelled {
+                effect: Effect::Unknown,
+            })
+        })
+    })
+}
+
+/// A provider that answers when it is let go, and does not listen to anything else.
+fn until_released(release: &Arc<Notify>) -> Act {
+    let release = release.clone();
+    Box::new(move |_| {
+        let release = release.clone();
+        Box::pin(async move {
+            release.notified().await;
+            Ok(reply(FINE))
+        })
+    })
+}
+
+/// A provider that works in small steps and looks up after each.
+fn in_steps(heeds_cancellation: bool) -> Act {
+    Box::new(move |exchange| {
+        Box::pin(async move {
+            for _ in 0..YIELDS {
+                yield_now().await;
+                if heeds_cancellation && exchange.cancelled.is_cancelled() {
+                    return Err(Failure::Cancelled {
+                        effect: Effect::Unknown,
+                    });
+                }
+            }
+            Ok(reply(FINE))
+        })
+    })
+}
+
+fn panics() -> Act {
+    Box::new(|_| {
+        Box::pin(async {
+            yield_now().await;
+            panic!("a fault of the provider")
+        })
+    })
+}
+
+/// How a call ends whose door goes away after the call's task had `turns` turns.
+async fn dropped_after(turns: usize, heeds_cancellation: bool) -> Status {
+    let connecting = Listing {
+        tools: None,
+        ..listing("fs", &[])
+    };
+    let setting = Setting {
+        listings: vec![connecting],
+        after_connect: Some(vec![listing("fs", &["read"])]),
+        ..Setting::default()
+    };
+    let stage = setting.played_by(in_steps(heeds_cancellation));
+    let pending = stage.start(&tool_call("7", "fs__read"));
+    for _ in 0..turns {
+        yield_now().await;
+    }
+    drop(pending);
+    stage.path.drain(LONG).await;
+    assert!(stage.path.registry().is_empty());
+    let story = stage.journal.story();
+    assert_eq!(
+        story[..2],
+        ["append forwarding", "reached"],
+        "after {turns} turns"
+    );
+    let ends = stage.journal.finished();
+    assert_eq!(ends.len(), 1, "after {turns} turns: {story:?}");
+    ends[0].status
+}
+
+#[tokio::test]
+async fn a_door_that_goes_away_at_any_point_leaves_a_finished_record() {
+    // More turns than the call has await points: connecting, settling, the provider, settling.
+    let turns = 0..6 * YIELDS;
+    let mut statuses = Vec::new();
+    for turns in turns.clone() {
+        statuses.push(dropped_after(turns, true).await);
+        assert_eq!(
+            dropped_after(turns, false).await,
+            Status::Success,
+            "a deaf provider has done it"
+        );
+    }
+    let done = statuses
+        .iter()
+        .position(|status| *status == Status::Success)
+        .expect("the last ones were done");
+    assert!(done > 2 * YIELDS, "{statuses:?}");
+    assert!(
+        statuses[..done]
+            .iter()
+            .all(|status| *status == Status::Unknown),
+        "{statuses:?}"
+    );
+    assert!(
+        statuses[done..]
+            .iter()
+            .all(|status| *status == Status::Success),
+        "{statuses:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_cancelled_call_has_no_answer_and_an_unknown_end() {
+    let stage = Stage::played_by(until_cancelled());
+    let mut pending = stage.start(&tool_call("7", "fs__read"));
+    stage.reached(1).await;
+    let registry = stage.path.registry();
+    registry.cancel("s2", &Id::number(7));
+    registry.cancel("s1", &Id::string("7"));
+    registry.cancel_session("s2");
+    give_way().await;
+    assert_eq!(
+        registry.len(),
+        1,
+        "another session's and another id's cancellation are not ours"
+    );
+
+    registry.cancel("s1", &Id::number(7));
+    assert_eq!(pending.answer().await, None);
+    assert_eq!(
+        stage.journal.story(),
+        [
+            "append forwarding",
+            "reached",
+            "owe finished Unknown Unknown"
+        ]
+    );
+    assert!(registry.is_empty());
+}
+
+#[tokio::test]
+async fn a_session_that_goes_away_cancels_its_own_calls() {
+    let stage = Stage::played_by(until_cancelled());
+    let mut ours = [
+        stage.start(&tool_call("1", "fs__read")),
+        stage.start(&tool_call("2", "fs__read")),
+    ];
+    let other = stage.start_in("s2", &tool_call("1", "fs__read"));
+    stage.reached(3).await;
+    stage.path.registry().cancel_session("s1");
+    for pending in &mut ours {
+        assert_eq!(pending.answer().await, None);
+    }
+    assert_eq!(stage.path.registry().len(), 1);
+    drop(other);
+    stage.path.drain(LONG).await;
+    assert_eq!(stage.journal.finished().len(), 3);
+}
+
+#[tokio::test]
+async fn an_id_that_is_under_way_cannot_be_used_again() {
+    let release = Arc::new(Notify::new());
+    let stage = Stage::played_by(until_released(&release));
+    let request = tool_call("7", "fs__read");
+    let mut first = stage.start(&request);
+    stage.reached(1).await;
+
+    let mut second = stage.start(&request);
+    let answer = json(&second.answer().await.unwrap());
+    assert_eq!(
+        (answer["id"].as_i64(), answer["error"]["code"].as_i64()),
+        (Some(7), Some(-32600))
+    );
+    drop(second);
+    assert_eq!(stage.frames().len(), 1);
+
+    // Another session, or the same digits as a string, are other ids.
+    let mut others = [
+        stage.start_in("s2", &request),
+        stage.start(&tool_call(r#""7""#, "fs__read")),
+    ];
+    stage.reached(3).await;
+    release.notify_waiters();
+    assert!(
+        first.answer().await.is_some(),
+        "the refused twin did not take the first one with it"
+    );
+    for other in &mut others {
+        assert!(other.answer().await.is_some());
+    }
+
+    let mut again = stage.start(&request);
+    stage.reached(4).await;
+    release.notify_waiters();
+    assert!(
+        json(&again.answer().await.unwrap())["result"].is_object(),
+        "a finished id is free again"
+    );
+    assert_eq!(stage.journal.finished().len(), 4);
+    stage.journal.story();
+}
+
+#[tokio::test]
+async fn a_provider_that_panics_leaves_an_unknown_end_and_an_error() {
+    let stage = Stage::played_by(panics());
+    for _ in 0..2 {
+        let answer = stage.call("fs__read").await;
+        assert_eq!(
+            (answer["id"].as_i64(), answer["error"]["code"].as_i64()),
+            (Some(7), Some(-32603))
+        );
+        assert_eq!(answer["error"]["data"]["effect"], "unknown");
+        assert!(!answer.to_string().contains("fault"), "{answer}");
+        assert!(stage.path.registry().is_empty());
+    }
+    let once = [
+        "append forwarding",
+        "reached",
+        "owe finished Unknown Unknown",
+    ];
+    assert_eq!(stage.journal.story(), [once, once].concat());
+}
+
+#[tokio::test]
+async fn draining_waits_for_what_is_under_way() {
+    let release = Arc::new(Notify::new());
+    let stage = Stage::played_by(until_released(&release));
+    let mut pending = stage.start(&tool_call("7", "fs__read"));
+    stage.reached(1).await;
+    let path = stage.path.clone();
+    let draining = tokio::spawn(async move { path.drain(LONG).await });
+    give_way().await;
+    assert!(!draining.is_finished());
+
+    release.notify_waiters();
+    draining.await.unwrap();
+    assert_eq!(stage.journal.story()[2], "owe finished Success Done");
+    assert!(pending.answer().await.is_some());
+}
+
+#[tokio::test]
+async fn draining_cancels_what_outlasts_its_patience() {
+    let stage = Stage::played_by(until_cancelled());
+    let mut pending = stage.start(&tool_call("7", "fs__read"));
+    stage.reached(1).await;
+    stage.path.drain(Duration::ZERO).await;
+    assert_eq!(stage.journal.story()[2], "owe finished Unknown Unknown");
+    assert_eq!(pending.answer().await, None);
+}
+
+#[tokio::test]
+async fn draining_an_idle_path_ends_at_once() {
+    let stage = Stage::played_by(until_cancelled());
+    stage.path.drain(LONG).await;
+    assert!(stage.journal.story().is_empty());
+}
+
+#[tokio::test]
+async fn a_provider_that_panics_at_once_is_no_different() {
+    let stage = Stage::played_by(Box::new(|_| panic!("a fault before the first await")));
+    assert_eq!(stage.call("fs__read").await["error"]["code"], -32603);
+    assert_eq!(stage.journal.story()[2], "owe finished Unknown Unknown");
+}
