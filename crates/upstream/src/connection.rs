@@ -1,0 +1,427 @@
+//! One live connection to a server: what is sent, who waits for what, and when it is over.
+
+use std::{sync::Arc, time::Duration};
+
+use callgate_call::{Exchange, Failure, Reply};
+use callgate_gate::{Permit, ServerName};
+use callgate_record::{Effect, Recorded};
+use callgate_wire::{Frame, LineCutter};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::{Semaphore, oneshot},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    http::{Endpoint, HttpClient},
+    inbound::{Inbound, Wiring},
+    link::{
+        Link, LinkEnded, Parcel,
+        legacy_sse::{self, LegacySseError},
+        stdio::{StdioLink, read_lines},
+        streamable::StreamableLink,
+    },
+    outgoing::{Housekeeping, Message},
+    pending::{Ended, OnBehalf, Pending},
+    stopped_clock::StoppedClock,
+};
+
+/// The least by which a deadline moves while a call's clock stands still, so that it is not looked at
+/// all the time.
+const CLOCK_GRAIN: Duration = Duration::from_millis(100);
+
+/// A connection. Cheap to clone; it ends when the server's side does or when it is closed.
+#[derive(Debug, Clone)]
+pub(crate) struct Connection {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    server: ServerName,
+    pending: Arc<Pending>,
+    link: Arc<dyn Link>,
+    slots: Semaphore,
+    ended: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// Limits of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConnectionLimits {
+    /// Largest message from the server.
+    pub(crate) frame_bytes: usize,
+    /// Calls under way at once; more wait their turn.
+    pub(crate) concurrency: usize,
+}
+
+/// Why a request of our own housekeeping has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HousekeepingError {
+    /// The stream ended.
+    #[error("the server went away")]
+    Gone,
+    /// The server did not answer in time.
+    #[error("no answer to `{method}` within {}s", .after.as_secs_f64())]
+    TimedOut {
+        /// The method that was asked.
+        method: &'static str,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The server refused the request, or the way to it broke.
+    #[error("{detail}")]
+    Lost {
+        /// The HTTP status, when that was the answer.
+        status: Option<u16>,
+        /// What went wrong.
+        detail: String,
+    },
+    /// The answer was over the frame limit.
+    #[error("the answer to `{method}` is over the frame limit")]
+    TooLarge {
+        /// The method that was asked.
+        method: &'static str,
+    },
+}
+
+impl Connection {
+    /// Over a child's standard streams.
+    pub(crate) fn over_stdio<R, W>(
+        reader: R,
+        writer: W,
+        limits: ConnectionLimits,
+        wiring: Wiring,
+    ) -> Self
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let parts = Parts::default();
+        let link: Arc<dyn Link> = Arc::new(StdioLink::start(writer, &parts.tasks));
+        let inbound = parts.inbound(&wiring, Arc::downgrade(&link));
+        parts.until_read(
+            read_lines(reader, LineCutter::new(limits.frame_bytes), inbound.clone()),
+            inbound,
+        );
+        parts.connect(link, limits, wiring.server)
+    }
+
+    /// Over Streamable HTTP.
+    pub(crate) fn over_streamable(
+        client: HttpClient,
+        endpoint: Endpoint,
+        limits: ConnectionLimits,
+        wiring: Wiring,
+    ) -> Self {
+        let parts = Parts::default();
+        let server = wiring.server.clone();
+        let link = StreamableLink::new(client, endpoint, limits.frame_bytes, |link| {
+            (
+                parts.inbound(&wiring, link),
+                parts.tasks.clone(),
+                parts.ended.clone(),
+            )
+        });
+        let (pending, ended) = (parts.pending.clone(), parts.ended.clone());
+        parts.tasks.spawn(async move {
+            ended.cancelled().await;
+            pending.close();
+        });
+        parts.connect(link, limits, server)
+    }
+
+    /// Over HTTP+SSE of 2024-11-05.
+    pub(crate) async fn over_legacy_sse(
+        client: HttpClient,
+        endpoint: Endpoint,
+        limits: ConnectionLimits,
+        wiring: Wiring,
+    ) -> Result<Self, LegacySseError> {
+        let parts = Parts::default();
+        let (link, events) =
+            legacy_sse::open(client, endpoint, limits.frame_bytes, &parts.tasks).await?;
+        let link: Arc<dyn Link> = Arc::new(link);
+        let inbound = parts.inbound(&wiring, Arc::downgrade(&link));
+        parts.until_read(legacy_sse::read_events(events, inbound.clone()), inbound);
+        Ok(parts.connect(link, limits, wiring.server))
+    }
+
+    /// Fires when the server's side of the stream has ended.
+    pub(crate) fn ended(&self) -> &CancellationToken {
+        &self.inner.ended
+    }
+
+    /// Whether no call is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inner.pending.is_empty()
+    }
+
+    /// Ends our side: the server sees that nothing more comes. Calls under way end with it.
+    pub(crate) fn close(&self) {
+        self.inner.link.close();
+    }
+
+    /// Waits for the connection's own tasks, after the stream has ended.
+    pub(crate) async fn join(&self) {
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+
+    /// Makes one recorded call and waits for its reply, at most `timeout` long.
+    pub(crate) async fn call(
+        &self,
+        recorded: Recorded<Permit>,
+        exchange: Exchange,
+        timeout: Duration,
+    ) -> Result<Reply, Failure> {
+        let inner = &*self.inner;
+        let name = recorded.call().target.name().to_owned();
+        let session = recorded.call().attempt.host.who.session.clone();
+        let mut watch = Watch {
+            server: &inner.server,
+            name: &name,
+            timeout,
+            deadline: Instant::now() + timeout,
+        };
+        let slot = inner.slots.acquire();
+        let _slot = match watch.unless_stopped(slot, &exchange, Effect::None).await? {
+            Ok(slot) => slot,
+            Err(_closed) => {
+                return Err(watch.unavailable(Effect::None, "the connection was closed"));
+            }
+        };
+        let id = inner.pending.fresh_id();
+        let (message, progress_token) = Message::call(recorded, id);
+        let on_behalf = OnBehalf {
+            caller: exchange.caller.clone(),
+            session,
+            progress_token,
+            clock: StoppedClock::default(),
+        };
+        let Some(reply) = inner.pending.enter(id, Some(on_behalf.clone())) else {
+            return Err(watch.unavailable(Effect::None, "the server went away"));
+        };
+        let waiting = WaitingGuard {
+            pending: &inner.pending,
+            id,
+        };
+        let sent = inner.link.send(Parcel {
+            message,
+            awaits: Some(id),
+        });
+        if watch
+            .unless_stopped(sent, &exchange, Effect::None)
+            .await?
+            .is_err()
+        {
+            return Err(watch.unavailable(Effect::None, "the server went away"));
+        }
+        let ended = watch.reply(reply, &exchange, &on_behalf).await;
+        drop(waiting);
+        match ended {
+            Ok(Ended::Reply(frame)) => Ok(Reply(frame)),
+            Ok(Ended::TooLarge) => Err(Failure::TooLarge {
+                server: inner.server.clone(),
+            }),
+            Ok(Ended::Gone) => {
+                Err(watch.unavailable(Effect::Unknown, "the server went away during the call"))
+            }
+            Ok(Ended::Lost { effect, detail, .. }) => Err(watch.unavailable(effect, &detail)),
+            Err(failure) => {
+                let reason = failure.to_string();
+                let what = Housekeeping::Cancelled {
+                    id,
+                    reason: &reason,
+                };
+                inner.link.give_up(id, Message::housekeeping(&what, 0));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Notes the version that the handshake settled, for transports that repeat it.
+    pub(crate) fn agreed(&self, version: &str) {
+        self.inner.link.agreed(version);
+    }
+
+    /// Makes a request of our own and waits for its reply.
+    pub(crate) async fn request(
+        &self,
+        method: &'static str,
+        what: &Housekeeping<'_>,
+        after: Duration,
+    ) -> Result<Frame, HousekeepingError> {
+        let inner = &*self.inner;
+        let id = inner.pending.fresh_id();
+        let reply = inner
+            .pending
+            .enter(id, None)
+            .ok_or(HousekeepingError::Gone)?;
+        let _waiting = WaitingGuard {
+            pending: &inner.pending,
+            id,
+        };
+        let exchange = async {
+            let parcel = Parcel {
+                message: Message::housekeeping(what, id),
+                awaits: Some(id),
+            };
+            inner
+                .link
+                .send(parcel)
+                .await
+                .map_err(|_| HousekeepingError::Gone)?;
+            match reply.await.unwrap_or(Ended::Gone) {
+                Ended::Reply(frame) => Ok(frame),
+                Ended::TooLarge => Err(HousekeepingError::TooLarge { method }),
+                Ended::Lost { status, detail, .. } => {
+                    Err(HousekeepingError::Lost { status, detail })
+                }
+                Ended::Gone => Err(HousekeepingError::Gone),
+            }
+        };
+        let timed = tokio::time::timeout(after, exchange).await;
+        timed.unwrap_or(Err(HousekeepingError::TimedOut { method, after }))
+    }
+
+    /// Says something that has no reply.
+    pub(crate) async fn notify(&self, what: &Housekeeping<'_>) -> Result<(), LinkEnded> {
+        let parcel = Parcel {
+            message: Message::housekeeping(what, 0),
+            awaits: None,
+        };
+        self.inner.link.send(parcel).await
+    }
+}
+
+/// What a connection is put together from.
+#[derive(Debug, Default)]
+struct Parts {
+    pending: Arc<Pending>,
+    ended: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Parts {
+    fn inbound(&self, wiring: &Wiring, link: std::sync::Weak<dyn Link>) -> Inbound {
+        Inbound::new(
+            wiring.clone(),
+            self.pending.clone(),
+            link,
+            self.tasks.clone(),
+        )
+    }
+
+    /// Runs the reading of a stream; the connection is over when it is.
+    fn until_read(&self, reading: impl Future<Output = ()> + Send + 'static, inbound: Inbound) {
+        let (ended, pending) = (self.ended.clone(), self.pending.clone());
+        self.tasks.spawn(async move {
+            reading.await;
+            pending.close();
+            inbound.close();
+            ended.cancel();
+        });
+    }
+
+    fn connect(
+        self,
+        link: Arc<dyn Link>,
+        limits: ConnectionLimits,
+        server: ServerName,
+    ) -> Connection {
+        let Self {
+            pending,
+            ended,
+            tasks,
+        } = self;
+        let slots = Semaphore::new(limits.concurrency);
+        Connection {
+            inner: Arc::new(Inner {
+                server,
+                pending,
+                link,
+                slots,
+                ended,
+                tasks,
+            }),
+        }
+    }
+}
+
+/// Forgets a waiting request however its caller ends, so that the table cannot grow.
+struct WaitingGuard<'a> {
+    pending: &'a Pending,
+    id: u64,
+}
+
+impl Drop for WaitingGuard<'_> {
+    fn drop(&mut self) {
+        self.pending.forget(self.id);
+    }
+}
+
+/// The clock of one call.
+struct Watch<'a> {
+    server: &'a ServerName,
+    name: &'a str,
+    timeout: Duration,
+    deadline: Instant,
+}
+
+impl Watch<'_> {
+    async fn unless_stopped<T>(
+        &self,
+        step: impl Future<Output = T>,
+        exchange: &Exchange,
+        effect: Effect,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            done = step => Ok(done),
+            () = exchange.cancelled.cancelled() => Err(Failure::Cancelled { effect }),
+            () = tokio::time::sleep_until(self.deadline) => Err(self.timed_out(effect)),
+        }
+    }
+
+    /// Waits for the reply; while the host is being asked something, the clock stands still.
+    async fn reply(
+        &mut self,
+        mut reply: oneshot::Receiver<Ended>,
+        exchange: &Exchange,
+        on_behalf: &OnBehalf,
+    ) -> Result<Ended, Failure> {
+        loop {
+            let waited = self
+                .unless_stopped(&mut reply, exchange, Effect::Unknown)
+                .await;
+            match waited {
+                Ok(ended) => return Ok(ended.unwrap_or(Ended::Gone)),
+                Err(failure @ Failure::TimedOut { .. }) => match on_behalf.clock.take() {
+                    Duration::ZERO => return Err(failure),
+                    stood_still => self.deadline += stood_still.max(CLOCK_GRAIN),
+                },
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    fn timed_out(&self, effect: Effect) -> Failure {
+        let (server, name) = (self.server.clone(), self.name.to_owned());
+        Failure::TimedOut {
+            server,
+            name,
+            timeout: self.timeout,
+            effect,
+        }
+    }
+
+    fn unavailable(&self, effect: Effect, detail: &str) -> Failure {
+        Failure::Unavailable {
+            server: self.server.clone(),
+            effect,
+            detail: detail.to_owned(),
+        }
+    }
+}

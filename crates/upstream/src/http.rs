@@ -1,0 +1,10 @@
+//! HTTP towards servers: one pooled client, the headers that every request carries, and the
+//! reading of replies.
+
+mod client;
+mod endpoint;
+mod reply;
+
+pub(crate) use client::{Carried, HttpClient, HttpFailed};
+pub use endpoint::{Endpoint, EndpointError};
+pub(crate) use reply::{Events, read_body};

@@ -1,0 +1,162 @@
+//! The HTTP client: connections are pooled and shared by all servers.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+
+use super::Endpoint;
+
+/// How long a connection may take to be made.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// A client for every HTTP server.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpClient {
+    client: Arc<Client<HttpsConnector<HttpConnector>, Full<Bytes>>>,
+}
+
+/// Why a request has no response.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpFailed {
+    /// No connection: nothing was sent.
+    #[error("cannot connect: {0}")]
+    NotConnected(String),
+    /// The connection broke; whether the request arrived is not known.
+    #[error("the connection broke: {0}")]
+    Broke(String),
+    /// The trusted certificates of the system cannot be read.
+    #[error("the system's certificates cannot be read: {0}")]
+    NoRoots(String),
+}
+
+/// What a request carries besides the endpoint's own headers.
+#[derive(Debug, Default)]
+pub(crate) struct Carried<'a> {
+    pub(crate) session: Option<&'a str>,
+    pub(crate) version: Option<&'a str>,
+    pub(crate) last_event_id: Option<&'a str>,
+}
+
+impl HttpClient {
+    /// A client that trusts what the system trusts.
+    pub(crate) fn new() -> Result<Self, HttpFailed> {
+        let mut http = HttpConnector::new();
+        // Small messages must not wait for the acknowledgement of the one before.
+        http.set_nodelay(true);
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(CONNECT_DEADLINE));
+        let tls = HttpsConnectorBuilder::new()
+            .with_provider_and_native_roots(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = tls.map_err(|error| HttpFailed::NoRoots(error.to_string()))?;
+        let connector = tls.https_or_http().enable_http1().wrap_connector(http);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        Ok(Self {
+            client: Arc::new(client),
+        })
+    }
+
+    /// POSTs a message.
+    pub(crate) async fn post(
+        &self,
+        endpoint: &Endpoint,
+        carried: &Carried<'_>,
+        message: Bytes,
+    ) -> Result<Response<Incoming>, HttpFailed> {
+        let mut request = request(Method::POST, endpoint, carried, Full::new(message));
+        let headers = request.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        headers.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        self.send(request).await
+    }
+
+    /// Opens a stream of events.
+    pub(crate) async fn listen(
+        &self,
+        endpoint: &Endpoint,
+        carried: &Carried<'_>,
+    ) -> Result<Response<Incoming>, HttpFailed> {
+        let mut request = request(Method::GET, endpoint, carried, Full::default());
+        let headers = request.headers_mut();
+        headers.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("text/event-stream"),
+        );
+        self.send(request).await
+    }
+
+    /// Ends a session.
+    pub(crate) async fn delete(
+        &self,
+        endpoint: &Endpoint,
+        carried: &Carried<'_>,
+    ) -> Result<StatusCode, HttpFailed> {
+        let request = request(Method::DELETE, endpoint, carried, Full::default());
+        Ok(self.send(request).await?.status())
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpFailed> {
+        self.client.request(request).await.map_err(|error| {
+            let connecting = error.is_connect();
+            let text = with_causes(&error);
+            if connecting {
+                HttpFailed::NotConnected(text)
+            } else {
+                HttpFailed::Broke(text)
+            }
+        })
+    }
+}
+
+fn request(
+    method: Method,
+    endpoint: &Endpoint,
+    carried: &Carried<'_>,
+    body: Full<Bytes>,
+) -> Request<Full<Bytes>> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = endpoint.url.clone();
+    let headers = request.headers_mut();
+    *headers = endpoint.headers.clone();
+    let own = [
+        ("mcp-session-id", carried.session),
+        ("mcp-protocol-version", carried.version),
+        ("last-event-id", carried.last_event_id),
+    ];
+    for (name, value) in own {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+    request
+}
+
+/// An error and what caused it, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

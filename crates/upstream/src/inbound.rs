@@ -1,0 +1,311 @@
+//! What a server says: replies to our requests, its own requests to the host, notifications.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use callgate_call::{Announcement, Audience, Caller};
+use callgate_gate::ServerName;
+use callgate_wire::{Frame, FrameKind, Id, RpcError, Strictness, methods};
+use tokio::sync::{Notify, broadcast};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    link::{Link, Parcel},
+    outgoing::{Housekeeping, Message},
+    pending::{Ended, Pending, Sole},
+};
+
+/// What a connection is wired to.
+#[derive(Clone)]
+pub(crate) struct Wiring {
+    pub(crate) server: ServerName,
+    /// Where notifications go that belong to no call.
+    pub(crate) announce: broadcast::Sender<Announcement>,
+    /// The hosts that share this connection.
+    pub(crate) audience: Audience,
+    /// Rung when the server says that its tools changed.
+    pub(crate) tools_changed: Arc<Notify>,
+    /// The only host that could be asked outside of any call, if there is exactly one.
+    pub(crate) resident: Arc<dyn Fn() -> Option<Arc<dyn Caller>> + Send + Sync>,
+    /// Whether every notification passes, because this is the only server.
+    pub(crate) passes_all: bool,
+    /// Frames that were no frames.
+    pub(crate) bad_frames: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Wiring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wiring")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The reading side of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Inbound {
+    wiring: Wiring,
+    pending: Arc<Pending>,
+    link: Weak<dyn Link>,
+    tasks: TaskTracker,
+    asks: Arc<Mutex<HashMap<Id, CancellationToken>>>,
+}
+
+impl Inbound {
+    pub(crate) fn new(
+        wiring: Wiring,
+        pending: Arc<Pending>,
+        link: Weak<dyn Link>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self {
+            wiring,
+            pending,
+            link,
+            tasks,
+            asks: Arc::default(),
+        }
+    }
+
+    /// Takes what a server said: during call `during`, when the transport tells that. What is no
+    /// frame is counted and skipped: the next one works.
+    pub(crate) async fn message(&self, message: Bytes, during: Option<u64>) {
+        match Frame::parse(message, Strictness::Envelope) {
+            Ok(frame) => self.take(frame, during).await,
+            Err(error) => self.bad_frame(&error.to_string()),
+        }
+    }
+
+    /// Takes the news that request `id` will not be answered.
+    pub(crate) fn lost(&self, id: u64, ended: Ended) {
+        self.pending.resolve(id, ended);
+    }
+
+    /// Whether `id` still waits for its reply.
+    pub(crate) fn waits(&self, id: u64) -> bool {
+        self.pending.waits(id)
+    }
+
+    /// Gives up the server's open questions.
+    pub(crate) fn close(&self) {
+        for (_, ask) in self
+            .asks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain()
+        {
+            ask.cancel();
+        }
+    }
+
+    async fn take(&self, frame: Frame, during: Option<u64>) {
+        match frame.kind() {
+            FrameKind::Result | FrameKind::Error => self.reply(frame),
+            FrameKind::Request => self.request(frame, during).await,
+            FrameKind::Notification => self.notification(frame, during),
+        }
+    }
+
+    fn reply(&self, frame: Frame) {
+        let id = frame.id().and_then(|id| id.raw().parse::<u64>().ok());
+        let known = id.is_some_and(|id| self.pending.resolve(id, Ended::Reply(frame)));
+        if !known {
+            tracing::debug!(server = %self.wiring.server, "late or unknown reply ignored");
+        }
+    }
+
+    async fn request(&self, frame: Frame, during: Option<u64>) {
+        let Some(id) = frame.id().cloned() else {
+            return;
+        };
+        if frame.method() == Some(methods::PING) {
+            self.send(Message::housekeeping(&Housekeeping::Pong(&id), 0))
+                .await;
+            return;
+        }
+        let cancelled = CancellationToken::new();
+        self.asks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.clone(), cancelled.clone());
+        let inbound = self.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = inbound.ask(&id, frame, during) => {}
+                () = cancelled.cancelled() => {}
+            }
+            inbound
+                .asks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&id);
+        });
+    }
+
+    /// Takes the server's question to the host whose call it belongs to, and the answer back.
+    async fn ask(&self, id: &Id, request: Frame, during: Option<u64>) {
+        let (caller, clock) = match self.whose(during) {
+            Sole::One(on_behalf) => (Some(on_behalf.caller), Some(on_behalf.clock)),
+            Sole::Nobody => ((self.wiring.resident)(), None),
+            Sole::Several => (None, None),
+        };
+        let answer = match caller {
+            Some(caller) => {
+                let _open = clock.map(|clock| clock.stop());
+                match caller.ask(request).await {
+                    Ok(reply) => {
+                        Message::housekeeping(&Housekeeping::Answer { id, reply: &reply }, 0)
+                    }
+                    Err(failed) => no_answer(id, &failed.to_string()),
+                }
+            }
+            None => no_answer(id, "the gateway cannot tell which host this request is for"),
+        };
+        self.send(answer).await;
+    }
+
+    fn notification(&self, frame: Frame, during: Option<u64>) {
+        match frame.method() {
+            Some(methods::PROGRESS) => self.progress(&frame),
+            Some(methods::TOOLS_CHANGED) => self.wiring.tools_changed.notify_one(),
+            Some(methods::CANCELLED) => self.cancelled(&frame),
+            Some(method) if self.wiring.passes_all || passes(method) => match self.whose(during) {
+                Sole::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
+                Sole::Nobody | Sole::Several => self.announce(frame),
+            },
+            Some(_) | None => {}
+        }
+    }
+
+    /// Whose call a message belongs to: the one it came with, or the only one it can.
+    fn whose(&self, during: Option<u64>) -> Sole {
+        match during.and_then(|id| self.pending.on_behalf(id)) {
+            Some(on_behalf) => Sole::One(on_behalf),
+            None => self.pending.sole_session(),
+        }
+    }
+
+    async fn send(&self, message: Message) {
+        if let Some(link) = self.link.upgrade() {
+            // A link that has ended has nobody to tell.
+            let _ = link
+                .send(Parcel {
+                    message,
+                    awaits: None,
+                })
+                .await;
+        }
+    }
+
+    /// Progress goes to the call it names, under the host's own token.
+    fn progress(&self, frame: &Frame) {
+        let token = frame
+            .param("progressToken")
+            .and_then(|token| token.as_u64());
+        let Some(on_behalf) = token.and_then(|token| self.pending.on_behalf(token)) else {
+            return;
+        };
+        if let Some(token) = &on_behalf.progress_token {
+            on_behalf
+                .caller
+                .notify(frame.edit().param("progressToken", token).finish());
+        }
+    }
+
+    fn cancelled(&self, frame: &Frame) {
+        let Some(id) = frame.param("requestId").and_then(|id| Id::from_json(id)) else {
+            return;
+        };
+        if let Some(ask) = self
+            .asks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+        {
+            ask.cancel();
+        }
+    }
+
+    fn announce(&self, frame: Frame) {
+        let audience = self.wiring.audience.clone();
+        // Nobody listening is no failure.
+        let _ = self.wiring.announce.send(Announcement {
+            audience,
+            frame: frame.into_bytes(),
+        });
+    }
+
+    pub(crate) fn too_long(&self, head: &[u8], tail: &[u8]) {
+        self.bad_frame("a line is over the frame limit");
+        if let Some(id) = id_of_overlong(head, tail) {
+            self.pending.resolve(id, Ended::TooLarge);
+        }
+    }
+
+    fn bad_frame(&self, error: &str) {
+        self.wiring.bad_frames.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(name: "frame_error", server = %self.wiring.server, error, "frame_error");
+    }
+}
+
+/// With several servers, what names resources or prompts would be misunderstood by hosts.
+fn passes(method: &str) -> bool {
+    !method.starts_with("notifications/resources/") && !method.starts_with("notifications/prompts/")
+}
+
+fn no_answer(id: &Id, why: &str) -> Message {
+    let error = RpcError::new(RpcError::INTERNAL, why);
+    Message::housekeeping(&Housekeeping::NoAnswer { id, error: &error }, 0)
+}
+
+/// The id of a reply whose middle was dropped: servers write it first or last.
+fn id_of_overlong(head: &[u8], tail: &[u8]) -> Option<u64> {
+    let number = |text: &str| {
+        let digits: String = text
+            .trim_start()
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
+        digits.parse().ok()
+    };
+    let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+    let first = head
+        .split_once("\"id\":")
+        .filter(|(before, _)| !before.contains("result"));
+    let last = || {
+        tail.rsplit_once("\"id\":")
+            .filter(|(_, after)| after.trim_end().ends_with('}'))
+    };
+    first
+        .and_then(|(_, after)| number(after))
+        .or_else(|| last().and_then(|(_, after)| number(after)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_overlong_reply_is_found_at_either_end() {
+        let at = |head: &str, tail: &str| id_of_overlong(head.as_bytes(), tail.as_bytes());
+        assert_eq!(
+            at(r#"{"jsonrpc":"2.0","id":7,"result":{"x":"aaa"#, r#"aaa"}}"#),
+            Some(7)
+        );
+        assert_eq!(
+            at(
+                r#"{"result":{"id":1,"x":"aaa"#,
+                r#"aaa"},"jsonrpc":"2.0","id":8}"#
+            ),
+            Some(8)
+        );
+        assert_eq!(at(r#"{"result":{"x":"aaa"#, r#"aaa"}}"#), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! A lane: a connection to a server, and its process where it is ours, made in one host's name.
+
+use std::sync::Arc;
+
+use callgate_gate::ServerName;
+use callgate_wire::Json;
+
+use crate::{
+    Endpoint, FleetOptions, Launch, Profile,
+    connection::{Connection, ConnectionLimits, HousekeepingError},
+    handshake::{HandshakeError, Introduction, initialize},
+    http::HttpFailed,
+    inbound::Wiring,
+    process::{CloseTimes, Process, ProcessSpec, SpawnError},
+    stderr_tail::StderrTail,
+    supplies::Supplies,
+};
+
+/// A live connection, and the process behind it where it is ours.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) profile: Profile,
+    pub(crate) connection: Connection,
+    pub(crate) introduction: Introduction,
+    process: Option<Process>,
+}
+
+/// Why a lane could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LaneError {
+    /// The configuration keeps the server off.
+    #[error("{0}")]
+    Off(String),
+    /// As many kinds of hosts use the server at once as it may have processes.
+    #[error("all {limit} processes of this server are in use (`limits.processes_per_server`)")]
+    TooMany {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The process could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// HTTP cannot be spoken at all.
+    #[error(transparent)]
+    Http(#[from] HttpFailed),
+    /// The server was reached, but did not introduce itself.
+    #[error("{error}{}", said(.last_words))]
+    Handshake {
+        /// What went wrong.
+        error: HandshakeError,
+        /// The last line it wrote to stderr.
+        last_words: Option<String>,
+    },
+}
+
+impl Lane {
+    /// Reaches the server and introduces the host of `profile` to it.
+    pub(crate) async fn open(
+        launch: &Launch,
+        profile: Profile,
+        supplies: &Supplies,
+        wiring: Wiring,
+    ) -> Result<Self, LaneError> {
+        match launch {
+            Launch::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
+                let spec = ProcessSpec {
+                    warden_program: supplies.options.warden_program.clone(),
+                    command: command.clone(),
+                    args: args.clone(),
+                    env: env.clone(),
+                    cwd: cwd.clone(),
+                };
+                Self::open_stdio(&spec, profile, &supplies.options, wiring).await
+            }
+            Launch::Http(endpoint) => Self::open_http(endpoint, profile, supplies, wiring).await,
+            Launch::SwitchedOff => Err(LaneError::Off(
+                "switched off by `enabled: false`".to_owned(),
+            )),
+            Launch::Off { reason } => Err(LaneError::Off(reason.clone())),
+        }
+    }
+
+    async fn open_stdio(
+        spec: &ProcessSpec,
+        profile: Profile,
+        options: &FleetOptions,
+        wiring: Wiring,
+    ) -> Result<Self, LaneError> {
+        let tail = stderr_tail(options, &wiring.server);
+        let mut process = Process::spawn(spec, tail)?;
+        let streams = process.take_stdout().zip(process.take_stdin());
+        let (stdout, stdin) = streams.expect("a fresh process has both of its pipes");
+        let limits = ConnectionLimits {
+            frame_bytes: options.frame_bytes,
+            concurrency: options.concurrency_per_server,
+        };
+        let connection = Connection::over_stdio(stdout, stdin, limits, wiring);
+        match initialize(&connection, &profile).await {
+            Ok(introduction) => Ok(Self {
+                profile,
+                connection,
+                introduction,
+                process: Some(process),
+            }),
+            Err(error) => {
+                let tail = process.stderr().clone();
+                connection.close();
+                process.close(CloseTimes::default()).await;
+                connection.join().await;
+                Err(LaneError::Handshake {
+                    error,
+                    last_words: tail.last_line(),
+                })
+            }
+        }
+    }
+
+    /// Streamable HTTP first; a server that does not know it gets HTTP+SSE.
+    async fn open_http(
+        endpoint: &Endpoint,
+        profile: Profile,
+        supplies: &Supplies,
+        wiring: Wiring,
+    ) -> Result<Self, LaneError> {
+        let client = supplies.http()?;
+        let limits = ConnectionLimits {
+            frame_bytes: supplies.options.http_bytes,
+            concurrency: supplies.options.concurrency_per_server,
+        };
+        let streamable =
+            Connection::over_streamable(client.clone(), endpoint.clone(), limits, wiring.clone());
+        let error = match initialize(&streamable, &profile).await {
+            Ok(introduction) => {
+                return Ok(Self {
+                    profile,
+                    connection: streamable,
+                    introduction,
+                    process: None,
+                });
+            }
+            Err(error) => error,
+        };
+        streamable.close();
+        streamable.join().await;
+        if !is_older(&error) {
+            return Err(LaneError::Handshake {
+                error,
+                last_words: None,
+            });
+        }
+        let legacy = Connection::over_legacy_sse(client, endpoint.clone(), limits, wiring).await;
+        let Ok(connection) = legacy else {
+            return Err(LaneError::Handshake {
+                error,
+                last_words: None,
+            });
+        };
+        match initialize(&connection, &profile).await {
+            Ok(introduction) => Ok(Self {
+                profile,
+                connection,
+                introduction,
+                process: None,
+            }),
+            Err(error) => {
+                connection.close();
+                connection.join().await;
+                Err(LaneError::Handshake {
+                    error,
+                    last_words: None,
+                })
+            }
+        }
+    }
+
+    /// Whether the server says that it has tools.
+    pub(crate) fn has_tools(&self) -> bool {
+        let capabilities = self.introduction.capabilities.as_bytes();
+        Json::validate(capabilities, callgate_wire::Strictness::Envelope)
+            .is_ok_and(|capabilities| capabilities.get("tools").is_some())
+    }
+
+    /// The last line that the process wrote to stderr.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        self.process
+            .as_ref()
+            .and_then(|process| process.stderr().last_line())
+    }
+
+    /// The process id of the warden, for an operator.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Process::warden_pid)
+    }
+
+    /// Ends it. For a process: EOF, patience, SIGTERM, patience, SIGKILL, for everything below it.
+    pub(crate) async fn close(self) {
+        self.connection.close();
+        if let Some(process) = self.process {
+            process.close(CloseTimes::default()).await;
+        }
+        self.connection.join().await;
+    }
+}
+
+/// Whether a failed handshake looks like a server that does not know Streamable HTTP. Being
+/// refused, or told to slow down, says nothing about its age.
+fn is_older(error: &HandshakeError) -> bool {
+    let HandshakeError::Housekeeping(HousekeepingError::Lost {
+        status: Some(status),
+        ..
+    }) = error
+    else {
+        return false;
+    };
+    (400..500).contains(status) && !matches!(status, 401 | 403 | 429)
+}
+
+fn stderr_tail(options: &FleetOptions, server: &ServerName) -> StderrTail {
+    match &options.log_dir {
+        Some(folder) => StderrTail::with_log(folder.join(format!("{server}.log"))),
+        None => StderrTail::new(),
+    }
+}
+
+fn said(last_words: &Option<String>) -> String {
+    last_words
+        .as_ref()
+        .map(|words| format!("; it said: {words}"))
+        .unwrap_or_default()
+}
+
+/// How a lane of a profile is wired.
+pub(crate) type SharedWiring = Arc<dyn Fn(&Profile) -> Wiring + Send + Sync>;

@@ -1,0 +1,36 @@
+//! Other people's MCP servers: started, watched, listed and called.
+//!
+//! A [`Fleet`] keeps every configured server running and makes the catalog out of what they
+//! list. Each server has a primary *lane* (a process and the connection to it) and further ones
+//! for hosts that differ in principal or capabilities. A request is written only as a
+//! [`Recorded`](callgate_record::Recorded) call or as one of a closed list of housekeeping.
+//!
+//! This room decides nothing about calls and keeps no record of them; it says what happened.
+
+mod connection;
+mod definitions;
+mod fleet;
+mod handshake;
+mod http;
+mod inbound;
+mod lane;
+mod lanes;
+mod link;
+mod outgoing;
+mod pending;
+mod roster;
+mod server;
+mod spec;
+mod stopped_clock;
+mod supplies;
+
+pub mod command_line;
+pub mod environment;
+pub mod process;
+pub mod stderr_tail;
+pub mod warden;
+
+pub use fleet::{Fleet, FleetPlan, ServerReport};
+pub use http::{Endpoint, EndpointError};
+pub use server::ServerStatus;
+pub use spec::{FleetOptions, Launch, Profile, ServerSpec};

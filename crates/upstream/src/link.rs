@@ -1,0 +1,43 @@
+//! A link: how messages get to a server and back. One file per transport; what they share, a
+//! table of waiting requests and the reading of what servers say, is in [`crate::connection`]
+//! and [`crate::inbound`].
+
+pub(crate) mod legacy_sse;
+pub(crate) mod stdio;
+pub(crate) mod streamable;
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+
+use crate::outgoing::Message;
+
+/// Sends messages to one server, in the order they were given.
+pub(crate) trait Link: Send + Sync + fmt::Debug {
+    /// Takes a message. After `Ok` it may have reached the server. The reply to a request comes
+    /// in through [`Inbound`](crate::inbound::Inbound), like everything that the server says.
+    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<(), LinkEnded>>;
+
+    /// Says that nobody waits for the reply to `id` any more, with the message that tells the
+    /// server so. Best effort, and at once: a server that does not read cannot be told.
+    fn give_up(&self, id: u64, cancelled: Message);
+
+    /// Notes the protocol version that the handshake settled.
+    fn agreed(&self, _version: &str) {}
+
+    /// Ends the link: the server sees that nothing more comes.
+    fn close(&self);
+}
+
+/// A message and what it is.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) message: Message,
+    /// Our id, when it is a request that waits for a reply.
+    pub(crate) awaits: Option<u64>,
+}
+
+/// The link ended before the message could be sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection has ended")]
+pub(crate) struct LinkEnded;

@@ -1,0 +1,121 @@
+//! Lines over a child's standard streams.
+
+use bytes::{Bytes, BytesMut};
+use callgate_wire::{Cut, LineCutter};
+use futures_util::future::BoxFuture;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::mpsc,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{Link, LinkEnded, Parcel};
+use crate::{inbound::Inbound, outgoing::Message};
+
+/// Messages that may wait to be written before senders wait, too.
+const QUEUE: usize = 64;
+/// How much is asked of the stream at once, and how much is written at once.
+const CHUNK: usize = 64 * 1024;
+
+/// The way to the writer task: whole lines, in order.
+#[derive(Debug)]
+pub(crate) struct StdioLink {
+    queue: mpsc::Sender<Bytes>,
+    closing: CancellationToken,
+}
+
+impl StdioLink {
+    /// Starts writing.
+    pub(crate) fn start<W>(writer: W, tasks: &TaskTracker) -> Self
+    where
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let closing = CancellationToken::new();
+        tasks.spawn(write_lines(writer, messages, closing.clone()));
+        Self { queue, closing }
+    }
+}
+
+impl Link for StdioLink {
+    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<(), LinkEnded>> {
+        Box::pin(async move {
+            let sent = self.queue.send(parcel.message.into_bytes()).await;
+            sent.map_err(|_| LinkEnded)
+        })
+    }
+
+    fn give_up(&self, _id: u64, cancelled: Message) {
+        let _ = self.queue.try_send(cancelled.into_bytes());
+    }
+
+    fn close(&self) {
+        self.closing.cancel();
+    }
+}
+
+/// Reads until the stream ends.
+pub(crate) async fn read_lines<R>(mut stream: R, mut cutter: LineCutter, inbound: Inbound)
+where
+    R: AsyncRead + Unpin,
+{
+    loop {
+        while let Some(cut) = cutter.cut() {
+            match cut {
+                Cut::Line(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Cut::Line(line) => inbound.message(line, None).await,
+                Cut::TooLong { head, tail } => inbound.too_long(&head, &tail),
+            }
+        }
+        cutter.buffer().reserve(CHUNK);
+        match stream.read_buf(cutter.buffer()).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Writes whole lines; several that wait are written at once.
+async fn write_lines<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut messages: mpsc::Receiver<Bytes>,
+    closing: CancellationToken,
+) {
+    let mut buffer = BytesMut::new();
+    loop {
+        // What was queued before closing still goes out where the server takes it at once: the
+        // cancellation of a call is often the last thing it is told.
+        let message = tokio::select! {
+            biased;
+            message = messages.recv() => message,
+            () = closing.cancelled() => return,
+        };
+        let Some(message) = message else { return };
+        push_line(&mut buffer, &message);
+        while buffer.len() < CHUNK
+            && let Ok(message) = messages.try_recv()
+        {
+            push_line(&mut buffer, &message);
+        }
+        let written = async {
+            writer.write_all(&buffer).await?;
+            writer.flush().await
+        };
+        tokio::select! {
+            biased;
+            written = written => if written.is_err() { return },
+            () = closing.cancelled() => return,
+        }
+        buffer.clear();
+    }
+}
+
+/// Raw line breaks in a message stand between tokens, where a space means the same.
+fn push_line(buffer: &mut BytesMut, message: &[u8]) {
+    let start = buffer.len();
+    buffer.extend_from_slice(message);
+    for at in memchr::memchr2_iter(b'\n', b'\r', message) {
+        buffer[start + at] = b' ';
+    }
+    buffer.extend_from_slice(b"\n");
+}

@@ -1,0 +1,103 @@
+//! The session with a Streamable HTTP server: its id and version, and how it is made anew.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use callgate_wire::{Frame, Strictness, http::is_session_id, methods};
+use http::Response;
+use hyper::body::Incoming;
+
+use crate::http::Carried;
+
+/// The session as one request sees it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Snapshot {
+    pub(super) id: Option<String>,
+    pub(super) version: Option<String>,
+    /// How often it was made anew.
+    pub(super) epoch: u64,
+}
+
+impl Snapshot {
+    /// The headers that say so.
+    pub(super) fn carried(&self) -> Carried<'_> {
+        Carried {
+            session: self.id.as_deref(),
+            version: self.version.as_deref(),
+            last_event_id: None,
+        }
+    }
+}
+
+/// A session that may be made anew.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    current: Mutex<Current>,
+    renewing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Current {
+    snapshot: Snapshot,
+    introduction: Option<Bytes>,
+}
+
+impl Session {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.lock().snapshot.clone()
+    }
+
+    /// The message that opened the session.
+    pub(super) fn introduction(&self) -> Option<Bytes> {
+        self.lock().introduction.clone()
+    }
+
+    /// Notes the version that was agreed on.
+    pub(super) fn agreed(&self, version: &str) {
+        self.lock().snapshot.version = Some(version.to_owned());
+    }
+
+    /// Notes the session id that the response to `initialize` gave, and the message itself.
+    pub(super) fn note(&self, response: &Response<Incoming>, message: &Bytes) {
+        if self.lock().introduction.is_some() || !response.status().is_success() {
+            return;
+        }
+        let frame = Frame::parse(message.clone(), Strictness::Envelope);
+        if frame.is_ok_and(|frame| frame.method() == Some(methods::INITIALIZE)) {
+            let mut current = self.lock();
+            current.introduction = Some(message.clone());
+            current.snapshot.id = id_of(response);
+        }
+    }
+
+    /// Makes the session anew, unless somebody else has done so since `seen`.
+    pub(super) async fn renew<F>(
+        &self,
+        seen: &Snapshot,
+        introduce: impl FnOnce() -> F,
+    ) -> Result<(), String>
+    where
+        F: Future<Output = Result<Snapshot, String>>,
+    {
+        let _one_at_a_time = self.renewing.lock().await;
+        if self.snapshot().epoch != seen.epoch {
+            return Ok(());
+        }
+        let fresh = introduce().await?;
+        self.lock().snapshot = Snapshot {
+            epoch: seen.epoch + 1,
+            ..fresh
+        };
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The session id of a response; one that could not be sent back is none.
+pub(super) fn id_of(response: &Response<Incoming>) -> Option<String> {
+    let id = response.headers().get("mcp-session-id")?.to_str().ok()?;
+    is_session_id(id).then(|| id.to_owned())
+}

@@ -1,0 +1,129 @@
+//! What may be written to an upstream: a recorded call, or one of a closed list of housekeeping.
+//!
+//! [`Message`] has no other constructors, and a link sends nothing but messages.
+
+use bytes::Bytes;
+use callgate_gate::{Permit, Target};
+use callgate_record::Recorded;
+use callgate_wire::{Edit, Frame, Id, ProtocolVersion, RpcError, message, methods, quote};
+
+/// Prefixes of our own keys in `_meta`: read from hosts, never passed on.
+const OWN_META: [&str; 2] = ["dev.callgate/", "dev.agentguard/"];
+
+/// One message to an upstream.
+#[derive(Debug)]
+pub(crate) struct Message(Bytes);
+
+/// What the gateway itself says to an upstream.
+#[derive(Debug)]
+pub(crate) enum Housekeeping<'a> {
+    /// The first request of a connection.
+    Initialize {
+        /// The host's `clientInfo`, raw.
+        client_info: &'a str,
+        /// The host's capabilities, raw.
+        capabilities: &'a str,
+    },
+    /// Ends the handshake.
+    Initialized,
+    /// Asks for a page of tools.
+    ListTools {
+        /// Where the page before ended, raw.
+        cursor: Option<&'a str>,
+    },
+    /// A host's `logging/setLevel`, as it came.
+    SetLevel(&'a Frame),
+    /// Nobody waits for this request any more.
+    Cancelled {
+        /// Our id of it.
+        id: u64,
+        /// Why, for the server's log.
+        reason: &'a str,
+    },
+    /// A host's notification that belongs to no call, as it came.
+    HostNotification(&'a Frame),
+    /// The host's reply to the server's own request.
+    Answer {
+        /// The server's id.
+        id: &'a Id,
+        /// What the host said, under its own id.
+        reply: &'a Frame,
+    },
+    /// A server's own `ping`.
+    Pong(&'a Id),
+    /// The server's own request cannot be answered.
+    NoAnswer {
+        /// The server's id.
+        id: &'a Id,
+        /// Why.
+        error: &'a RpcError,
+    },
+}
+
+impl Message {
+    /// The message of a recorded call under our own id. Only the id, the tool's name, the progress
+    /// token and our own `_meta` keys differ from what the host sent.
+    ///
+    /// Also returns the host's progress token, raw, to be put back into progress notifications.
+    pub(crate) fn call(recorded: Recorded<Permit>, id: u64) -> (Self, Option<String>) {
+        let call = recorded.into_call();
+        let frame = &call.attempt.frame;
+        let mut edit = frame.edit().id(&Id::number(id));
+        if let Target::Tool(tool) = &call.target {
+            let asked = frame.param("name").and_then(|name| name.as_str());
+            if asked.as_deref() != Some(tool.name.as_str()) {
+                edit = edit.param("name", &quote(&tool.name));
+            }
+        }
+        let token = frame
+            .meta("progressToken")
+            .map(|token| token.as_text().to_owned());
+        if token.is_some() {
+            edit = edit.meta("progressToken", &id.to_string());
+        }
+        (Self::hosts(edit), token)
+    }
+
+    /// A message of housekeeping; requests get `id`.
+    pub(crate) fn housekeeping(what: &Housekeeping<'_>, id: u64) -> Self {
+        let id = Id::number(id);
+        let bytes = match what {
+            Housekeeping::Initialize {
+                client_info,
+                capabilities,
+            } => {
+                let version = quote(ProtocolVersion::V2025_11_25.as_str());
+                let params = format!(
+                    r#"{{"protocolVersion":{version},"capabilities":{capabilities},"clientInfo":{client_info}}}"#
+                );
+                message::request(&id, methods::INITIALIZE, Some(&params))
+            }
+            Housekeeping::Initialized => message::notification(methods::INITIALIZED, None),
+            Housekeeping::ListTools { cursor } => {
+                let params = cursor.map(|cursor| format!(r#"{{"cursor":{cursor}}}"#));
+                message::request(&id, methods::TOOLS_LIST, params.as_deref())
+            }
+            Housekeeping::SetLevel(frame) => return Self::hosts(frame.edit().id(&id)),
+            Housekeeping::Cancelled { id, reason } => {
+                let params = format!(r#"{{"requestId":{id},"reason":{}}}"#, quote(reason));
+                message::notification(methods::CANCELLED, Some(&params))
+            }
+            Housekeeping::HostNotification(frame) => return Self::hosts(frame.edit()),
+            Housekeeping::Answer { id, reply } => return Self::hosts(reply.edit().id(id)),
+            Housekeeping::Pong(id) => message::result(id, "{}"),
+            Housekeeping::NoAnswer { id, error } => message::error(Some(id), error),
+        };
+        Self(bytes)
+    }
+
+    /// A message of the host, without our own keys in it.
+    fn hosts(edit: Edit<'_>) -> Self {
+        let edit = edit.remove_meta(|key| OWN_META.iter().any(|own| key.starts_with(own)));
+        Self(edit.finish())
+    }
+
+    /// The bytes to send.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.0
+    }
+}

@@ -1,0 +1,156 @@
+//! The requests of one connection that wait for a reply, by our own id.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use callgate_call::Caller;
+use callgate_record::Effect;
+use callgate_wire::Frame;
+use tokio::sync::oneshot;
+
+use crate::stopped_clock::StoppedClock;
+
+/// How a waiting request ends.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// A result or an error.
+    Reply(Frame),
+    /// The reply was over the frame limit and had to be dropped.
+    TooLarge,
+    /// The request was refused on the way, or the way broke.
+    Lost {
+        /// What is known about its effect.
+        effect: Effect,
+        /// The HTTP status, when that was the answer.
+        status: Option<u16>,
+        /// What went wrong, for the operator.
+        detail: String,
+    },
+    /// The connection ended first.
+    Gone,
+}
+
+/// The host's side of a waiting call.
+#[derive(Debug, Clone)]
+pub(crate) struct OnBehalf {
+    pub(crate) caller: Arc<dyn Caller>,
+    pub(crate) session: String,
+    /// The host's own progress token, raw.
+    pub(crate) progress_token: Option<String>,
+    /// Stands still while questions to the host are open.
+    pub(crate) clock: StoppedClock,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    reply: oneshot::Sender<Ended>,
+    on_behalf: Option<OnBehalf>,
+}
+
+/// The table of waiting requests.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    next_id: AtomicU64,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    waiting: HashMap<u64, Waiting>,
+    closed: bool,
+}
+
+impl Pending {
+    /// A fresh id for a request on this connection.
+    pub(crate) fn fresh_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Notes a request before it is written. `None` when the connection has ended.
+    pub(crate) fn enter(
+        &self,
+        id: u64,
+        on_behalf: Option<OnBehalf>,
+    ) -> Option<oneshot::Receiver<Ended>> {
+        let (reply, receiver) = oneshot::channel();
+        let mut table = self.lock();
+        if table.closed {
+            return None;
+        }
+        table.waiting.insert(id, Waiting { reply, on_behalf });
+        Some(receiver)
+    }
+
+    /// Forgets a request that nobody waits for any more; its late reply will be ignored.
+    pub(crate) fn forget(&self, id: u64) {
+        self.lock().waiting.remove(&id);
+    }
+
+    /// Hands a reply to whoever waits. `false` when nobody does.
+    pub(crate) fn resolve(&self, id: u64, ended: Ended) -> bool {
+        let waiting = self.lock().waiting.remove(&id);
+        waiting.is_some_and(|waiting| waiting.reply.send(ended).is_ok())
+    }
+
+    /// Ends every waiting request, and all that would come after.
+    pub(crate) fn close(&self) {
+        let mut table = self.lock();
+        table.closed = true;
+        for (_, waiting) in table.waiting.drain() {
+            let _ = waiting.reply.send(Ended::Gone);
+        }
+    }
+
+    /// Whether `id` still waits.
+    pub(crate) fn waits(&self, id: u64) -> bool {
+        self.lock().waiting.contains_key(&id)
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().waiting.is_empty()
+    }
+
+    /// The host's side of call `id`.
+    pub(crate) fn on_behalf(&self, id: u64) -> Option<OnBehalf> {
+        self.lock().waiting.get(&id)?.on_behalf.clone()
+    }
+
+    /// Whose call a message without any reference must belong to: the newest call, provided
+    /// that all calls under way are of one session.
+    pub(crate) fn sole_session(&self) -> Sole {
+        let table = self.lock();
+        let mut newest: Option<(u64, &OnBehalf)> = None;
+        for (id, waiting) in &table.waiting {
+            let Some(on_behalf) = &waiting.on_behalf else {
+                continue;
+            };
+            match newest {
+                Some((_, other)) if other.session != on_behalf.session => return Sole::Several,
+                Some((newer, _)) if newer > *id => {}
+                Some(_) | None => newest = Some((*id, on_behalf)),
+            }
+        }
+        newest.map_or(Sole::Nobody, |(_, on_behalf)| Sole::One(on_behalf.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whose calls are under way.
+#[derive(Debug)]
+pub(crate) enum Sole {
+    /// No call is.
+    Nobody,
+    /// All are of one session; this is the newest.
+    One(OnBehalf),
+    /// Several sessions have calls under way.
+    Several,
+}

@@ -1,0 +1,226 @@
+//! One configured server: kept running ([`supervise`]), and called.
+
+mod state;
+mod supervise;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use callgate_call::{Exchange, Failure, Provider, Reply};
+use callgate_gate::{Host, Listing, Permit};
+use callgate_record::{Effect, Recorded, Recorder};
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+pub use state::ServerStatus;
+pub(crate) use state::State;
+
+use crate::{
+    Profile, ServerSpec,
+    connection::Connection,
+    definitions::Definitions,
+    lane::{Lane, SharedWiring},
+    lanes::Lanes,
+    supplies::Supplies,
+};
+
+/// How often a server that is being retired is looked at; one that was just looked up gets its
+/// call in this time.
+const RETIRE_GRACE: Duration = Duration::from_millis(50);
+
+/// A configured server.
+pub(crate) struct Server {
+    pub(crate) spec: ServerSpec,
+    supplies: Arc<Supplies>,
+    recorder: Recorder,
+    wiring: SharedWiring,
+    pub(crate) state: watch::Sender<State>,
+    primary: Mutex<Option<(Profile, Connection)>>,
+    lanes: Lanes,
+    /// Calls under way, whatever connection they use.
+    forwarding: AtomicUsize,
+    retired: CancellationToken,
+    tools_changed: Arc<Notify>,
+    on_change: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("name", &self.spec.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server is built from.
+pub(crate) struct ServerParts {
+    pub(crate) spec: ServerSpec,
+    pub(crate) supplies: Arc<Supplies>,
+    pub(crate) recorder: Recorder,
+    pub(crate) wiring: SharedWiring,
+    pub(crate) tools_changed: Arc<Notify>,
+    pub(crate) on_change: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Server {
+    pub(crate) fn new(parts: ServerParts) -> Self {
+        let ServerParts {
+            spec,
+            supplies,
+            recorder,
+            wiring,
+            tools_changed,
+            on_change,
+        } = parts;
+        let folder = supplies.options.definitions_dir.as_deref();
+        let known = folder.and_then(|folder| Definitions::load(folder, &spec.name, &spec.launch));
+        let state = State::starting(known);
+        let lanes = Lanes::new(supplies.options.processes_per_server.saturating_sub(1));
+        Self {
+            spec,
+            supplies,
+            recorder,
+            wiring,
+            state: watch::Sender::new(state),
+            primary: Mutex::default(),
+            lanes,
+            forwarding: AtomicUsize::new(0),
+            retired: CancellationToken::new(),
+            tools_changed,
+            on_change,
+        }
+    }
+
+    /// What this server contributes to the catalog.
+    pub(crate) fn listing(&self) -> Listing {
+        let state = self.state.borrow();
+        Listing {
+            server: self.spec.name.clone(),
+            listed: state.listed,
+            tools: state.tools.clone(),
+            list_extras: state.extras.clone(),
+        }
+    }
+
+    /// Fires when the server has been taken out of use.
+    pub(crate) fn retired(&self) -> &CancellationToken {
+        &self.retired
+    }
+
+    /// Waits until no call is under way here, at most as long as one may take.
+    pub(crate) async fn idle(&self) {
+        let deadline = Instant::now() + self.spec.timeout;
+        tokio::time::sleep(RETIRE_GRACE).await;
+        while Instant::now() < deadline && self.forwarding.load(Ordering::Acquire) > 0 {
+            tokio::time::sleep(RETIRE_GRACE).await;
+        }
+    }
+
+    fn set_primary(&self, primary: Option<(Profile, Connection)>) {
+        *self.primary.lock().unwrap_or_else(PoisonError::into_inner) = primary;
+    }
+
+    /// The connection that this host's messages use, if there is one already.
+    pub(crate) fn existing_connection(&self, host: &Host) -> Option<Connection> {
+        match self.shared_primary(host) {
+            Some(connection) => Some(connection),
+            None => self.lanes.get(&Profile::of(host)),
+        }
+    }
+
+    /// The primary connection, when this host may use it: same capabilities, same principal. The
+    /// gateway's own is given to the first principal that fits.
+    fn shared_primary(&self, host: &Host) -> Option<Connection> {
+        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        let (profile, connection) = primary.as_mut()?;
+        let fits = profile.capabilities == host.capabilities;
+        let principal = profile
+            .principal
+            .get_or_insert_with(|| host.who.principal.clone());
+        (fits && *principal == host.who.principal).then(|| connection.clone())
+    }
+
+    /// The connection for a call of this host. A server in its first connect is waited for.
+    async fn connection(&self, host: &Host) -> Result<Connection, Failure> {
+        let mut state = self.state.subscribe();
+        let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
+        let waited = tokio::time::timeout(self.supplies.options.connect_wait, settled).await;
+        drop(waited);
+        if let Some(connection) = self.shared_primary(host) {
+            return Ok(connection);
+        }
+        if self.primary().is_none() {
+            let reason = self.state.borrow().reason.clone();
+            let reason = reason.unwrap_or_else(|| "the server is not connected yet".to_owned());
+            return Err(self.unavailable(reason));
+        }
+        let profile = Profile::of(host);
+        let wiring = (self.wiring)(&profile);
+        let open = || Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
+        let lane = self.lanes.get_or_open(&profile, open).await;
+        lane.map_err(|error| self.unavailable(error.to_string()))
+    }
+
+    fn unavailable(&self, detail: String) -> Failure {
+        let (server, effect) = (self.spec.name.clone(), Effect::None);
+        Failure::Unavailable {
+            server,
+            effect,
+            detail,
+        }
+    }
+
+    fn primary(&self) -> MutexGuard<'_, Option<(Profile, Connection)>> {
+        self.primary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Provider for Server {
+    fn forward(
+        &self,
+        call: Recorded<Permit>,
+        exchange: Exchange,
+    ) -> BoxFuture<'_, Result<Reply, Failure>> {
+        Box::pin(async move {
+            let _under_way = UnderWay::new(&self.forwarding);
+            let host = call.call().attempt.host.clone();
+            let effect = Effect::None;
+            let connection = tokio::select! {
+                connection = self.connection(&host) => connection?,
+                () = exchange.cancelled.cancelled() => return Err(Failure::Cancelled { effect }),
+                () = tokio::time::sleep(self.spec.timeout) => {
+                    let (server, timeout) = (self.spec.name.clone(), self.spec.timeout);
+                    let name = call.call().target.name().to_owned();
+                    return Err(Failure::TimedOut { server, name, timeout, effect });
+                }
+            };
+            connection.call(call, exchange, self.spec.timeout).await
+        })
+    }
+}
+
+/// Counts a call as under way until it is dropped.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,259 @@
+//! Keeping one server running: connects, lists, pauses, and what is said about each.
+
+use std::time::Duration;
+
+use callgate_record::RecordType;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Server, ServerStatus};
+use crate::{
+    Launch, Profile,
+    definitions::Definitions,
+    handshake::{HandshakeError, ToolList, list_tools},
+    lane::{Lane, LaneError},
+};
+
+/// Pauses before the attempts to reach a server again; the last one repeats.
+const BACKOFF_SECONDS: [u64; 5] = [1, 2, 5, 30, 60];
+
+impl Server {
+    /// Keeps the server running until it is retired or `shutdown` fires; then ends its processes.
+    pub(crate) async fn run(&self, profile: Profile, shutdown: CancellationToken) {
+        tokio::select! {
+            () = self.supervise(profile, &self.retired) => {}
+            () = async { shutdown.cancelled().await; self.retired.cancel(); std::future::pending().await } => {}
+        }
+    }
+
+    async fn supervise(&self, profile: Profile, shutdown: &CancellationToken) {
+        let mut failures = 0;
+        // What is listed from memory leaves the list like a server that went away.
+        let mut down_since = self.state.borrow().listed.then(Instant::now);
+        while !shutdown.is_cancelled() {
+            let opened = tokio::select! {
+                opened = self.open(&profile) => opened,
+                () = shutdown.cancelled() => break,
+            };
+            match opened {
+                Ok((lane, list)) => {
+                    failures = 0;
+                    self.up(&lane, list);
+                    self.attend(&lane, shutdown).await;
+                    self.set_primary(None);
+                    let reason = lane.last_words().map_or_else(
+                        || "the server went away".to_owned(),
+                        |words| format!("the server went away; it said: {words}"),
+                    );
+                    if !shutdown.is_cancelled() {
+                        self.down(&reason);
+                        down_since = Some(Instant::now());
+                    }
+                    lane.close().await;
+                }
+                Err(LaneError::Off(reason)) => {
+                    self.stopped(&reason);
+                    return;
+                }
+                Err(error) => {
+                    self.unreachable(&error.to_string());
+                }
+            }
+            self.pause(failures, down_since, shutdown).await;
+            failures += 1;
+        }
+        self.lanes.close_all().await;
+    }
+
+    async fn open(&self, profile: &Profile) -> Result<(Lane, ToolList), LaneError> {
+        let wiring = (self.wiring)(profile);
+        let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring).await?;
+        match self.list(&lane).await {
+            Ok(list) => Ok((lane, list)),
+            Err(error) => {
+                let last_words = lane.last_words();
+                lane.close().await;
+                Err(LaneError::Handshake { error, last_words })
+            }
+        }
+    }
+
+    async fn list(&self, lane: &Lane) -> Result<ToolList, HandshakeError> {
+        if lane.has_tools() {
+            return list_tools(&lane.connection, &self.spec.name).await;
+        }
+        Ok(ToolList {
+            tools: Vec::new(),
+            extras: Vec::new(),
+            complaints: Vec::new(),
+        })
+    }
+
+    /// Stays with a live server: lists again when it says so, returns when it is gone.
+    async fn attend(&self, lane: &Lane, shutdown: &CancellationToken) {
+        loop {
+            tokio::select! {
+                () = lane.connection.ended().cancelled() => return,
+                () = shutdown.cancelled() => return,
+                () = self.tools_changed.notified() => match self.list(lane).await {
+                    Ok(list) => self.relisted(list),
+                    Err(error) => self.complain(&[error.to_string()]),
+                },
+            }
+        }
+    }
+
+    fn up(&self, lane: &Lane, list: ToolList) {
+        tracing::info!(
+            name: "proxy.connect",
+            server = %self.spec.name,
+            r#type = self.spec.launch.transport(),
+            toolCount = list.tools.len(),
+            status = "SUCCESS",
+            "proxy.connect"
+        );
+        self.recorder.event(
+            RecordType::Server,
+            "upstream.up",
+            Some(self.spec.name.as_str()),
+            None,
+        );
+        self.set_primary(Some((lane.profile.clone(), lane.connection.clone())));
+        self.state.send_modify(|state| {
+            state.capabilities = Some(lane.introduction.capabilities.clone());
+            state.instructions = lane.introduction.instructions.clone();
+            state.pid = lane.pid();
+        });
+        self.relisted(list);
+    }
+
+    fn relisted(&self, list: ToolList) {
+        let changed = self.state.borrow().tools.as_ref() != Some(&list.tools);
+        self.state.send_modify(|state| {
+            state.listed = true;
+            state.tools = Some(list.tools);
+            state.extras = list.extras;
+        });
+        // Whoever waits for the first connect looks into the catalog next, so that comes first.
+        (self.on_change)();
+        self.state.send_modify(|state| {
+            let faulty = !list.complaints.is_empty();
+            state.status = if faulty {
+                ServerStatus::Degraded
+            } else {
+                ServerStatus::Ok
+            };
+            state.reason = faulty.then(|| list.complaints.join("; "));
+        });
+        self.complain(&list.complaints);
+        if changed {
+            self.remember();
+        }
+    }
+
+    /// Keeps what the server says for the next start.
+    fn remember(&self) {
+        let Some(folder) = &self.supplies.options.definitions_dir else {
+            return;
+        };
+        let state = self.state.borrow().clone();
+        let definitions = Definitions {
+            capabilities: state.capabilities.unwrap_or_else(|| "{}".to_owned()),
+            instructions: state.instructions,
+            tools: state.tools.unwrap_or_default(),
+            extras: state.extras,
+        };
+        definitions.save(folder, &self.spec.name, &self.spec.launch);
+    }
+
+    fn complain(&self, complaints: &[String]) {
+        for complaint in complaints {
+            tracing::warn!(server = %self.spec.name, complaint, "the tool list has a fault");
+        }
+    }
+
+    fn down(&self, reason: &str) {
+        tracing::warn!(name: "upstream.down", server = %self.spec.name, reason, "upstream.down");
+        let server = Some(self.spec.name.as_str());
+        self.recorder.event(
+            RecordType::Server,
+            "upstream.down",
+            server,
+            Some(reason.to_owned()),
+        );
+        self.state.send_modify(|state| {
+            state.status = ServerStatus::Degraded;
+            state.reason = Some(reason.to_owned());
+            state.pid = None;
+        });
+    }
+
+    fn unreachable(&self, reason: &str) {
+        tracing::warn!(
+            name: "proxy.connect",
+            server = %self.spec.name,
+            r#type = self.spec.launch.transport(),
+            toolCount = 0,
+            status = "FAILED",
+            errorType = "UPSTREAM_UNAVAILABLE",
+            errorMessage = reason,
+            "proxy.connect"
+        );
+        self.state.send_modify(|state| {
+            let was_up = state.status == ServerStatus::Degraded;
+            state.status = if was_up {
+                ServerStatus::Degraded
+            } else {
+                ServerStatus::Stopped
+            };
+            state.reason = Some(reason.to_owned());
+        });
+    }
+
+    fn stopped(&self, reason: &str) {
+        if self.spec.launch == Launch::SwitchedOff {
+            tracing::info!(server = %self.spec.name, reason, "server is off");
+        } else {
+            tracing::warn!(server = %self.spec.name, reason, "server is off");
+        }
+        self.state.send_modify(|state| {
+            state.status = ServerStatus::Stopped;
+            state.reason = Some(reason.to_owned());
+        });
+        (self.on_change)();
+    }
+
+    /// Waits before the next attempt; a server that stays away loses its place in the list.
+    async fn pause(
+        &self,
+        failures: usize,
+        down_since: Option<Instant>,
+        shutdown: &CancellationToken,
+    ) {
+        let seconds = BACKOFF_SECONDS[failures.min(BACKOFF_SECONDS.len() - 1)];
+        let wait = Duration::from_secs(seconds).min(self.supplies.options.reconnect_cap);
+        let resume = Instant::now() + wait;
+        let unlist = down_since.map(|since| since + self.supplies.options.listed_while_down);
+        loop {
+            let unlist = unlist.filter(|_| self.state.borrow().listed);
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep_until(resume) => return,
+                () = at(unlist) => {
+                    self.state.send_modify(|state| {
+                        state.listed = false;
+                        state.status = ServerStatus::Stopped;
+                    });
+                    (self.on_change)();
+                }
+            }
+        }
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

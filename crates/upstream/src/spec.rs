@@ -1,0 +1,123 @@
+//! What the configuration says about servers, ready to be used.
+
+use std::{path::PathBuf, time::Duration};
+
+use callgate_gate::{Naming, ServerName};
+
+use crate::Endpoint;
+
+/// One configured server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Its name.
+    pub name: ServerName,
+    /// How it is started, or why it cannot be.
+    pub launch: Launch,
+    /// How long a call may take.
+    pub timeout: Duration,
+}
+
+/// How a server is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Launch {
+    /// A child process that speaks over its standard streams.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Its whole environment.
+        env: Vec<(String, String)>,
+        /// Where it runs.
+        cwd: Option<PathBuf>,
+    },
+    /// A server that is reached over HTTP.
+    Http(Endpoint),
+    /// The configuration says `enabled: false`.
+    SwitchedOff,
+    /// It cannot be started as it is configured; the reason is shown wherever the server is.
+    Off {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Launch {
+    /// Whether the server can be started.
+    pub fn is_enabled(&self) -> bool {
+        match self {
+            Self::Stdio { .. } | Self::Http(_) => true,
+            Self::SwitchedOff | Self::Off { .. } => false,
+        }
+    }
+
+    /// The word that users see: `stdio` or `http`.
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Self::Stdio { .. } | Self::SwitchedOff | Self::Off { .. } => "stdio",
+            Self::Http(_) => "http",
+        }
+    }
+}
+
+/// What all servers have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetOptions {
+    /// How tools are shown.
+    pub naming: Naming,
+    /// Our own binary, which children are started under.
+    pub warden_program: PathBuf,
+    /// The folder for the servers' stderr logs.
+    pub log_dir: Option<PathBuf>,
+    /// The folder for the servers' last known definitions.
+    pub definitions_dir: Option<PathBuf>,
+    /// How long a first list or call waits for servers that are still connecting.
+    pub connect_wait: Duration,
+    /// Longest pause between two attempts to reach a server.
+    pub reconnect_cap: Duration,
+    /// How long a server that went away keeps its place in the list.
+    pub listed_while_down: Duration,
+    /// Longest line from a server over stdio.
+    pub frame_bytes: usize,
+    /// Largest message from a server over HTTP.
+    pub http_bytes: usize,
+    /// Calls under way at once, per connection.
+    pub concurrency_per_server: usize,
+    /// Processes of one server at once.
+    pub processes_per_server: usize,
+}
+
+/// In whose name a connection is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// The principal it belongs to; `None` until the first one uses it.
+    pub principal: Option<String>,
+    /// `clientInfo` towards the server, raw.
+    pub client_info: String,
+    /// Capabilities towards the server, raw.
+    pub capabilities: String,
+}
+
+impl Profile {
+    /// The gateway's own: no capabilities, so that no server asks anything.
+    pub fn gateway() -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        Self {
+            principal: None,
+            client_info: format!(r#"{{"name":"callgate","version":"{version}"}}"#),
+            capabilities: "{}".to_owned(),
+        }
+    }
+
+    /// A host's.
+    pub fn of(host: &callgate_gate::Host) -> Self {
+        Self {
+            principal: Some(host.who.principal.clone()),
+            client_info: host
+                .client_info
+                .clone()
+                .unwrap_or_else(|| Self::gateway().client_info),
+            capabilities: host.capabilities.clone(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The time in which a call's clock stands still: while its host is asked something, the server waits
+//! for a person and not we for the server.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How long one call's clock stood still.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StoppedClock {
+    shared: Arc<Mutex<Stops>>,
+}
+
+/// A question to the host that is open; the clock goes on when the last one is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenQuestion(StoppedClock);
+
+#[derive(Debug, Default)]
+struct Stops {
+    open: usize,
+    since: Option<Instant>,
+    past: Duration,
+}
+
+impl StoppedClock {
+    /// Stops the clock, which may stand still already.
+    pub(crate) fn stop(&self) -> OpenQuestion {
+        let mut stops = self.lock();
+        stops.open += 1;
+        stops.since.get_or_insert_with(Instant::now);
+        OpenQuestion(self.clone())
+    }
+
+    /// How long it stood still since this was last asked, up to now.
+    pub(crate) fn take(&self) -> Duration {
+        let mut stops = self.lock();
+        stops.settle();
+        stops.since = (stops.open > 0).then(Instant::now);
+        std::mem::take(&mut stops.past)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stops> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stops {
+    fn settle(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.past += since.elapsed();
+        }
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let mut stops = self.0.lock();
+        stops.open -= 1;
+        if stops.open == 0 {
+            stops.settle();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_once_however_many_questions_are_open() {
+        let clock = StoppedClock::default();
+        assert_eq!(clock.take(), Duration::ZERO);
+        let before = Instant::now();
+        let (one, two) = (clock.stop(), clock.stop());
+        drop(one);
+        let while_open = clock.take();
+        assert!(while_open > Duration::ZERO, "the second is still open");
+        drop(two);
+        let stood_still = while_open + clock.take();
+        assert!(stood_still <= before.elapsed(), "{stood_still:?}");
+        assert_eq!(clock.take(), Duration::ZERO, "it goes again");
+    }
+}

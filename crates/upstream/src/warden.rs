@@ -1,0 +1,360 @@
+//! The warden: a small process between the gateway and one server, so that no descendant of that server outlives the gateway.
+//!
+//! It is our own binary started again as `callgate warden PARENT_PID -- COMMAND ARGS…`. It becomes the reaper of every
+//! process below it, so a grandchild that called `setsid` or was forked twice comes back to it instead of escaping to init.
+//! It watches the gateway through a pidfd, which fires even after `kill -9`. It carries no bytes: the server owns the pipes.
+//! It does not restart anything and it cannot outlive a `SIGKILL` aimed at itself; its name differs from the gateway's so
+//! that `killall callgate` does not hit it.
+//!
+//! Linux is promised. Elsewhere the parent is polled and only the server's own process group is killed.
+
+pub(crate) mod tree;
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getppid, kill_process_group, wait};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+
+/// The hidden subcommand under which the binary calls [`run`].
+pub const SUBCOMMAND: &str = "warden";
+
+/// The name a warden carries in process lists, both as `argv[0]` and as its thread name.
+pub const PROCESS_NAME: &str = "cg-warden";
+
+/// How long descendants have between `SIGTERM` and `SIGKILL`.
+pub const TERM_GRACE: Duration = Duration::from_secs(5);
+
+/// The exit code when the command could not be started, as in a shell.
+pub const EXIT_NOT_STARTED: u8 = 127;
+
+/// How the warden's one message on stderr begins when the command could not be started.
+pub const NOT_STARTED_PREFIX: &str = "callgate: cannot start `";
+
+/// The exit code when the warden itself could not be set up.
+const EXIT_NO_WARDEN: u8 = 125;
+
+/// A process in uninterruptible sleep, or of another user, may never go; the warden does not wait for it longer than this.
+const KILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How soon the tree is looked at again while it is being killed.
+const KILL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often the parent is looked at where the system has no pidfd.
+const PARENT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The program to start as a warden: this very binary.
+///
+/// On Linux this is `/proc/self/exe`, which still names the running program after an upgrade has replaced the file.
+pub fn own_program() -> io::Result<PathBuf> {
+    let link = PathBuf::from("/proc/self/exe");
+    if cfg!(target_os = "linux") && link.exists() {
+        return Ok(link);
+    }
+    std::env::current_exe()
+}
+
+/// Runs `argv` as a child of this process until it ends, the process `parent` is gone, or a signal asks to stop.
+///
+/// Must be called on the main thread before any other thread exists. Returns the child's exit code, or 128 plus the
+/// number of the signal that killed it.
+pub fn run(parent: u32, argv: Vec<OsString>) -> ExitCode {
+    run_with_grace(parent, argv, TERM_GRACE)
+}
+
+/// [`run`] with another time between `SIGTERM` and `SIGKILL`.
+pub fn run_with_grace(parent: u32, argv: Vec<OsString>, grace: Duration) -> ExitCode {
+    match Warden::start(parent, &argv) {
+        Ok(warden) => warden.watch(grace),
+        Err(error) => {
+            // Nobody is left to tell when stderr is closed, and the exit code says the same.
+            let _ = writeln!(io::stderr(), "callgate: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Why no child was started.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("a warden needs a command after `--`")]
+    NoCommand,
+    #[error("the gateway was gone before its warden started")]
+    ParentGone,
+    #[error("cannot set up a warden: {0}")]
+    Setup(#[from] io::Error),
+    #[error("cannot start `{command}`: {reason}")]
+    NotStarted { command: String, reason: String },
+}
+
+impl StartError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoCommand | Self::ParentGone | Self::Setup(_) => EXIT_NO_WARDEN,
+            Self::NotStarted { .. } => EXIT_NOT_STARTED,
+        }
+    }
+}
+
+/// What the warden is doing; it only ever moves downwards.
+#[derive(Clone, Copy)]
+enum Phase {
+    Running,
+    Terminating { until: Instant },
+    Killing { until: Instant },
+}
+
+/// Whether anything is left below the warden.
+enum Below {
+    Something,
+    Nothing,
+}
+
+struct Warden {
+    parent: Parent,
+    child: Pid,
+    /// How the child ended, once it has.
+    ended: Option<WaitStatus>,
+    /// Readable when a child changed state.
+    child_signals: UnixStream,
+    /// Readable when this process was asked to stop.
+    stop_signals: UnixStream,
+}
+
+impl Warden {
+    fn start(parent: u32, argv: &[OsString]) -> Result<Self, StartError> {
+        let (command, args) = argv.split_first().ok_or(StartError::NoCommand)?;
+        rename_and_become_reaper()?;
+        let parent = Parent::open(parent)?;
+        // The handlers stand before there is a child, so no signal from here on can leave one behind.
+        let child_signals = signal_pipe(&[SIGCHLD])?;
+        let stop_signals = signal_pipe(&[SIGTERM, SIGINT, SIGHUP])?;
+        if parent.is_gone() {
+            return Err(StartError::ParentGone);
+        }
+        let child = Command::new(command)
+            .args(args)
+            .process_group(0)
+            .spawn()
+            .map_err(|error| StartError::NotStarted {
+                command: command.to_string_lossy().into_owned(),
+                reason: reason(&error),
+            })?;
+        let child = Pid::from_raw(child.id().cast_signed())
+            .ok_or_else(|| io::Error::from(ErrorKind::InvalidData))?;
+        let warden = Self {
+            parent,
+            child,
+            ended: None,
+            child_signals,
+            stop_signals,
+        };
+        if let Err(error) = let_go_of_surroundings() {
+            warden.signal_below(Signal::KILL);
+            return Err(error.into());
+        }
+        Ok(warden)
+    }
+
+    fn watch(mut self, grace: Duration) -> ExitCode {
+        let mut phase = Phase::Running;
+        loop {
+            if let Below::Nothing = self.reap() {
+                break;
+            }
+            phase = self.advance(phase, grace);
+            if let Phase::Killing { until } = phase {
+                if Instant::now() >= until {
+                    break;
+                }
+                self.signal_below(Signal::KILL);
+            }
+            self.sleep(phase);
+        }
+        self.exit_code()
+    }
+
+    /// Collects every child that has ended, adopted orphans included, so that no zombies pile up.
+    fn reap(&mut self) -> Below {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.child => self.ended = Some(status),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return Below::Something,
+                Err(_) => return Below::Nothing,
+            }
+        }
+    }
+
+    fn advance(&mut self, phase: Phase, grace: Duration) -> Phase {
+        let now = Instant::now();
+        let killing = Phase::Killing {
+            until: now + KILL_DEADLINE,
+        };
+        let asked_to_stop = drain(&mut self.stop_signals);
+        match phase {
+            Phase::Killing { .. } => phase,
+            Phase::Running | Phase::Terminating { .. } if self.parent.is_gone() => killing,
+            Phase::Running if self.ended.is_some() => killing,
+            Phase::Running if asked_to_stop => {
+                self.signal_below(Signal::TERM);
+                Phase::Terminating { until: now + grace }
+            }
+            Phase::Terminating { until } if now >= until => killing,
+            Phase::Running | Phase::Terminating { .. } => phase,
+        }
+    }
+
+    fn signal_below(&self, signal: Signal) {
+        let whole_tree = tree::signal_below(rustix::process::getpid(), signal);
+        if whole_tree.is_err() {
+            // Without a readable /proc the child's own group is all that can be named. It may be empty already.
+            let _ = kill_process_group(self.child, signal);
+        }
+    }
+
+    /// Sleeps until a child ends, a signal comes, the parent goes, or the phase wants another look.
+    fn sleep(&mut self, phase: Phase) {
+        let timeout = match phase {
+            Phase::Running => None,
+            Phase::Terminating { until } => Some(until.saturating_duration_since(Instant::now())),
+            Phase::Killing { .. } => Some(KILL_INTERVAL),
+        };
+        let timeout = match &self.parent.pidfd {
+            Some(_) => timeout,
+            None => Some(timeout.map_or(PARENT_INTERVAL, |t| t.min(PARENT_INTERVAL))),
+        };
+        let timeout = timeout.map(|t| {
+            Timespec::try_from(t).unwrap_or(Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            })
+        });
+        let mut fds = vec![
+            PollFd::new(&self.child_signals, PollFlags::IN),
+            PollFd::new(&self.stop_signals, PollFlags::IN),
+        ];
+        // The pidfd of a dead parent stays readable for ever and would turn the last phase into a busy loop.
+        if let (Some(pidfd), Phase::Running | Phase::Terminating { .. }) =
+            (&self.parent.pidfd, phase)
+        {
+            fds.push(PollFd::new(pidfd, PollFlags::IN));
+        }
+        // An interrupted poll is a wake-up like any other: every condition is looked at afresh.
+        let _ = poll(&mut fds, timeout.as_ref());
+        drain(&mut self.child_signals);
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        let killed = 128 + Signal::KILL.as_raw();
+        let code = match self.ended {
+            Some(status) => status
+                .exit_status()
+                .or_else(|| status.terminating_signal().map(|signal| 128 + signal))
+                .unwrap_or(killed),
+            None => killed,
+        };
+        ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+    }
+}
+
+/// The gateway, as seen from below.
+struct Parent {
+    pid: Option<Pid>,
+    /// Readable once the parent is gone; absent where the system has no such thing.
+    pidfd: Option<OwnedFd>,
+}
+
+impl Parent {
+    fn open(pid: u32) -> Result<Self, StartError> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let parent = Self {
+            pid,
+            pidfd: pid.and_then(open_pidfd),
+        };
+        // Looked at after opening: from here on the pidfd cannot mean a later process of the same number.
+        if parent.is_gone() {
+            Err(StartError::ParentGone)
+        } else {
+            Ok(parent)
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.pid.is_none() || getppid() != self.pid
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_pidfd(pid: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_pidfd(_pid: Pid) -> Option<OwnedFd> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn rename_and_become_reaper() -> io::Result<()> {
+    rustix::thread::set_name(c"cg-warden")?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename_and_become_reaper() -> io::Result<()> {
+    Ok(())
+}
+
+/// A socket that becomes readable when one of `signals` arrives.
+fn signal_pipe(signals: &[i32]) -> io::Result<UnixStream> {
+    let (read, write) = UnixStream::pair()?;
+    read.set_nonblocking(true)?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
+    }
+    Ok(read)
+}
+
+/// Empties a signal pipe and says whether there was anything in it.
+fn drain(pipe: &mut UnixStream) -> bool {
+    let mut any = false;
+    let mut buffer = [0; 64];
+    while let Ok(1..) = pipe.read(&mut buffer) {
+        any = true;
+    }
+    any
+}
+
+/// Gives up the server's pipes, so that closing one end is seen at the other, and its folder, so that it can be removed.
+fn let_go_of_surroundings() -> io::Result<()> {
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    rustix::stdio::dup2_stdin(null.as_fd())?;
+    rustix::stdio::dup2_stdout(null.as_fd())?;
+    rustix::stdio::dup2_stderr(null.as_fd())?;
+    rustix::process::chdir("/")?;
+    Ok(())
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            "no such command, or the interpreter its first line names is missing".to_owned()
+        }
+        ErrorKind::PermissionDenied => "it is not executable".to_owned(),
+        _ => error.to_string(),
+    }
+}
