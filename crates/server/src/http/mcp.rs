@@ -1,0 +1,350 @@
+//! `/mcp`: Streamable HTTP of the handshake versions.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use callgate_call::Caller;
+use callgate_gate::{Door, Source, Transport};
+use callgate_wire::{
+    Batch, Frame, FrameError, FrameKind, RpcError, Strictness, http as rules, message, methods,
+};
+use futures_util::{StreamExt, future::BoxFuture, stream};
+use tokio::sync::broadcast;
+
+use super::{
+    Shared,
+    auth::AGENT_PRINCIPAL,
+    body,
+    sessions::HttpSession,
+    stream::{event, event_stream, keep_alive},
+};
+use crate::{
+    outlet::Outlet,
+    queue::{Receiver, queue},
+    session::{Session, stateless},
+};
+
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// How often an idle stream shows that it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// POST: one frame (or, in 2025-03-26, a batch).
+pub(super) async fn post(State(shared): State<Shared>, request: Request) -> Response {
+    let headers = request.headers().clone();
+    if let Err(refusal) = rules::check_post(
+        text(&headers, header::ACCEPT),
+        text(&headers, header::CONTENT_TYPE),
+    ) {
+        return refuse_http(refusal.status(), &refusal.to_string());
+    }
+    let body = match body::read(request.into_body(), shared.body_bytes).await {
+        Ok(body) => body,
+        Err(error) => {
+            let told = RpcError::new(RpcError::INVALID_REQUEST, error.to_string());
+            return refuse(&shared, error.status(), &told);
+        }
+    };
+    let frame = match Frame::parse(body.clone(), Strictness::Full) {
+        Ok(frame) => frame,
+        Err(FrameError::Batch) => return post_batch(&shared, &headers, body).await,
+        Err(error) => return refuse(&shared, 400, &error.to_rpc()),
+    };
+    if let Some(error) = stateless(&frame, text(&headers, VERSION_HEADER)) {
+        return json(StatusCode::BAD_REQUEST, message::error(frame.id(), &error));
+    }
+    if frame.kind() == FrameKind::Request && frame.method() == Some(methods::INITIALIZE) {
+        return initialize(&shared, &headers, frame).await;
+    }
+    let session = match session_of(&shared, &headers) {
+        Ok(session) => session,
+        Err(response) => return *response,
+    };
+    match frame.kind() {
+        FrameKind::Request => answer(session, frame).await,
+        FrameKind::Notification => {
+            session.session.notified(frame).await;
+            StatusCode::ACCEPTED.into_response()
+        }
+        FrameKind::Result | FrameKind::Error => {
+            session.session.asks.resolve(frame);
+            StatusCode::ACCEPTED.into_response()
+        }
+    }
+}
+
+/// GET: the host's standing stream.
+pub(super) async fn get(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    if let Err(refusal) = rules::check_get(text(&headers, header::ACCEPT)) {
+        return refuse_http(refusal.status(), &refusal.to_string());
+    }
+    let session = match session_of(&shared, &headers) {
+        Ok(session) => session,
+        Err(response) => return *response,
+    };
+    let (messages, queue) = queue();
+    session.standing.open(&session.session, messages);
+    let announcements = shared.gateway.path.providers().subscribe();
+    let state = StandingStream {
+        session,
+        queue,
+        announcements,
+        stop: shared.stop.clone(),
+    };
+    event_stream(stream::unfold(state, |mut state| async move {
+        Some((Ok(state.next().await?), state))
+    }))
+}
+
+/// DELETE: the host ends its session.
+pub(super) async fn delete(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    match session_of(&shared, &headers) {
+        Ok(session) => {
+            shared.sessions.remove(&session.session.id);
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(response) => *response,
+    }
+}
+
+struct StandingStream {
+    session: Arc<HttpSession>,
+    queue: Receiver,
+    announcements: broadcast::Receiver<callgate_call::Announcement>,
+    stop: tokio_util::sync::CancellationToken,
+}
+
+impl StandingStream {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            tokio::select! {
+                message = self.queue.recv() => return message.map(|message| event(&message)),
+                announced = self.announcements.recv() => match announced {
+                    Ok(announced) => {
+                        let host = self.session.session.host();
+                        if host.is_some_and(|host| announced.audience.includes(host)) {
+                            return Some(event(&announced.frame));
+                        }
+                    }
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                },
+                () = tokio::time::sleep(HEARTBEAT) => return Some(keep_alive()),
+                () = self.stop.cancelled() => return None,
+            }
+        }
+    }
+}
+
+async fn initialize(shared: &Shared, headers: &HeaderMap, frame: Frame) -> Response {
+    if headers.contains_key(SESSION_HEADER) {
+        return refuse_http(
+            400,
+            "initialize opens a session; send it without Mcp-Session-Id",
+        );
+    }
+    let door = Door {
+        source: Source::Mcp,
+        transport: Transport::Http,
+    };
+    let Ok(id) = fresh_session_id() else {
+        return refuse_http(500, "no random numbers can be had from the system");
+    };
+    let session = Session::new(shared.gateway.clone(), door, AGENT_PRINCIPAL, id);
+    let nobody = Arc::new(super::sessions::Standing::default());
+    let Some(answer) = session.answer(frame, nobody).await else {
+        return StatusCode::NO_CONTENT.into_response();
+    };
+    let mut response = json(StatusCode::OK, answer);
+    let Some(host) = session.host().cloned() else {
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return response;
+    };
+    let session = shared.sessions.add(session);
+    shared
+        .gateway
+        .path
+        .providers()
+        .attach(host, session.standing.clone());
+    if let Ok(value) = HeaderValue::from_str(&session.session.id) {
+        response.headers_mut().insert(SESSION_HEADER, value);
+    }
+    response
+}
+
+/// The session that a request belongs to, or the answer that says what is wrong with it.
+fn session_of(shared: &Shared, headers: &HeaderMap) -> Result<Arc<HttpSession>, Box<Response>> {
+    let refused = |status, text: &str| Box::new(refuse_http(status, text));
+    if let Err(refusal) = rules::protocol_version(text(headers, VERSION_HEADER)) {
+        return Err(refused(refusal.status(), &refusal.to_string()));
+    }
+    let Some(id) = text(headers, SESSION_HEADER) else {
+        return Err(refused(
+            400,
+            "Mcp-Session-Id is missing; send `initialize` first",
+        ));
+    };
+    let found = shared.sessions.get(id, AGENT_PRINCIPAL);
+    found.ok_or_else(|| refused(404, "there is no such session; send `initialize` again"))
+}
+
+/// Answers a request: as JSON when nothing comes before the answer, else as a stream.
+async fn answer(session: Arc<HttpSession>, request: Frame) -> Response {
+    let (messages, mut queue) = queue();
+    let outlet = Arc::new(Outlet::new(messages, session.session.asks.clone()));
+    let mut answering: BoxFuture<'static, Option<Bytes>> = Box::pin(async move {
+        session
+            .session
+            .answer(request, outlet as Arc<dyn Caller>)
+            .await
+    });
+    let first = tokio::select! {
+        biased;
+        Some(message) = queue.recv() => message,
+        answer = &mut answering => return match answer {
+            // Whatever was said in the last moment still comes before the answer.
+            Some(answer) => match queue.try_recv() {
+                Some(message) => rest_and_answer(message, queue, answer),
+                None => json(StatusCode::OK, answer),
+            },
+            None => StatusCode::NO_CONTENT.into_response(),
+        },
+    };
+    let state = AnswerStream {
+        queue,
+        answering: Some(answering),
+        answer: None,
+    };
+    let later = stream::unfold(state, |mut state| async move {
+        Some((Ok(state.next().await?), state))
+    });
+    event_stream(stream::once(async move { Ok::<_, Infallible>(event(&first)) }).chain(later))
+}
+
+fn rest_and_answer(first: Bytes, mut queue: Receiver, answer: Bytes) -> Response {
+    let mut all = vec![first];
+    all.extend(std::iter::from_fn(|| queue.try_recv()));
+    all.push(answer);
+    event_stream(stream::iter(
+        all.into_iter().map(|message| Ok(event(&message))),
+    ))
+}
+
+struct AnswerStream {
+    queue: Receiver,
+    answering: Option<BoxFuture<'static, Option<Bytes>>>,
+    answer: Option<Bytes>,
+}
+
+impl AnswerStream {
+    async fn next(&mut self) -> Option<Bytes> {
+        let Some(answering) = &mut self.answering else {
+            let said = self.queue.try_recv().or_else(|| self.answer.take());
+            return said.map(|message| event(&message));
+        };
+        tokio::select! {
+            biased;
+            Some(message) = self.queue.recv() => Some(event(&message)),
+            answer = answering => {
+                self.answering = None;
+                self.answer = answer;
+                let said = self.queue.try_recv().or_else(|| self.answer.take());
+                said.map(|message| event(&message))
+            }
+            () = tokio::time::sleep(HEARTBEAT) => Some(keep_alive()),
+        }
+    }
+}
+
+async fn post_batch(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Response {
+    let session = match session_of(shared, headers) {
+        Ok(session) => session,
+        Err(response) => return *response,
+    };
+    if !session
+        .session
+        .version()
+        .is_some_and(|version| version.supports_batch())
+    {
+        return refuse(shared, 400, &FrameError::Batch.to_rpc());
+    }
+    let frames = match Batch::parse(body) {
+        Ok(frames) => frames,
+        Err(error) => return refuse(shared, 400, &error.to_rpc()),
+    };
+    let one = |frame| batched(session.clone(), frame);
+    let answers = futures_util::future::join_all(frames.into_iter().map(one)).await;
+    let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
+    if answers.is_empty() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    json(
+        StatusCode::OK,
+        [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"]
+            .concat()
+            .into(),
+    )
+}
+
+async fn batched(session: Arc<HttpSession>, frame: Result<Frame, FrameError>) -> Option<Bytes> {
+    match frame {
+        Ok(frame) if frame.kind() == FrameKind::Request => {
+            session
+                .session
+                .answer(frame, session.standing.clone())
+                .await
+        }
+        Ok(frame) if frame.kind() == FrameKind::Notification => {
+            session.session.notified(frame).await;
+            None
+        }
+        Ok(frame) => {
+            session.session.asks.resolve(frame);
+            None
+        }
+        Err(error) => Some(message::error(None, &error.to_rpc())),
+    }
+}
+
+/// 256 random bits: a session id is a credential of its own.
+fn fresh_session_id() -> Result<String, getrandom::Error> {
+    let mut random = [0u8; 32];
+    getrandom::fill(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn json(status: StatusCode, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+/// A frame that is no frame: counted, and answered as JSON-RPC.
+fn refuse(shared: &Shared, status: u16, error: &RpcError) -> Response {
+    shared.gateway.frame_error("http", &error.message);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    json(status, message::error(None, error))
+}
+
+/// A request that is wrong before its frame is looked at.
+fn refuse_http(status: u16, why: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    json(
+        status,
+        message::error(None, &RpcError::new(RpcError::INVALID_REQUEST, why)),
+    )
+}

@@ -1,0 +1,65 @@
+//! The answer to `initialize`: who we are and what can really be served.
+
+use callgate_call::Providers;
+use callgate_wire::{Json, ProtocolVersion, Strictness, quote};
+
+/// Capabilities that are the gateway's own, whatever servers say.
+const OWN: [&str; 2] = ["tools", "logging"];
+
+/// The result of `initialize`.
+pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) -> String {
+    let mut members = vec![
+        format!(r#""protocolVersion":{}"#, quote(version.as_str())),
+        format!(r#""capabilities":{}"#, capabilities(providers)),
+        format!(
+            r#""serverInfo":{{"name":"callgate","version":"{}"}}"#,
+            env!("CARGO_PKG_VERSION")
+        ),
+    ];
+    if let Some(text) = instructions(providers) {
+        members.push(format!(r#""instructions":{text}"#));
+    }
+    format!("{{{}}}", members.join(","))
+}
+
+/// Tools and logging always; what else the only server has, as it says it.
+fn capabilities(providers: &dyn Providers) -> String {
+    let mut members = vec![
+        r#""tools":{"listChanged":true}"#.to_owned(),
+        r#""logging":{}"#.to_owned(),
+    ];
+    let of_servers = providers.capabilities();
+    if let ([only], true) = (
+        of_servers.as_slice(),
+        providers.catalog().only_server().is_some(),
+    ) && let Ok(json) = Json::validate(only.as_bytes(), Strictness::Envelope)
+    {
+        let others = json
+            .members()
+            .filter(|(key, _)| !OWN.iter().any(|own| key.as_str().as_deref() == Some(own)));
+        members.extend(others.map(|(key, value)| format!("{}:{}", key.as_text(), value.as_text())));
+    }
+    format!("{{{}}}", members.join(","))
+}
+
+/// One server's instructions as they came; those of several under headings.
+fn instructions(providers: &dyn Providers) -> Option<String> {
+    let all = providers.instructions();
+    match all.as_slice() {
+        [] => None,
+        [(_, only)] => Some(only.clone()),
+        several => {
+            let text = |raw: &String| {
+                let json = Json::validate(raw.as_bytes(), Strictness::Envelope).ok()?;
+                json.as_str().map(|text| text.into_owned())
+            };
+            let part = |(server, raw)| Some(format!("## {server}\n{}", text(raw)?));
+            let parts: Vec<String> = several
+                .iter()
+                .map(|(server, raw)| (server, raw))
+                .filter_map(part)
+                .collect();
+            Some(quote(&parts.join("\n\n")))
+        }
+    }
+}

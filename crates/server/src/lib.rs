@@ -1,0 +1,19 @@
+//! The doors: MCP over stdio and Streamable HTTP, and health.
+//!
+//! A door reads frames, answers the little that is the gateway's own business (`initialize`,
+//! `ping`, `tools/list`, log levels) and hands everything else to the call path. It decides
+//! nothing and has no other way to a provider. Inbound sockets live here and nowhere else.
+
+mod asks;
+mod gateway;
+mod http;
+mod introduce;
+mod list;
+mod outlet;
+mod queue;
+mod session;
+mod stdio;
+
+pub use gateway::{Gateway, ServerRow};
+pub use http::{HttpDoor, Tokens};
+pub use stdio::{StdioDoor, StdioEnd};

@@ -1,0 +1,204 @@
+//! One host's session, whatever door it came through: its handshake, its questions, and what
+//! becomes of each frame.
+
+use std::{
+    future::ready,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use bytes::Bytes;
+use callgate_call::{Caller, Received};
+use callgate_gate::{Door, Host, Who};
+use callgate_wire::{
+    Admission, Era, Frame, FrameKind, Handshake, Id, ProtocolVersion, RpcError, SessionState,
+    message, methods, quote,
+};
+use futures_util::future::BoxFuture;
+
+use crate::{Gateway, asks::Asks, introduce::introduction, list::list_tools};
+
+/// A session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: String,
+    pub(crate) asks: Arc<Asks>,
+    gateway: Gateway,
+    door: Door,
+    principal: String,
+    state: Mutex<SessionState>,
+    host: OnceLock<Arc<Host>>,
+}
+
+impl Session {
+    /// A fresh session of an authenticated principal.
+    pub(crate) fn new(gateway: Gateway, door: Door, principal: &str, id: String) -> Self {
+        Self {
+            id,
+            asks: Arc::default(),
+            gateway,
+            door,
+            principal: principal.to_owned(),
+            state: Mutex::default(),
+            host: OnceLock::new(),
+        }
+    }
+
+    /// The host, once it introduced itself.
+    pub(crate) fn host(&self) -> Option<&Arc<Host>> {
+        self.host.get()
+    }
+
+    /// What authenticated the session.
+    pub(crate) fn principal(&self) -> &str {
+        &self.principal
+    }
+
+    /// The version that the session speaks, once that is settled.
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
+        self.state().handshake().map(|handshake| handshake.version)
+    }
+
+    /// Takes a request and answers it; `None` when it was cancelled: then the host wants no answer.
+    ///
+    /// A call has started when this returns, so that a cancellation right behind it finds it.
+    pub(crate) fn answer(
+        &self,
+        request: Frame,
+        caller: Arc<dyn Caller>,
+    ) -> BoxFuture<'static, Option<Bytes>> {
+        let Some(id) = request.id().cloned() else {
+            return Box::pin(ready(None));
+        };
+        if let Some(error) = stateless(&request, None) {
+            return at_once(&id, Err(error));
+        }
+        let admission = self.state().on_request(&request);
+        let providers = self.gateway.path.providers().clone();
+        match admission {
+            Err(error) => at_once(&id, Err(error)),
+            Ok(Admission::Initialize(version)) => at_once(&id, Ok(self.introduce(version))),
+            Ok(Admission::Answer) => {
+                match (request.method(), self.host().cloned()) {
+                    (Some(methods::PING), _) | (_, None) => at_once(&id, Ok("{}".to_owned())),
+                    (Some(methods::TOOLS_LIST), Some(_)) => Box::pin(async move {
+                        Some(answer(&id, list_tools(&*providers, &request).await))
+                    }),
+                    (Some(methods::SET_LEVEL), Some(host)) => Box::pin(async move {
+                        providers.set_level(&host, request).await;
+                        Some(answer(&id, Ok("{}".to_owned())))
+                    }),
+                    (_, Some(host)) => self.call(request, host, caller),
+                }
+            }
+        }
+    }
+
+    /// Takes a notification. A cancellation has taken effect when this returns; what is to be
+    /// passed on to servers is passed on by the future.
+    pub(crate) fn notified(&self, notification: Frame) -> BoxFuture<'static, ()> {
+        self.state().on_notification(&notification);
+        let Some(host) = self.host().cloned() else {
+            return Box::pin(ready(()));
+        };
+        match notification.method() {
+            // Each upstream connection has a handshake of its own, and progress on our own
+            // questions has nowhere to go.
+            Some(methods::INITIALIZED | methods::PROGRESS) | None => Box::pin(ready(())),
+            Some(methods::CANCELLED) => {
+                let id = notification.param("requestId").and_then(Id::from_json);
+                if let Some(id) = id {
+                    self.gateway.path.registry().cancel(&self.id, &id);
+                }
+                Box::pin(ready(()))
+            }
+            Some(_) => {
+                let providers = self.gateway.path.providers().clone();
+                Box::pin(async move { providers.tell_all(&host, notification).await })
+            }
+        }
+    }
+
+    /// Ends the session: its calls are cancelled, and it can be asked nothing any more.
+    pub(crate) fn end(&self) {
+        self.gateway.path.registry().cancel_session(&self.id);
+        self.gateway.path.providers().detach(&self.id);
+    }
+
+    fn call(
+        &self,
+        request: Frame,
+        host: Arc<Host>,
+        caller: Arc<dyn Caller>,
+    ) -> BoxFuture<'static, Option<Bytes>> {
+        let received = Received {
+            frame: request,
+            host,
+            door: self.door,
+        };
+        let mut pending = self.gateway.path.start(received, caller);
+        Box::pin(async move { pending.answer().await })
+    }
+
+    fn introduce(&self, version: ProtocolVersion) -> String {
+        if let Some(handshake) = self.state().handshake() {
+            // A second introduction is refused before it gets here.
+            let _ = self.host.set(Arc::new(self.read_host(handshake)));
+        }
+        introduction(&**self.gateway.path.providers(), version)
+    }
+
+    fn read_host(&self, handshake: &Handshake) -> Host {
+        let one_line = |raw: &str| raw.replace(['\n', '\r'], " ");
+        let who = Who {
+            tenant: "local".to_owned(),
+            principal: self.principal.clone(),
+            agent: handshake
+                .client_name()
+                .unwrap_or_else(|| "anonymous".to_owned()),
+            session: self.id.clone(),
+        };
+        Host {
+            who,
+            client_info: handshake.client_info.as_deref().map(one_line),
+            capabilities: one_line(&handshake.capabilities),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn at_once(id: &Id, own: Result<String, RpcError>) -> BoxFuture<'static, Option<Bytes>> {
+    Box::pin(ready(Some(answer(id, own))))
+}
+
+fn answer(id: &Id, own: Result<String, RpcError>) -> Bytes {
+    match own {
+        Ok(result) => message::result(id, &result),
+        Err(error) => message::error(Some(id), &error),
+    }
+}
+
+/// The stateless form of 2026-07-28 is recognised, and refused with the versions that are spoken.
+/// `header` is the request's `MCP-Protocol-Version`, where there is one.
+pub(crate) fn stateless(request: &Frame, header: Option<&str>) -> Option<RpcError> {
+    if request.kind() != FrameKind::Request || Era::of(request, header) == Era::Handshake {
+        return None;
+    }
+    let requested = request
+        .meta(callgate_wire::PROTOCOL_VERSION_META)
+        .map(|version| version.as_text().to_owned())
+        .or_else(|| header.map(quote))
+        .unwrap_or_else(|| "null".to_owned());
+    let supported: Vec<String> = ProtocolVersion::HANDSHAKE
+        .iter()
+        .map(|v| quote(v.as_str()))
+        .collect();
+    let data = format!(
+        r#"{{"supported":[{}],"requested":{requested}}}"#,
+        supported.join(",")
+    );
+    let message = "protocol versions of the stateless form are not served yet; use `initialize`";
+    Some(RpcError::new(RpcError::UNSUPPORTED_VERSION, message).with_data(data))
+}

@@ -1,0 +1,307 @@
+//! The stdio door: one host on standard input and output. Nothing but frames is written.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use callgate_call::{Announcement, Caller};
+use callgate_gate::{Door, Source, Transport};
+use callgate_wire::{
+    Batch, Cut, Frame, FrameError, FrameKind, LineCutter, RpcError, Strictness, message,
+};
+use futures_util::future::BoxFuture;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::broadcast,
+    task::JoinHandle,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Gateway,
+    outlet::Outlet,
+    queue::{Receiver, Sender, queue},
+    session::Session,
+};
+
+/// How much is asked of standard input at once.
+const CHUNK: usize = 64 * 1024;
+/// How long a notification of the host may wait to be passed on to servers.
+const FRESH: Duration = Duration::from_secs(1);
+/// After the host closed its side or we were told to stop, how long last calls may still be
+/// answered.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// The stdio door.
+#[derive(Debug)]
+pub struct StdioDoor {
+    gateway: Gateway,
+    frame_bytes: usize,
+    principal: String,
+    session_id: String,
+}
+
+/// Why the door closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StdioEnd {
+    /// The host closed standard input.
+    Eof,
+    /// The gateway was told to stop.
+    Stopped,
+    /// Nobody reads our answers.
+    Broken,
+}
+
+/// What a door's tasks share.
+#[derive(Debug, Clone)]
+struct Desk {
+    gateway: Gateway,
+    session: Arc<Session>,
+    messages: Sender,
+    outlet: Arc<dyn Caller>,
+    tasks: TaskTracker,
+    /// The host's last notification, while it is being passed on.
+    telling: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl StdioDoor {
+    /// A door for the local user.
+    pub fn new(gateway: Gateway, frame_bytes: usize, principal: &str, session_id: String) -> Self {
+        Self {
+            gateway,
+            frame_bytes,
+            principal: principal.to_owned(),
+            session_id,
+        }
+    }
+
+    /// Serves the host until it goes away or `stop` fires.
+    pub async fn serve<R, W>(self, reader: R, writer: W, stop: CancellationToken) -> StdioEnd
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let door = Door {
+            source: Source::Mcp,
+            transport: Transport::Stdio,
+        };
+        let session = Session::new(self.gateway.clone(), door, &self.principal, self.session_id);
+        let session = Arc::new(session);
+        let (messages, queue) = queue();
+        let broken = CancellationToken::new();
+        let writing = tokio::spawn(write_frames(writer, queue, broken.clone()));
+        let outlet = Arc::new(Outlet::new(messages.clone(), session.asks.clone()));
+        let gateway = self.gateway;
+        let desk = Desk {
+            gateway,
+            session,
+            messages,
+            outlet,
+            tasks: TaskTracker::new(),
+            telling: Arc::default(),
+        };
+        let announcing = tokio::spawn(announce(desk.clone()));
+        let end = tokio::select! {
+            () = desk.read(reader, LineCutter::new(self.frame_bytes)) => StdioEnd::Eof,
+            () = stop.cancelled() => StdioEnd::Stopped,
+            () = broken.cancelled() => StdioEnd::Broken,
+        };
+        desk.tasks.close();
+        match end {
+            StdioEnd::Eof | StdioEnd::Stopped => {
+                let _ = tokio::time::timeout(LAST_ANSWERS, desk.tasks.wait()).await;
+            }
+            StdioEnd::Broken => {}
+        }
+        desk.session.end();
+        announcing.abort();
+        let _ = announcing.await;
+        let tasks = desk.tasks.clone();
+        drop(desk);
+        tasks.wait().await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, writing).await;
+        end
+    }
+}
+
+impl Desk {
+    async fn read<R: AsyncRead + Unpin>(&self, mut reader: R, mut cutter: LineCutter) {
+        loop {
+            while let Some(cut) = cutter.cut() {
+                match cut {
+                    Cut::Line(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+                    Cut::Line(line) => self.line(line).await,
+                    Cut::TooLong { .. } => {
+                        let text = "the frame is over the limit (`limits.frame_mib`)";
+                        self.refuse(&RpcError::new(RpcError::INVALID_REQUEST, text))
+                            .await;
+                    }
+                }
+            }
+            cutter.buffer().reserve(CHUNK);
+            match reader.read_buf(cutter.buffer()).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    async fn line(&self, line: Bytes) {
+        match Frame::parse(line.clone(), Strictness::Full) {
+            Ok(frame) => self.frame(frame),
+            Err(FrameError::Batch) if self.takes_batches() => self.batch(line).await,
+            Err(error) => self.refuse(&error.to_rpc()).await,
+        }
+    }
+
+    fn takes_batches(&self) -> bool {
+        self.session
+            .version()
+            .is_some_and(|version| version.supports_batch())
+    }
+
+    fn frame(&self, frame: Frame) {
+        match frame.kind() {
+            FrameKind::Request => {
+                let answering = self.answer(frame);
+                let messages = self.messages.clone();
+                self.tasks.spawn(async move {
+                    if let Some(answer) = answering.await {
+                        let _ = messages.send(answer).await;
+                    }
+                });
+            }
+            FrameKind::Notification => self.tell(self.session.notified(frame)),
+            FrameKind::Result | FrameKind::Error => self.session.asks.resolve(frame),
+        }
+    }
+
+    /// Passes a notification on when the one before it has been: a server sees them in the order
+    /// they came, and the door does not wait for a server. Best effort, while it is fresh.
+    fn tell(&self, telling: BoxFuture<'static, ()>) {
+        let mut last = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = last.take();
+        let in_turn = async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            telling.await;
+        };
+        *last = Some(self.tasks.spawn(async move {
+            if tokio::time::timeout(FRESH, in_turn).await.is_err() {
+                tracing::debug!("a notification was dropped: a server does not read");
+            }
+        }));
+    }
+
+    /// Takes a request. A host that has just introduced itself can be asked from now on.
+    fn answer(&self, request: Frame) -> BoxFuture<'static, Option<Bytes>> {
+        let introduced = self.session.host().is_some();
+        let answering = self.session.answer(request, self.outlet.clone());
+        if let (false, Some(host)) = (introduced, self.session.host()) {
+            let providers = self.gateway.path.providers();
+            providers.attach(host.clone(), self.outlet.clone());
+        }
+        answering
+    }
+
+    /// A batch is answered by a batch, once all of its requests are.
+    async fn batch(&self, line: Bytes) {
+        let frames = match Batch::parse(line) {
+            Ok(frames) => frames,
+            Err(error) => return self.refuse(&error.to_rpc()).await,
+        };
+        let desk = self.clone();
+        self.tasks.spawn(async move {
+            let one = |frame: Result<Frame, FrameError>| desk.batched(frame);
+            let answers = futures_util::future::join_all(frames.into_iter().map(one)).await;
+            let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
+            if !answers.is_empty() {
+                let joined = [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"].concat();
+                let _ = desk.messages.send(joined.into()).await;
+            }
+        });
+    }
+
+    async fn batched(&self, frame: Result<Frame, FrameError>) -> Option<Bytes> {
+        match frame {
+            Ok(frame) if frame.kind() == FrameKind::Request => self.answer(frame).await,
+            Ok(frame) => {
+                self.frame(frame);
+                None
+            }
+            Err(error) => Some(message::error(None, &error.to_rpc())),
+        }
+    }
+
+    async fn refuse(&self, error: &RpcError) {
+        self.gateway.frame_error("stdio", &error.message);
+        let _ = self.messages.send(message::error(None, error)).await;
+    }
+}
+
+/// Passes announcements on to a host that introduced itself.
+async fn announce(desk: Desk) {
+    let mut announcements = desk.gateway.path.providers().subscribe();
+    loop {
+        match announcements.recv().await {
+            Ok(Announcement { audience, frame }) => {
+                let wanted = desk
+                    .session
+                    .host()
+                    .is_some_and(|host| audience.includes(host));
+                if wanted && desk.messages.send(frame).await.is_err() {
+                    return;
+                }
+            }
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
+                tracing::warn!(
+                    missed,
+                    "the host reads too slowly; announcements were dropped"
+                );
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Writes whole frames, one a line; several that wait are written at once.
+async fn write_frames<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut queue: Receiver,
+    broken: CancellationToken,
+) {
+    let mut buffer = BytesMut::new();
+    while let Some(frame) = queue.recv().await {
+        push_line(&mut buffer, &frame);
+        while buffer.len() < CHUNK
+            && let Some(frame) = queue.try_recv()
+        {
+            push_line(&mut buffer, &frame);
+        }
+        let written = async {
+            writer.write_all(&buffer).await?;
+            writer.flush().await
+        };
+        if written.await.is_err() {
+            broken.cancel();
+            return;
+        }
+        buffer.clear();
+    }
+}
+
+/// Raw line breaks in a frame stand between tokens, where a space means the same.
+fn push_line(buffer: &mut BytesMut, frame: &[u8]) {
+    let start = buffer.len();
+    buffer.extend_from_slice(frame);
+    for byte in buffer[start..]
+        .iter_mut()
+        .filter(|byte| matches!(byte, b'\n' | b'\r'))
+    {
+        *byte = b' ';
+    }
+    buffer.extend_from_slice(b"\n");
+}
