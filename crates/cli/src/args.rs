@@ -1,0 +1,237 @@
+//! Arguments as typed.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// One gate for every tool call an AI agent makes.
+///
+/// Callgate stands between agents and their tools. It checks each call against policy, forwards
+/// it untouched and keeps a record that loses nothing.
+///
+/// Start with `callgate demo` to see a call go through, then `callgate serve` or `callgate stdio`.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Shared {
+    /// The configuration file
+    #[arg(long, global = true, value_name = "FILE", env = "CALLGATE_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where the record, the tokens and the logs are kept
+    #[arg(long, global = true, value_name = "DIR", env = "CALLGATE_DATA_DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// How much is logged to stderr: error, warn, info, debug
+    #[arg(long, global = true, value_name = "LEVEL", env = "CALLGATE_LOG_LEVEL")]
+    pub(crate) log_level: Option<String>,
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// See a call go through the gate, with a bundled server; needs nothing
+    Demo,
+    /// Serve MCP over HTTP on one port
+    Serve(Serve),
+    /// Serve MCP on standard input and output, for hosts that start their servers
+    Stdio(Gateway),
+    /// Call one tool through the gate and print its result
+    Call(Call),
+    /// The tools there are
+    Tools(Tools),
+    /// The servers there are
+    Servers(Servers),
+    /// What happened: every call on record
+    Activity(Activity),
+    /// How to connect a host
+    Connect(Connect),
+    /// Check the installation and say what is wrong
+    Doctor,
+    /// Allow the callgate.yaml of a folder to be used
+    Trust(Trust),
+    #[command(hide = true)]
+    Warden(Warden),
+    #[command(hide = true)]
+    DemoServer,
+}
+
+/// What a gateway can be told without a file; a flag beats the environment beats the file.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(crate) struct Gateway {
+    /// Add a server: `name:command with arguments` (repeatable)
+    #[arg(long = "upstream", value_name = "NAME:COMMAND")]
+    pub(crate) upstreams: Vec<String>,
+    /// The policy: default or allow-all
+    #[arg(long, value_name = "POLICY", env = "CALLGATE_POLICY")]
+    pub(crate) policy: Option<String>,
+    /// How long a call may take, for example 30s
+    #[arg(long, value_name = "TIME", env = "CALLGATE_UPSTREAM_TIMEOUT")]
+    pub(crate) upstream_timeout: Option<String>,
+    /// Longest pause between two attempts to reach a server
+    #[arg(long, value_name = "TIME", env = "CALLGATE_RECONNECT_CAP")]
+    pub(crate) reconnect_cap: Option<String>,
+    /// Add the bundled demo server
+    #[arg(long)]
+    pub(crate) demo: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) gateway: Gateway,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", env = "CALLGATE_LISTEN")]
+    pub(crate) listen: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Call {
+    /// The tool as `server:tool`, or as hosts see it
+    pub(crate) tool: String,
+    /// Its arguments, a JSON object
+    #[arg(default_value = "{}", value_name = "ARGS")]
+    pub(crate) arguments: String,
+    #[command(flatten)]
+    pub(crate) gateway: Gateway,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Tools {
+    #[command(subcommand)]
+    pub(crate) command: ToolsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsCommand {
+    /// List every tool, as hosts see it
+    List(Gateway),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Servers {
+    #[command(subcommand)]
+    pub(crate) command: ServersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServersCommand {
+    /// List every server and how it stands
+    List(Gateway),
+    /// Show what a server wrote to its standard error
+    Logs {
+        /// The server
+        name: String,
+        /// How many lines
+        #[arg(long, short = 'n', default_value_t = 100)]
+        lines: usize,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Activity {
+    #[command(subcommand)]
+    pub(crate) command: ActivityCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ActivityCommand {
+    /// List calls, newest first
+    List {
+        #[command(flatten)]
+        filter: ActivityFilter,
+        /// At most so many, up to 1000
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Show one call whole
+    Show {
+        /// Its id, as listed
+        id: String,
+    },
+    /// Check that nothing was changed, dropped or cut off
+    Verify {
+        /// Heads kept elsewhere, as printed by `activity head --json`
+        #[arg(long, value_name = "FILE")]
+        head: Option<PathBuf>,
+    },
+    /// Print where each writer stands, to be kept elsewhere
+    Head,
+    /// Write calls out, oldest first
+    Export {
+        /// The form
+        #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+        format: ExportFormat,
+        #[command(flatten)]
+        filter: ActivityFilter,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    Jsonl,
+    Csv,
+}
+
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(crate) struct ActivityFilter {
+    /// Only this server
+    #[arg(long)]
+    pub(crate) server: Option<String>,
+    /// Only this tool
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// Only this status: success, error, blocked, rejected, pending, unknown
+    #[arg(long)]
+    pub(crate) status: Option<String>,
+    /// Only this intent: read, write, destructive
+    #[arg(long)]
+    pub(crate) intent_type: Option<String>,
+    /// Only since then: a time like 2026-01-31T12:00:00Z, or an age like 2h
+    #[arg(long)]
+    pub(crate) since: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Connect {
+    /// Print the snippet for this host
+    #[arg(long, value_enum, value_name = "HOST")]
+    pub(crate) print: HostKind,
+    /// Over HTTP instead of stdio
+    #[arg(long)]
+    pub(crate) http: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HostKind {
+    Claude,
+    Cursor,
+    Codex,
+    Vscode,
+    Gemini,
+    Opencode,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Trust {
+    /// The file; `./callgate.yaml` when left out
+    pub(crate) file: Option<PathBuf>,
+    /// Take the trust back
+    #[arg(long)]
+    pub(crate) revoke: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Warden {
+    pub(crate) parent: u32,
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}

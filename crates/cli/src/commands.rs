@@ -1,0 +1,15 @@
+//! One file per subcommand.
+
+pub(crate) mod activity;
+pub(crate) mod call;
+pub(crate) mod connect;
+pub(crate) mod demo;
+pub(crate) mod demo_server;
+pub(crate) mod doctor;
+pub(crate) mod overview;
+pub(crate) mod serve;
+pub(crate) mod servers;
+pub(crate) mod stdio;
+pub(crate) mod tools;
+pub(crate) mod trust;
+pub(crate) mod warden;

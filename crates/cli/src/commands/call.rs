@@ -1,0 +1,170 @@
+//! `callgate call`: one call from the shell, through the same path as any other.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use callgate_call::{AskFailed, Caller, Received};
+use callgate_gate::{Door, Host, Source, Transport, Who};
+use callgate_upstream::Profile;
+use callgate_wire::{Frame, Id, Json, Strictness, message, methods, quote};
+use futures_util::future::BoxFuture;
+use ulid::Ulid;
+
+use crate::{
+    args::{Call, Shared},
+    commands::stdio::local_user,
+    config::Settings,
+    exit::Failed,
+    print::{one_line, outln},
+    wiring::{self, Running},
+};
+
+/// Nothing is left under way when a single call has been answered.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(shared: &Shared, call: &Call) -> Result<ExitCode, Failed> {
+    let settings = wiring::settings(shared, &call.gateway, true)?;
+    let arguments = checked(&call.arguments)?;
+    wiring::runtime()?.block_on(async {
+        let answer = call_once(&settings, &call.tool, &arguments).await?;
+        report(&answer, shared.json)
+    })
+}
+
+/// Starts a gateway, makes one call and ends it again.
+async fn call_once(settings: &Settings, tool: &str, arguments: &str) -> Result<Frame, Failed> {
+    let host = Arc::new(local_host());
+    let running = Running::start(settings, Profile::of(&host))?;
+    let answer = call_through(&running, &host, tool, arguments).await;
+    running.stop(PATIENCE).await;
+    answer
+}
+
+/// Makes one call through a running gateway.
+pub(crate) async fn call_through(
+    running: &Running,
+    host: &Arc<Host>,
+    tool: &str,
+    arguments: &str,
+) -> Result<Frame, Failed> {
+    let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quote(tool));
+    let request = message::request(
+        &Id::string(&Ulid::generate().to_string()),
+        methods::TOOLS_CALL,
+        Some(&params),
+    );
+    let frame =
+        Frame::parse(request, Strictness::Full).map_err(|error| Failed::user(error.to_string()))?;
+    let door = Door {
+        source: Source::Cli,
+        transport: Transport::Local,
+    };
+    let received = Received {
+        frame,
+        host: host.clone(),
+        door,
+    };
+    let answer = running
+        .gateway
+        .path()
+        .start(received, Arc::new(Shell))
+        .answer()
+        .await;
+    let answer = answer.ok_or_else(|| Failed::execution("the call was cancelled"))?;
+    Frame::parse(answer, Strictness::Envelope).map_err(|error| Failed::execution(error.to_string()))
+}
+
+/// The local user as a host without capabilities.
+pub(crate) fn local_host() -> Host {
+    let who = Who {
+        tenant: "local".to_owned(),
+        principal: local_user(),
+        agent: "callgate-cli".to_owned(),
+        session: Ulid::generate().to_string(),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let client_info = Some(format!(
+        r#"{{"name":"callgate-cli","version":"{version}"}}"#
+    ));
+    Host {
+        who,
+        client_info,
+        capabilities: "{}".to_owned(),
+    }
+}
+
+/// A shell that made a call: it sees progress on stderr and cannot be asked.
+#[derive(Debug)]
+struct Shell;
+
+impl Caller for Shell {
+    fn notify(&self, notification: Bytes) {
+        eprintln!("{}", one_line(&String::from_utf8_lossy(&notification), 200));
+    }
+
+    fn ask(&self, _request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {
+        Box::pin(async { Err(AskFailed::NoWay) })
+    }
+}
+
+fn checked(arguments: &str) -> Result<String, Failed> {
+    let wrong = |why: String| {
+        Failed::user(format!("the arguments are {why}"))
+            .help(r#"write them like '{"path": "README.md"}'"#)
+    };
+    let json = Json::validate(arguments.as_bytes(), Strictness::Full)
+        .map_err(|error| wrong(format!("no JSON: {error}")))?;
+    if !json.is_object() {
+        return Err(wrong("no JSON object".to_owned()));
+    }
+    Ok(json.as_text().replace(['\n', '\r'], " "))
+}
+
+/// Prints the result; a refused or failed call says why on stderr and leaves with its code.
+fn report(answer: &Frame, as_json: bool) -> Result<ExitCode, Failed> {
+    if let Some(error) = answer.error() {
+        let text = error
+            .get("message")
+            .and_then(|message| message.as_str())
+            .unwrap_or_default();
+        let code = error
+            .get("code")
+            .and_then(|code| code.as_i64())
+            .unwrap_or_default();
+        let failed = format!("{text} ({code})");
+        return Err(if code == -32602 {
+            Failed::user(failed)
+        } else {
+            Failed::execution(failed)
+        });
+    }
+    let Some(result) = answer.result() else {
+        return Err(Failed::execution("the answer has no result"));
+    };
+    let is_error = result.get("isError").and_then(|flag| flag.as_bool()) == Some(true);
+    if as_json {
+        outln!("{}", result.as_text());
+    } else {
+        print_blocks(result, is_error);
+    }
+    Ok(if is_error {
+        ExitCode::from(1)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn print_blocks(result: Json<'_>, is_error: bool) {
+    for block in result
+        .get("content")
+        .into_iter()
+        .flat_map(|content| content.elements())
+    {
+        let text = block.get("text").and_then(|text| text.as_str());
+        match (text, is_error) {
+            (Some(text), true) => eprintln!("{text}"),
+            (Some(text), false) => outln!("{text}"),
+            (None, _) => outln!("{}", block.as_text()),
+        }
+    }
+}

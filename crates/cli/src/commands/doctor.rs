@@ -1,0 +1,151 @@
+//! `callgate doctor`: looks at everything and says what is wrong and what to do.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time::Duration};
+
+use callgate_store::verify;
+use callgate_upstream::{Launch, Profile, ServerReport, ServerStatus};
+
+use crate::{
+    args::{Gateway, Shared},
+    config::Settings,
+    exit::Failed,
+    print::{one_line, outln},
+    wiring::{self, Running},
+};
+
+/// One thing that was looked at.
+struct Finding {
+    fine: bool,
+    what: String,
+    help: Option<String>,
+}
+
+pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
+    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let mut findings = vec![configuration(&settings), private(&settings.data_dir)];
+    findings.push(record(&settings.data_dir)?);
+    findings.extend(wiring::runtime()?.block_on(servers(&settings))?);
+    for Finding { fine, what, help } in &findings {
+        outln!(
+            "{} {}",
+            if *fine { "ok     " } else { "problem" },
+            one_line(what, 300)
+        );
+        if let Some(help) = help {
+            outln!("        help: {help}");
+        }
+    }
+    let problems = findings.iter().filter(|finding| !finding.fine).count();
+    match problems {
+        0 => Ok(ExitCode::SUCCESS),
+        n => Err(Failed::user(format!("problems found: {n}"))),
+    }
+}
+
+fn configuration(settings: &Settings) -> Finding {
+    match &settings.file {
+        Some(file) => fine(format!("configuration `{}`", file.display())),
+        None => Finding {
+            fine: true,
+            what: "no configuration file: defaults are used".to_owned(),
+            help: Some(
+                "write ~/.config/callgate/callgate.yaml, or name a file with --config".to_owned(),
+            ),
+        },
+    }
+}
+
+fn private(data_dir: &Path) -> Finding {
+    let mode = fs::metadata(data_dir).map(|data| data.permissions().mode() & 0o777);
+    match mode {
+        Ok(0o700) => fine(format!(
+            "data folder `{}` is yours alone",
+            data_dir.display()
+        )),
+        Ok(mode) => problem(
+            format!("data folder `{}` has mode {mode:o}", data_dir.display()),
+            "chmod 700 it",
+        ),
+        Err(error) => problem(
+            format!("data folder: {error}"),
+            "choose another with --data-dir",
+        ),
+    }
+}
+
+fn record(data_dir: &Path) -> Result<Finding, Failed> {
+    let found = verify(data_dir, None).map_err(|error| Failed::system(error.to_string()))?;
+    let what = format!(
+        "the record: {} entries of {} writers",
+        found.entries, found.writers
+    );
+    Ok(match found.problems.first() {
+        None => fine(what),
+        Some(first) => problem(
+            format!("{what}; {first}"),
+            "`callgate activity verify` shows all of it",
+        ),
+    })
+}
+
+async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
+    if settings.servers.is_empty() {
+        let help = "add one in callgate.yaml under `servers:`, or try `callgate demo`";
+        return Ok(vec![Finding {
+            fine: true,
+            what: "no servers yet".to_owned(),
+            help: Some(help.to_owned()),
+        }]);
+    }
+    let running = Running::start(settings, Profile::gateway())?;
+    running.fleet.settled().await;
+    let reports = running.fleet.reports();
+    running.stop(Duration::ZERO).await;
+    Ok(reports
+        .iter()
+        .map(|report| server(settings, report))
+        .collect())
+}
+
+fn server(settings: &Settings, report: &ServerReport) -> Finding {
+    let ServerReport { name, status, .. } = report;
+    let spec = settings.servers.iter().find(|spec| spec.name == *name);
+    let launch = spec.map(|spec| &spec.launch);
+    if launch == Some(&Launch::SwitchedOff) {
+        return fine(format!("server {name} is switched off"));
+    }
+    let what = format!("server {name} is {status}: {} tools", report.tools);
+    match status {
+        ServerStatus::Ok if report.silent_tools > 0 => fine(format!(
+            "{what}, {} of them say nothing about their effects",
+            report.silent_tools
+        )),
+        ServerStatus::Ok => fine(what),
+        ServerStatus::Starting | ServerStatus::Degraded | ServerStatus::Stopped => {
+            let reason = report.reason.as_deref().unwrap_or("it does not answer");
+            // What cannot be started has no log, and its reason says what to do.
+            let ran = !matches!(launch, Some(Launch::Off { .. }));
+            Finding {
+                fine: false,
+                what: format!("{what}; {reason}"),
+                help: ran.then(|| format!("`callgate servers logs {name}`")),
+            }
+        }
+    }
+}
+
+fn fine(what: String) -> Finding {
+    Finding {
+        fine: true,
+        what,
+        help: None,
+    }
+}
+
+fn problem(what: String, help: &str) -> Finding {
+    Finding {
+        fine: false,
+        what,
+        help: Some(help.to_owned()),
+    }
+}

@@ -1,0 +1,43 @@
+//! Bare `callgate`: what is running here and what to do next.
+
+use std::process::ExitCode;
+
+use crate::{
+    admin,
+    args::{Gateway, Shared},
+    exit::Failed,
+    print::outln,
+    wiring,
+};
+
+pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
+    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let running = wiring::runtime()?.block_on(admin::running(&settings.data_dir));
+    outln!(
+        "callgate {}: one gate for every tool call an AI agent makes",
+        env!("CARGO_PKG_VERSION")
+    );
+    match &settings.file {
+        Some(file) => outln!("configuration  {}", file.display()),
+        None => outln!("configuration  none; defaults are used"),
+    }
+    outln!("data folder    {}", settings.data_dir.display());
+    outln!("servers        {}", settings.servers.len());
+    match running {
+        Some(gateway) => outln!(
+            "running        http://{}/mcp (process {})",
+            gateway.address,
+            gateway.pid
+        ),
+        None => outln!("running        nothing is served from this data folder"),
+    }
+    outln!();
+    outln!("next");
+    outln!("  callgate demo                     see a call go through, with a bundled server");
+    outln!("  callgate stdio                    serve a host that starts its servers");
+    outln!("  callgate serve                    serve hosts over HTTP");
+    outln!("  callgate connect --print claude   connect a host");
+    outln!("  callgate activity list            what happened");
+    outln!("  callgate help                     everything else");
+    Ok(ExitCode::SUCCESS)
+}

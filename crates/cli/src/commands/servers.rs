@@ -1,0 +1,91 @@
+//! `callgate servers list|logs`.
+
+use std::{fs, process::ExitCode, time::Duration};
+
+use callgate_gate::ServerName;
+use callgate_server::ServerRow;
+use callgate_upstream::{Profile, stderr_tail::sanitise};
+
+use crate::{
+    admin,
+    args::{Gateway, Servers, ServersCommand, Shared},
+    config::Settings,
+    exit::Failed,
+    print::{one_line, outln, table},
+    wiring::{self, Running},
+};
+
+pub(crate) fn run(shared: &Shared, servers: &Servers) -> Result<ExitCode, Failed> {
+    match &servers.command {
+        ServersCommand::List(gateway) => list(shared, gateway),
+        ServersCommand::Logs { name, lines } => logs(shared, name, *lines),
+    }
+}
+
+fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
+    let settings = wiring::settings(shared, gateway, true)?;
+    let rows = wiring::runtime()?.block_on(rows(&settings))?;
+    if shared.json {
+        outln!(
+            "{}",
+            serde_json::to_string(&rows).map_err(|error| Failed::system(error.to_string()))?
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        eprintln!("no servers yet: add one in callgate.yaml under `servers:`, or with --upstream");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let cells = |row: &ServerRow| {
+        let reason = row
+            .reason
+            .as_deref()
+            .map(|reason| one_line(reason, 100))
+            .unwrap_or_default();
+        vec![
+            row.name.clone(),
+            row.r#type.clone(),
+            row.status.clone(),
+            row.tools.to_string(),
+            reason,
+        ]
+    };
+    table(
+        &["SERVER", "TYPE", "STATUS", "TOOLS", "REASON"],
+        &rows.iter().map(cells).collect::<Vec<_>>(),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the running gateway when there is one; else starts the servers to see.
+async fn rows(settings: &Settings) -> Result<Vec<ServerRow>, Failed> {
+    if let Some(gateway) = admin::running(&settings.data_dir).await {
+        let tokens = settings.tokens()?;
+        let body = admin::get(&gateway, "/api/v1/servers", Some(&tokens.admin)).await?;
+        return serde_json::from_slice(&body).map_err(|error| Failed::execution(error.to_string()));
+    }
+    let running = Running::start(settings, Profile::gateway())?;
+    running.fleet.settled().await;
+    let rows = running.fleet.reports().iter().map(wiring::row).collect();
+    running.stop(Duration::ZERO).await;
+    Ok(rows)
+}
+
+fn logs(shared: &Shared, name: &str, lines: usize) -> Result<ExitCode, Failed> {
+    let name = ServerName::new(name).map_err(|error| Failed::user(error.to_string()))?;
+    let file = wiring::data_dir(shared)?
+        .join("logs")
+        .join(format!("{name}.log"));
+    let text = fs::read(&file).map_err(|_| {
+        Failed::user(format!(
+            "server `{name}` has written nothing to its standard error"
+        ))
+        .help("`callgate servers list` shows the servers")
+    })?;
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<&str> = text.lines().collect();
+    for line in &all[all.len().saturating_sub(lines)..] {
+        outln!("{}", sanitise(line));
+    }
+    Ok(ExitCode::SUCCESS)
+}

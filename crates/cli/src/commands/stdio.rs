@@ -1,0 +1,135 @@
+//! `callgate stdio`: the gateway on standard input and output.
+
+use std::{io::Cursor, process::ExitCode, time::Duration};
+
+use callgate_gate::{Host, Who};
+use callgate_server::StdioDoor;
+use callgate_upstream::Profile;
+use callgate_wire::{Cut, Frame, Handshake, LineCutter, Strictness, methods};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use ulid::Ulid;
+
+use crate::{
+    args::{Gateway, Shared},
+    commands::serve::stop_on_signals,
+    config::Settings,
+    exit::Failed,
+    wiring::{self, Running},
+};
+
+/// A host that closed its side has gone; one that sends SIGTERM may still read last answers.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How much is read at once while waiting for the first line.
+const CHUNK: usize = 64 * 1024;
+
+pub(crate) fn run(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
+    let settings = wiring::settings(shared, gateway, false)?;
+    let runtime = wiring::runtime()?;
+    let code = runtime.block_on(serve(&settings));
+    // Reading standard input blocks a thread that cannot be stopped; it must not keep us here.
+    runtime.shutdown_background();
+    code
+}
+
+async fn serve(settings: &Settings) -> Result<ExitCode, Failed> {
+    let stop = stop_on_signals()?;
+    let mut input = tokio::io::stdin();
+    if settings.servers.is_empty() {
+        tracing::warn!("no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml");
+    }
+    let first = tokio::select! {
+        first = first_line(&mut input, settings.frame_bytes()) => first,
+        () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
+    };
+    let Some(First { read, profile }) = first else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let running = Running::start(settings, profile)?;
+    tracing::info!(
+        policy = wiring::policy_line(settings.builtin),
+        "serving on stdio"
+    );
+    let session = Ulid::generate().to_string();
+    let door = StdioDoor::new(
+        running.gateway.clone(),
+        settings.frame_bytes(),
+        &local_user(),
+        session,
+    );
+    let input = Cursor::new(read).chain(input);
+    let end = door.serve(input, tokio::io::stdout(), stop).await;
+    tracing::info!(?end, "the host is gone");
+    running.stop(PATIENCE).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was read until the first line was whole, and the host that it introduces.
+struct First {
+    read: Vec<u8>,
+    profile: Profile,
+}
+
+/// Reads up to the host's introduction, so that servers are started in its name. `None` when
+/// the host went away before it said anything.
+async fn first_line<R: AsyncRead + Unpin>(input: &mut R, limit: usize) -> Option<First> {
+    let mut read = Vec::new();
+    let mut cutter = LineCutter::new(limit);
+    loop {
+        let mut chunk = vec![0; CHUNK];
+        let n = input.read(&mut chunk).await.ok().filter(|n| *n > 0)?;
+        read.extend_from_slice(&chunk[..n]);
+        cutter.buffer().extend_from_slice(&chunk[..n]);
+        while let Some(cut) = cutter.cut() {
+            match cut {
+                Cut::Line(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Cut::Line(line) => {
+                    return Some(First {
+                        read,
+                        profile: profile_of(line),
+                    });
+                }
+                Cut::TooLong { .. } => {
+                    return Some(First {
+                        read,
+                        profile: Profile::gateway(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn profile_of(line: bytes::Bytes) -> Profile {
+    let handshake = Frame::parse(line, Strictness::Full)
+        .ok()
+        .filter(|frame| frame.method() == Some(methods::INITIALIZE))
+        .and_then(|frame| Handshake::read(&frame).ok());
+    let Some(Handshake {
+        capabilities,
+        client_info,
+        ..
+    }) = handshake
+    else {
+        return Profile::gateway();
+    };
+    let one_line = |raw: String| raw.replace(['\n', '\r'], " ");
+    let who = Who {
+        tenant: String::new(),
+        principal: local_user(),
+        agent: String::new(),
+        session: String::new(),
+    };
+    let client_info = client_info.map(one_line);
+    Profile::of(&Host {
+        who,
+        client_info,
+        capabilities: one_line(capabilities),
+    })
+}
+
+/// The principal of calls that no token authenticates.
+pub(crate) fn local_user() -> String {
+    let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let uid = rustix::process::getuid().as_raw();
+    name.map_or_else(|_| format!("uid:{uid}"), |name| format!("local:{name}"))
+}

@@ -1,0 +1,73 @@
+//! The two credentials: made at the first start, kept in the data folder, mode 0600.
+
+use std::{
+    fs,
+    io::{ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use crate::{config::Auth, exit::Failed};
+
+/// The agent's token opens `/mcp`; the admin's opens everything else.
+pub(crate) struct TokenPair {
+    pub(crate) agent: String,
+    pub(crate) admin: String,
+}
+
+/// The configured tokens, or those of the data folder, made when there are none.
+pub(crate) fn load(auth: &Auth, data_dir: &Path) -> Result<TokenPair, Failed> {
+    let agent = auth
+        .token
+        .clone()
+        .map_or_else(|| kept(&data_dir.join("agent.token")), Ok)?;
+    let admin = auth
+        .admin_token
+        .clone()
+        .map_or_else(|| kept(&data_dir.join("admin.token")), Ok)?;
+    if agent == admin {
+        return Err(
+            Failed::config("`auth.token` and `auth.admin_token` are the same")
+                .help("an agent that holds the admin token could approve its own calls: use two"),
+        );
+    }
+    Ok(TokenPair { agent, admin })
+}
+
+fn kept(file: &Path) -> Result<String, Failed> {
+    let failed =
+        |error: std::io::Error| Failed::system(format!("token file `{}`: {error}", file.display()));
+    match fs::read_to_string(file) {
+        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
+        Ok(_) => {
+            return Err(
+                Failed::system(format!("token file `{}` is empty", file.display()))
+                    .help("remove it, and a new token is made"),
+            );
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let token = fresh()?;
+    let made = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file);
+    match made {
+        Ok(mut made) => made
+            .write_all(format!("{token}\n").as_bytes())
+            .map_err(failed)?,
+        // Another process was faster; its token counts.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return kept(file),
+        Err(error) => return Err(failed(error)),
+    }
+    Ok(token)
+}
+
+fn fresh() -> Result<String, Failed> {
+    let mut random = [0u8; 32];
+    getrandom::fill(&mut random)
+        .map_err(|error| Failed::system(format!("random numbers: {error}")))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,189 @@
+//! What `--help` says first, of the whole and of each command.
+
+use expect_test::{Expect, expect};
+
+use crate::setup::Bed;
+use crate::shell::{run, typed};
+
+/// The lines of a help text before its options.
+fn outline(help: &str) -> String {
+    let lines = help.lines().take_while(|line| *line != "Options:");
+    let lines: Vec<&str> = lines.collect();
+    format!("{}\n", lines.join("\n").trim_end())
+}
+
+fn check_help(args: &[&str], expected: &Expect) {
+    let bed = Bed::new("");
+    let ran = run(typed(&bed, args).arg("--help"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
+    expected.assert_eq(&outline(&ran.stdout));
+}
+
+#[test]
+fn help_of_the_whole() {
+    check_help(
+        &[],
+        &expect![[r#"
+        One gate for every tool call an AI agent makes.
+
+        Callgate stands between agents and their tools. It checks each call against policy, forwards it
+        untouched and keeps a record that loses nothing.
+
+        Start with `callgate demo` to see a call go through, then `callgate serve` or `callgate stdio`.
+
+        Usage: callgate [OPTIONS] [COMMAND]
+
+        Commands:
+          demo      See a call go through the gate, with a bundled server; needs nothing
+          serve     Serve MCP over HTTP on one port
+          stdio     Serve MCP on standard input and output, for hosts that start their servers
+          call      Call one tool through the gate and print its result
+          tools     The tools there are
+          servers   The servers there are
+          activity  What happened: every call on record
+          connect   How to connect a host
+          doctor    Check the installation and say what is wrong
+          trust     Allow the callgate.yaml of a folder to be used
+          help      Print this message or the help of the given subcommand(s)
+    "#]],
+    );
+}
+
+#[test]
+fn help_of_demo_doctor_and_trust() {
+    check_help(
+        &["demo"],
+        &expect![[r#"
+        See a call go through the gate, with a bundled server; needs nothing
+
+        Usage: callgate demo [OPTIONS]
+    "#]],
+    );
+    check_help(
+        &["doctor"],
+        &expect![[r#"
+        Check the installation and say what is wrong
+
+        Usage: callgate doctor [OPTIONS]
+    "#]],
+    );
+    check_help(
+        &["trust"],
+        &expect![[r#"
+        Allow the callgate.yaml of a folder to be used
+
+        Usage: callgate trust [OPTIONS] [FILE]
+
+        Arguments:
+          [FILE]  The file; `./callgate.yaml` when left out
+    "#]],
+    );
+}
+
+#[test]
+fn help_of_serve_and_stdio() {
+    check_help(
+        &["serve"],
+        &expect![[r#"
+        Serve MCP over HTTP on one port
+
+        Usage: callgate serve [OPTIONS]
+    "#]],
+    );
+    check_help(
+        &["stdio"],
+        &expect![[r#"
+        Serve MCP on standard input and output, for hosts that start their servers
+
+        Usage: callgate stdio [OPTIONS]
+    "#]],
+    );
+}
+
+#[test]
+fn help_of_call_tools_and_servers() {
+    check_help(
+        &["call"],
+        &expect![[r#"
+        Call one tool through the gate and print its result
+
+        Usage: callgate call [OPTIONS] <TOOL> [ARGS]
+
+        Arguments:
+          <TOOL>  The tool as `server:tool`, or as hosts see it
+          [ARGS]  Its arguments, a JSON object [default: {}]
+    "#]],
+    );
+    check_help(
+        &["tools"],
+        &expect![[r#"
+        The tools there are
+
+        Usage: callgate tools [OPTIONS] <COMMAND>
+
+        Commands:
+          list  List every tool, as hosts see it
+          help  Print this message or the help of the given subcommand(s)
+    "#]],
+    );
+    check_help(
+        &["tools", "list"],
+        &expect![[r#"
+        List every tool, as hosts see it
+
+        Usage: callgate tools list [OPTIONS]
+    "#]],
+    );
+    check_help(
+        &["servers"],
+        &expect![[r#"
+        The servers there are
+
+        Usage: callgate servers [OPTIONS] <COMMAND>
+
+        Commands:
+          list  List every server and how it stands
+          logs  Show what a server wrote to its standard error
+          help  Print this message or the help of the given subcommand(s)
+    "#]],
+    );
+    check_help(
+        &["servers", "logs"],
+        &expect![[r#"
+        Show what a server wrote to its standard error
+
+        Usage: callgate servers logs [OPTIONS] <NAME>
+
+        Arguments:
+          <NAME>  The server
+    "#]],
+    );
+}
+
+#[test]
+fn help_of_activity_and_connect() {
+    check_help(
+        &["activity"],
+        &expect![[r#"
+        What happened: every call on record
+
+        Usage: callgate activity [OPTIONS] <COMMAND>
+
+        Commands:
+          list    List calls, newest first
+          show    Show one call whole
+          verify  Check that nothing was changed, dropped or cut off
+          head    Print where each writer stands, to be kept elsewhere
+          export  Write calls out, oldest first
+          help    Print this message or the help of the given subcommand(s)
+    "#]],
+    );
+    check_help(
+        &["connect"],
+        &expect![[r#"
+        How to connect a host
+
+        Usage: callgate connect [OPTIONS] --print <HOST>
+    "#]],
+    );
+}
