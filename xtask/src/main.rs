@@ -1,0 +1,56 @@
+//! `cargo xtask`: the repository's own chores, one file per job. It refuses to guess: a job that
+//! cannot be done says why and exits with status 1.
+
+mod ci;
+mod command;
+mod soak;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+const TEACH: &str = "\
+Before a commit:         cargo xtask ci
+Only the quick rules:    cargo xtask tidy
+Before an issue closes:  cargo xtask soak list, then cargo xtask soak all
+
+`ci` needs nothing but the toolchain. `soak` downloads real servers and the conformance suite
+into target/soak and needs python3 and git.";
+
+/// The repository's own chores.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", after_help = TEACH, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Debug, Subcommand)]
+enum Job {
+    /// Run what CI runs, in order, and stop at the first step that fails.
+    Ci,
+    /// Check the rules that no compiler knows, and report every violation at once.
+    Tidy,
+    /// Run a long check against real servers; `list` shows them, `all` runs them.
+    Soak {
+        /// The check to run.
+        #[arg(default_value = "list")]
+        name: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().job {
+        Job::Ci => ci::run(),
+        Job::Tidy => tidy::run(),
+        Job::Soak { name } => soak::run(&name),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

