@@ -2,6 +2,7 @@
 //!
 //! Figures go to stdout, progress to stderr. Nothing here is part of the product.
 
+mod gateway;
 mod record_spike;
 
 use clap::{Parser, Subcommand};
@@ -17,10 +18,25 @@ struct Cli {
 enum Measurement {
     /// Ways of recording a proxied call, side by side
     Record(record_spike::Options),
+    /// Calls: direct, raw and through Callgate
+    Calls(gateway::calls::Options),
+    /// tools/list of many tools over ten upstreams
+    Lists(gateway::lists::Options),
+    /// Cold start of the gateway, and its idle memory
+    Cold(gateway::cold::Options),
+    #[command(hide = true)]
+    Echo(gateway::echo::Options),
+    #[command(hide = true)]
+    Raw(gateway::raw::Options),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().measurement {
         Measurement::Record(options) => record_spike::run(&options),
+        Measurement::Calls(options) => gateway::calls::run(&options),
+        Measurement::Lists(options) => gateway::lists::run(&options),
+        Measurement::Cold(options) => gateway::cold::run(&options),
+        Measurement::Echo(options) => gateway::echo::run(&options),
+        Measurement::Raw(options) => gateway::raw::run(&options),
     }
 }

@@ -1,0 +1,127 @@
+//! The echo upstream: `echo {text}` answers with the same text; as many other tools as asked for.
+
+use std::{
+    convert::Infallible,
+    io::{BufRead, BufReader, Write},
+    net::SocketAddr,
+};
+
+use bytes::Bytes;
+use callgate_wire::{Frame, FrameKind, Id, Strictness, message, methods};
+use clap::Args;
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, Response, StatusCode, body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+/// How the echo upstream is run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Serve HTTP on this address instead of stdio
+    #[arg(long)]
+    http: Option<SocketAddr>,
+    /// How many tools to list
+    #[arg(long, default_value_t = 1)]
+    tools: usize,
+}
+
+/// Runs until standard input ends, or for ever over HTTP.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    match options.http {
+        None => serve_stdio(options.tools),
+        Some(address) => super::way::runtime()?.block_on(serve_http(address, options.tools)),
+    }
+}
+
+fn serve_stdio(tools: usize) -> anyhow::Result<()> {
+    let mut input = BufReader::with_capacity(256 * 1024, std::io::stdin().lock());
+    let mut output = std::io::stdout().lock();
+    let mut line = Vec::new();
+    while input.read_until(b'\n', &mut line)? > 0 {
+        line.pop();
+        let frame = Frame::parse(Bytes::from(std::mem::take(&mut line)), Strictness::Envelope)?;
+        if let Some(answer) = answer(&frame, tools) {
+            output.write_all(&answer)?;
+            output.write_all(b"\n")?;
+            output.flush()?;
+        }
+    }
+    Ok(())
+}
+
+async fn serve_http(address: SocketAddr, tools: usize) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    eprintln!("listening http://{}/mcp", listener.local_addr()?);
+    loop {
+        let (socket, _) = listener.accept().await?;
+        socket.set_nodelay(true)?;
+        let service = service_fn(move |request| respond(request, tools));
+        tokio::spawn(async move {
+            // A client that goes away ends its connection; the next one has its own.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(socket), service)
+                .await;
+        });
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    tools: usize,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let status = |status| {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = status;
+        Ok(response)
+    };
+    if request.method() != hyper::Method::POST {
+        return status(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let Ok(body) = request.into_body().collect().await else {
+        return status(StatusCode::BAD_REQUEST);
+    };
+    let Ok(frame) = Frame::parse(body.to_bytes(), Strictness::Envelope) else {
+        return status(StatusCode::BAD_REQUEST);
+    };
+    match answer(&frame, tools) {
+        Some(answer) => {
+            let mut response = Response::new(Full::new(answer));
+            let json = hyper::header::HeaderValue::from_static("application/json");
+            response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
+            Ok(response)
+        }
+        None => status(StatusCode::ACCEPTED),
+    }
+}
+
+fn answer(frame: &Frame, tools: usize) -> Option<Bytes> {
+    if frame.kind() != FrameKind::Request {
+        return None;
+    }
+    let id: &Id = frame.id()?;
+    let result = match frame.method()? {
+        methods::INITIALIZE => {
+            r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}"#
+                .to_owned()
+        }
+        methods::TOOLS_LIST => list(tools),
+        methods::TOOLS_CALL => {
+            let text = frame.param("arguments").and_then(|arguments| arguments.get("text"));
+            let text = text.map_or("\"\"", |text| text.as_text());
+            format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)
+        }
+        _ => "{}".to_owned(),
+    };
+    Some(message::result(id, &result))
+}
+
+fn list(tools: usize) -> String {
+    let one = |at: usize| {
+        let name = if at == 0 { "echo".to_owned() } else { format!("tool_{at}") };
+        format!(
+            r#"{{"name":"{name}","description":"Does what number {at} does, and says so in a sentence of some length","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string","description":"What to say"}},"count":{{"type":"integer"}}}},"required":["text"]}},"annotations":{{"readOnlyHint":true}}}}"#
+        )
+    };
+    let all: Vec<String> = (0..tools).map(one).collect();
+    format!(r#"{{"tools":[{}]}}"#, all.join(","))
+}

@@ -1,0 +1,23 @@
+//! Where the programs are: this one, and the release build of the gateway.
+
+use std::{path::PathBuf, process::Command};
+
+use anyhow::{Context, bail};
+
+/// This program, which is also the echo upstream and the raw pass-through.
+pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("our own program")
+}
+
+/// The gateway, built like this program.
+pub(crate) fn callgate() -> anyhow::Result<PathBuf> {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    let built = Command::new("cargo")
+        .args(["build", "--quiet", "--package", "callgate-cli", "--profile", profile])
+        .status()
+        .context("cargo")?;
+    if !built.success() {
+        bail!("the gateway does not build");
+    }
+    Ok(own_program()?.with_file_name("callgate"))
+}
