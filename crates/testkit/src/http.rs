@@ -352,6 +352,10 @@ impl Read for Body {
                 let most = usize::try_from(*bytes)
                     .unwrap_or(usize::MAX)
                     .min(buffer.len());
+                if most == 0 {
+                    // Asking the socket would wait for what a connection that stays open never sends.
+                    return Ok(0);
+                }
                 let count = self.reader.read(&mut buffer[..most])?;
                 *bytes -= count as u64;
                 Ok(count)

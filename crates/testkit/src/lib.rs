@@ -9,7 +9,8 @@
 //! - `counter-upstream` does effects that can be counted, and misbehaves on request;
 //! - `conformance-upstream` has the tools, resources and prompts that the MCP conformance suite asks for.
 //!
-//! The hosts are [`StdioHost`] and [`HttpHost`]. This crate is never a normal dependency of the product.
+//! They speak over stdio; the first two also over HTTP, as an [`HttpUpstream`], where there are more ways
+//! to misbehave. The hosts are [`StdioHost`] and [`HttpHost`]. This crate is never a normal dependency of the product.
 
 pub mod conformance;
 pub mod frame;
@@ -18,6 +19,7 @@ mod place;
 mod proxy;
 pub mod serve;
 mod stdio;
+mod upstream;
 pub mod weird;
 
 pub use frame::Frame;
@@ -25,6 +27,7 @@ pub use http::{Event, EventStream, HttpHost, HttpReply};
 pub use place::{DataDir, bin, callgate, processes_with, wait_until};
 pub use proxy::BearerProxy;
 pub use stdio::StdioHost;
+pub use upstream::{HttpUpstream, http_events};
 
 /// A host of either transport, as far as a script of requests needs one.
 pub trait Host {

@@ -1,8 +1,13 @@
-//! The stdio side that all fake upstreams share: a line in, a thread per request, lines out.
+//! What all fake upstreams share: a frame in, a thread per request, frames out, over stdio or HTTP.
+
+mod http;
+mod stdio;
+mod way;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -12,20 +17,24 @@ use std::time::Duration;
 
 use crate::frame::{self, Frame, Kind, id_value};
 
+pub use way::{ReplyForm, Way};
+
 /// The versions that a fake upstream echoes; any other is answered with the last.
 pub const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// How long a fake upstream waits for the host's answer to its question.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 
-/// The host at the other end of stdin and stdout.
+/// The answer to what cannot be read.
+const NOT_A_FRAME: &str =
+    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not a frame"}}"#;
+
+/// The host at the other end, as one request or one stream sees it.
 #[derive(Debug)]
 pub struct Peer {
-    out: Mutex<io::Stdout>,
-    log: Option<Mutex<File>>,
-    questions: Mutex<HashMap<String, Sender<Frame>>>,
-    running: Mutex<HashMap<String, Sender<()>>>,
-    next_question: AtomicU64,
+    out: Arc<dyn Outlet>,
+    log: Arc<Log>,
+    tables: Arc<Tables>,
 }
 
 /// A request and the news of its cancellation.
@@ -49,31 +58,64 @@ pub trait Fixture: Send + Sync + 'static {
     fn end_of_input(&self) {}
 }
 
-impl Peer {
-    /// A peer on this process's stdout that writes every frame of both directions to `log` as well.
-    pub fn new(log: Option<&Path>) -> io::Result<Self> {
-        let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
-        Ok(Self {
-            out: Mutex::new(io::stdout()),
-            log: log.map(open).transpose()?.map(Mutex::new),
-            questions: Mutex::default(),
-            running: Mutex::default(),
-            next_question: AtomicU64::new(1),
-        })
-    }
+/// Where frames go.
+trait Outlet: Send + Sync + fmt::Debug {
+    /// Sends a frame that belongs to the request that is being answered.
+    fn send(&self, message: &[u8]);
 
-    /// Sends one line as it is. A host that has gone away is not this side's concern.
+    /// Sends a frame that belongs to no request.
+    fn announce(&self, message: &[u8]);
+}
+
+/// What is open between a fake upstream and one host.
+#[derive(Debug, Default)]
+struct Tables {
+    questions: Mutex<HashMap<String, Sender<Frame>>>,
+    running: Mutex<HashMap<String, Sender<()>>>,
+    next_question: AtomicU64,
+}
+
+/// The file that says what happened, if one is wanted.
+#[derive(Debug)]
+struct Log(Option<Mutex<File>>);
+
+/// What is left to do about a frame that was received.
+enum Received {
+    Request(Incoming),
+    Other,
+}
+
+/// Serves until stdin ends, then exits the process.
+pub fn serve(fixture: impl Fixture, way: Way) -> io::Result<()> {
+    let fixture = Arc::new(fixture);
+    let log = Arc::new(Log::open(way.log.as_deref())?);
+    match way.http {
+        Some(address) => http::serve(&fixture, address, way, log)?,
+        None => stdio::serve(&fixture, log),
+    }
+    fixture.end_of_input();
+    std::process::exit(0)
+}
+
+/// The version to answer an `initialize` with, as a raw JSON string.
+pub fn version_for(initialize: &Frame) -> String {
+    let asked = initialize
+        .param("protocolVersion")
+        .and_then(|raw| serde_json::from_str::<String>(raw).ok());
+    let known = asked.filter(|version| VERSIONS.contains(&version.as_str()));
+    frame::quoted(&known.unwrap_or_else(|| VERSIONS[VERSIONS.len() - 1].to_owned()))
+}
+
+impl Peer {
+    /// Sends one frame as it is. A host that has gone away is not this side's concern.
     pub fn send(&self, line: &str) {
         self.send_bytes(line.as_bytes());
     }
 
-    /// Sends one line of any bytes.
+    /// Sends one frame of any bytes.
     pub fn send_bytes(&self, line: &[u8]) {
-        let mut whole = line.to_vec();
-        whole.push(b'\n');
-        let mut out = locked(&self.out);
-        self.note(b"> ", &whole);
-        let _ = out.write_all(&whole).and_then(|()| out.flush());
+        self.log.frame("> ", line);
+        self.out.send(line);
     }
 
     /// Answers a request with a raw result.
@@ -108,20 +150,22 @@ impl Peer {
         );
     }
 
-    /// Sends a notification with raw params.
+    /// Sends a notification with raw params that belongs to the request that is being answered.
     pub fn notify(&self, method: &str, params: &str) {
-        let method = frame::quoted(method);
-        self.send(&format!(
-            r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#
-        ));
+        self.send(&notification(method, params));
+    }
+
+    /// Sends a notification with raw params that belongs to no request.
+    pub fn announce(&self, method: &str, params: &str) {
+        let line = notification(method, params);
+        self.log.frame("> ", line.as_bytes());
+        self.out.announce(line.as_bytes());
     }
 
     /// Asks the host and waits for its answer; `None` when none comes.
     pub fn ask(&self, method: &str, params: &str) -> Option<Frame> {
-        let id = self
-            .next_question
-            .fetch_add(1, Ordering::Relaxed)
-            .to_string();
+        let number = self.tables.next_question.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = number.to_string();
         self.ask_as(
             &id,
             &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
@@ -131,92 +175,82 @@ impl Peer {
     /// Asks the host with a whole line of the caller's making, whose raw id is `id`.
     pub fn ask_as(&self, id: &str, line: &str) -> Option<Frame> {
         let (sender, receiver) = mpsc::channel();
-        locked(&self.questions).insert(id_value(id), sender);
+        locked(&self.tables.questions).insert(id_value(id), sender);
         self.send(line);
         let answer = receiver.recv_timeout(ANSWER_DEADLINE).ok();
-        locked(&self.questions).remove(&id_value(id));
+        locked(&self.tables.questions).remove(&id_value(id));
         answer
     }
 
-    fn note(&self, direction: &[u8], whole: &[u8]) {
-        if let Some(log) = &self.log {
-            let mut entry = direction.to_vec();
-            entry.extend_from_slice(whole);
-            let _ = locked(log).write_all(&entry);
-        }
-    }
-}
-
-/// Serves until stdin ends, then exits the process.
-pub fn serve(fixture: impl Fixture, peer: Peer) -> ! {
-    let fixture = Arc::new(fixture);
-    let peer = Arc::new(peer);
-    let mut input = io::stdin().lock();
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match input.read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => break,
-            Ok(_) => {}
-        }
-        if line.last() != Some(&b'\n') {
-            line.push(b'\n');
-        }
-        peer.note(b"< ", &line);
-        match Frame::parse(&String::from_utf8_lossy(&line)) {
-            Some(frame) => dispatch(&fixture, &peer, frame),
-            None => peer.send(
-                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not a frame"}}"#,
-            ),
-        }
-    }
-    fixture.end_of_input();
-    std::process::exit(0)
-}
-
-/// The version to answer an `initialize` with, as a raw JSON string.
-pub fn version_for(initialize: &Frame) -> String {
-    let asked = initialize
-        .param("protocolVersion")
-        .and_then(|raw| serde_json::from_str::<String>(raw).ok());
-    let known = asked.filter(|version| VERSIONS.contains(&version.as_str()));
-    frame::quoted(&known.unwrap_or_else(|| VERSIONS[VERSIONS.len() - 1].to_owned()))
-}
-
-fn dispatch(fixture: &Arc<impl Fixture>, peer: &Arc<Peer>, frame: Frame) {
-    match frame.kind() {
-        Kind::Request => start(Arc::clone(fixture), Arc::clone(peer), frame),
-        Kind::Notification => {
-            if frame.method.as_deref() == Some("notifications/cancelled") {
-                cancel(peer, &frame);
+    /// Takes a frame; a request is handed back to be answered.
+    fn receive(&self, fixture: &impl Fixture, frame: Frame) -> Received {
+        match frame.kind() {
+            Kind::Request => {
+                let id = frame.id.as_deref().map(id_value).unwrap_or_default();
+                let (sender, cancelled) = mpsc::channel();
+                // Before anything else is read, so that a cancellation in the very next line finds it.
+                locked(&self.tables.running).insert(id, sender);
+                return Received::Request(Incoming { frame, cancelled });
             }
-            fixture.notification(peer, &frame);
-        }
-        Kind::Response => {
-            let id = frame.id.as_deref().map(id_value).unwrap_or_default();
-            if let Some(waiting) = locked(&peer.questions).remove(&id) {
-                let _ = waiting.send(frame);
+            Kind::Notification => {
+                if frame.method.as_deref() == Some("notifications/cancelled") {
+                    self.cancel(&frame);
+                }
+                fixture.notification(self, &frame);
+            }
+            Kind::Response => {
+                let id = frame.id.as_deref().map(id_value).unwrap_or_default();
+                if let Some(waiting) = locked(&self.tables.questions).remove(&id) {
+                    let _ = waiting.send(frame);
+                }
             }
         }
+        Received::Other
+    }
+
+    fn answer(&self, fixture: &impl Fixture, incoming: &Incoming) {
+        fixture.request(self, incoming);
+        let id = incoming.frame.id.as_deref().map(id_value);
+        locked(&self.tables.running).remove(&id.unwrap_or_default());
+    }
+
+    fn cancel(&self, frame: &Frame) {
+        let id = frame.param("requestId").map(id_value).unwrap_or_default();
+        if let Some(request) = locked(&self.tables.running).remove(&id) {
+            let _ = request.send(());
+        }
     }
 }
 
-fn start(fixture: Arc<impl Fixture>, peer: Arc<Peer>, frame: Frame) {
-    let id = frame.id.as_deref().map(id_value).unwrap_or_default();
-    let (sender, cancelled) = mpsc::channel();
-    // Registered before the thread starts, so that a cancellation in the very next line finds it.
-    locked(&peer.running).insert(id.clone(), sender);
-    thread::spawn(move || {
-        fixture.request(&peer, &Incoming { frame, cancelled });
-        locked(&peer.running).remove(&id);
-    });
+impl Log {
+    fn open(path: Option<&Path>) -> io::Result<Self> {
+        let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self(path.map(open).transpose()?.map(Mutex::new)))
+    }
+
+    /// Notes a frame, in one write, so that entries of several threads do not mix.
+    fn frame(&self, direction: &str, frame: &[u8]) {
+        if let Some(file) = &self.0 {
+            let entry = [direction.as_bytes(), frame, b"\n"].concat();
+            let _ = locked(file).write_all(&entry);
+        }
+    }
+
+    /// Notes what happened to a connection.
+    fn event(&self, what: &str) {
+        self.frame("# ", what.as_bytes());
+    }
 }
 
-fn cancel(peer: &Peer, frame: &Frame) {
-    let id = frame.param("requestId").map(id_value).unwrap_or_default();
-    if let Some(request) = locked(&peer.running).remove(&id) {
-        let _ = request.send(());
-    }
+/// Answers a request on a thread of its own.
+fn start(fixture: &Arc<impl Fixture>, peer: &Arc<Peer>, incoming: Incoming) {
+    let (fixture, peer) = (Arc::clone(fixture), Arc::clone(peer));
+    thread::spawn(move || peer.answer(&*fixture, &incoming));
+}
+
+fn notification(method: &str, params: &str) -> String {
+    let method = frame::quoted(method);
+    format!(r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

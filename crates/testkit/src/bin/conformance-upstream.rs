@@ -9,7 +9,7 @@ use callgate_testkit::conformance::{
     PNG, content, defaults, elicitation, enums, prompts, resources, templates, tools,
 };
 use callgate_testkit::frame::{Frame, member, quoted};
-use callgate_testkit::serve::{Fixture, Incoming, Peer, serve, version_for};
+use callgate_testkit::serve::{Fixture, Incoming, Peer, Way, serve, version_for};
 use serde_json::{Value, json};
 
 /// The levels of log messages, the least severe first.
@@ -41,7 +41,7 @@ struct State {
 }
 
 fn main() -> std::io::Result<()> {
-    serve(Conformance::default(), Peer::new(None)?)
+    serve(Conformance::default(), Way::default())
 }
 
 impl Fixture for Conformance {

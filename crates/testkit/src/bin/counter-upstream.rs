@@ -1,4 +1,4 @@
-//! A stdio MCP server whose tools have effects that can be counted, and which misbehaves on request.
+//! An MCP server whose tools have effects that can be counted, and which misbehaves on request.
 //!
 //! Every effect is one line in the file given by `--ledger`, appended with a single write, so that a
 //! test can count what really happened, whatever was answered about it.
@@ -13,21 +13,20 @@ use std::thread;
 use std::time::Duration;
 
 use callgate_testkit::frame::{Frame, quoted};
-use callgate_testkit::serve::{Fixture, Incoming, Peer, serve, version_for};
+use callgate_testkit::serve::{Fixture, Incoming, Peer, Way, serve, version_for};
 use clap::Parser;
 
 /// A line that is longer than any frame a gateway takes by default.
 const OVERSIZE_BYTES: usize = 5 << 20;
 
-/// An MCP server with countable effects on stdin and stdout.
+/// An MCP server with countable effects.
 #[derive(Debug, Parser)]
 struct Options {
+    #[command(flatten)]
+    way: Way,
     /// The file that gets one line per effect.
     #[arg(long)]
     ledger: Option<PathBuf>,
-    /// The file that gets every frame of both directions.
-    #[arg(long)]
-    log: Option<PathBuf>,
     /// How long `effect` waits between its effect and its answer.
     #[arg(long, default_value_t = 0)]
     delay_ms: u64,
@@ -158,13 +157,13 @@ fn main() -> std::io::Result<()> {
         let term = signal_hook::consts::SIGTERM;
         signal_hook::flag::register(term, Arc::new(AtomicBool::new(false)))?;
     }
-    let peer = Peer::new(options.log.as_deref())?;
+    let way = options.way.clone();
     let counter = Counter {
         options,
         added_tools: AtomicUsize::new(0),
         oversize_sent: AtomicBool::new(false),
     };
-    serve(counter, peer)
+    serve(counter, way)
 }
 
 impl Fixture for Counter {
@@ -273,7 +272,7 @@ impl Counter {
             "progress" => progress(peer, request),
             "list_change" => {
                 self.added_tools.fetch_add(1, Ordering::SeqCst);
-                peer.notify("notifications/tools/list_changed", "{}");
+                peer.announce("notifications/tools/list_changed", "{}");
                 peer.reply_text(request, "changed");
             }
             "env" => {

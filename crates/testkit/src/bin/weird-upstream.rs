@@ -1,27 +1,23 @@
-//! A stdio MCP server whose every reply is odd and legal. The replies are literals in the test kit's
+//! An MCP server whose every reply is odd and legal. The replies are literals in the test kit's
 //! `weird::replies`; this only chooses among them. With `--log` it writes each frame of both
 //! directions, raw, so that a test can see what reached it.
 
-use std::path::PathBuf;
-
 use callgate_testkit::frame::{self, Frame};
-use callgate_testkit::serve::{Fixture, Incoming, Peer, serve, version_for};
+use callgate_testkit::serve::{Fixture, Incoming, Peer, Way, serve, version_for};
 use callgate_testkit::weird::replies;
 use clap::Parser;
 
-/// A weird but legal MCP server on stdin and stdout.
+/// A weird but legal MCP server.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The file that gets every frame: `< ` and what was received, `> ` and what was sent.
-    #[arg(long)]
-    log: Option<PathBuf>,
+    #[command(flatten)]
+    way: Way,
 }
 
 struct Weird;
 
 fn main() -> std::io::Result<()> {
-    let options = Options::parse();
-    serve(Weird, Peer::new(options.log.as_deref())?)
+    serve(Weird, Options::parse().way)
 }
 
 impl Fixture for Weird {

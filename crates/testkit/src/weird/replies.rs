@@ -29,6 +29,10 @@ pub const TOOLS: &[(&str, &str)] = &[
         r#"{"name":"odd_space","inputSchema":{"type":"object"},"description":"","annotations":{"readOnlyHint":true}}"#,
     ),
     (
+        "odd_lines",
+        r#"{"name":"odd_lines","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#,
+    ),
+    (
         "odd_keys",
         r#"{"name":"odd_keys","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"X-Case":1,"x-case":2,"x-Case":3,"":{"":""}}"#,
     ),
@@ -102,6 +106,10 @@ pub const CALLS: &[(&str, &str)] = &[
     (
         "odd_space",
         "  {\t\"jsonrpc\" : \"2.0\" ,\"id\"\t:  @ID@ ,  \"result\" : {\t\"content\" : [ { \"type\" : \"text\" ,\t\"text\" : \"spaced\" } ] , \"empty\" : [ ] , \"none\" : { } } }\t ",
+    ),
+    (
+        "odd_lines",
+        "{\n  \"jsonrpc\": \"2.0\",\n\n  \"id\": @ID@,\n  \"result\": {\n\t\"content\": [ ],\n    \"n\": 1.0\n  }\n}",
     ),
     (
         "odd_keys",

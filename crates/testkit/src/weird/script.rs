@@ -76,6 +76,12 @@ const STEPS: &[(&str, &str, &str, &str)] = &[
         r#"{"name":"@P@odd_space","arguments":{}}"#,
     ),
     (
+        "odd lines",
+        "\"lines\"",
+        "tools/call",
+        r#"{"name":"@P@odd_lines","arguments":{}}"#,
+    ),
+    (
         "odd keys",
         "17",
         "tools/call",

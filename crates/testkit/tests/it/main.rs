@@ -2,4 +2,5 @@
 
 mod conformance;
 mod counter;
+mod http;
 mod weird;
