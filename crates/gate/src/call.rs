@@ -41,6 +41,17 @@ pub enum Transport {
     Local,
 }
 
+impl Transport {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// The door that a call came through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Door {

@@ -168,6 +168,17 @@ pub enum Decision {
     RequireApproval,
 }
 
+impl Decision {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::RequireApproval => "require_approval",
+        }
+    }
+}
+
 /// How a call stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -186,6 +197,20 @@ pub enum Status {
     Unknown,
 }
 
+impl Status {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Blocked => "blocked",
+            Self::Rejected => "rejected",
+            Self::Pending => "pending",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// What is known about a call's effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -196,6 +221,17 @@ pub enum Effect {
     Done,
     /// It was sent and the answer was not seen.
     Unknown,
+}
+
+impl Effect {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Done => "done",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// One policy check that was made for a call.

@@ -46,6 +46,11 @@ impl Recorded<Permit> {
         self.permit.call()
     }
 
+    /// The rule that permits it.
+    pub fn ruling(&self) -> &Ruling {
+        self.permit.ruling()
+    }
+
     /// Gives the proof up for the call in it. It can be forwarded once; there is no way back to
     /// a permit.
     pub fn into_call(self) -> Call {

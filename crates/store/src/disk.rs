@@ -115,6 +115,22 @@ pub(crate) fn private_file() -> OpenOptions {
     options
 }
 
+/// Makes a file with this content, which appears as a whole. Where one stands already it is kept:
+/// of two processes that make one at once, both end up with the same.
+pub(crate) fn create_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension(ulid::Ulid::generate().to_string());
+    let made = private_file()
+        .create_new(true)
+        .open(&new)?
+        .write_all(bytes)
+        .and_then(|()| fs::hard_link(&new, path));
+    fs::remove_file(&new)?;
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
 /// Makes a folder, and those above it, that only the owner can enter.
 pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)

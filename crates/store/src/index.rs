@@ -8,13 +8,19 @@ mod query;
 mod schema;
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
 use callgate_gate::CallId;
 use callgate_record::{Activity, Status};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
+
+use crate::{
+    folder,
+    version::{self, VersionError},
+};
 
 pub use query::{ActivityFilter, Page};
 
@@ -23,7 +29,7 @@ pub use query::{ActivityFilter, Page};
 pub enum IndexError {
     /// A newer version made it.
     #[error(
-        "the index `{path}` has form {found}, and this version knows {known}; use the newer version, or delete the file"
+        "the index `{path}` has form {found}, and this callgate knows forms up to {known}; use a newer callgate, or delete the file"
     )]
     Newer {
         /// The file.
@@ -33,6 +39,9 @@ pub enum IndexError {
         /// The newest form that is known here.
         known: i64,
     },
+    /// The log itself is of a form that this version does not know.
+    #[error(transparent)]
+    Version(#[from] VersionError),
     /// The cursor is not one that a page gave.
     #[error("`{cursor}` is not a cursor of this list")]
     BadCursor {
@@ -142,7 +151,28 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("index.sqlite")
 }
 
+/// Refuses an index of a newer form, without opening it: SQLite would leave files beside it.
+pub(crate) fn check(dir: &Path) -> Result<(), IndexError> {
+    let path = path(dir);
+    let mut start = [0; schema::START_BYTES];
+    let read = File::open(&path).and_then(|mut file| file.read_exact(&mut start));
+    match read {
+        Ok(()) => schema::refuse_newer(schema::form_in(&start), &path),
+        // None, or none that is whole: it will be made again.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn connect(dir: &Path) -> Result<Connection, IndexError> {
+    version::check(&folder::log_path(dir))?;
     crate::disk::private_folder(dir)?;
     let path = path(dir);
     // SQLite gives the files beside it the same mode.
@@ -175,6 +205,9 @@ fn is_broken(error: &IndexError) -> bool {
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
             )
         }
-        IndexError::Newer { .. } | IndexError::BadCursor { .. } | IndexError::Log(_) => false,
+        IndexError::Newer { .. }
+        | IndexError::Version(_)
+        | IndexError::BadCursor { .. }
+        | IndexError::Log(_) => false,
     }
 }

@@ -9,7 +9,7 @@ use callgate_record::{Head, KeyedHead};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use crate::{disk::private_file, line::hex};
+use crate::{disk::create_once, line::hex};
 
 const KEY_BYTES: usize = 32;
 
@@ -65,8 +65,7 @@ impl Key {
             .map_err(|_| KeyError::Malformed { path })
     }
 
-    /// The key in `log`, made when there is none. Of two processes that make one at once, both
-    /// end up with the same: a link is made only where nothing stands.
+    /// The key in `log`, made when there is none.
     pub(crate) fn load_or_create(log: &Path) -> Result<Self, KeyError> {
         match Self::load(log) {
             Err(KeyError::Missing { path }) => {
@@ -105,12 +104,5 @@ fn path(log: &Path) -> PathBuf {
 fn create(path: &Path) -> io::Result<()> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
-    let new = path.with_extension(ulid::Ulid::generate().to_string());
-    let made = io::Write::write_all(&mut private_file().create_new(true).open(&new)?, &key)
-        .and_then(|()| fs::hard_link(&new, path));
-    fs::remove_file(&new)?;
-    match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
+    create_once(path, &key)
 }

@@ -4,6 +4,7 @@
 //! of its own, a lock that it holds while it lives, and a hash chain over numbered segments:
 //!
 //! ```text
+//! log/version                 the form of the log, 1; a newer one is left alone
 //! log/key                     32 random bytes that make keyed heads; 0600
 //! log/retain.lock             locked while segments are dropped, shared while all are read
 //! log/<writer>/lock           locked while the writer lives
@@ -35,6 +36,7 @@ mod read;
 mod retain;
 mod segment;
 mod verify;
+mod version;
 mod writer;
 
 pub use disk::{Disk, RealDisk, SegmentFile};
@@ -47,4 +49,5 @@ pub use read::{ReadError, heads};
 pub use retain::{Limits, RetainError, Retained, retain};
 pub use segment::MAX_END_BYTES;
 pub use verify::verify;
+pub use version::VersionError;
 pub use writer::{Durability, Log, LogOptions, OpenError};

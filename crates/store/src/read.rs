@@ -13,6 +13,7 @@ use crate::{
     key::{Key, KeyError},
     line::{self, Front, Hash, Line, LineError, NO_HASH},
     problem::Problem,
+    version::{self, VersionError},
 };
 
 /// How much of a segment's end is read at first to find its last line.
@@ -21,6 +22,9 @@ const TAIL_BYTES: u64 = 64 * 1024;
 /// Why the log cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
+    /// The log is of a form that this version does not know.
+    #[error(transparent)]
+    Version(#[from] VersionError),
     /// A file or folder cannot be read.
     #[error("`{path}` cannot be read: {source}")]
     Unreadable {
@@ -38,6 +42,7 @@ pub enum ReadError {
 /// anything was cut off.
 pub fn heads(dir: &Path) -> Result<Vec<KeyedHead>, ReadError> {
     let log = folder::log_path(dir);
+    version::check(&log)?;
     let unreadable = |path: &Path, source| ReadError::Unreadable {
         path: path.to_owned(),
         source,

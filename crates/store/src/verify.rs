@@ -20,13 +20,14 @@ use crate::{
     line::{Front, Hash, Line},
     problem::{NamedBy, Problem, Verification},
     read::{ChainReader, ReadError},
-    retain,
+    retain, version,
 };
 
 /// Checks the whole log, also against heads that were `exported` before. It may run while
 /// writers write.
 pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<Verification, ReadError> {
     let log = folder::log_path(dir);
+    version::check(&log)?;
     // Segments do not go while they are read. A log that cannot be locked is read all the same.
     let held = File::open(retain::lock_path(&log)).ok();
     let _ = held.as_ref().map(File::lock_shared);

@@ -26,7 +26,9 @@ use crate::{
     adopt::{self, Dead},
     disk::{Disk, RealDisk, private_folder},
     folder::{self, Folder, Lock},
+    index::{self, IndexError},
     key::{Key, KeyError},
+    version::{self, VersionError},
 };
 use chain::{Chain, ChainOptions};
 use keeper::Synced;
@@ -72,6 +74,12 @@ impl<'a> LogOptions<'a> {
 /// Why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The log is of a form that this version does not know.
+    #[error(transparent)]
+    Version(#[from] VersionError),
+    /// The index is of a form that this version does not know.
+    #[error(transparent)]
+    Index(#[from] IndexError),
     /// The folder cannot be made or entered.
     #[error("the log in `{path}` cannot be set up: {source}")]
     NoFolder {
@@ -126,7 +134,11 @@ impl Log {
             path: log.clone(),
             source,
         };
+        // Before anything is written: what belongs to a newer version is left as it is.
+        version::check(&log)?;
+        index::check(&options.dir)?;
         private_folder(&log).map_err(no_folder)?;
+        version::settle(&log)?;
         let key = Key::load_or_create(&log)?;
         folder::sweep_unborn(&log).map_err(no_folder)?;
         let (folder, lock) = Folder::create(&log).map_err(no_folder)?;

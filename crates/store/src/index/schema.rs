@@ -8,6 +8,10 @@ use super::IndexError;
 
 /// The form that this version reads and writes; any change to the tables makes it one more.
 const FORM: i64 = 1;
+/// What every database file starts with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+/// How much of a database file tells its form.
+pub(super) const START_BYTES: usize = 64;
 /// How long a process waits for another one that is filling the index.
 const BUSY: Duration = Duration::from_secs(30);
 
@@ -61,13 +65,7 @@ const TABLES: &str = "
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), IndexError> {
     connection.busy_timeout(BUSY)?;
     let form = form(connection)?;
-    if form > FORM {
-        return Err(IndexError::Newer {
-            path: path.to_owned(),
-            found: form,
-            known: FORM,
-        });
-    }
+    refuse_newer(form, path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // A power cut may cost the newest rows; the log has them.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -75,6 +73,28 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), In
         clear(connection)?;
     }
     Ok(())
+}
+
+/// Refuses a form that this version does not know.
+pub(super) fn refuse_newer(form: i64, path: &Path) -> Result<(), IndexError> {
+    if form <= FORM {
+        return Ok(());
+    }
+    Err(IndexError::Newer {
+        path: path.to_owned(),
+        found: form,
+        known: FORM,
+    })
+}
+
+/// The form that the start of a database file tells: `user_version` is a big-endian number at
+/// byte 60 of its header. A file that is no database has no form.
+pub(super) fn form_in(start: &[u8; START_BYTES]) -> i64 {
+    if !start.starts_with(MAGIC) {
+        return 0;
+    }
+    let [.., a, b, c, d] = *start;
+    i32::from_be_bytes([a, b, c, d]).into()
 }
 
 /// Makes all tables anew and empty.

@@ -8,3 +8,4 @@ mod processes;
 mod retention;
 mod support;
 mod tampering;
+mod version;

@@ -1,0 +1,128 @@
+//! The form of the log, as a number in the file `log/version`. A log of a newer form is left
+//! alone: what this version does not know it would misread, and what it wrote might be misread.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::disk::create_once;
+
+/// The form that this version reads and writes.
+const FORM: u64 = 1;
+
+/// Why the log of a data folder cannot be used by this version.
+#[derive(Debug, thiserror::Error)]
+pub enum VersionError {
+    /// A newer version made it.
+    #[error(
+        "`{path}` says that the log has form {found}, and this callgate knows forms up to {known}; use a newer callgate"
+    )]
+    Newer {
+        /// The file that says so.
+        path: PathBuf,
+        /// The form of the log.
+        found: u64,
+        /// The newest form that is known here.
+        known: u64,
+    },
+    /// The file does not say what form the log has.
+    #[error("`{path}` does not hold a number; it should be `{FORM}`")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be read, or not be made.
+    #[error("`{path}` cannot be used: {source}")]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Refuses a log of a newer form. A log without a version is one of the first form, or none yet.
+pub(crate) fn check(log: &Path) -> Result<(), VersionError> {
+    read(log).map(|_| ())
+}
+
+/// The same, and writes the version where there is none.
+pub(crate) fn settle(log: &Path) -> Result<(), VersionError> {
+    if read(log)?.is_some() {
+        return Ok(());
+    }
+    let path = path(log);
+    create_once(&path, format!("{FORM}\n").as_bytes())
+        .map_err(|source| VersionError::Unusable { path, source })?;
+    // Another one may have been quicker, and newer.
+    check(log)
+}
+
+fn read(log: &Path) -> Result<Option<u64>, VersionError> {
+    let path = path(log);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(VersionError::Malformed { path });
+        }
+        Err(source) => return Err(VersionError::Unusable { path, source }),
+    };
+    match text.trim_ascii_end().parse::<u64>() {
+        Ok(found) if found > FORM => Err(VersionError::Newer {
+            path,
+            found,
+            known: FORM,
+        }),
+        Ok(found) if found > 0 => Ok(Some(found)),
+        Ok(_) | Err(_) => Err(VersionError::Malformed { path }),
+    }
+}
+
+fn path(log: &Path) -> PathBuf {
+    log.join("version")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_version(text: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::write(path(dir.path()), text).expect("it can be written");
+        dir
+    }
+
+    #[test]
+    fn a_version_is_written_once_and_then_read() {
+        let dir = tempfile::tempdir().expect("a folder");
+        check(dir.path()).expect("no version is the first one");
+        assert!(!path(dir.path()).exists(), "looking writes nothing");
+        for _ in 0..2 {
+            settle(dir.path()).expect("it is ours");
+            let text = fs::read_to_string(path(dir.path())).expect("it is there");
+            assert_eq!(text, "1\n");
+        }
+        let left = fs::read_dir(dir.path()).expect("a folder").count();
+        assert_eq!(left, 1, "nothing else is left there");
+    }
+
+    #[test]
+    fn only_known_versions_are_taken() {
+        for text in ["1", "1\n"] {
+            settle(with_version(text).path()).expect("it is known");
+        }
+        for text in ["2", "2\n", "18446744073709551615\n"] {
+            let dir = with_version(text);
+            let error = settle(dir.path()).expect_err("it is newer");
+            assert!(matches!(error, VersionError::Newer { .. }), "{error}");
+            let kept = fs::read_to_string(path(dir.path())).expect("it is there");
+            assert_eq!(kept, text);
+        }
+        for text in ["", "0", "-1", "one", "1 2", "99999999999999999999"] {
+            let error = settle(with_version(text).path()).expect_err("it is no version");
+            assert!(matches!(error, VersionError::Malformed { .. }), "{error}");
+        }
+    }
+}
