@@ -107,11 +107,7 @@ impl Failure {
         } else {
             RpcError::INTERNAL
         };
-        let effect = match self.effect() {
-            Effect::None => "none",
-            Effect::Done => "done",
-            Effect::Unknown => "unknown",
-        };
+        let effect = self.effect().as_str();
         let (code, data) = match self {
             Self::Unavailable { server, .. }
             | Self::Busy { server }

@@ -1,13 +1,19 @@
-//! finish: what happened is put on record, and the host gets its answer. Always the last step.
+//! finish: what happened is put on record and told, and the host gets its answer. Always the last
+//! step.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use bytes::Bytes;
-use callgate_gate::Target;
-use callgate_record::{Effect, Failed, NotRecorded, Open, Outcome, Recorder};
+use callgate_gate::{Attempt, Ruling, Target};
+use callgate_record::{Effect, Failed, Open, Outcome, Recorder, Status};
 use callgate_wire::{Frame, Id, RpcError, message, methods, quote};
 
-use crate::{Failure, Reply, inspect::inspect, resolve::Unresolved};
+use crate::{
+    Events, Failure, Latency, Reply,
+    events::calls::{CallError, CallFinished, CallUnresolved, ProxyToolCall},
+    inspect::Inspected,
+    resolve::Unresolved,
+};
 
 /// The rule named when a call cannot be put on record.
 const NO_RECORD_RULE: &str = "deny:gateway:no_record";
@@ -15,155 +21,203 @@ const NO_RECORD_RULE: &str = "deny:gateway:no_record";
 /// A refusal, as it is told to the host.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Denied { rule: String, reason: String },
-    NeedsApproval { rule: String, reason: String },
+    Denied(Ruling),
+    NeedsApproval(Ruling),
 }
 
-impl Refusal {
-    /// No record, no call. The host learns that, the operator learns why.
-    pub(crate) fn not_recorded(error: &NotRecorded) -> Self {
-        tracing::error!(name: "record.failed", error = %error, "call refused: it could not be put on record");
-        Self::Denied {
-            rule: NO_RECORD_RULE.to_owned(),
-            reason: "the gateway cannot write its record, and no call is made without one"
-                .to_owned(),
-        }
-    }
-}
-
-/// Ends a call that was forwarded. `None` where the host wants no answer any more.
-pub(crate) async fn finish(recorder: &Recorder, ended: Ended<'_>) -> Option<Bytes> {
-    let Ended {
-        request,
-        target,
-        open,
-        outcome,
-        started,
-    } = ended;
-    let duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    let id = request.id()?;
-    match outcome {
-        Ok(reply) => {
-            let read = inspect(&reply);
-            let response = reply
-                .0
-                .result()
-                .or_else(|| reply.0.error())
-                .map(|json| json.bytes());
-            log(target, &read.status, duration_us, read.text_length, None);
-            let outcome = Outcome {
-                status: read.status,
-                effect: Effect::Done,
-                duration_us,
-                response,
-                error: read.error,
-            };
-            recorder.finished(open, outcome).await;
-            Some(reply.0.edit().id(id).finish())
-        }
-        Err(failure) => {
-            let error = failure.to_rpc(request.method().unwrap_or_default());
-            log(target, &failure.status(), duration_us, 0, Some(&failure));
-            let kept = Failed {
-                code: error.code,
-                message: error.message.clone(),
-            };
-            let outcome = Outcome {
-                status: failure.status(),
-                effect: failure.effect(),
-                duration_us,
-                response: None,
-                error: Some(kept),
-            };
-            recorder.finished(open, outcome).await;
-            match failure {
-                Failure::Cancelled { .. } => None,
-                Failure::Unavailable { .. }
-                | Failure::TimedOut { .. }
-                | Failure::Busy { .. }
-                | Failure::TooLarge { .. }
-                | Failure::Broken => Some(message::error(Some(id), &error)),
-            }
-        }
-    }
+/// What the host gets, and why it is no good answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// `None` where the host wants no answer any more.
+    pub(crate) frame: Option<Bytes>,
+    pub(crate) error: Option<String>,
 }
 
 /// What [`finish`] needs to end a forwarded call.
 pub(crate) struct Ended<'a> {
-    pub(crate) request: &'a Frame,
+    pub(crate) attempt: &'a Attempt,
     pub(crate) target: &'a Target,
     pub(crate) open: Open,
-    pub(crate) outcome: Result<Reply, Failure>,
-    pub(crate) started: Instant,
+    pub(crate) outcome: Result<(Reply, Inspected), Failure>,
+    pub(crate) latency: Latency,
+}
+
+/// No record, no call. The host learns that, the operator learns why.
+pub(crate) fn no_record() -> Ruling {
+    Ruling {
+        rule: NO_RECORD_RULE.to_owned(),
+        reason: "the gateway cannot write its record, and no call is made without one".to_owned(),
+    }
+}
+
+/// Ends a call that was forwarded.
+pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_>) -> Answer {
+    let Ended {
+        attempt,
+        target,
+        open,
+        outcome,
+        latency,
+    } = ended;
+    let total = latency.total;
+    let (frame, told) = match outcome {
+        Ok((reply, read)) => {
+            let told = Told::of_reply(&read);
+            recorder.finished(open, answered(&reply, read, total)).await;
+            let id = attempt.frame.id();
+            (id.map(|id| reply.0.edit().id(id).finish()), told)
+        }
+        Err(failure) => {
+            let error = failure.to_rpc(attempt.frame.method().unwrap_or_default());
+            recorder
+                .finished(open, failed(&failure, &error, total))
+                .await;
+            let id = attempt.frame.id().filter(|_| wants_answer(&failure));
+            let frame = id.map(|id| message::error(Some(id), &error));
+            (frame, Told::of_failure(&failure))
+        }
+    };
+    events.emit(ProxyToolCall {
+        target,
+        result_length: told.text_length,
+        duration: total,
+        error: told.error.as_ref(),
+        detail: told.detail.as_deref(),
+    });
+    events.emit(CallFinished {
+        attempt,
+        target,
+        status: told.status,
+        effect: told.effect,
+        latency,
+        error: told.error.as_ref(),
+    });
+    let error = told.error.map(|error| error.message);
+    Answer { frame, error }
+}
+
+/// How a call ended, as far as it is told to others than the host.
+struct Told {
+    status: Status,
+    effect: Effect,
+    text_length: usize,
+    error: Option<CallError>,
+    detail: Option<String>,
+}
+
+impl Told {
+    fn of_reply(read: &Inspected) -> Self {
+        Self {
+            status: read.status,
+            effect: Effect::Done,
+            text_length: read.text_length,
+            error: read.told.clone(),
+            detail: None,
+        }
+    }
+
+    fn of_failure(failure: &Failure) -> Self {
+        Self {
+            status: failure.status(),
+            effect: failure.effect(),
+            text_length: 0,
+            error: Some(failure.into()),
+            detail: failure.detail().map(str::to_owned),
+        }
+    }
+}
+
+fn answered(reply: &Reply, read: Inspected, total: Duration) -> Outcome<'_> {
+    let response = reply.0.result().or_else(|| reply.0.error());
+    Outcome {
+        status: read.status,
+        effect: Effect::Done,
+        duration_us: microseconds(total),
+        response: response.map(|json| json.bytes()),
+        error: read.error,
+    }
+}
+
+fn failed(failure: &Failure, error: &RpcError, total: Duration) -> Outcome<'static> {
+    Outcome {
+        status: failure.status(),
+        effect: failure.effect(),
+        duration_us: microseconds(total),
+        response: None,
+        error: Some(Failed {
+            code: error.code,
+            message: error.message.clone(),
+        }),
+    }
+}
+
+fn wants_answer(failure: &Failure) -> bool {
+    match failure {
+        Failure::Cancelled { .. } => false,
+        Failure::Unavailable { .. }
+        | Failure::TimedOut { .. }
+        | Failure::Busy { .. }
+        | Failure::TooLarge { .. }
+        | Failure::Broken => true,
+    }
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Ends an attempt that led nowhere.
-pub(crate) fn finish_unresolved(recorder: &Recorder, unresolved: Unresolved) -> Option<Bytes> {
+pub(crate) fn finish_unresolved(
+    recorder: &Recorder,
+    events: &Events,
+    unresolved: Unresolved,
+) -> Answer {
     let server = unresolved.server.as_ref().map(|server| server.as_str());
-    recorder.refused(
-        &unresolved.attempt,
-        server,
-        unresolved.status(),
-        unresolved.failed(),
-    );
-    Some(message::error(
-        Some(unresolved.attempt.frame.id()?),
-        &unresolved.error,
-    ))
+    let Unresolved { attempt, error, .. } = &unresolved;
+    recorder.refused(attempt, server, unresolved.status(), unresolved.failed());
+    let code = error.code;
+    events.emit(CallUnresolved { attempt, code });
+    let id = attempt.frame.id();
+    Answer {
+        frame: id.map(|id| message::error(Some(id), error)),
+        error: Some(format!("the request led nowhere ({code})")),
+    }
 }
 
 /// Answers a call that was refused or held: a tool result where one can carry it, else an error.
-pub(crate) fn refuse(request: &Frame, refusal: &Refusal) -> Option<Bytes> {
-    let id: &Id = request.id()?;
-    let (headline, code, rule, reason) = match refusal {
-        Refusal::Denied { rule, reason } => (
+pub(crate) fn refuse(request: &Frame, refusal: &Refusal) -> Answer {
+    let (Refusal::Denied(ruling) | Refusal::NeedsApproval(ruling)) = refusal;
+    Answer {
+        frame: request.id().map(|id| refusal_frame(request, id, refusal)),
+        error: Some(ruling.rule.clone()),
+    }
+}
+
+fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal) -> Bytes {
+    let (headline, code, Ruling { rule, reason }) = match refusal {
+        Refusal::Denied(ruling) => (
             "[callgate] Action denied by policy.",
             RpcError::DENIED,
-            rule,
-            reason,
+            ruling,
         ),
-        Refusal::NeedsApproval { rule, reason } => (
+        Refusal::NeedsApproval(ruling) => (
             "[callgate] Action requires approval.",
             RpcError::APPROVAL,
-            rule,
-            reason,
+            ruling,
         ),
     };
     if request.method() == Some(methods::TOOLS_CALL) {
         let text = quote(&format!("{headline}\nReason: {reason}\nRule: {rule}"));
         let result = format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true}}"#);
-        return Some(message::result(id, &result));
+        return message::result(id, &result);
     }
     let data = format!(r#"{{"rule":{},"reason":{}}}"#, quote(rule), quote(reason));
-    Some(message::error(
+    message::error(
         Some(id),
         &RpcError {
             code,
             message: headline.to_owned(),
             data: Some(data),
         },
-    ))
-}
-
-fn log(
-    target: &Target,
-    status: &callgate_record::Status,
-    duration_us: u64,
-    text_length: usize,
-    failure: Option<&Failure>,
-) {
-    let success = *status == callgate_record::Status::Success;
-    let duration = duration_us as f64 / 1000.0;
-    tracing::info!(
-        name: "proxy.tool.call",
-        server = %target.server(),
-        tool = target.name(),
-        resultLength = text_length,
-        duration,
-        status = if success { "SUCCESS" } else { "FAILED" },
-        errorType = failure.map(Failure::code),
-        errorMessage = failure.map(|failure| failure.to_string()),
-        detail = failure.and_then(Failure::detail),
-        "proxy.tool.call"
-    );
+    )
 }

@@ -4,13 +4,18 @@
 use callgate_record::{Failed, Status};
 use callgate_wire::{FrameKind, Json};
 
-use crate::Reply;
+use crate::{Reply, events::calls::CallError};
 
-/// How a reply reads: what the record says about it.
+/// What is said about a result with `isError`.
+const TOOL_ERROR: &str = "the tool reported an error";
+
+/// How a reply reads: what the record and the log say about it.
 #[derive(Debug)]
 pub(crate) struct Inspected {
     pub(crate) status: Status,
     pub(crate) error: Option<Failed>,
+    /// The same without the server's own words, which may repeat arguments.
+    pub(crate) told: Option<CallError>,
     /// Characters of the result's text blocks, for the log line.
     pub(crate) text_length: usize,
 }
@@ -18,11 +23,19 @@ pub(crate) struct Inspected {
 /// Reads a reply.
 pub(crate) fn inspect(reply: &Reply) -> Inspected {
     match reply.0.kind() {
-        FrameKind::Error => Inspected {
-            status: Status::Error,
-            error: failed(&reply.0),
-            text_length: 0,
-        },
+        FrameKind::Error => {
+            let error = failed(&reply.0);
+            let code = error.as_ref().map_or(0, |error| error.code);
+            Inspected {
+                status: Status::Error,
+                error,
+                told: Some(CallError {
+                    code: "RPC_ERROR",
+                    message: format!("the server answered with error {code}"),
+                }),
+                text_length: 0,
+            }
+        }
         FrameKind::Result | FrameKind::Request | FrameKind::Notification => {
             let flag = reply.0.result().and_then(|result| result.get("isError"));
             let is_error = flag.and_then(|flag| flag.as_bool()) == Some(true);
@@ -34,7 +47,11 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
                 },
                 error: is_error.then(|| Failed {
                     code: 0,
-                    message: "the tool reported an error".to_owned(),
+                    message: TOOL_ERROR.to_owned(),
+                }),
+                told: is_error.then(|| CallError {
+                    code: "TOOL_ERROR",
+                    message: TOOL_ERROR.to_owned(),
                 }),
                 text_length: reply.0.result().map_or(0, text_length),
             }

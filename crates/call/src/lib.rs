@@ -7,25 +7,36 @@
 //! A call runs in a task of its own. A door only waits for the answer: when the door goes away
 //! the call is cancelled, and its end is still put on record.
 //!
+//! What happens is told in one place: [`Events`] writes the log line, counts, and tells whoever
+//! listens; each step is also a span.
+//!
 //! This room knows no provider and no door, only the ports they fill ([`Provider`],
 //! [`Providers`], [`Caller`]).
 
 mod announce;
+pub mod events;
 mod facts;
 mod failure;
 mod finish;
 mod forward;
 mod hold;
 mod inspect;
+mod metrics;
 mod path;
 mod ports;
 mod receive;
 mod registry;
 mod resolve;
+mod telemetry;
+mod trace;
 
 pub use announce::{Announcement, Audience};
+pub use events::{Event, Events};
 pub use failure::Failure;
-pub use path::{CallPath, Pending};
+pub use metrics::{Latency, Metrics, Standing};
+pub use path::{CallPath, Patience, Pending};
 pub use ports::{AskFailed, Caller, Exchange, Provider, Providers, Reply};
 pub use receive::Received;
 pub use registry::Registry;
+pub use telemetry::Telemetry;
+pub use trace::{Spans, TraceContext};

@@ -1,21 +1,33 @@
 //! The one path: the order of the steps, and the task that a call runs in.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use callgate_gate::{Verdict, decide};
-use callgate_record::Recorder;
-use callgate_wire::{RpcError, message};
-use tokio::sync::oneshot;
+use callgate_gate::{Attempt, Call, Denied, Hold, Target, Verdict, decide};
+use callgate_record::{NotRecorded, Recorder};
+use callgate_wire::{Id, RpcError, message};
+use tokio::{sync::oneshot, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Caller, Exchange, Providers, Received, Registry, facts,
-    finish::{Ended, Refusal, finish, finish_unresolved, refuse},
+    Caller, Events, Exchange, Latency, Providers, Received, Registry, Telemetry,
+    events::{
+        self,
+        calls::{ApprovalRequired, CallStarted},
+        gateway::RecordFailed,
+    },
+    facts,
+    finish::{Answer, Ended, Refusal, finish, finish_unresolved, no_record, refuse},
     forward::forward,
     hold::hold,
+    inspect::inspect,
     receive::receive,
     resolve::resolve,
+    trace::CallSpan,
 };
 
 /// The way of every call, whatever door it came through.
@@ -28,8 +40,30 @@ pub struct CallPath {
 struct Shared {
     providers: Arc<dyn Providers>,
     recorder: Recorder,
+    telemetry: Telemetry,
     registry: Arc<Registry>,
     tasks: TaskTracker,
+    /// Why the last call could not be put on record; nothing once one could.
+    record_trouble: ArcSwapOption<String>,
+}
+
+/// How long draining waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For calls to end by themselves.
+    pub calls: Duration,
+    /// For cancelled calls to end.
+    pub cancelled: Duration,
+}
+
+impl From<Duration> for Patience {
+    /// So long for calls, and five seconds for those that are then cancelled.
+    fn from(calls: Duration) -> Self {
+        Self {
+            calls,
+            cancelled: Duration::from_secs(5),
+        }
+    }
 }
 
 /// A call under way, from the door's side. Dropping it cancels the call.
@@ -40,16 +74,19 @@ pub struct Pending {
 }
 
 impl CallPath {
-    /// A path over `providers` that puts everything on record with `recorder`.
-    pub fn new(providers: Arc<dyn Providers>, recorder: Recorder) -> Self {
+    /// A path over `providers` that puts everything on record with `recorder` and tells of it
+    /// through `telemetry`.
+    pub fn new(providers: Arc<dyn Providers>, recorder: Recorder, telemetry: Telemetry) -> Self {
         let registry = Arc::new(Registry::default());
         let tasks = TaskTracker::new();
         Self {
             shared: Arc::new(Shared {
                 providers,
                 recorder,
+                telemetry,
                 registry,
                 tasks,
+                record_trouble: ArcSwapOption::empty(),
             }),
         }
     }
@@ -69,100 +106,202 @@ impl CallPath {
         &self.shared.recorder
     }
 
+    /// Why the last call could not be put on record; nothing once one could.
+    pub fn record_trouble(&self) -> Option<String> {
+        let trouble = self.shared.record_trouble.load();
+        trouble.as_deref().cloned()
+    }
+
+    /// Where what happens is told.
+    pub fn events(&self) -> &Events {
+        &self.shared.telemetry.events
+    }
+
     /// Starts a call in a task of its own.
     pub fn start(&self, received: Received, caller: Arc<dyn Caller>) -> Pending {
-        let (send, answer) = oneshot::channel();
         let session = received.host.who.session.clone();
+        let invalid = |text: &str| RpcError::new(RpcError::INVALID_REQUEST, text);
         let Some(id) = received.frame.id().cloned() else {
-            let error = RpcError::new(RpcError::INVALID_REQUEST, "a call needs an id");
-            let _ = send.send(Some(message::error(None, &error)));
-            return Pending {
-                answer,
-                cancelled: CancellationToken::new(),
-            };
+            return Pending::refused(None, &invalid("a call needs an id"));
         };
+        // Counted before it is looked whether calls are still taken: draining waits for it, or it
+        // sees that draining has begun.
+        let counted = self.shared.tasks.token();
+        if self.shared.tasks.is_closed() {
+            let error = RpcError::new(RpcError::INTERNAL, "the gateway is stopping");
+            return Pending::refused(Some(&id), &error.with_data(r#"{"effect":"none"}"#));
+        }
         let Some(place) = self.shared.registry.enter(&session, &id) else {
-            let error = RpcError::new(
-                RpcError::INVALID_REQUEST,
-                "a request of this id is still under way",
-            );
-            let _ = send.send(Some(message::error(Some(&id), &error)));
-            return Pending {
-                answer,
-                cancelled: CancellationToken::new(),
-            };
+            let error = invalid("a request of this id is still under way");
+            return Pending::refused(Some(&id), &error);
         };
+        let (send, answer) = oneshot::channel();
         let cancelled = place.cancelled.clone();
         let exchange = Exchange {
             caller,
             cancelled: cancelled.clone(),
+            trace: None,
         };
         let shared = self.shared.clone();
         self.shared.tasks.spawn(async move {
             let answer = shared.walk(received, exchange).await;
-            drop(place);
+            drop((place, counted));
             // A door that went away does not want the answer; the record has it.
             let _ = send.send(answer);
         });
         Pending { answer, cancelled }
     }
 
-    /// Lets the calls under way end, for at most `patience`; then cancels what is left and waits
-    /// for its records.
-    pub async fn drain(&self, patience: Duration) {
-        self.shared.tasks.close();
-        if tokio::time::timeout(patience, self.shared.tasks.wait())
-            .await
-            .is_err()
-        {
-            self.shared.registry.cancel_all();
-            self.shared.tasks.wait().await;
+    /// Takes no more calls, and lets those under way end, as long as `patience` says. Then it
+    /// cancels what is left and waits for its records, but not for ever: says how many calls
+    /// were given up. Whoever writes the record next closes those as `unknown`.
+    pub async fn drain(&self, patience: impl Into<Patience>) -> usize {
+        let patience = patience.into();
+        let tasks = &self.shared.tasks;
+        tasks.close();
+        if timeout(patience.calls, tasks.wait()).await.is_ok() {
+            return 0;
         }
+        self.shared.registry.cancel_all();
+        if timeout(patience.cancelled, tasks.wait()).await.is_ok() {
+            return 0;
+        }
+        let given_up = self.shared.registry.len();
+        tracing::warn!(
+            name: "drain.gave_up",
+            calls = given_up,
+            "calls that do not heed their cancellation are given up; their outcome is unknown"
+        );
+        given_up
     }
 }
 
 impl Shared {
     async fn walk(&self, received: Received, exchange: Exchange) -> Option<Bytes> {
-        let (attempt, started) = receive(received);
-        let call = match resolve(&*self.providers, attempt).await {
+        let (attempt, started, trace) = receive(received);
+        let span = self.telemetry.spans.call(&attempt, trace);
+        let answer = self.steps(attempt, started, exchange, &span).await;
+        span.end(started.elapsed(), answer.error.as_deref());
+        answer.frame
+    }
+
+    async fn steps(
+        &self,
+        attempt: Attempt,
+        started: Instant,
+        exchange: Exchange,
+        span: &CallSpan,
+    ) -> Answer {
+        let events = &self.telemetry.events;
+        let resolving = resolve(&*self.providers, attempt);
+        let call = match span.step("resolve").over(resolving).await {
             Ok(call) => call,
-            Err(unresolved) => return finish_unresolved(&self.recorder, unresolved),
+            Err(unresolved) => return finish_unresolved(&self.recorder, events, unresolved),
         };
-        let request = call.attempt.frame.clone();
-        let facts = facts::gather(&call);
-        let permit = match decide(call, &self.providers.policy(), &facts) {
+        let (attempt, target) = (call.attempt.clone(), call.target.clone());
+        span.aim(&target);
+        let facts = span.step("facts").of(|| facts::gather(&call));
+        let policy = self.providers.policy();
+        let verdict = span.step("decide").of(|| decide(call, &policy, &facts));
+        let permit = match verdict {
             Verdict::Permit(permit) => permit,
-            Verdict::Hold(held) => return refuse(&request, &hold(&self.recorder, &held).await),
-            Verdict::Deny(denied) => {
-                self.recorder.denied(&denied);
-                let ruling = denied.ruling().clone();
-                return refuse(
-                    &request,
-                    &Refusal::Denied {
-                        rule: ruling.rule,
-                        reason: ruling.reason,
-                    },
-                );
-            }
+            Verdict::Hold(held) => return self.held(&held, span).await,
+            Verdict::Deny(denied) => return self.denied(&denied, span),
         };
-        let (recorded, open) = match self.recorder.forwarding(permit).await {
-            Ok(recorded) => recorded,
-            Err(error) => return refuse(&request, &Refusal::not_recorded(&error)),
+        let recording = self.recorder.forwarding(permit);
+        let (recorded, open) = match span.step("record").over(recording).await {
+            Ok(recorded) => self.on_record(recorded),
+            Err(error) => return self.not_recorded(&attempt, &target, &error),
         };
-        let target = recorded.call().target.clone();
-        let outcome = forward(&*self.providers, recorded, exchange).await;
+        let (call, ruling) = (recorded.call(), recorded.ruling());
+        events.emit(CallStarted { call, ruling });
+        let step = span.step("forward");
+        let exchange = Exchange {
+            trace: span.handed_on(&step, &attempt),
+            ..exchange
+        };
+        let sent = Instant::now();
+        let outcome = step
+            .over(forward(&*self.providers, recorded, exchange))
+            .await;
+        let latency = Latency {
+            forwarded: sent.elapsed(),
+            total: started.elapsed(),
+        };
+        let inspected = |reply| {
+            let read = span.step("inspect").of(|| inspect(&reply));
+            (reply, read)
+        };
         let ended = Ended {
-            request: &request,
+            attempt: &attempt,
             target: &target,
             open,
-            outcome,
-            started,
+            outcome: outcome.map(inspected),
+            latency,
         };
-        finish(&self.recorder, ended).await
+        let finishing = finish(&self.recorder, events, ended);
+        span.step("finish").over(finishing).await
+    }
+
+    async fn held(&self, held: &Hold, span: &CallSpan) -> Answer {
+        let (call, ruling) = (held.call(), held.ruling());
+        match span.step("hold").over(hold(&self.recorder, held)).await {
+            Ok(refusal) => {
+                let events = &self.telemetry.events;
+                events.emit(ApprovalRequired { call, ruling });
+                refuse(&call.attempt.frame, &refusal)
+            }
+            Err(error) => self.not_recorded(&call.attempt, &call.target, &error),
+        }
+    }
+
+    fn denied(&self, denied: &Denied, span: &CallSpan) -> Answer {
+        let _step = span.step("finish");
+        self.recorder.denied(denied);
+        let Call { attempt, target } = denied.call();
+        let ruling = denied.ruling();
+        self.telemetry.events.emit(events::calls::Denied {
+            attempt,
+            target,
+            ruling,
+        });
+        refuse(&attempt.frame, &Refusal::Denied(ruling.clone()))
+    }
+
+    /// A record that can be written again is no trouble any more.
+    fn on_record<T>(&self, recorded: T) -> T {
+        if self.record_trouble.load().is_some() {
+            self.record_trouble.store(None);
+        }
+        recorded
+    }
+
+    fn not_recorded(&self, attempt: &Attempt, target: &Target, error: &NotRecorded) -> Answer {
+        let events = &self.telemetry.events;
+        let error = error.to_string();
+        events.emit(RecordFailed { error: &error });
+        self.record_trouble.store(Some(Arc::new(error)));
+        let ruling = no_record();
+        events.emit(events::calls::Denied {
+            attempt,
+            target,
+            ruling: &ruling,
+        });
+        refuse(&attempt.frame, &Refusal::Denied(ruling))
     }
 }
 
 impl Pending {
+    /// A call that is answered before it began.
+    fn refused(id: Option<&Id>, error: &RpcError) -> Self {
+        let (send, answer) = oneshot::channel();
+        let _ = send.send(Some(message::error(id, error)));
+        Self {
+            answer,
+            cancelled: CancellationToken::new(),
+        }
+    }
+
     /// Waits for the answer; `None` when the host asked for none any more.
     pub async fn answer(&mut self) -> Option<Bytes> {
         (&mut self.answer).await.unwrap_or(None)

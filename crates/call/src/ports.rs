@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Announcement, Failure};
+use crate::{Announcement, Failure, TraceContext};
 
 /// Does calls: an upstream server, a built-in tool.
 ///
@@ -94,6 +94,9 @@ pub struct Exchange {
     pub caller: Arc<dyn Caller>,
     /// Fires when nobody waits for the answer any more.
     pub cancelled: CancellationToken,
+    /// The place in a trace that is to be written into the request's `_meta`; `None` where the
+    /// request stays as it is.
+    pub trace: Option<TraceContext>,
 }
 
 /// What a provider answered: a JSON-RPC result or error, under the provider's own id.

@@ -6,6 +6,8 @@ use callgate_gate::{Attempt, CallId, Door, Host};
 use callgate_wire::Frame;
 use ulid::Ulid;
 
+use crate::TraceContext;
+
 /// What a door hands to the path: a request that the scanner let through.
 #[derive(Debug)]
 pub struct Received {
@@ -15,18 +17,23 @@ pub struct Received {
     pub host: Arc<Host>,
     /// The door it came through.
     pub door: Door,
+    /// The trace it is part of, where that was said beside the request: in an HTTP header.
+    pub trace: Option<TraceContext>,
 }
 
 /// Mints the call's id and notes when it came.
-pub(crate) fn receive(received: Received) -> (Attempt, Instant) {
-    let Received { frame, host, door } = received;
-    (
-        Attempt {
-            id: CallId(Ulid::generate()),
-            host,
-            door,
-            frame,
-        },
-        Instant::now(),
-    )
+pub(crate) fn receive(received: Received) -> (Attempt, Instant, Option<TraceContext>) {
+    let Received {
+        frame,
+        host,
+        door,
+        trace,
+    } = received;
+    let attempt = Attempt {
+        id: CallId(Ulid::generate()),
+        host,
+        door,
+        frame,
+    };
+    (attempt, Instant::now(), trace)
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use callgate_call::Failure;
+use callgate_call::{Failure, Patience};
 use callgate_gate::Listing;
 use callgate_record::{Effect, Status};
 use callgate_wire::Id;
@@ -262,6 +262,45 @@ async fn draining_cancels_what_outlasts_its_patience() {
     stage.path.drain(Duration::ZERO).await;
     assert_eq!(stage.journal.story()[2], "owe finished Unknown Unknown");
     assert_eq!(pending.answer().await, None);
+}
+
+#[tokio::test]
+async fn draining_gives_up_what_does_not_heed_its_cancellation() {
+    let release = Arc::new(Notify::new());
+    let stage = Stage::played_by(until_released(&release));
+    let _pending = stage.start(&tool_call("7", "fs__read"));
+    stage.reached(1).await;
+    let patience = Patience {
+        calls: Duration::ZERO,
+        cancelled: Duration::from_millis(1),
+    };
+    assert_eq!(stage.path.drain(patience).await, 1);
+    let ends = stage.journal.finished();
+    assert!(ends.is_empty(), "nothing is claimed about how it ended");
+}
+
+#[tokio::test]
+async fn a_call_that_comes_while_draining_is_refused() {
+    let release = Arc::new(Notify::new());
+    let stage = Stage::played_by(until_released(&release));
+    let mut under_way = stage.start(&tool_call("7", "fs__read"));
+    stage.reached(1).await;
+    let path = stage.path.clone();
+    let draining = tokio::spawn(async move { path.drain(LONG).await });
+    give_way().await;
+
+    let mut late = stage.start(&tool_call("8", "fs__read"));
+    let answer = json(&late.answer().await.unwrap());
+    assert_eq!(
+        (answer["id"].as_i64(), answer["error"]["code"].as_i64()),
+        (Some(8), Some(-32603))
+    );
+    assert_eq!(answer["error"]["data"]["effect"], "none");
+    release.notify_waiters();
+    assert_eq!(draining.await.unwrap(), 0);
+    assert!(under_way.answer().await.is_some());
+    assert_eq!(stage.frames().len(), 1);
+    stage.journal.story();
 }
 
 #[tokio::test]

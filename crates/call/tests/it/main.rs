@@ -4,4 +4,5 @@ mod compile_fail;
 mod ending;
 mod order;
 mod stage;
+mod telling;
 mod unresolved;

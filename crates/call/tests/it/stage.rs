@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use callgate_call::{
     Announcement, AskFailed, CallPath, Caller, Exchange, Failure, Pending, Provider, Providers,
-    Received, Reply,
+    Received, Reply, Telemetry,
 };
 use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, ServerName, Source, Tool,
@@ -108,7 +108,7 @@ impl Setting {
             self.on_failure,
         );
         Stage {
-            path: CallPath::new(Arc::new(cast), recorder),
+            path: CallPath::new(Arc::new(cast), recorder, Telemetry::default()),
             journal,
             actor,
         }
@@ -145,8 +145,13 @@ impl Stage {
             source: Source::Mcp,
             transport: Transport::Stdio,
         };
-        self.path
-            .start(Received { frame, host, door }, Arc::new(Silent))
+        let received = Received {
+            frame,
+            host,
+            door,
+            trace: None,
+        };
+        self.path.start(received, Arc::new(Silent))
     }
 
     /// The answer to a request, as JSON.

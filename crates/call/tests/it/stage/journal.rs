@@ -36,6 +36,11 @@ impl Journal {
         self.refuses.store(true, Ordering::Relaxed);
     }
 
+    /// From now on everything can be written again.
+    pub(crate) fn take_again(&self) {
+        self.refuses.store(false, Ordering::Relaxed);
+    }
+
     /// From now on nothing becomes durable.
     pub(crate) fn never_settle(&self) {
         self.never_settles.store(true, Ordering::Relaxed);

@@ -1,0 +1,248 @@
+//! Somebody who listens: each event once and in order, and a word where some are missing.
+
+use std::{sync::atomic::Ordering, time::Instant};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::{Events, ring::Kept};
+
+/// How much is handed out at once; a listener that is behind gets the rest with its next question.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// One listener. What it does not fetch waits for it in the ring, and what falls out of the ring
+/// meanwhile is told as a gap.
+#[derive(Debug)]
+pub struct Listener {
+    events: Events,
+    /// The number of the last event that was handed out.
+    last: u64,
+    /// A gap of unknown length to be told first: the listener came with another start's id.
+    stranger: bool,
+    arrived: watch::Receiver<u64>,
+}
+
+/// An event as a listener gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// What to come back with.
+    pub id: String,
+    /// Its name; `gap` where events are missing.
+    pub kind: &'static str,
+    /// The JSON.
+    pub data: Bytes,
+}
+
+impl Listener {
+    pub(super) fn new(events: Events, last_id: Option<&str>) -> Self {
+        let mut ring = events.ring();
+        ring.enter();
+        events.inner.listening.store(true, Ordering::Release);
+        let emitted = events.inner.emitted.load(Ordering::Acquire);
+        let (last, stranger) = match last_id {
+            None => (emitted, false),
+            Some(id) => match events.number(id).filter(|n| *n <= emitted) {
+                Some(n) => (n, false),
+                None => (ring.start().unwrap_or(emitted), true),
+            },
+        };
+        drop(ring);
+        let arrived = events.inner.arrived.subscribe();
+        Self {
+            events,
+            last,
+            stranger,
+            arrived,
+        }
+    }
+
+    /// The next events; waits until there is at least one.
+    pub async fn next(&mut self) -> Vec<Delivery> {
+        loop {
+            self.arrived.mark_unchanged();
+            let deliveries = self.fetch();
+            if !deliveries.is_empty() {
+                return deliveries;
+            }
+            if self.arrived.changed().await.is_err() {
+                return Vec::new();
+            }
+        }
+    }
+
+    fn fetch(&mut self) -> Vec<Delivery> {
+        let mut out = Vec::new();
+        if std::mem::take(&mut self.stranger) {
+            out.push(self.gap(None));
+        }
+        let ring = self.events.ring();
+        let mut bytes = 0;
+        let mut fetched: Vec<Kept> = Vec::new();
+        for kept in ring.behind(self.last) {
+            bytes += kept.data.len();
+            fetched.push(kept.clone());
+            if bytes > BATCH_BYTES {
+                break;
+            }
+        }
+        let emitted = self.events.inner.emitted.load(Ordering::Acquire);
+        drop(ring);
+        if fetched.is_empty() && self.last < emitted {
+            out.extend(self.skip_to(emitted));
+        }
+        for Kept { n, kind, data } in fetched {
+            out.extend(self.skip_to(n - 1));
+            self.last = n;
+            let id = self.events.id(n);
+            out.push(Delivery { id, kind, data });
+        }
+        out
+    }
+
+    /// Goes on behind the event `n`, and tells how many are missing before it.
+    fn skip_to(&mut self, n: u64) -> Option<Delivery> {
+        let lost = n.checked_sub(self.last).filter(|lost| *lost > 0)?;
+        self.last = n;
+        self.events.metrics().events_dropped(lost);
+        Some(self.gap(Some(lost)))
+    }
+
+    fn gap(&self, lost: Option<u64>) -> Delivery {
+        let data = match lost {
+            Some(lost) => format!(r#"{{"type":"gap","lost":{lost}}}"#),
+            None => r#"{"type":"gap"}"#.to_owned(),
+        };
+        Delivery {
+            id: self.events.id(self.last),
+            kind: "gap",
+            data: data.into(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.events.ring().leave(Instant::now());
+    }
+}
+
+impl Events {
+    /// The number in one of our own ids.
+    fn number(&self, id: &str) -> Option<u64> {
+        let number = id.strip_prefix(&self.inner.boot)?.strip_prefix('-')?;
+        number.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::events::gateway::GatewayStarted;
+
+    fn emit(events: &Events, times: usize) {
+        for _ in 0..times {
+            events.emit(GatewayStarted { version: "1.2.3" });
+        }
+    }
+
+    fn heard(listener: &mut Listener) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(deliveries) = listener.next().now_or_never() {
+            let brief = |delivery: Delivery| match delivery.kind {
+                "gap" => String::from_utf8_lossy(&delivery.data).into_owned(),
+                _ => delivery.id.rsplit_once('-').unwrap().1.to_owned(),
+            };
+            all.extend(deliveries.into_iter().map(brief));
+        }
+        all
+    }
+
+    fn id(events: &Events, n: u64) -> String {
+        events.id(n)
+    }
+
+    #[test]
+    fn a_listener_hears_what_happens_from_now_on() {
+        let events = Events::default();
+        emit(&events, 2);
+        let mut listener = events.listen(None);
+        assert_eq!(heard(&mut listener), Vec::<String>::new());
+        emit(&events, 2);
+        assert_eq!(heard(&mut listener), ["3", "4"]);
+    }
+
+    #[test]
+    fn who_comes_back_gets_what_was_missed_once() {
+        let events = Events::default();
+        let mut first = events.listen(None);
+        emit(&events, 2);
+        assert_eq!(heard(&mut first), ["1", "2"]);
+        drop(first);
+        emit(&events, 2);
+        let mut again = events.listen(Some(&id(&events, 2)));
+        assert_eq!(heard(&mut again), ["3", "4"]);
+    }
+
+    #[test]
+    fn what_nobody_kept_is_told_as_a_gap_with_its_length() {
+        let events = Events::default();
+        emit(&events, 5);
+        let mut listener = events.listen(Some(&id(&events, 1)));
+        assert_eq!(heard(&mut listener), [r#"{"type":"gap","lost":4}"#]);
+        emit(&events, 1);
+        assert_eq!(heard(&mut listener), ["6"]);
+    }
+
+    #[test]
+    fn an_id_of_another_start_gets_a_gap_and_then_what_is_there() {
+        let events = Events::default();
+        let _first = events.listen(None);
+        emit(&events, 2);
+        for strange in ["01ARZ3NDEKTSV4RRFFQ69G5FAV-7", "x", "", &id(&events, 99)] {
+            let mut listener = events.listen(Some(strange));
+            assert_eq!(
+                heard(&mut listener),
+                [r#"{"type":"gap"}"#, "1", "2"],
+                "{strange}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_listener_that_falls_out_of_the_ring_is_told_so() {
+        let events = Events::default();
+        let mut slow = events.listen(None);
+        emit(&events, 60_000);
+        let mut told = heard(&mut slow).into_iter();
+        let gap: serde_json::Value = serde_json::from_str(&told.next().unwrap()).unwrap();
+        let lost = gap["lost"].as_u64().unwrap();
+        let rest: Vec<u64> = told.map(|n| n.parse().unwrap()).collect();
+        assert!(lost > 0);
+        assert_eq!(rest, (lost + 1..=60_000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_event_has_the_fields_that_it_should() {
+        let events = Events::default();
+        let mut listener = events.listen(None);
+        emit(&events, 1);
+        let data = listener.next().now_or_never().unwrap()[0].data.clone();
+        let event: serde_json::Value = serde_json::from_slice(&data).unwrap();
+        let keys: Vec<&String> = event.as_object().unwrap().keys().collect();
+        let expected = [
+            "type",
+            "timestamp",
+            "id",
+            "tenant",
+            "agent",
+            "session",
+            "transport",
+            "meta",
+        ];
+        assert_eq!(keys, expected);
+        assert_eq!(event["type"], "gateway.started");
+        assert_eq!(event["meta"]["version"], "1.2.3");
+    }
+}

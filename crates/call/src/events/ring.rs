@@ -1,0 +1,133 @@
+//! The newest events, as many as fit.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+
+/// What an event takes besides its text.
+const OVERHEAD_BYTES: usize = 64;
+
+/// The newest events in the order of their numbers, and whether anybody wants them.
+#[derive(Debug)]
+pub(super) struct Ring {
+    kept: VecDeque<Kept>,
+    bytes: usize,
+    limit: usize,
+    listeners: usize,
+    /// When the last listener went.
+    deserted: Option<Instant>,
+}
+
+/// An event that is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    /// Its number, from 1 on. Numbers may be missing: what happened while nobody listened.
+    pub(super) n: u64,
+    pub(super) kind: &'static str,
+    pub(super) data: Bytes,
+}
+
+impl Ring {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            kept: VecDeque::new(),
+            bytes: 0,
+            limit,
+            listeners: 0,
+            deserted: None,
+        }
+    }
+
+    /// Keeps an event; the oldest go when there is no room.
+    pub(super) fn push(&mut self, n: u64, kind: &'static str, data: Bytes) {
+        self.bytes += data.len() + OVERHEAD_BYTES;
+        self.kept.push_back(Kept { n, kind, data });
+        while self.bytes > self.limit {
+            let Some(oldest) = self.kept.pop_front() else {
+                return;
+            };
+            self.bytes -= oldest.data.len() + OVERHEAD_BYTES;
+        }
+    }
+
+    /// What is kept behind the event `n`.
+    pub(super) fn behind(&self, n: u64) -> impl Iterator<Item = &Kept> {
+        let start = self.kept.partition_point(|kept| kept.n <= n);
+        self.kept.range(start..)
+    }
+
+    /// The number before the oldest event that is kept.
+    pub(super) fn start(&self) -> Option<u64> {
+        self.kept.front().map(|oldest| oldest.n - 1)
+    }
+
+    pub(super) fn enter(&mut self) {
+        self.listeners += 1;
+        self.deserted = None;
+    }
+
+    pub(super) fn leave(&mut self, now: Instant) {
+        self.listeners -= 1;
+        if self.listeners == 0 {
+            self.deserted = Some(now);
+        }
+    }
+
+    /// Whether the last listener went longer ago than `patience`.
+    pub(super) fn has_lapsed(&self, now: Instant, patience: Duration) -> bool {
+        self.deserted
+            .is_some_and(|deserted| now.saturating_duration_since(deserted) >= patience)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.kept = VecDeque::new();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(ring: &Ring, behind: u64) -> Vec<u64> {
+        ring.behind(behind).map(|kept| kept.n).collect()
+    }
+
+    #[test]
+    fn the_oldest_give_way_when_the_bytes_are_used_up() {
+        let mut ring = Ring::new(3 * (OVERHEAD_BYTES + 10));
+        for n in 1..=5 {
+            ring.push(n, "x", Bytes::from(vec![b'x'; 10]));
+        }
+        assert_eq!(numbers(&ring, 0), [3, 4, 5]);
+        assert_eq!(numbers(&ring, 4), [5]);
+        assert_eq!(ring.start(), Some(2));
+    }
+
+    #[test]
+    fn an_event_larger_than_all_room_is_not_kept() {
+        let mut ring = Ring::new(100);
+        ring.push(1, "x", Bytes::from(vec![b'x'; 10]));
+        ring.push(2, "x", Bytes::from(vec![b'x'; 1000]));
+        assert!(numbers(&ring, 0).is_empty());
+        ring.push(3, "x", Bytes::from(vec![b'x'; 10]));
+        assert_eq!(numbers(&ring, 0), [3]);
+    }
+
+    #[test]
+    fn what_nobody_listens_to_lapses_after_a_while() {
+        let (mut ring, start, patience) = (Ring::new(100), Instant::now(), Duration::from_secs(9));
+        ring.enter();
+        ring.enter();
+        ring.leave(start);
+        assert!(!ring.has_lapsed(start + patience * 2, patience));
+        ring.leave(start);
+        assert!(!ring.has_lapsed(start + patience / 2, patience));
+        assert!(ring.has_lapsed(start + patience, patience));
+        ring.enter();
+        assert!(!ring.has_lapsed(start + patience, patience));
+    }
+}

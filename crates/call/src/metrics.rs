@@ -1,0 +1,360 @@
+//! What is counted, for Prometheus to fetch.
+//!
+//! Labels are names of the configuration and the catalog. What a host made up is never one, and
+//! a server that lists ever new tools cannot make ever new series: see [`MAX_SERIES`].
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use callgate_gate::Target;
+use callgate_record::{Decision, Status};
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+/// How many series of calls there may be; beyond it the calls of new tools are counted under their
+/// server alone.
+const MAX_SERIES: usize = 10_000;
+/// Seconds that a call takes as a whole.
+const TOTAL_BUCKETS: [f64; 12] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0,
+];
+/// Seconds of it that are the gateway's own.
+const ADDED_BUCKETS: [f64; 11] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0,
+];
+
+/// Everything that is counted. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Registry,
+    calls: Family<CallLabels, Counter>,
+    /// How many of them were asked for first.
+    series: AtomicUsize,
+    decisions: Family<ClassLabels, Counter>,
+    total: Histogram,
+    added: Histogram,
+    frame_errors: Family<SideLabels, Counter>,
+    events_dropped: Counter,
+    upstreams: Family<UpstreamLabels, Gauge>,
+    pending_approvals: Gauge,
+    record_owed: Gauge,
+    index_lag: Gauge,
+    /// One at a time: what is looked up for a scrape is set, then written.
+    scraping: Mutex<()>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// How long a call took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Latency {
+    /// From receiving the request to having the answer.
+    pub total: Duration,
+    /// What the provider took of it.
+    pub forwarded: Duration,
+}
+
+impl Latency {
+    /// What the gateway took of it.
+    pub fn added(self) -> Duration {
+        self.total.saturating_sub(self.forwarded)
+    }
+}
+
+/// Whose frame it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Side {
+    /// A host's.
+    Host,
+    /// A server's.
+    Upstream,
+}
+
+/// What is looked up at the moment of a scrape.
+#[derive(Debug, Clone, Default)]
+pub struct Standing {
+    /// Each server, and how it stands.
+    pub upstreams: Vec<(String, String)>,
+    /// Calls that wait for a person.
+    pub pending_approvals: usize,
+    /// Entries of the record that have happened and could not be written yet.
+    pub record_owed: usize,
+    /// Entries of this process that are in the record and not yet in its index.
+    pub index_lag: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    server: String,
+    tool: String,
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClassLabels {
+    class: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SideLabels {
+    side: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    server: String,
+    status: &'static str,
+}
+
+/// How a server can stand; a scrape has one series for each.
+const STATUSES: [&str; 4] = ["starting", "ok", "degraded", "stopped"];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut inner = Inner {
+            registry: Registry::with_prefix("callgate"),
+            calls: Family::default(),
+            series: AtomicUsize::new(0),
+            decisions: Family::default(),
+            total: Histogram::new(TOTAL_BUCKETS),
+            added: Histogram::new(ADDED_BUCKETS),
+            frame_errors: Family::default(),
+            events_dropped: Counter::default(),
+            upstreams: Family::default(),
+            pending_approvals: Gauge::default(),
+            record_owed: Gauge::default(),
+            index_lag: Gauge::default(),
+            scraping: Mutex::default(),
+        };
+        inner.register();
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+}
+
+impl Metrics {
+    /// Everything in the text form that Prometheus reads.
+    pub fn render(&self, standing: &Standing) -> String {
+        let inner = &*self.inner;
+        let _one_at_a_time = inner
+            .scraping
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        inner.set(standing);
+        let mut text = String::new();
+        encode(&mut text, &inner.registry).expect("writing to a string does not fail");
+        text
+    }
+
+    /// A call ended; `None` where it was aimed at nothing there is.
+    pub(crate) fn call(&self, target: Option<&Target>, status: Status) {
+        let calls = &self.inner.calls;
+        let (server, tool) = match target {
+            None => (String::new(), String::new()),
+            // A method is whatever the host says.
+            Some(Target::Method { server, .. }) => (server.to_string(), String::new()),
+            Some(Target::Tool(tool)) => (tool.server.to_string(), tool.name.clone()),
+        };
+        let mut labels = CallLabels {
+            server,
+            tool,
+            status: status.as_str(),
+        };
+        if let Some(known) = calls.get(&labels) {
+            known.inc();
+            return;
+        }
+        if self.inner.series.fetch_add(1, Ordering::Relaxed) >= MAX_SERIES {
+            labels.tool = String::new();
+        }
+        calls.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn decision(&self, decision: Decision) {
+        let class = decision.as_str();
+        self.inner
+            .decisions
+            .get_or_create(&ClassLabels { class })
+            .inc();
+    }
+
+    pub(crate) fn latency(&self, latency: Latency) {
+        self.inner.total.observe(latency.total.as_secs_f64());
+        self.inner.added.observe(latency.added().as_secs_f64());
+    }
+
+    pub(crate) fn frame_error(&self, side: Side) {
+        self.inner.frame_errors.get_or_create(&side.labels()).inc();
+    }
+
+    pub(crate) fn events_dropped(&self, events: u64) {
+        self.inner.events_dropped.inc_by(events);
+    }
+}
+
+impl Side {
+    fn labels(self) -> SideLabels {
+        let side = match self {
+            Self::Host => "host",
+            Self::Upstream => "upstream",
+        };
+        SideLabels { side }
+    }
+}
+
+impl Inner {
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("calls", "Calls by how they ended", self.calls.clone());
+        registry.register(
+            "decisions",
+            "Decisions by class of rule",
+            self.decisions.clone(),
+        );
+        registry.register(
+            "call_duration_seconds",
+            "From receiving a request to having its answer",
+            self.total.clone(),
+        );
+        registry.register(
+            "added_duration_seconds",
+            "What the gateway itself took of it",
+            self.added.clone(),
+        );
+        registry.register(
+            "frame_errors",
+            "Messages that were no frames, by who sent them",
+            self.frame_errors.clone(),
+        );
+        registry.register(
+            "events_dropped",
+            "Events that a listener of /events came too late for",
+            self.events_dropped.clone(),
+        );
+        registry.register(
+            "upstream_state",
+            "1 for the status that a server has, 0 for the others",
+            self.upstreams.clone(),
+        );
+        registry.register(
+            "pending_approvals",
+            "Calls that wait for a person",
+            self.pending_approvals.clone(),
+        );
+        registry.register(
+            "record_owed_entries",
+            "Entries of the record that have happened and could not be written yet",
+            self.record_owed.clone(),
+        );
+        registry.register(
+            "record_index_lag_entries",
+            "Entries of this process that are in the record and not yet in its index",
+            self.index_lag.clone(),
+        );
+        for side in [Side::Host, Side::Upstream] {
+            // A count that is there from the beginning can be watched for its first increase.
+            drop(self.frame_errors.get_or_create(&side.labels()));
+        }
+        for decision in [Decision::Allow, Decision::Deny, Decision::RequireApproval] {
+            let class = decision.as_str();
+            drop(self.decisions.get_or_create(&ClassLabels { class }));
+        }
+    }
+
+    fn set(&self, standing: &Standing) {
+        let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.pending_approvals
+            .set(gauge(standing.pending_approvals));
+        self.record_owed.set(gauge(standing.record_owed));
+        self.index_lag
+            .set(i64::try_from(standing.index_lag).unwrap_or(i64::MAX));
+        self.upstreams.clear();
+        for (server, stands) in &standing.upstreams {
+            for status in STATUSES {
+                let labels = UpstreamLabels {
+                    server: server.clone(),
+                    status,
+                };
+                let is = i64::from(status == stands);
+                self.upstreams.get_or_create(&labels).set(is);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callgate_gate::ServerName;
+
+    use super::*;
+
+    fn method(server: &str, method: &str) -> Target {
+        Target::Method {
+            server: ServerName::new(server).unwrap(),
+            method: method.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_a_host_made_up_is_no_label() {
+        let metrics = Metrics::default();
+        metrics.call(None, Status::Error);
+        metrics.call(Some(&method("fs", "made/up")), Status::Success);
+        let text = metrics.render(&Standing::default());
+        assert!(text.contains(r#"callgate_calls_total{server="",tool="",status="error"} 1"#));
+        assert!(text.contains(r#"callgate_calls_total{server="fs",tool="",status="success"} 1"#));
+        assert!(!text.contains("made/up"));
+    }
+
+    #[test]
+    fn a_scrape_tells_how_servers_stand_now() {
+        let metrics = Metrics::default();
+        let standing = |status: &str| Standing {
+            upstreams: vec![("fs".to_owned(), status.to_owned())],
+            record_owed: 3,
+            ..Standing::default()
+        };
+        metrics.render(&standing("starting"));
+        let text = metrics.render(&standing("ok"));
+        let state = |status: &str| format!(r#"upstream_state{{server="fs",status="{status}"}}"#);
+        assert!(text.contains(&format!("callgate_{} 1", state("ok"))));
+        assert!(text.contains(&format!("callgate_{} 0", state("starting"))));
+        assert!(text.contains("callgate_record_owed_entries 3"));
+        assert!(text.ends_with("# EOF\n"));
+        let gone = metrics.render(&Standing::default());
+        assert!(!gone.contains("server=\"fs\""));
+    }
+
+    #[test]
+    fn latency_is_split_into_the_servers_and_our_own() {
+        let metrics = Metrics::default();
+        let ms = Duration::from_millis;
+        metrics.latency(Latency {
+            total: ms(40),
+            forwarded: ms(38),
+        });
+        let text = metrics.render(&Standing::default());
+        assert!(text.contains(r#"callgate_call_duration_seconds_bucket{le="0.025"} 0"#));
+        assert!(text.contains(r#"callgate_call_duration_seconds_bucket{le="0.05"} 1"#));
+        assert!(text.contains(r#"callgate_added_duration_seconds_bucket{le="0.001"} 0"#));
+        assert!(text.contains(r#"callgate_added_duration_seconds_bucket{le="0.0025"} 1"#));
+    }
+}

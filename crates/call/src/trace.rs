@@ -1,0 +1,299 @@
+//! Spans: one per call, one below it for each step, and the context they are part of.
+//!
+//! Without an exporter no span is made, and a host's own context passes as it came.
+
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+
+use callgate_gate::{Attempt, Target};
+use callgate_wire::Json;
+use opentelemetry::{
+    Context, KeyValue,
+    global::BoxedTracer,
+    trace::{
+        SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId,
+        TraceState, Tracer,
+    },
+};
+
+/// A span's name before it is known what the call is aimed at.
+const UNRESOLVED: &str = "tool.call";
+/// A tracestate that is longer than this is not continued, as its standard permits.
+const MAX_STATE_BYTES: usize = 512;
+
+/// Where a call stands in a trace: W3C `traceparent` and `tracestate` as they are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceContext {
+    parent: String,
+    state: Option<String>,
+}
+
+/// Makes the spans of calls, where somebody wants them.
+#[derive(Clone, Default)]
+pub struct Spans {
+    tracer: Option<Arc<BoxedTracer>>,
+}
+
+/// The span of one call; nothing without an exporter.
+#[derive(Debug)]
+pub(crate) struct CallSpan {
+    live: Option<Live>,
+    /// What the host sent beside its request.
+    received: Option<TraceContext>,
+}
+
+struct Live {
+    tracer: Arc<BoxedTracer>,
+    context: Context,
+}
+
+/// The span of one step. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Step(Option<Context>);
+
+impl TraceContext {
+    /// Takes a context as it is written; `None` where that is not one.
+    pub fn new(parent: &str, state: Option<&str>) -> Option<Self> {
+        span_context(parent, None)?;
+        Some(Self {
+            parent: parent.to_owned(),
+            state: state
+                .filter(|state| !state.is_empty() && state.len() <= MAX_STATE_BYTES)
+                .map(str::to_owned),
+        })
+    }
+
+    /// The `traceparent`.
+    pub fn parent(&self) -> &str {
+        &self.parent
+    }
+
+    /// The `tracestate`.
+    pub fn state(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+
+    /// The context that a request carries in its `_meta`.
+    fn in_meta(attempt: &Attempt) -> Option<Self> {
+        let text = |key| {
+            attempt
+                .frame
+                .meta(key)
+                .and_then(|value: Json<'_>| value.as_str())
+        };
+        Self::new(&text("traceparent")?, text("tracestate").as_deref())
+    }
+
+    fn of(context: &SpanContext) -> Self {
+        let flags = context.trace_flags().to_u8();
+        let state = context.trace_state().header();
+        Self {
+            parent: format!(
+                "00-{}-{}-{flags:02x}",
+                context.trace_id(),
+                context.span_id()
+            ),
+            state: (!state.is_empty()).then_some(state),
+        }
+    }
+}
+
+impl Spans {
+    /// Spans of `tracer`.
+    pub fn of(tracer: BoxedTracer) -> Self {
+        Self {
+            tracer: Some(Arc::new(tracer)),
+        }
+    }
+
+    /// Begins the span of a call. Its parent is the context in the request's `_meta`, else the one
+    /// that was received beside the request.
+    pub(crate) fn call(&self, attempt: &Attempt, received: Option<TraceContext>) -> CallSpan {
+        let Some(tracer) = &self.tracer else {
+            return CallSpan {
+                live: None,
+                received,
+            };
+        };
+        let parent = TraceContext::in_meta(attempt).or(received);
+        let parent = parent.and_then(|parent| span_context(&parent.parent, parent.state()));
+        let context = parent.map_or_else(Context::new, |parent| {
+            Context::new().with_remote_span_context(parent)
+        });
+        let builder = SpanBuilder::from_name(UNRESOLVED)
+            .with_kind(SpanKind::Server)
+            .with_attributes([KeyValue::new("callgate.record_id", attempt.id.to_string())]);
+        let span = tracer.build_with_context(builder, &context);
+        let live = Live {
+            tracer: tracer.clone(),
+            context: context.with_span(span),
+        };
+        CallSpan {
+            live: Some(live),
+            received: None,
+        }
+    }
+}
+
+impl fmt::Debug for Spans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Spans")
+            .field(&self.tracer.is_some())
+            .finish()
+    }
+}
+
+impl CallSpan {
+    /// Names the span after what the call is aimed at.
+    pub(crate) fn aim(&self, target: &Target) {
+        let Some(live) = &self.live else {
+            return;
+        };
+        let shown = match target {
+            Target::Tool(tool) => &tool.shown,
+            Target::Method { method, .. } => method,
+        };
+        let span = live.context.span();
+        span.update_name(format!("tool.call.{shown}"));
+        span.set_attribute(KeyValue::new("tool.name", target.name().to_owned()));
+        let source = format!("server:{}", target.server());
+        span.set_attribute(KeyValue::new("tool.source", source));
+    }
+
+    /// Begins the span of a step.
+    pub(crate) fn step(&self, name: &'static str) -> Step {
+        Step(self.live.as_ref().map(|live| {
+            let builder = SpanBuilder::from_name(name);
+            let span = live.tracer.build_with_context(builder, &live.context);
+            live.context.with_span(span)
+        }))
+    }
+
+    /// What the provider is to hand on: the step's own place in the trace, or what came beside a
+    /// request that says nothing of it. `None` where the request stays as it is.
+    pub(crate) fn handed_on(&self, step: &Step, attempt: &Attempt) -> Option<TraceContext> {
+        match &step.0 {
+            Some(context) => Some(TraceContext::of(context.span().span_context())),
+            None if attempt.frame.meta("traceparent").is_some() => None,
+            None => self.received.clone(),
+        }
+    }
+
+    /// Ends the span; `error` says why the host got no good answer.
+    pub(crate) fn end(self, duration: Duration, error: Option<&str>) {
+        let Some(live) = self.live else {
+            return;
+        };
+        let span = live.context.span();
+        let milliseconds = duration.as_micros() as f64 / 1000.0;
+        span.set_attribute(KeyValue::new("tool.duration_ms", milliseconds));
+        if let Some(error) = error {
+            span.set_attribute(KeyValue::new("error", error.to_owned()));
+            span.set_status(Status::error(error.to_owned()));
+        }
+        span.end();
+    }
+}
+
+impl Step {
+    /// Does the step's work.
+    pub(crate) fn of<T>(self, work: impl FnOnce() -> T) -> T {
+        work()
+    }
+
+    /// Does the step's work, and waits for it.
+    pub(crate) async fn over<T>(self, work: impl Future<Output = T>) -> T {
+        work.await
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Live")
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if let Some(context) = &self.0 {
+            context.span().end();
+        }
+    }
+}
+
+/// Reads a `traceparent`. Versions to come may append fields; version 0 may not.
+fn span_context(parent: &str, state: Option<&str>) -> Option<SpanContext> {
+    let mut fields = parent.split('-');
+    let (version, trace, span, flags) = (
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+    );
+    let hex = |text: &str, length: usize| {
+        let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        text.len() == length && text.bytes().all(digit)
+    };
+    let shaped = hex(version, 2) && hex(trace, 32) && hex(span, 16) && hex(flags, 2);
+    if !shaped || version == "ff" || (version == "00" && fields.next().is_some()) {
+        return None;
+    }
+    let flags = u8::from_str_radix(flags, 16).ok()?;
+    let state = state.and_then(|state| TraceState::from_str(state).ok());
+    let context = SpanContext::new(
+        TraceId::from_hex(trace).ok()?,
+        SpanId::from_hex(span).ok()?,
+        TraceFlags::new(flags) & TraceFlags::SAMPLED,
+        true,
+        state.unwrap_or_default(),
+    );
+    context.is_valid().then_some(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+    #[test]
+    fn only_what_the_standard_calls_a_traceparent_is_one() {
+        let cases = [
+            (format!("00-{TRACE}-b7ad6b7169203331-01"), true),
+            (format!("00-{TRACE}-b7ad6b7169203331-00"), true),
+            (format!("cc-{TRACE}-b7ad6b7169203331-01-later"), true),
+            (format!("00-{TRACE}-b7ad6b7169203331-01-later"), false),
+            (format!("ff-{TRACE}-b7ad6b7169203331-01"), false),
+            (format!("00-{}-b7ad6b7169203331-01", "0".repeat(32)), false),
+            (format!("00-{TRACE}-0000000000000000-01"), false),
+            (
+                format!("00-{}-b7ad6b7169203331-01", TRACE.to_uppercase()),
+                false,
+            ),
+            (format!("00-{TRACE}-b7ad6b7169203331"), false),
+            (format!("00-{TRACE}-b7ad6b716920333-01"), false),
+            (String::new(), false),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(TraceContext::new(&text, None).is_some(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_written_again() {
+        let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
+        let context = span_context(&parent, Some("a=1,b=2")).unwrap();
+        let written = TraceContext::of(&context);
+        assert_eq!(written.parent(), parent);
+        assert_eq!(written.state(), Some("a=1,b=2"));
+    }
+
+    #[test]
+    fn a_tracestate_that_is_too_long_is_not_continued() {
+        let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
+        let long = "x".repeat(MAX_STATE_BYTES + 1);
+        assert_eq!(
+            TraceContext::new(&parent, Some(&long)).unwrap().state(),
+            None
+        );
+    }
+}
