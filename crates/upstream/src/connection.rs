@@ -1,14 +1,16 @@
 //! One live connection to a server: what is sent, who waits for what, and when it is over.
 
+mod watch;
+
 use std::{sync::Arc, time::Duration};
 
 use callgate_call::{Exchange, Failure, Reply};
 use callgate_gate::{Permit, ServerName};
 use callgate_record::{Effect, Recorded};
-use callgate_wire::{Frame, LineCutter};
+use callgate_wire::{Frame, LineCutter, methods};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{Semaphore, oneshot},
+    sync::Semaphore,
     time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -26,10 +28,7 @@ use crate::{
     pending::{Ended, OnBehalf, Pending},
     stopped_clock::StoppedClock,
 };
-
-/// The least by which a deadline moves while a call's clock stands still, so that it is not looked at
-/// all the time.
-const CLOCK_GRAIN: Duration = Duration::from_millis(100);
+use watch::Watch;
 
 /// A connection. Cheap to clone; it ends when the server's side does or when it is closed.
 #[derive(Debug, Clone)]
@@ -45,6 +44,13 @@ struct Inner {
     slots: Semaphore,
     ended: CancellationToken,
     tasks: TaskTracker,
+}
+
+impl Drop for Inner {
+    /// A connection that is given up before it was closed leaves no task behind that waits for its end.
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
 }
 
 /// Limits of a connection.
@@ -125,9 +131,11 @@ impl Connection {
             )
         });
         let (pending, ended) = (parts.pending.clone(), parts.ended.clone());
+        let inbound = link.inbound().clone();
         parts.tasks.spawn(async move {
             ended.cancelled().await;
             pending.close();
+            inbound.close();
         });
         parts.connect(link, limits, server)
     }
@@ -140,8 +148,8 @@ impl Connection {
         wiring: Wiring,
     ) -> Result<Self, LegacySseError> {
         let parts = Parts::default();
-        let (link, events) =
-            legacy_sse::open(client, endpoint, limits.frame_bytes, &parts.tasks).await?;
+        let tables = (parts.pending.clone(), parts.tasks.clone());
+        let (link, events) = legacy_sse::open(client, endpoint, limits.frame_bytes, tables).await?;
         let link: Arc<dyn Link> = Arc::new(link);
         let inbound = parts.inbound(&wiring, Arc::downgrade(&link));
         parts.until_read(legacy_sse::read_events(events, inbound.clone()), inbound);
@@ -193,7 +201,7 @@ impl Connection {
             }
         };
         let id = inner.pending.fresh_id();
-        let (message, progress_token) = Message::call(recorded, id);
+        let (message, progress_token) = Message::call(recorded, id, exchange.trace.as_ref());
         let on_behalf = OnBehalf {
             caller: exchange.caller.clone(),
             session,
@@ -246,6 +254,11 @@ impl Connection {
         self.inner.link.agreed(version);
     }
 
+    /// Notes that the handshake is over.
+    pub(crate) fn introduced(&self) {
+        self.inner.link.introduced();
+    }
+
     /// Makes a request of our own and waits for its reply.
     pub(crate) async fn request(
         &self,
@@ -282,8 +295,16 @@ impl Connection {
                 Ended::Gone => Err(HousekeepingError::Gone),
             }
         };
-        let timed = tokio::time::timeout(after, exchange).await;
-        timed.unwrap_or(Err(HousekeepingError::TimedOut { method, after }))
+        if let Ok(answered) = tokio::time::timeout(after, exchange).await {
+            return answered;
+        }
+        // The handshake cannot be cancelled; a connection without one is closed.
+        if method != methods::INITIALIZE {
+            let reason = "no answer in time";
+            let what = Housekeeping::Cancelled { id, reason };
+            inner.link.give_up(id, Message::housekeeping(&what, 0));
+        }
+        Err(HousekeepingError::TimedOut { method, after })
     }
 
     /// Says something that has no reply.
@@ -359,69 +380,5 @@ struct WaitingGuard<'a> {
 impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.pending.forget(self.id);
-    }
-}
-
-/// The clock of one call.
-struct Watch<'a> {
-    server: &'a ServerName,
-    name: &'a str,
-    timeout: Duration,
-    deadline: Instant,
-}
-
-impl Watch<'_> {
-    async fn unless_stopped<T>(
-        &self,
-        step: impl Future<Output = T>,
-        exchange: &Exchange,
-        effect: Effect,
-    ) -> Result<T, Failure> {
-        tokio::select! {
-            biased;
-            done = step => Ok(done),
-            () = exchange.cancelled.cancelled() => Err(Failure::Cancelled { effect }),
-            () = tokio::time::sleep_until(self.deadline) => Err(self.timed_out(effect)),
-        }
-    }
-
-    /// Waits for the reply; while the host is being asked something, the clock stands still.
-    async fn reply(
-        &mut self,
-        mut reply: oneshot::Receiver<Ended>,
-        exchange: &Exchange,
-        on_behalf: &OnBehalf,
-    ) -> Result<Ended, Failure> {
-        loop {
-            let waited = self
-                .unless_stopped(&mut reply, exchange, Effect::Unknown)
-                .await;
-            match waited {
-                Ok(ended) => return Ok(ended.unwrap_or(Ended::Gone)),
-                Err(failure @ Failure::TimedOut { .. }) => match on_behalf.clock.take() {
-                    Duration::ZERO => return Err(failure),
-                    stood_still => self.deadline += stood_still.max(CLOCK_GRAIN),
-                },
-                Err(failure) => return Err(failure),
-            }
-        }
-    }
-
-    fn timed_out(&self, effect: Effect) -> Failure {
-        let (server, name) = (self.server.clone(), self.name.to_owned());
-        Failure::TimedOut {
-            server,
-            name,
-            timeout: self.timeout,
-            effect,
-        }
-    }
-
-    fn unavailable(&self, effect: Effect, detail: &str) -> Failure {
-        Failure::Unavailable {
-            server: self.server.clone(),
-            effect,
-            detail: detail.to_owned(),
-        }
     }
 }

@@ -1,20 +1,21 @@
 //! All configured servers together: the catalog they make, and the way to each of them.
 
+mod catalog;
 mod first_round;
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
 use arc_swap::ArcSwap;
-use callgate_call::{Announcement, Audience, Caller, Provider, Providers};
-use callgate_gate::{Catalog, Finding, Host, Naming, Policy, Prefix, ServerName};
+use callgate_call::{Announcement, Audience, Caller, Events, Provider, Providers};
+use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, ServerName};
 use callgate_record::Recorder;
-use callgate_wire::{Frame, message, methods};
+use callgate_wire::{Frame, methods};
 use futures_util::future::{BoxFuture, join_all};
 use tokio::{
     sync::{Notify, broadcast},
@@ -50,7 +51,9 @@ pub struct Fleet {
     announce: broadcast::Sender<Announcement>,
     residents: Mutex<HashMap<String, Resident>>,
     rebuilding: Mutex<()>,
-    bad_frames: Arc<AtomicU64>,
+    events: Events,
+    /// Whether lists had been answered when the configuration last changed.
+    answered: AtomicBool,
     started: Instant,
     shutdown: CancellationToken,
     tasks: TaskTracker,
@@ -97,7 +100,12 @@ pub struct ServerReport {
 
 impl Fleet {
     /// Starts all servers at once, in the name of `profile`.
-    pub fn start(plan: FleetPlan, recorder: Recorder, profile: Profile) -> Arc<Self> {
+    pub fn start(
+        plan: FleetPlan,
+        recorder: Recorder,
+        events: Events,
+        profile: Profile,
+    ) -> Arc<Self> {
         let FleetPlan {
             servers,
             policy,
@@ -114,12 +122,13 @@ impl Fleet {
             announce: broadcast::Sender::new(ANNOUNCEMENTS_KEPT),
             residents: Mutex::default(),
             rebuilding: Mutex::default(),
-            bad_frames: Arc::default(),
+            events,
+            answered: AtomicBool::new(false),
             started: Instant::now(),
             shutdown: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
-        fleet.take_over(servers);
+        fleet.take_over(servers, &fleet.policy.load());
         fleet.tasks.spawn(first_round::sum_up(fleet.clone()));
         fleet
             .tasks
@@ -135,14 +144,17 @@ impl Fleet {
             policy,
             options,
         } = plan;
-        self.policy.store(Arc::new(policy));
+        if self.lists_are_answered() {
+            self.answered.store(true, Ordering::Release);
+        }
+        let before = self.policy.swap(Arc::new(policy));
         if self.supplies.load().options != options {
             self.supplies.store(Arc::new(Supplies::new(options)));
         }
-        self.take_over(servers);
+        self.take_over(servers, &before);
     }
 
-    fn take_over(&self, specs: Vec<ServerSpec>) {
+    fn take_over(&self, specs: Vec<ServerSpec>, policy_before: &Policy) {
         let alone = specs.len() == 1 && self.naming().prefix == Prefix::Never;
         let Changes {
             started,
@@ -161,7 +173,7 @@ impl Fleet {
             self.promote_when_settled(successor);
         }
         retired.into_iter().for_each(|server| self.retire(server));
-        self.rebuild();
+        self.rebuild_after(policy_before);
     }
 
     fn new_server(&self, spec: ServerSpec, alone: bool) -> Arc<Server> {
@@ -173,12 +185,13 @@ impl Fleet {
             tools_changed: tools_changed.clone(),
             resident: Arc::new(|| None),
             passes_all: alone,
-            bad_frames: self.bad_frames.clone(),
+            events: self.events.clone(),
         };
         Arc::new(Server::new(ServerParts {
             spec,
             supplies: self.supplies.load_full(),
             recorder: self.recorder.clone(),
+            events: self.events.clone(),
             wiring: wiring_for(wiring, self.me.clone()),
             tools_changed,
             on_change: on_change(self.me.clone()),
@@ -239,60 +252,6 @@ impl Fleet {
             }
         };
         self.roster.active().iter().map(report).collect()
-    }
-
-    /// Frames from servers that were no frames.
-    pub fn bad_frames(&self) -> u64 {
-        self.bad_frames.load(Ordering::Relaxed)
-    }
-
-    fn rebuild(&self) {
-        let _one_at_a_time = self
-            .rebuilding
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let listings = self
-            .roster
-            .active()
-            .iter()
-            .map(|server| server.listing())
-            .collect();
-        let (catalog, findings) = Catalog::build(self.naming(), listings);
-        for Finding::ShownTwice {
-            shown,
-            kept,
-            left_out,
-        } in findings
-        {
-            tracing::warn!(
-                shown,
-                kept,
-                left_out,
-                "two tools have one shown name; the later is left out"
-            );
-        }
-        let changed = !same_list(&self.catalog.load(), &catalog, &self.policy.load());
-        self.catalog.store(Arc::new(catalog));
-        if changed && self.lists_are_answered() {
-            let frame = message::notification(methods::TOOLS_CHANGED, None);
-            // Nobody listening is no failure.
-            let _ = self.announce.send(Announcement {
-                audience: Audience::All,
-                frame,
-            });
-        }
-    }
-
-    /// Whether a list can have been answered from the snapshot before: as long as one would wait for
-    /// a first connect, no host has a list that could have changed.
-    fn lists_are_answered(&self) -> bool {
-        let can_list = |server: &Arc<Server>| server.state.borrow().can_list();
-        Instant::now() >= self.list_deadline() || self.roster.active().iter().all(can_list)
-    }
-
-    /// Until when lists and calls wait for servers in their first connect.
-    fn list_deadline(&self) -> Instant {
-        self.started + self.supplies.load().options.connect_wait
     }
 
     /// The only attached host that shares the connection of `audience`, if there is exactly one.
@@ -437,8 +396,4 @@ fn on_change(fleet: Weak<Fleet>) -> Arc<dyn Fn() + Send + Sync> {
             fleet.rebuild();
         }
     })
-}
-
-fn same_list(old: &Catalog, new: &Catalog, policy: &Policy) -> bool {
-    old.listed(policy).eq(new.listed(policy))
 }

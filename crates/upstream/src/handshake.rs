@@ -91,6 +91,7 @@ pub(crate) async fn initialize(
     };
     let said = connection.notify(&Housekeeping::Initialized).await;
     said.map_err(|_| HousekeepingError::Gone)?;
+    connection.introduced();
     Ok(introduction)
 }
 

@@ -4,7 +4,9 @@
 mod client;
 mod endpoint;
 mod reply;
+mod status;
 
 pub(crate) use client::{Carried, HttpClient, HttpFailed};
 pub use endpoint::{Endpoint, EndpointError};
-pub(crate) use reply::{Events, read_body};
+pub(crate) use reply::{Events, Next, read_body};
+pub(crate) use status::{describe_status, effect_of};

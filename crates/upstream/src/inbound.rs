@@ -3,14 +3,13 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use bytes::Bytes;
-use callgate_call::{Announcement, Audience, Caller};
+use callgate_call::{
+    Announcement, Audience, Caller, Events, events::upstreams::UpstreamFrameError,
+};
 use callgate_gate::ServerName;
 use callgate_wire::{Frame, FrameKind, Id, RpcError, Strictness, methods};
 use tokio::sync::{Notify, broadcast};
@@ -36,8 +35,8 @@ pub(crate) struct Wiring {
     pub(crate) resident: Arc<dyn Fn() -> Option<Arc<dyn Caller>> + Send + Sync>,
     /// Whether every notification passes, because this is the only server.
     pub(crate) passes_all: bool,
-    /// Frames that were no frames.
-    pub(crate) bad_frames: Arc<AtomicU64>,
+    /// Where frames that were no frames are told.
+    pub(crate) events: Events,
 }
 
 impl fmt::Debug for Wiring {
@@ -86,6 +85,16 @@ impl Inbound {
     /// Takes the news that request `id` will not be answered.
     pub(crate) fn lost(&self, id: u64, ended: Ended) {
         self.pending.resolve(id, ended);
+    }
+
+    /// Takes the news that the server may be another one than before.
+    pub(crate) fn tools_may_have_changed(&self) {
+        self.wiring.tools_changed.notify_one();
+    }
+
+    /// Takes the news that a message was over the limit and had to be dropped.
+    pub(crate) fn oversize(&self) {
+        self.bad_frame("a message is over the frame limit");
     }
 
     /// Whether `id` still waits for its reply.
@@ -250,8 +259,10 @@ impl Inbound {
     }
 
     fn bad_frame(&self, error: &str) {
-        self.wiring.bad_frames.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(name: "frame_error", server = %self.wiring.server, error, "frame_error");
+        let server = &self.wiring.server;
+        self.wiring
+            .events
+            .emit(UpstreamFrameError { server, error });
     }
 }
 

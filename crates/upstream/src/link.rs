@@ -25,6 +25,9 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// Notes the protocol version that the handshake settled.
     fn agreed(&self, _version: &str) {}
 
+    /// Notes that the handshake is over, and the server may say something of its own.
+    fn introduced(&self) {}
+
     /// Ends the link: the server sees that nothing more comes.
     fn close(&self);
 }

@@ -3,6 +3,7 @@
 //! [`Message`] has no other constructors, and a link sends nothing but messages.
 
 use bytes::Bytes;
+use callgate_call::TraceContext;
 use callgate_gate::{Permit, Target};
 use callgate_record::Recorded;
 use callgate_wire::{Edit, Frame, Id, ProtocolVersion, RpcError, message, methods, quote};
@@ -26,6 +27,8 @@ pub(crate) enum Housekeeping<'a> {
     },
     /// Ends the handshake.
     Initialized,
+    /// Asks whether the session is still known.
+    Ping,
     /// Asks for a page of tools.
     ListTools {
         /// Where the page before ended, raw.
@@ -62,10 +65,15 @@ pub(crate) enum Housekeeping<'a> {
 
 impl Message {
     /// The message of a recorded call under our own id. Only the id, the tool's name, the progress
-    /// token and our own `_meta` keys differ from what the host sent.
+    /// token and our own `_meta` keys differ from what the host sent, and the place in a trace where
+    /// there is one to be handed on.
     ///
     /// Also returns the host's progress token, raw, to be put back into progress notifications.
-    pub(crate) fn call(recorded: Recorded<Permit>, id: u64) -> (Self, Option<String>) {
+    pub(crate) fn call(
+        recorded: Recorded<Permit>,
+        id: u64,
+        trace: Option<&TraceContext>,
+    ) -> (Self, Option<String>) {
         let call = recorded.into_call();
         let frame = &call.attempt.frame;
         let mut edit = frame.edit().id(&Id::number(id));
@@ -80,6 +88,12 @@ impl Message {
             .map(|token| token.as_text().to_owned());
         if token.is_some() {
             edit = edit.meta("progressToken", &id.to_string());
+        }
+        if let Some(trace) = trace {
+            edit = edit.meta("traceparent", &quote(trace.parent()));
+            if let Some(state) = trace.state() {
+                edit = edit.meta("tracestate", &quote(state));
+            }
         }
         (Self::hosts(edit), token)
     }
@@ -99,6 +113,7 @@ impl Message {
                 message::request(&id, methods::INITIALIZE, Some(&params))
             }
             Housekeeping::Initialized => message::notification(methods::INITIALIZED, None),
+            Housekeeping::Ping => message::request(&id, methods::PING, None),
             Housekeeping::ListTools { cursor } => {
                 let params = cursor.map(|cursor| format!(r#"{{"cursor":{cursor}}}"#));
                 message::request(&id, methods::TOOLS_LIST, params.as_deref())

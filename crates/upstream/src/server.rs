@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_call::{Exchange, Failure, Provider, Reply};
+use callgate_call::{Events, Exchange, Failure, Provider, Reply};
 use callgate_gate::{Host, Listing, Permit};
 use callgate_record::{Effect, Recorded, Recorder};
 use futures_util::future::BoxFuture;
@@ -43,6 +43,7 @@ pub(crate) struct Server {
     pub(crate) spec: ServerSpec,
     supplies: Arc<Supplies>,
     recorder: Recorder,
+    events: Events,
     wiring: SharedWiring,
     pub(crate) state: watch::Sender<State>,
     primary: Mutex<Option<(Profile, Connection)>>,
@@ -67,6 +68,7 @@ pub(crate) struct ServerParts {
     pub(crate) spec: ServerSpec,
     pub(crate) supplies: Arc<Supplies>,
     pub(crate) recorder: Recorder,
+    pub(crate) events: Events,
     pub(crate) wiring: SharedWiring,
     pub(crate) tools_changed: Arc<Notify>,
     pub(crate) on_change: Arc<dyn Fn() + Send + Sync>,
@@ -78,6 +80,7 @@ impl Server {
             spec,
             supplies,
             recorder,
+            events,
             wiring,
             tools_changed,
             on_change,
@@ -90,6 +93,7 @@ impl Server {
             spec,
             supplies,
             recorder,
+            events,
             wiring,
             state: watch::Sender::new(state),
             primary: Mutex::default(),

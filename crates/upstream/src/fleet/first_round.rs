@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use callgate_call::events::upstreams::ProxyInit;
+
 use super::{Fleet, ServerReport};
 use crate::{ServerStatus, server::Server};
 
@@ -50,13 +52,12 @@ pub(super) async fn sum_up(fleet: Arc<Fleet>) {
         .filter(|r| matches!(r.status, ServerStatus::Ok | ServerStatus::Degraded));
     let tools: usize = connected.clone().map(|report| report.tools).sum();
     let silent: usize = connected.clone().map(|report| report.silent_tools).sum();
-    tracing::info!(
-        name: "proxy.init",
-        serverCount = reports.len(),
-        connected = connected.count(),
-        failed = reports.iter().filter(|r| r.status == ServerStatus::Stopped).count(),
-        toolCount = tools,
-        unannotated = silent,
-        "proxy.init"
-    );
+    let stopped = |report: &&&ServerReport| report.status == ServerStatus::Stopped;
+    fleet.events.emit(ProxyInit {
+        servers: reports.len(),
+        connected: connected.count(),
+        failed: reports.iter().filter(stopped).count(),
+        tools,
+        unannotated: silent,
+    });
 }

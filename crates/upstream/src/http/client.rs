@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use callgate_record::Effect;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, uri::Scheme};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -11,6 +12,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 
 use super::Endpoint;
 
@@ -18,11 +20,16 @@ use super::Endpoint;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
+/// How long a quiet connection goes unprobed: a standing stream may be quiet for hours, and would
+/// not notice that the other side is gone.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A client for every HTTP server.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient {
     client: Arc<Client<HttpsConnector<HttpConnector>, Full<Bytes>>>,
+    /// Why no certificate can be checked, where that is so.
+    no_roots: Option<Arc<str>>,
 }
 
 /// Why a request has no response.
@@ -47,17 +54,36 @@ pub(crate) struct Carried<'a> {
     pub(crate) last_event_id: Option<&'a str>,
 }
 
+impl HttpFailed {
+    /// What the request can have done.
+    pub(crate) fn effect(&self) -> Effect {
+        match self {
+            Self::NotConnected(_) | Self::NoRoots(_) => Effect::None,
+            Self::Broke(_) => Effect::Unknown,
+        }
+    }
+}
+
 impl HttpClient {
-    /// A client that trusts what the system trusts.
+    /// A client that trusts what the system trusts. A system without certificates, as small
+    /// containers are, can still reach what needs none.
     pub(crate) fn new() -> Result<Self, HttpFailed> {
         let mut http = HttpConnector::new();
         // Small messages must not wait for the acknowledgement of the one before.
         http.set_nodelay(true);
         http.enforce_http(false);
         http.set_connect_timeout(Some(CONNECT_DEADLINE));
-        let tls = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = tls.map_err(|error| HttpFailed::NoRoots(error.to_string()))?;
+        http.set_keepalive(Some(KEEPALIVE));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let native = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider.clone());
+        let (tls, no_roots) = match native {
+            Ok(tls) => (tls, None),
+            Err(error) => {
+                let config = trusting_nobody(provider)?;
+                let tls = HttpsConnectorBuilder::new().with_tls_config(config);
+                (tls, Some(error.to_string().into()))
+            }
+        };
         let connector = tls.https_or_http().enable_http1().wrap_connector(http);
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
@@ -65,6 +91,7 @@ impl HttpClient {
             .build(connector);
         Ok(Self {
             client: Arc::new(client),
+            no_roots,
         })
     }
 
@@ -114,6 +141,11 @@ impl HttpClient {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpFailed> {
+        if let Some(why) = &self.no_roots
+            && request.uri().scheme() == Some(&Scheme::HTTPS)
+        {
+            return Err(HttpFailed::NoRoots(why.to_string()));
+        }
         self.client.request(request).await.map_err(|error| {
             let connecting = error.is_connect();
             let text = with_causes(&error);
@@ -124,6 +156,15 @@ impl HttpClient {
             }
         })
     }
+}
+
+fn trusting_nobody(provider: Arc<CryptoProvider>) -> Result<ClientConfig, HttpFailed> {
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| HttpFailed::NoRoots(error.to_string()))?;
+    Ok(config
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth())
 }
 
 fn request(

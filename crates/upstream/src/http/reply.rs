@@ -23,6 +23,17 @@ pub(crate) struct Events {
     decoder: Decoder,
 }
 
+/// What a stream gives next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// An event.
+    Event(Event),
+    /// The stream has ended, broken or not.
+    Ended,
+    /// The next event is over the limit, so that the stream cannot be read on.
+    TooLarge,
+}
+
 impl Events {
     pub(crate) fn new(body: Incoming, limit: usize) -> Self {
         Self {
@@ -31,18 +42,19 @@ impl Events {
         }
     }
 
-    /// The next event; `None` when the stream has ended, broken or not.
-    pub(crate) async fn next(&mut self) -> Option<Event> {
+    /// Waits for what comes next.
+    pub(crate) async fn next(&mut self) -> Next {
         loop {
             if let Some(event) = self.decoder.next_event() {
-                return Some(event);
+                return Next::Event(event);
             }
-            let frame = self.body.frame().await?.ok()?;
+            let Some(Ok(frame)) = self.body.frame().await else {
+                return Next::Ended;
+            };
             if let Some(data) = frame.data_ref()
-                && let Err(error) = self.decoder.push(data)
+                && self.decoder.push(data).is_err()
             {
-                tracing::warn!(error = %error, "an event stream was cut off");
-                return None;
+                return Next::TooLarge;
             }
         }
     }

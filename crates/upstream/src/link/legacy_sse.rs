@@ -1,29 +1,34 @@
 //! HTTP+SSE of 2024-11-05: one stream for everything that the server says, and an address, told
 //! by its first event, to which messages are posted.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use callgate_record::Effect;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Link, LinkEnded, Parcel};
 use crate::{
-    http::{Carried, Endpoint, Events, HttpClient, HttpFailed},
+    http::{Carried, Endpoint, Events, HttpClient, HttpFailed, Next, describe_status, effect_of},
     inbound::Inbound,
     outgoing::Message,
+    pending::{Ended, Pending},
 };
 
 /// How long the server may take to tell the address.
 const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a message may take to be accepted.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a server is told that nobody waits any more.
+const CANCEL_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The way to the address.
 #[derive(Debug)]
 pub(crate) struct LegacySseLink {
     client: HttpClient,
     messages: Endpoint,
+    pending: Arc<Pending>,
     tasks: TaskTracker,
     closing: CancellationToken,
 }
@@ -52,48 +57,52 @@ pub(crate) enum LegacySseError {
     Elsewhere(String),
 }
 
-/// Opens the stream and waits for the address.
+/// Opens the stream and waits for the address. `tables` is what it shares with its connection.
 pub(crate) async fn open(
     client: HttpClient,
     endpoint: Endpoint,
     limit: usize,
-    tasks: &TaskTracker,
+    tables: (Arc<Pending>, TaskTracker),
 ) -> Result<(LegacySseLink, LegacyStream), LegacySseError> {
     let response = client.listen(&endpoint, &Carried::default()).await?;
     if !response.status().is_success() {
         return Err(LegacySseError::Refused(response.status()));
     }
     let mut events = Events::new(response.into_body(), limit);
-    let first = tokio::time::timeout(ENDPOINT_DEADLINE, events.next())
-        .await
-        .ok()
-        .flatten();
-    let first = first.filter(|event| event.event.as_deref() == Some("endpoint"));
-    let address = first.and_then(|event| String::from_utf8(event.data).ok());
+    let address = match tokio::time::timeout(ENDPOINT_DEADLINE, events.next()).await {
+        Ok(Next::Event(event)) if event.event.as_deref() == Some("endpoint") => {
+            String::from_utf8(event.data).ok()
+        }
+        Ok(Next::Event(_) | Next::Ended | Next::TooLarge) | Err(_) => None,
+    };
     let address = address.ok_or(LegacySseError::NoEndpoint)?;
     let messages = endpoint
         .sibling(address.trim())
         .ok_or(LegacySseError::Elsewhere(address))?;
     let closing = CancellationToken::new();
+    let (pending, tasks) = tables;
     let link = LegacySseLink {
         client,
         messages,
-        tasks: tasks.clone(),
+        pending,
+        tasks,
         closing: closing.clone(),
     };
     Ok((link, LegacyStream { events, closing }))
 }
 
-/// Reads until the stream ends.
+/// Reads until the stream ends. A message over the limit ends it, too: nothing can be read behind it.
 pub(crate) async fn read_events(mut stream: LegacyStream, inbound: Inbound) {
     loop {
-        let event = tokio::select! {
-            event = stream.events.next() => event,
+        let next = tokio::select! {
+            next = stream.events.next() => next,
             () = stream.closing.cancelled() => return,
         };
-        let Some(event) = event else { return };
-        if !event.data.is_empty() {
-            inbound.message(event.data.into(), None).await;
+        match next {
+            Next::Event(event) if event.data.is_empty() => {}
+            Next::Event(event) => inbound.message(event.data.into(), None).await,
+            Next::Ended => return,
+            Next::TooLarge => return inbound.oversize(),
         }
     }
 }
@@ -101,28 +110,59 @@ pub(crate) async fn read_events(mut stream: LegacyStream, inbound: Inbound) {
 impl Link for LegacySseLink {
     fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<(), LinkEnded>> {
         Box::pin(async move {
-            let message = parcel.message.into_bytes();
-            let carried = Carried::default();
-            let posting = self.client.post(&self.messages, &carried, message);
-            let posted = tokio::time::timeout(ACCEPT_DEADLINE, posting).await;
-            let accepted = posted
-                .ok()
-                .and_then(Result::ok)
-                .filter(|response| response.status().is_success());
-            accepted.map(|_| ()).ok_or(LinkEnded)
+            let Some(id) = parcel.awaits else {
+                let posted = post(&self.client, &self.messages, parcel.message).await;
+                return posted.map_err(|_| LinkEnded);
+            };
+            let (client, messages) = (self.client.clone(), self.messages.clone());
+            let (pending, closing) = (self.pending.clone(), self.closing.clone());
+            // In the background: whoever waits for the reply gives up by its own clock.
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    posted = post(&client, &messages, parcel.message) => {
+                        if let Err(ended) = posted {
+                            pending.resolve(id, ended);
+                        }
+                    }
+                    () = closing.cancelled() => {}
+                }
+            });
+            Ok(())
         })
     }
 
     fn give_up(&self, _id: u64, cancelled: Message) {
         let (client, messages) = (self.client.clone(), self.messages.clone());
         self.tasks.spawn(async move {
-            let carried = Carried::default();
-            let told = client.post(&messages, &carried, cancelled.into_bytes());
-            let _ = tokio::time::timeout(ACCEPT_DEADLINE, told).await;
+            let told = post(&client, &messages, cancelled);
+            let _ = tokio::time::timeout(CANCEL_DEADLINE, told).await;
         });
     }
 
     fn close(&self) {
         self.closing.cancel();
+    }
+}
+
+async fn post(client: &HttpClient, messages: &Endpoint, message: Message) -> Result<(), Ended> {
+    let lost = |effect, status, detail| Ended::Lost {
+        effect,
+        status,
+        detail,
+    };
+    let carried = Carried::default();
+    let posting = client.post(messages, &carried, message.into_bytes());
+    match tokio::time::timeout(ACCEPT_DEADLINE, posting).await {
+        Ok(Ok(response)) if response.status().is_success() => Ok(()),
+        Ok(Ok(response)) => {
+            let status = response.status();
+            let (effect, detail) = (effect_of(status), describe_status(status, None, ""));
+            Err(lost(effect, Some(status.as_u16()), detail))
+        }
+        Ok(Err(error)) => Err(lost(error.effect(), None, error.to_string())),
+        Err(_) => {
+            let detail = "the server did not accept the message in time".to_owned();
+            Err(lost(Effect::Unknown, None, detail))
+        }
     }
 }

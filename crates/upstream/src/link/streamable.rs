@@ -1,25 +1,30 @@
 //! Streamable HTTP: a POST per message; replies and what belongs to them come with its response,
 //! everything else over a standing GET stream.
 
+mod introduce;
 mod session;
+mod streams;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
 use callgate_record::Effect;
-use callgate_wire::{Frame, Strictness, methods};
+use callgate_wire::{Frame, Strictness};
 use futures_util::future::BoxFuture;
-use http::{Response, StatusCode, header};
+use http::{Response, header};
 use hyper::body::Incoming;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Link, LinkEnded, Parcel};
 use crate::{
-    http::{Endpoint, Events, HttpClient, HttpFailed, read_body},
+    http::{Endpoint, Events, HttpClient, HttpFailed, describe_status, effect_of, read_body},
     inbound::Inbound,
     outgoing::Message,
     pending::Ended,
@@ -30,12 +35,6 @@ use session::Session;
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a server is told that nobody waits any more.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(1);
-/// How often a broken answer stream is taken up again, where the server can do that.
-const MAX_RESUMES: usize = 5;
-/// The pause before a stream is taken up again, when the server does not say.
-const RESUME_PAUSE: Duration = Duration::from_secs(1);
-/// How much of an error's body is told to the operator.
-const ERROR_TEXT: usize = 300;
 
 /// A Streamable HTTP server.
 #[derive(Debug)]
@@ -47,6 +46,8 @@ pub(crate) struct StreamableLink {
     inbound: Inbound,
     session: Session,
     under_way: Mutex<HashMap<u64, CancellationToken>>,
+    /// Whether the last attempt to connect failed.
+    unreachable: AtomicBool,
     /// Fires when the server cannot be reached any more.
     ended: CancellationToken,
     closing: CancellationToken,
@@ -71,11 +72,17 @@ impl StreamableLink {
                 inbound,
                 session: Session::default(),
                 under_way: Mutex::default(),
+                unreachable: AtomicBool::new(false),
                 ended,
                 closing: CancellationToken::new(),
                 tasks,
             }
         })
+    }
+
+    /// The reading side, which has to be closed when the link ends.
+    pub(crate) fn inbound(&self) -> &Inbound {
+        &self.inbound
     }
 
     /// Makes one request in the background; whatever comes of it goes to the inbound side.
@@ -91,18 +98,27 @@ impl StreamableLink {
                 () = abandoned.cancelled() => Ok(()),
                 () = link.closing.cancelled() => Err(Ended::Gone),
             };
-            link.under_way().remove(&id);
+            // Before the link ends, which would call every open effect unknown.
             if let Err(ended) = outcome {
                 link.inbound.lost(id, ended);
             }
+            link.under_way().remove(&id);
+            link.end_if_unreachable();
         });
+    }
+
+    /// Ends the link when the server could not be reached and no exchange goes on: one that was
+    /// connected before may still be answered.
+    fn end_if_unreachable(&self) {
+        if self.unreachable.load(Ordering::Acquire) && self.under_way().is_empty() {
+            self.ended.cancel();
+        }
     }
 
     async fn exchange(&self, id: u64, message: Bytes) -> Result<(), Ended> {
         let response = self.post(message).await?;
-        let status = response.status();
-        if !status.is_success() {
-            return self.refused(id, status, response).await;
+        if !response.status().is_success() {
+            return self.refused(id, response).await;
         }
         if is_stream(&response) {
             return self
@@ -124,12 +140,11 @@ impl StreamableLink {
     async fn post(&self, message: Bytes) -> Result<Response<Incoming>, Ended> {
         let seen = self.session.snapshot();
         let response = self.post_once(&seen, message.clone()).await?;
-        if response.status() != StatusCode::NOT_FOUND || seen.id.is_none() {
+        if seen.id.is_none() || !self.has_expired(&seen, response.status()).await {
             self.session.note(&response, &message);
             return Ok(response);
         }
-        self.session
-            .renew(&seen, || self.introduce_again())
+        self.renew(&seen)
             .await
             .map_err(|detail| lost(Effect::None, Some(404), detail))?;
         self.post_once(&self.session.snapshot(), message).await
@@ -144,75 +159,23 @@ impl StreamableLink {
             .client
             .post(&self.endpoint, &session.carried(), message)
             .await;
-        sent.map_err(|error| {
-            let effect = match error {
-                HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_) => {
-                    self.ended.cancel();
-                    Effect::None
-                }
-                HttpFailed::Broke(_) => Effect::Unknown,
-            };
-            lost(effect, None, error.to_string())
-        })
+        self.note_reached(&sent);
+        sent.map_err(|error| lost(error.effect(), None, error.to_string()))
     }
 
-    /// The handshake again, with the very message that opened the first session.
-    async fn introduce_again(&self) -> Result<session::Snapshot, String> {
-        let introduction = self
-            .session
-            .introduction()
-            .ok_or("there was no handshake yet")?;
-        let fresh = session::Snapshot::default();
-        let posted = self
-            .client
-            .post(&self.endpoint, &fresh.carried(), introduction)
-            .await;
-        let response = posted.map_err(|error| error.to_string())?;
-        if !response.status().is_success() {
-            return Err(format!(
-                "a new session was refused with {}",
-                response.status()
-            ));
-        }
-        let id = session::id_of(&response);
-        let reply = if is_stream(&response) {
-            let event = Events::new(response.into_body(), self.limit).next().await;
-            event.map(|event| Bytes::from(event.data))
-        } else {
-            read_body(response.into_body(), self.limit)
-                .await
-                .ok()
-                .flatten()
+    fn note_reached(&self, sent: &Result<Response<Incoming>, HttpFailed>) {
+        let reached = match sent {
+            Ok(_) | Err(HttpFailed::Broke(_)) => true,
+            Err(HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_)) => false,
         };
-        let reply = reply.and_then(|reply| Frame::parse(reply, Strictness::Envelope).ok());
-        let reply = reply.ok_or("the new handshake was not answered")?;
-        let version = reply
-            .result_member("protocolVersion")
-            .and_then(|version| version.as_str());
-        let version = version
-            .ok_or("the new handshake was answered with an error")?
-            .into_owned();
-        let session = session::Snapshot {
-            id,
-            version: Some(version),
-            ..fresh
-        };
-        let initialized = callgate_wire::message::notification(methods::INITIALIZED, None);
-        let told = self
-            .client
-            .post(&self.endpoint, &session.carried(), initialized)
-            .await;
-        told.map_err(|error| error.to_string())?;
-        Ok(session)
+        self.unreachable.store(!reached, Ordering::Release);
     }
 
-    /// A status that is no success: some servers put a proper error into the body.
-    async fn refused(
-        &self,
-        id: u64,
-        status: StatusCode,
-        response: Response<Incoming>,
-    ) -> Result<(), Ended> {
+    /// Takes a status that is no success: some servers put a proper error into the body.
+    async fn refused(&self, id: u64, response: Response<Incoming>) -> Result<(), Ended> {
+        let status = response.status();
+        let location = response.headers().get(header::LOCATION);
+        let location = location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let body = read_body(response.into_body(), self.limit)
             .await
             .ok()
@@ -224,46 +187,9 @@ impl StreamableLink {
             self.inbound.message(body, Some(id)).await;
             return Ok(());
         }
-        let effect = if status.is_client_error() {
-            Effect::None
-        } else {
-            Effect::Unknown
-        };
-        let text: String = String::from_utf8_lossy(&body)
-            .chars()
-            .take(ERROR_TEXT)
-            .collect();
-        let detail = format!("the server answered {status}: {}", text.trim());
-        Err(lost(effect, Some(status.as_u16()), detail))
-    }
-
-    /// Reads a stream up to the reply to `id`; where the server gave event ids, a stream that
-    /// ends early is taken up again.
-    async fn read_answer(&self, id: u64, mut events: Events) -> Result<(), Ended> {
-        for _ in 0..=MAX_RESUMES {
-            while let Some(event) = events.next().await {
-                if !event.data.is_empty() {
-                    self.inbound.message(event.data.into(), Some(id)).await;
-                }
-                if !self.inbound.waits(id) {
-                    return Ok(());
-                }
-            }
-            let Some(last_event_id) = events.last_event_id().map(str::to_owned) else {
-                break;
-            };
-            tokio::time::sleep(
-                events
-                    .retry_ms()
-                    .map_or(RESUME_PAUSE, Duration::from_millis),
-            )
-            .await;
-            match self.listen(Some(&last_event_id)).await {
-                Some(resumed) => events = resumed,
-                None => break,
-            }
-        }
-        self.unanswered(id, "the answer stream ended before the reply")
+        let text = String::from_utf8_lossy(&body);
+        let detail = describe_status(status, location.as_deref(), text.trim());
+        Err(lost(effect_of(status), Some(status.as_u16()), detail))
     }
 
     fn unanswered(&self, id: u64, detail: &str) -> Result<(), Ended> {
@@ -273,35 +199,7 @@ impl StreamableLink {
         Ok(())
     }
 
-    async fn listen(&self, last_event_id: Option<&str>) -> Option<Events> {
-        let session = self.session.snapshot();
-        let mut carried = session.carried();
-        carried.last_event_id = last_event_id;
-        let response = self.client.listen(&self.endpoint, &carried).await.ok()?;
-        let fits = response.status().is_success() && is_stream(&response);
-        fits.then(|| Events::new(response.into_body(), self.limit))
-    }
-
-    /// Keeps the standing stream open, where the server has one.
-    async fn stand_by(&self) {
-        let mut last_event_id: Option<String> = None;
-        while let Some(mut events) = self.listen(last_event_id.as_deref()).await {
-            while let Some(event) = events.next().await {
-                if !event.data.is_empty() {
-                    self.inbound.message(event.data.into(), None).await;
-                }
-            }
-            last_event_id = events.last_event_id().map(str::to_owned);
-            tokio::time::sleep(
-                events
-                    .retry_ms()
-                    .map_or(RESUME_PAUSE, Duration::from_millis),
-            )
-            .await;
-        }
-    }
-
-    fn under_way(&self) -> std::sync::MutexGuard<'_, HashMap<u64, CancellationToken>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<u64, CancellationToken>> {
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -320,6 +218,7 @@ impl Link for StreamableLink {
                 return Ok(());
             }
             let posted = tokio::time::timeout(ACCEPT_DEADLINE, self.post(message)).await;
+            self.end_if_unreachable();
             posted
                 .ok()
                 .and_then(Result::ok)
@@ -343,6 +242,9 @@ impl Link for StreamableLink {
 
     fn agreed(&self, version: &str) {
         self.session.agreed(version);
+    }
+
+    fn introduced(&self) {
         let Some(link) = self.me.upgrade() else {
             return;
         };

@@ -1,7 +1,8 @@
 //! Keeping one server running: connects, lists, pauses, and what is said about each.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
+use callgate_call::events::upstreams::{ProxyConnect, UpstreamDown, UpstreamUp};
 use callgate_record::RecordType;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,7 @@ impl Server {
         while !shutdown.is_cancelled() {
             let opened = tokio::select! {
                 opened = self.open(&profile) => opened,
+                never = self.unlist_when_due(down_since) => match never {},
                 () = shutdown.cancelled() => break,
             };
             match opened {
@@ -104,14 +106,18 @@ impl Server {
     }
 
     fn up(&self, lane: &Lane, list: ToolList) {
-        tracing::info!(
-            name: "proxy.connect",
-            server = %self.spec.name,
-            r#type = self.spec.launch.transport(),
-            toolCount = list.tools.len(),
-            status = "SUCCESS",
-            "proxy.connect"
-        );
+        let (server, transport) = (&self.spec.name, self.spec.launch.transport());
+        let tools = list.tools.len();
+        self.events.emit(ProxyConnect {
+            server,
+            transport,
+            outcome: Ok(tools),
+        });
+        self.events.emit(UpstreamUp {
+            server,
+            transport,
+            tools,
+        });
         self.recorder.event(
             RecordType::Server,
             "upstream.up",
@@ -173,12 +179,15 @@ impl Server {
     }
 
     fn down(&self, reason: &str) {
-        tracing::warn!(name: "upstream.down", server = %self.spec.name, reason, "upstream.down");
-        let server = Some(self.spec.name.as_str());
+        self.events.emit(UpstreamDown {
+            server: &self.spec.name,
+            transport: self.spec.launch.transport(),
+            reason,
+        });
         self.recorder.event(
             RecordType::Server,
             "upstream.down",
-            server,
+            Some(self.spec.name.as_str()),
             Some(reason.to_owned()),
         );
         self.state.send_modify(|state| {
@@ -189,16 +198,11 @@ impl Server {
     }
 
     fn unreachable(&self, reason: &str) {
-        tracing::warn!(
-            name: "proxy.connect",
-            server = %self.spec.name,
-            r#type = self.spec.launch.transport(),
-            toolCount = 0,
-            status = "FAILED",
-            errorType = "UPSTREAM_UNAVAILABLE",
-            errorMessage = reason,
-            "proxy.connect"
-        );
+        self.events.emit(ProxyConnect {
+            server: &self.spec.name,
+            transport: self.spec.launch.transport(),
+            outcome: Err(reason),
+        });
         self.state.send_modify(|state| {
             let was_up = state.status == ServerStatus::Degraded;
             state.status = if was_up {
@@ -223,7 +227,7 @@ impl Server {
         (self.on_change)();
     }
 
-    /// Waits before the next attempt; a server that stays away loses its place in the list.
+    /// Waits before the next attempt.
     async fn pause(
         &self,
         failures: usize,
@@ -232,28 +236,26 @@ impl Server {
     ) {
         let seconds = BACKOFF_SECONDS[failures.min(BACKOFF_SECONDS.len() - 1)];
         let wait = Duration::from_secs(seconds).min(self.supplies.options.reconnect_cap);
-        let resume = Instant::now() + wait;
-        let unlist = down_since.map(|since| since + self.supplies.options.listed_while_down);
-        loop {
-            let unlist = unlist.filter(|_| self.state.borrow().listed);
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep_until(resume) => return,
-                () = at(unlist) => {
-                    self.state.send_modify(|state| {
-                        state.listed = false;
-                        state.status = ServerStatus::Stopped;
-                    });
-                    (self.on_change)();
-                }
-            }
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = tokio::time::sleep(wait) => {}
+            never = self.unlist_when_due(down_since) => match never {},
         }
     }
-}
 
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
+    /// Takes a server that stays away out of the list, while it is waited for or being reached.
+    async fn unlist_when_due(&self, down_since: Option<Instant>) -> Infallible {
+        let listed = self.state.borrow().listed;
+        if let Some(since) = down_since.filter(|_| listed) {
+            tokio::time::sleep_until(since + self.supplies.options.listed_while_down).await;
+            self.state.send_modify(|state| {
+                state.listed = false;
+                if state.status != ServerStatus::Starting {
+                    state.status = ServerStatus::Stopped;
+                }
+            });
+            (self.on_change)();
+        }
+        std::future::pending().await
     }
 }

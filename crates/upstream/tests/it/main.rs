@@ -2,4 +2,5 @@
 
 mod ending;
 mod given;
+mod memory;
 mod process;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use callgate_wire::{Frame, Strictness, http::is_session_id, methods};
 use http::Response;
 use hyper::body::Incoming;
+use tokio::sync::watch;
 
 use crate::http::Carried;
 
@@ -34,6 +35,8 @@ impl Snapshot {
 pub(super) struct Session {
     current: Mutex<Current>,
     renewing: tokio::sync::Mutex<()>,
+    /// The epoch, for whoever has to follow it.
+    renewals: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -70,25 +73,29 @@ impl Session {
         }
     }
 
-    /// Makes the session anew, unless somebody else has done so since `seen`.
+    /// Changes whenever the session is made anew.
+    pub(super) fn renewals(&self) -> watch::Receiver<u64> {
+        self.renewals.subscribe()
+    }
+
+    /// Makes the session anew; `false` when somebody else has done so since `seen`.
     pub(super) async fn renew<F>(
         &self,
         seen: &Snapshot,
         introduce: impl FnOnce() -> F,
-    ) -> Result<(), String>
+    ) -> Result<bool, String>
     where
         F: Future<Output = Result<Snapshot, String>>,
     {
         let _one_at_a_time = self.renewing.lock().await;
         if self.snapshot().epoch != seen.epoch {
-            return Ok(());
+            return Ok(false);
         }
         let fresh = introduce().await?;
-        self.lock().snapshot = Snapshot {
-            epoch: seen.epoch + 1,
-            ..fresh
-        };
-        Ok(())
+        let epoch = seen.epoch + 1;
+        self.lock().snapshot = Snapshot { epoch, ..fresh };
+        self.renewals.send_replace(epoch);
+        Ok(true)
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {

@@ -1,0 +1,80 @@
+//! The clock of one call: until when it waits, and what it says when that is over.
+
+use std::time::Duration;
+
+use callgate_call::{Exchange, Failure};
+use callgate_gate::ServerName;
+use callgate_record::Effect;
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::pending::{Ended, OnBehalf};
+
+/// The least by which a deadline moves while a call's clock stands still, so that it is not looked at
+/// all the time.
+const CLOCK_GRAIN: Duration = Duration::from_millis(100);
+
+/// The clock of one call.
+pub(super) struct Watch<'a> {
+    pub(super) server: &'a ServerName,
+    pub(super) name: &'a str,
+    pub(super) timeout: Duration,
+    pub(super) deadline: Instant,
+}
+
+impl Watch<'_> {
+    /// Waits for a step, unless the host cancels the call or its time is up first.
+    pub(super) async fn unless_stopped<T>(
+        &self,
+        step: impl Future<Output = T>,
+        exchange: &Exchange,
+        effect: Effect,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            done = step => Ok(done),
+            () = exchange.cancelled.cancelled() => Err(Failure::Cancelled { effect }),
+            () = tokio::time::sleep_until(self.deadline) => Err(self.timed_out(effect)),
+        }
+    }
+
+    /// Waits for the reply; while the host is being asked something, the clock stands still.
+    pub(super) async fn reply(
+        &mut self,
+        mut reply: oneshot::Receiver<Ended>,
+        exchange: &Exchange,
+        on_behalf: &OnBehalf,
+    ) -> Result<Ended, Failure> {
+        loop {
+            let waited = self
+                .unless_stopped(&mut reply, exchange, Effect::Unknown)
+                .await;
+            match waited {
+                Ok(ended) => return Ok(ended.unwrap_or(Ended::Gone)),
+                Err(failure @ Failure::TimedOut { .. }) => match on_behalf.clock.take() {
+                    Duration::ZERO => return Err(failure),
+                    stood_still => self.deadline += stood_still.max(CLOCK_GRAIN),
+                },
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    fn timed_out(&self, effect: Effect) -> Failure {
+        let (server, name) = (self.server.clone(), self.name.to_owned());
+        Failure::TimedOut {
+            server,
+            name,
+            timeout: self.timeout,
+            effect,
+        }
+    }
+
+    /// The failure of a call whose server cannot be used.
+    pub(super) fn unavailable(&self, effect: Effect, detail: &str) -> Failure {
+        Failure::Unavailable {
+            server: self.server.clone(),
+            effect,
+            detail: detail.to_owned(),
+        }
+    }
+}

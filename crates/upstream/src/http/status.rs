@@ -1,0 +1,98 @@
+//! Statuses that are no success: what they mean for a request, and what is said about them.
+
+use callgate_record::Effect;
+use http::StatusCode;
+
+/// How much of an error's body is told to the operator.
+const ERROR_TEXT: usize = 300;
+
+/// Whether a request that was answered so can have done anything: a server that refuses it, or
+/// sends us elsewhere, has not worked on it.
+pub(crate) fn effect_of(status: StatusCode) -> Effect {
+    if status.is_client_error() || status.is_redirection() {
+        Effect::None
+    } else {
+        Effect::Unknown
+    }
+}
+
+/// A status in words, for the operator.
+pub(crate) fn describe_status(status: StatusCode, location: Option<&str>, text: &str) -> String {
+    let said = match text {
+        "" => String::new(),
+        text => format!(": {}", text.chars().take(ERROR_TEXT).collect::<String>()),
+    };
+    if let Some(to) = location.filter(|_| status.is_redirection()) {
+        let to: String = to.chars().take(ERROR_TEXT).collect();
+        return format!(
+            "the server redirects to `{to}` ({status}); redirects are not followed, because the configured headers must not go elsewhere"
+        );
+    }
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            format!(
+                "the server refuses our credentials with {status}{said}; see `headers` of this server"
+            )
+        }
+        status => format!("the server answered {status}{said}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_may_have_worked_leaves_the_effect_unknown() {
+        let cases = [
+            (301, Effect::None),
+            (307, Effect::None),
+            (400, Effect::None),
+            (401, Effect::None),
+            (404, Effect::None),
+            (429, Effect::None),
+            (500, Effect::Unknown),
+            (502, Effect::Unknown),
+            (503, Effect::Unknown),
+        ];
+        for (code, expected) in cases {
+            let status = StatusCode::from_u16(code).unwrap();
+            assert_eq!(effect_of(status), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_told_with_what_can_be_done_about_it() {
+        let cases = [
+            (
+                401,
+                None,
+                "who?",
+                "the server refuses our credentials with 401 Unauthorized: who?; see `headers` of this server",
+            ),
+            (
+                403,
+                None,
+                "",
+                "the server refuses our credentials with 403 Forbidden; see `headers` of this server",
+            ),
+            (
+                307,
+                Some("https://e.com/"),
+                "x",
+                "the server redirects to `https://e.com/` (307 Temporary Redirect); redirects are not followed, because the configured headers must not go elsewhere",
+            ),
+            (307, None, "", "the server answered 307 Temporary Redirect"),
+            (
+                503,
+                Some("https://e.com/"),
+                "busy",
+                "the server answered 503 Service Unavailable: busy",
+            ),
+        ];
+        for (code, location, text, expected) in cases {
+            let status = StatusCode::from_u16(code).unwrap();
+            assert_eq!(describe_status(status, location, text), expected);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Streams of events: the answer to one request, and the standing one.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::{StreamableLink, is_stream};
+use crate::{
+    http::{Events, HttpFailed, Next},
+    pending::Ended,
+};
+
+/// How often a broken answer stream is taken up again, where the server can do that.
+const MAX_RESUMES: usize = 5;
+/// The pause before a stream is taken up again, when the server does not say.
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest and the longest pause that a server can ask for.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(60));
+/// How long the end of a stream is waited for after the reply, so that its connection can be used
+/// for the next request.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What came of asking for a stream.
+enum Listened {
+    Stream(Events),
+    Refused(StatusCode),
+    Failed(HttpFailed),
+}
+
+impl StreamableLink {
+    /// Reads a stream up to the reply to `id`; where the server gave event ids, a stream that
+    /// ends early is taken up again.
+    pub(super) async fn read_answer(&self, id: u64, mut events: Events) -> Result<(), Ended> {
+        for _ in 0..=MAX_RESUMES {
+            loop {
+                match events.next().await {
+                    Next::Event(event) if event.data.is_empty() => {}
+                    Next::Event(event) => self.inbound.message(event.data.into(), Some(id)).await,
+                    Next::Ended => break,
+                    Next::TooLarge => return Err(Ended::TooLarge),
+                }
+                if !self.inbound.waits(id) {
+                    self.read_to_end(id, events).await;
+                    return Ok(());
+                }
+            }
+            let Some(last_event_id) = events.last_event_id().map(str::to_owned) else {
+                break;
+            };
+            tokio::time::sleep(pause(&events)).await;
+            match self.listen(Some(&last_event_id)).await {
+                Listened::Stream(resumed) => events = resumed,
+                Listened::Refused(_) | Listened::Failed(_) => break,
+            }
+        }
+        self.unanswered(id, "the answer stream ended before the reply")
+    }
+
+    async fn read_to_end(&self, id: u64, mut events: Events) {
+        let rest = async {
+            while let Next::Event(event) = events.next().await {
+                if !event.data.is_empty() {
+                    self.inbound.message(event.data.into(), Some(id)).await;
+                }
+            }
+        };
+        // A server that keeps it open costs a connection and nothing else.
+        let _ = tokio::time::timeout(LINGER, rest).await;
+    }
+
+    /// Keeps the standing stream open, where the server has one, and with each new session anew.
+    pub(super) async fn stand_by(&self) {
+        let mut renewed = self.session.renewals();
+        loop {
+            renewed.borrow_and_update();
+            tokio::select! {
+                () = self.hear() => {}
+                _ = renewed.changed() => continue,
+            }
+            if renewed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Hears what belongs to no request, until there is no stream for it in this session.
+    async fn hear(&self) {
+        let seen = self.session.snapshot();
+        let mut last_event_id: Option<String> = None;
+        let mut was_open = false;
+        loop {
+            let wait = match self.listen(last_event_id.as_deref()).await {
+                Listened::Stream(mut events) => {
+                    was_open = true;
+                    last_event_id = self.hear_out(&mut events).await;
+                    pause(&events)
+                }
+                // A session that had a stream and is not known any more has expired.
+                Listened::Refused(StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
+                    if was_open && seen.id.is_some() =>
+                {
+                    if let Err(detail) = self.renew(&seen).await {
+                        tracing::debug!(detail, "an expired session could not be made anew");
+                    }
+                    return self.end_if_unreachable();
+                }
+                Listened::Refused(status) if was_open && status.is_server_error() => RESUME_PAUSE,
+                Listened::Refused(_) => return,
+                Listened::Failed(HttpFailed::Broke(_)) => RESUME_PAUSE,
+                Listened::Failed(HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_)) => {
+                    return self.end_if_unreachable();
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Reads a standing stream to its end; returns where a new one would go on.
+    async fn hear_out(&self, events: &mut Events) -> Option<String> {
+        loop {
+            match events.next().await {
+                Next::Event(event) if event.data.is_empty() => {}
+                Next::Event(event) => self.inbound.message(event.data.into(), None).await,
+                Next::Ended => return events.last_event_id().map(str::to_owned),
+                Next::TooLarge => {
+                    self.inbound.oversize();
+                    // What is too large would come again.
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn listen(&self, last_event_id: Option<&str>) -> Listened {
+        let session = self.session.snapshot();
+        let mut carried = session.carried();
+        carried.last_event_id = last_event_id;
+        let response = self.client.listen(&self.endpoint, &carried).await;
+        self.note_reached(&response);
+        match response {
+            Ok(response) if response.status().is_success() && is_stream(&response) => {
+                Listened::Stream(Events::new(response.into_body(), self.limit))
+            }
+            Ok(response) => Listened::Refused(response.status()),
+            Err(error) => Listened::Failed(error),
+        }
+    }
+}
+
+fn pause(events: &Events) -> Duration {
+    let asked = events.retry_ms().map(Duration::from_millis);
+    asked.map_or(RESUME_PAUSE, |asked| asked.clamp(PAUSES.0, PAUSES.1))
+}

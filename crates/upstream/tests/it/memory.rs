@@ -1,0 +1,197 @@
+//! Last known definitions: listed at once, only for the same server, and not for ever.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use callgate_call::{Announcement, Events, Providers};
+use callgate_gate::{Builtin, Naming, Policy, ServerName};
+use callgate_record::{Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError};
+use callgate_testkit::{HttpUpstream, bin};
+use callgate_upstream::{
+    Endpoint, Fleet, FleetOptions, FleetPlan, Launch, Profile, ServerSpec, ServerStatus,
+};
+use futures_util::future::{BoxFuture, ready};
+use tokio::sync::broadcast::{Receiver, error::TryRecvError};
+
+use crate::given::{DEADLINE, until, warden_program};
+
+/// How long a server of these tests keeps its place in the list.
+const LISTED: Duration = Duration::from_millis(400);
+
+/// Keeps nothing: these tests are not about the record.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Store for Nowhere {
+    fn append(&self, _: &Entry) -> Result<Position, StoreError> {
+        Ok(Position(0))
+    }
+
+    fn append_owed(&self, _: Entry) -> Option<Position> {
+        None
+    }
+
+    fn settled(&self, _: Position) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(ready(Ok(())))
+    }
+}
+
+fn start(definitions: &Path, launch: Launch) -> Arc<Fleet> {
+    let options = FleetOptions {
+        naming: Naming::default(),
+        warden_program: warden_program(),
+        log_dir: None,
+        definitions_dir: Some(PathBuf::from(definitions)),
+        connect_wait: DEADLINE,
+        reconnect_cap: Duration::from_secs(60),
+        listed_while_down: LISTED,
+        frame_bytes: 1 << 20,
+        http_bytes: 1 << 20,
+        concurrency_per_server: 4,
+        processes_per_server: 1,
+    };
+    let plan = FleetPlan {
+        servers: vec![ServerSpec {
+            name: ServerName::new("s").unwrap(),
+            launch,
+            timeout: DEADLINE,
+        }],
+        policy: Policy::new(Builtin::AllowAll, Default::default()),
+        options,
+    };
+    let recorder = Recorder::new(
+        Arc::new(Nowhere),
+        Redactor::new(&[], 0).unwrap(),
+        OnFailure::Refuse,
+    );
+    Fleet::start(plan, recorder, Events::default(), Profile::gateway())
+}
+
+fn stdio(args: &[&str]) -> Launch {
+    Launch::Stdio {
+        command: bin("counter-upstream").display().to_string(),
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        env: Vec::new(),
+        cwd: None,
+    }
+}
+
+fn http(upstream: &HttpUpstream) -> Launch {
+    Launch::Http(Endpoint::new(upstream.url(), &[], false).unwrap())
+}
+
+fn listed(fleet: &Fleet) -> usize {
+    fleet.catalog().listed(&fleet.policy()).count()
+}
+
+fn status(fleet: &Fleet) -> ServerStatus {
+    fleet.reports()[0].status
+}
+
+/// Reaches the server once, so that it is known from then on.
+async fn acquaint(definitions: &Path, launch: Launch) -> usize {
+    let fleet = start(definitions, launch);
+    fleet.first_connect(None).await;
+    let tools = listed(&fleet);
+    assert!(tools > 0, "{:?}", fleet.reports());
+    fleet.shutdown().await;
+    tools
+}
+
+fn announced(announcements: &mut Receiver<Announcement>) -> usize {
+    let mut count = 0;
+    loop {
+        match announcements.try_recv() {
+            Ok(_) => count += 1,
+            Err(TryRecvError::Empty | TryRecvError::Closed) => return count,
+            Err(TryRecvError::Lagged(_)) => panic!("far too many announcements"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_start_lists_at_once_however_slow_the_server_is() {
+    let slow = ["--slow-start-ms", "3000"];
+    let upstream = HttpUpstream::start("counter-upstream", &slow).unwrap();
+    for launch in [stdio(&slow), http(&upstream)] {
+        let folder = tempfile::tempdir().unwrap();
+        let tools = acquaint(folder.path(), launch.clone()).await;
+        let fleet = start(folder.path(), launch);
+        fleet.first_connect(None).await;
+        assert_eq!(
+            status(&fleet),
+            ServerStatus::Starting,
+            "it is not there yet"
+        );
+        assert_eq!(listed(&fleet), tools);
+        fleet.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_of_another_command_or_url_are_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    acquaint(folder.path(), stdio(&["--tools", "1"])).await;
+    let upstream = HttpUpstream::start("counter-upstream", &["--slow-start-ms", "60000"]).unwrap();
+    for launch in [stdio(&["--slow-start-ms", "60000"]), http(&upstream)] {
+        let fleet = start(folder.path(), launch);
+        assert_eq!(listed(&fleet), 0);
+        fleet.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_never_comes_leaves_the_list() {
+    let mut upstream = HttpUpstream::start("counter-upstream", &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let tools = acquaint(folder.path(), http(&upstream)).await;
+    upstream.stop();
+    let fleet = start(folder.path(), http(&upstream));
+    let mut announcements = fleet.subscribe();
+    assert_eq!(listed(&fleet), tools);
+    until("it is out of the list", || listed(&fleet) == 0).await;
+    until("that was announced", || announced(&mut announcements) == 1).await;
+    assert_eq!(status(&fleet), ServerStatus::Stopped);
+    fleet.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_while_it_is_reached_leaves_the_list_too() {
+    let mut upstream = HttpUpstream::start("counter-upstream", &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let tools = acquaint(folder.path(), http(&upstream)).await;
+    upstream
+        .start_again_with(&["--slow-start-ms", "60000"])
+        .unwrap();
+    let fleet = start(folder.path(), http(&upstream));
+    assert_eq!(listed(&fleet), tools);
+    until("it is out of the list", || listed(&fleet) == 0).await;
+    assert_eq!(
+        status(&fleet),
+        ServerStatus::Starting,
+        "it is still waited for"
+    );
+    fleet.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_went_away_for_good_is_announced_once_and_once_more_when_it_is_back() {
+    let mut upstream = HttpUpstream::start("counter-upstream", &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = start(folder.path(), http(&upstream));
+    fleet.first_connect(None).await;
+    let (tools, mut announcements) = (listed(&fleet), fleet.subscribe());
+    upstream.stop();
+    until("it is seen to be gone", || {
+        status(&fleet) == ServerStatus::Degraded
+    })
+    .await;
+    assert_eq!(listed(&fleet), tools, "a short restart changes no list");
+    until("it is out of the list", || listed(&fleet) == 0).await;
+    assert_eq!(announced(&mut announcements), 1);
+    upstream.start_again().unwrap();
+    until("it is back", || listed(&fleet) == tools).await;
+    until("that was announced", || announced(&mut announcements) == 1).await;
+    fleet.shutdown().await;
+}
