@@ -1,22 +1,22 @@
 //! What all doors share.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
-use callgate_call::CallPath;
+use callgate_call::{CallPath, events::gateway::FrameError};
+use callgate_gate::Transport;
 use serde::{Deserialize, Serialize};
+
+use crate::inflight::Budget;
+
+/// What may be in the works at once unless it is set.
+const INFLIGHT_BYTES: usize = 256 * 1024 * 1024;
 
 /// The gateway as the doors see it.
 #[derive(Debug, Clone)]
 pub struct Gateway {
     pub(crate) path: CallPath,
-    pub(crate) frame_errors: Arc<AtomicU64>,
     pub(crate) status: Arc<dyn StatusSource>,
+    pub(crate) inflight: Budget,
 }
 
 /// How one server stands, as health and the admin API tell it.
@@ -36,10 +36,39 @@ pub struct ServerRow {
     pub pid: Option<u32>,
 }
 
-/// Tells how the servers stand.
+/// How often the configuration was read again since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Reloads {
+    /// How often it was taken over.
+    pub taken_over: u64,
+    /// How often it could not be used.
+    pub rejected: u64,
+}
+
+/// Tells how the gateway stands.
 pub trait StatusSource: Send + Sync {
     /// A row for each server, in configuration order.
     fn rows(&self) -> Vec<ServerRow>;
+
+    /// How often the configuration was read again.
+    fn reloads(&self) -> Reloads {
+        Reloads::default()
+    }
+
+    /// Entries of the record that have happened and could not be written yet.
+    fn record_owed(&self) -> usize {
+        0
+    }
+
+    /// Entries of this process that are in the record and not yet in its index.
+    fn index_lag(&self) -> u64 {
+        0
+    }
+
+    /// What else is not as it should be: a sentence each.
+    fn complaints(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl<F: Fn() -> Vec<ServerRow> + Send + Sync> StatusSource for F {
@@ -59,9 +88,16 @@ impl Gateway {
     pub fn new(path: CallPath, status: impl StatusSource + 'static) -> Self {
         Self {
             path,
-            frame_errors: Arc::default(),
             status: Arc::new(status),
+            inflight: Budget::new(INFLIGHT_BYTES),
         }
+    }
+
+    /// Sets how many bytes of requests and answers may be in the works at once, over all doors.
+    #[must_use]
+    pub fn inflight(mut self, bytes: usize) -> Self {
+        self.inflight = Budget::new(bytes);
+        self
     }
 
     /// The call path behind the doors.
@@ -69,9 +105,9 @@ impl Gateway {
         &self.path
     }
 
-    /// Counts a frame that was no frame.
-    pub(crate) fn frame_error(&self, door: &str, error: &str) {
-        self.frame_errors.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(name: "frame_error", door, error, "frame_error");
+    /// Tells of a frame that was no frame.
+    pub(crate) fn frame_error(&self, transport: Transport, error: &str) {
+        let events = self.path.events();
+        events.emit(FrameError { transport, error });
     }
 }

@@ -1,30 +1,35 @@
-//! The HTTP door: Streamable HTTP on `/mcp`, health, and the servers' state for the admin.
+//! The HTTP door: Streamable HTTP on `/mcp`, health, and for the admin the servers' state, events
+//! and metrics.
 
 mod auth;
 mod body;
 mod guard;
+mod health;
+mod listen;
 mod mcp;
+mod replies;
 mod sessions;
 mod stream;
+mod telemetry;
 
-use std::{future::IntoFuture, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    extract::State,
-    http::StatusCode,
-    middleware,
-    response::{IntoResponse, Response},
+    extract::{Request, State},
+    http::{HeaderValue, header},
+    middleware::{self, Next},
+    response::Response,
     routing::get,
-    serve::ListenerExt,
 };
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use auth::Tokens;
 
 use crate::{Gateway, gateway::ServerRow};
+use body::{Allowance, Pace};
+use listen::Terms;
 use sessions::Sessions;
 
 /// The HTTP door.
@@ -38,6 +43,19 @@ pub struct HttpDoor {
     pub body_bytes: usize,
     /// Names under which we may be reached besides loopback.
     pub hosts: Vec<String>,
+    /// Connections at once.
+    pub connections: usize,
+    /// Whether `/metrics` needs no token from this machine.
+    pub open_metrics: bool,
+}
+
+/// How a door is closed, in two steps.
+#[derive(Debug, Clone, Default)]
+pub struct Closing {
+    /// New calls are refused from now on, and calls under way go on.
+    pub drain: CancellationToken,
+    /// Connections end: last answers are written, and what does not go is cut off.
+    pub close: CancellationToken,
 }
 
 /// What the handlers share.
@@ -47,24 +65,27 @@ struct Shared {
     tokens: Arc<Tokens>,
     hosts: Arc<[String]>,
     sessions: Arc<Sessions>,
-    body_bytes: usize,
-    stop: CancellationToken,
+    bodies: Allowance,
+    closing: Closing,
+    open_metrics: bool,
 }
 
 impl HttpDoor {
-    /// Serves until `stop` fires; then lets what is under way end.
-    pub async fn serve(
-        self,
-        listener: TcpListener,
-        stop: CancellationToken,
-    ) -> std::io::Result<()> {
+    /// Serves until it is closed.
+    pub async fn serve(self, listener: TcpListener, closing: Closing) {
+        let bodies = Allowance {
+            limit: self.body_bytes,
+            budget: self.gateway.inflight.clone(),
+            pace: Pace::default(),
+        };
         let shared = Shared {
             gateway: self.gateway,
             tokens: Arc::new(self.tokens),
             hosts: self.hosts.into(),
             sessions: Arc::default(),
-            body_bytes: self.body_bytes,
-            stop: stop.clone(),
+            bodies,
+            closing: closing.clone(),
+            open_metrics: self.open_metrics,
         };
         let agents = Router::new()
             .route("/mcp", get(mcp::get).post(mcp::post).delete(mcp::delete))
@@ -76,57 +97,45 @@ impl HttpDoor {
                 shared.clone(),
                 auth::agents_only,
             ));
-        let admins = Router::new().route("/api/v1/servers", get(servers)).layer(
-            middleware::from_fn_with_state(shared.clone(), auth::admins_only),
-        );
+        let admins = Router::new()
+            .route("/api/v1/servers", get(servers))
+            .route("/events", get(telemetry::events))
+            .layer(middleware::from_fn_with_state(
+                shared.clone(),
+                auth::admins_only,
+            ));
+        let metrics = Router::new()
+            .route("/metrics", get(telemetry::metrics))
+            .layer(middleware::from_fn_with_state(
+                shared.clone(),
+                auth::scrapers_only,
+            ));
         let app = Router::new()
-            .route("/healthz", get(health))
-            .route("/v1/health", get(health))
-            .route("/readyz", get(ready))
+            .route("/healthz", get(health::health))
+            .route("/v1/health", get(health::health))
+            .route("/readyz", get(health::ready))
             .merge(agents)
             .merge(admins)
+            .merge(metrics)
             .layer(middleware::from_fn_with_state(
                 shared.clone(),
                 guard::against_rebinding,
             ))
+            .layer(middleware::from_fn_with_state(shared.clone(), say_goodbye))
             .with_state(shared.clone());
-        // Without it a streamed answer waits for the other side's delayed acknowledgement.
-        let listener = listener.tap_io(|socket| {
-            let _ = socket.set_nodelay(true);
-        });
-        let served = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned());
-        let ended = served.into_future().await;
+        listen::serve(listener, app, Terms::new(self.connections), closing.close).await;
         shared.sessions.end_all();
-        ended
     }
 }
 
-/// `ok`, or `degraded` with a reason for each server that is not.
-async fn health(State(shared): State<Shared>) -> Response {
-    let rows = shared.gateway.status.rows();
-    let reason = |row: &ServerRow| match (&*row.status, &row.reason) {
-        ("ok" | "starting", _) => None,
-        (status, Some(reason)) => Some(format!("server {} is {status}: {reason}", row.name)),
-        (status, None) => Some(format!("server {} is {status}", row.name)),
-    };
-    let reasons: Vec<String> = rows.iter().filter_map(reason).collect();
-    let status = if reasons.is_empty() { "ok" } else { "degraded" };
-    Json(json!({"status": status, "reasons": reasons})).into_response()
-}
-
-/// Ready once the first round of connects has settled.
-async fn ready(State(shared): State<Shared>) -> StatusCode {
-    let starting = shared
-        .gateway
-        .status
-        .rows()
-        .iter()
-        .any(|row| row.status == "starting");
-    if starting {
-        StatusCode::SERVICE_UNAVAILABLE
-    } else {
-        StatusCode::OK
+/// While the gateway stops, each answer is the last one on its connection.
+async fn say_goodbye(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if shared.closing.drain.is_cancelled() {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
     }
+    response
 }
 
 async fn servers(State(shared): State<Shared>) -> Json<Vec<ServerRow>> {

@@ -5,8 +5,10 @@
 //! nothing and has no other way to a provider. Inbound sockets live here and nowhere else.
 
 mod asks;
+mod attach;
 mod gateway;
 mod http;
+mod inflight;
 mod introduce;
 mod list;
 mod outlet;
@@ -14,6 +16,7 @@ mod queue;
 mod session;
 mod stdio;
 
-pub use gateway::{Gateway, ServerRow};
-pub use http::{HttpDoor, Tokens};
+pub use attach::AttachDoor;
+pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
+pub use http::{Closing, HttpDoor, Tokens};
 pub use stdio::{StdioDoor, StdioEnd};

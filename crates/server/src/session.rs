@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use callgate_call::{Caller, Received};
+use callgate_call::{Caller, Received, TraceContext};
 use callgate_gate::{Door, Host, Who};
 use callgate_wire::{
     Admission, Era, Frame, FrameKind, Handshake, Id, ProtocolVersion, RpcError, SessionState,
@@ -61,10 +61,12 @@ impl Session {
     /// Takes a request and answers it; `None` when it was cancelled: then the host wants no answer.
     ///
     /// A call has started when this returns, so that a cancellation right behind it finds it.
+    /// `trace` is what was said beside the request about the trace it is part of.
     pub(crate) fn answer(
         &self,
         request: Frame,
         caller: Arc<dyn Caller>,
+        trace: Option<TraceContext>,
     ) -> BoxFuture<'static, Option<Bytes>> {
         let Some(id) = request.id().cloned() else {
             return Box::pin(ready(None));
@@ -87,7 +89,16 @@ impl Session {
                         providers.set_level(&host, request).await;
                         Some(answer(&id, Ok("{}".to_owned())))
                     }),
-                    (_, Some(host)) => self.call(request, host, caller),
+                    (_, Some(host)) => {
+                        let (frame, door) = (request, self.door);
+                        let received = Received {
+                            frame,
+                            host,
+                            door,
+                            trace,
+                        };
+                        self.call(received, caller)
+                    }
                 }
             }
         }
@@ -126,15 +137,9 @@ impl Session {
 
     fn call(
         &self,
-        request: Frame,
-        host: Arc<Host>,
+        received: Received,
         caller: Arc<dyn Caller>,
     ) -> BoxFuture<'static, Option<Bytes>> {
-        let received = Received {
-            frame: request,
-            host,
-            door: self.door,
-        };
         let mut pending = self.gateway.path.start(received, caller);
         Box::pin(async move { pending.answer().await })
     }

@@ -89,7 +89,7 @@ impl StdioDoor {
         };
         let session = Session::new(self.gateway.clone(), door, &self.principal, self.session_id);
         let session = Arc::new(session);
-        let (messages, queue) = queue();
+        let (messages, queue) = queue(self.gateway.inflight.clone());
         let broken = CancellationToken::new();
         let writing = tokio::spawn(write_frames(writer, queue, broken.clone()));
         let outlet = Arc::new(Outlet::new(messages.clone(), session.asks.clone()));
@@ -149,10 +149,24 @@ impl Desk {
     }
 
     async fn line(&self, line: Bytes) {
+        let line = self.counted(line).await;
         match Frame::parse(line.clone(), Strictness::Full) {
             Ok(frame) => self.frame(frame),
             Err(FrameError::Batch) if self.takes_batches() => self.batch(line).await,
             Err(error) => self.refuse(&error.to_rpc()).await,
+        }
+    }
+
+    /// Waits for room, and so reads nothing more: what the host sends next stays with the host.
+    ///
+    /// Only while the host is asked something it is read in any case, because its answer may be
+    /// what makes room.
+    async fn counted(&self, line: Bytes) -> Bytes {
+        let budget = &self.gateway.inflight;
+        tokio::select! {
+            biased;
+            room = budget.take(line.len()) => room.hold(line),
+            () = self.session.asks.any() => budget.hold(line),
         }
     }
 
@@ -199,7 +213,7 @@ impl Desk {
     /// Takes a request. A host that has just introduced itself can be asked from now on.
     fn answer(&self, request: Frame) -> BoxFuture<'static, Option<Bytes>> {
         let introduced = self.session.host().is_some();
-        let answering = self.session.answer(request, self.outlet.clone());
+        let answering = self.session.answer(request, self.outlet.clone(), None);
         if let (false, Some(host)) = (introduced, self.session.host()) {
             let providers = self.gateway.path.providers();
             providers.attach(host.clone(), self.outlet.clone());
@@ -237,7 +251,7 @@ impl Desk {
     }
 
     async fn refuse(&self, error: &RpcError) {
-        self.gateway.frame_error("stdio", &error.message);
+        self.gateway.frame_error(Transport::Stdio, &error.message);
         let _ = self.messages.send(message::error(None, error)).await;
     }
 }

@@ -9,7 +9,7 @@ use axum::{
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::Shared;
+use super::{Shared, listen::Peer};
 
 /// The two credentials, kept as digests: comparing those takes the same time for every guess.
 #[derive(Debug)]
@@ -70,6 +70,16 @@ pub(super) async fn admins_only(
             .into_response(),
         None => unauthorized(),
     }
+}
+
+/// Lets whoever scrapes metrics in: admins, and everybody on this machine where it is configured.
+pub(super) async fn scrapers_only(shared: State<Shared>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>();
+    let from_here = peer.is_some_and(|Peer(address)| address.is_loopback());
+    if shared.open_metrics && from_here {
+        return next.run(request).await;
+    }
+    admins_only(shared, request, next).await
 }
 
 fn role(tokens: &Tokens, headers: &HeaderMap) -> Option<Role> {

@@ -3,16 +3,15 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    body::Body,
     extract::{Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use callgate_call::Caller;
+use callgate_call::{Caller, TraceContext};
 use callgate_gate::{Door, Source, Transport};
 use callgate_wire::{
-    Batch, Frame, FrameError, FrameKind, RpcError, Strictness, http as rules, message, methods,
+    Batch, Frame, FrameError, FrameKind, Strictness, http as rules, message, methods,
 };
 use futures_util::{StreamExt, future::BoxFuture, stream};
 use tokio::sync::broadcast;
@@ -21,10 +20,12 @@ use super::{
     Shared,
     auth::AGENT_PRINCIPAL,
     body,
+    replies::{json, no_body, refuse, refuse_http, stopping},
     sessions::HttpSession,
     stream::{event, event_stream, keep_alive},
 };
 use crate::{
+    inflight::Budget,
     outlet::Outlet,
     queue::{Receiver, queue},
     session::{Session, stateless},
@@ -32,6 +33,8 @@ use crate::{
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 /// How often an idle stream shows that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -44,18 +47,20 @@ pub(super) async fn post(State(shared): State<Shared>, request: Request) -> Resp
     ) {
         return refuse_http(refusal.status(), &refusal.to_string());
     }
-    let body = match body::read(request.into_body(), shared.body_bytes).await {
+    let body = match body::read(request.into_body(), &shared.bodies).await {
         Ok(body) => body,
-        Err(error) => {
-            let told = RpcError::new(RpcError::INVALID_REQUEST, error.to_string());
-            return refuse(&shared, error.status(), &told);
-        }
+        Err(error) => return no_body(&shared, error),
     };
     let frame = match Frame::parse(body.clone(), Strictness::Full) {
         Ok(frame) => frame,
+        Err(FrameError::Batch) if shared.closing.drain.is_cancelled() => return stopping(),
         Err(FrameError::Batch) => return post_batch(&shared, &headers, body).await,
         Err(error) => return refuse(&shared, 400, &error.to_rpc()),
     };
+    // What a host says about its calls under way still counts.
+    if frame.kind() == FrameKind::Request && shared.closing.drain.is_cancelled() {
+        return stopping();
+    }
     if let Some(error) = stateless(&frame, text(&headers, VERSION_HEADER)) {
         return json(StatusCode::BAD_REQUEST, message::error(frame.id(), &error));
     }
@@ -67,7 +72,7 @@ pub(super) async fn post(State(shared): State<Shared>, request: Request) -> Resp
         Err(response) => return *response,
     };
     match frame.kind() {
-        FrameKind::Request => answer(session, frame).await,
+        FrameKind::Request => answer(&shared, session, frame, trace_of(&headers)).await,
         FrameKind::Notification => {
             session.session.notified(frame).await;
             StatusCode::ACCEPTED.into_response()
@@ -88,14 +93,17 @@ pub(super) async fn get(State(shared): State<Shared>, headers: HeaderMap) -> Res
         Ok(session) => session,
         Err(response) => return *response,
     };
-    let (messages, queue) = queue();
+    if shared.closing.drain.is_cancelled() {
+        return stopping();
+    }
+    let (messages, queue) = queue(shared.gateway.inflight.clone());
     session.standing.open(&session.session, messages);
     let announcements = shared.gateway.path.providers().subscribe();
     let state = StandingStream {
         session,
         queue,
         announcements,
-        stop: shared.stop.clone(),
+        close: shared.closing.close.clone(),
     };
     event_stream(stream::unfold(state, |mut state| async move {
         Some((Ok(state.next().await?), state))
@@ -117,7 +125,7 @@ struct StandingStream {
     session: Arc<HttpSession>,
     queue: Receiver,
     announcements: broadcast::Receiver<callgate_call::Announcement>,
-    stop: tokio_util::sync::CancellationToken,
+    close: tokio_util::sync::CancellationToken,
 }
 
 impl StandingStream {
@@ -136,7 +144,7 @@ impl StandingStream {
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
                 () = tokio::time::sleep(HEARTBEAT) => return Some(keep_alive()),
-                () = self.stop.cancelled() => return None,
+                () = self.close.cancelled() => return None,
             }
         }
     }
@@ -158,7 +166,7 @@ async fn initialize(shared: &Shared, headers: &HeaderMap, frame: Frame) -> Respo
     };
     let session = Session::new(shared.gateway.clone(), door, AGENT_PRINCIPAL, id);
     let nobody = Arc::new(super::sessions::Standing::default());
-    let Some(answer) = session.answer(frame, nobody).await else {
+    let Some(answer) = session.answer(frame, nobody, None).await else {
         return StatusCode::NO_CONTENT.into_response();
     };
     let mut response = json(StatusCode::OK, answer);
@@ -195,13 +203,19 @@ fn session_of(shared: &Shared, headers: &HeaderMap) -> Result<Arc<HttpSession>, 
 }
 
 /// Answers a request: as JSON when nothing comes before the answer, else as a stream.
-async fn answer(session: Arc<HttpSession>, request: Frame) -> Response {
-    let (messages, mut queue) = queue();
+async fn answer(
+    shared: &Shared,
+    session: Arc<HttpSession>,
+    request: Frame,
+    trace: Option<TraceContext>,
+) -> Response {
+    let budget = shared.gateway.inflight.clone();
+    let (messages, mut queue) = queue(budget.clone());
     let outlet = Arc::new(Outlet::new(messages, session.session.asks.clone()));
     let mut answering: BoxFuture<'static, Option<Bytes>> = Box::pin(async move {
         session
             .session
-            .answer(request, outlet as Arc<dyn Caller>)
+            .answer(request, outlet as Arc<dyn Caller>, trace)
             .await
     });
     let first = tokio::select! {
@@ -210,8 +224,8 @@ async fn answer(session: Arc<HttpSession>, request: Frame) -> Response {
         answer = &mut answering => return match answer {
             // Whatever was said in the last moment still comes before the answer.
             Some(answer) => match queue.try_recv() {
-                Some(message) => rest_and_answer(message, queue, answer),
-                None => json(StatusCode::OK, answer),
+                Some(message) => rest_and_answer(message, queue, &answer, &budget),
+                None => json(StatusCode::OK, budget.hold(answer)),
             },
             None => StatusCode::NO_CONTENT.into_response(),
         },
@@ -220,6 +234,7 @@ async fn answer(session: Arc<HttpSession>, request: Frame) -> Response {
         queue,
         answering: Some(answering),
         answer: None,
+        budget,
     };
     let later = stream::unfold(state, |mut state| async move {
         Some((Ok(state.next().await?), state))
@@ -227,35 +242,38 @@ async fn answer(session: Arc<HttpSession>, request: Frame) -> Response {
     event_stream(stream::once(async move { Ok::<_, Infallible>(event(&first)) }).chain(later))
 }
 
-fn rest_and_answer(first: Bytes, mut queue: Receiver, answer: Bytes) -> Response {
-    let mut all = vec![first];
-    all.extend(std::iter::from_fn(|| queue.try_recv()));
-    all.push(answer);
-    event_stream(stream::iter(
-        all.into_iter().map(|message| Ok(event(&message))),
-    ))
+fn rest_and_answer(first: Bytes, mut queue: Receiver, answer: &Bytes, budget: &Budget) -> Response {
+    let mut all = vec![event(&first)];
+    all.extend(std::iter::from_fn(|| queue.try_recv()).map(|message| event(&message)));
+    all.push(event(answer));
+    let all: Vec<_> = all
+        .into_iter()
+        .map(|event| Ok(budget.hold(event)))
+        .collect();
+    event_stream(stream::iter(all))
 }
 
 struct AnswerStream {
     queue: Receiver,
     answering: Option<BoxFuture<'static, Option<Bytes>>>,
     answer: Option<Bytes>,
+    budget: Budget,
 }
 
 impl AnswerStream {
     async fn next(&mut self) -> Option<Bytes> {
         let Some(answering) = &mut self.answering else {
             let said = self.queue.try_recv().or_else(|| self.answer.take());
-            return said.map(|message| event(&message));
+            return said.map(|message| self.budget.hold(event(&message)));
         };
         tokio::select! {
             biased;
-            Some(message) = self.queue.recv() => Some(event(&message)),
+            Some(message) = self.queue.recv() => Some(self.budget.hold(event(&message))),
             answer = answering => {
                 self.answering = None;
                 self.answer = answer;
                 let said = self.queue.try_recv().or_else(|| self.answer.take());
-                said.map(|message| event(&message))
+                said.map(|message| self.budget.hold(event(&message)))
             }
             () = tokio::time::sleep(HEARTBEAT) => Some(keep_alive()),
         }
@@ -278,26 +296,28 @@ async fn post_batch(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Respon
         Ok(frames) => frames,
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
-    let one = |frame| batched(session.clone(), frame);
+    let trace = trace_of(headers);
+    let one = |frame| batched(session.clone(), frame, trace.clone());
     let answers = futures_util::future::join_all(frames.into_iter().map(one)).await;
     let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
     if answers.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
-    json(
-        StatusCode::OK,
-        [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"]
-            .concat()
-            .into(),
-    )
+    let joined = [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"].concat();
+    let joined = shared.gateway.inflight.hold(joined.into());
+    json(StatusCode::OK, joined)
 }
 
-async fn batched(session: Arc<HttpSession>, frame: Result<Frame, FrameError>) -> Option<Bytes> {
+async fn batched(
+    session: Arc<HttpSession>,
+    frame: Result<Frame, FrameError>,
+    trace: Option<TraceContext>,
+) -> Option<Bytes> {
     match frame {
         Ok(frame) if frame.kind() == FrameKind::Request => {
             session
                 .session
-                .answer(frame, session.standing.clone())
+                .answer(frame, session.standing.clone(), trace)
                 .await
         }
         Ok(frame) if frame.kind() == FrameKind::Notification => {
@@ -312,6 +332,12 @@ async fn batched(session: Arc<HttpSession>, frame: Result<Frame, FrameError>) ->
     }
 }
 
+/// The trace that a request is part of, as its headers say.
+fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    let parent = text(headers, TRACE_PARENT)?;
+    TraceContext::new(parent, text(headers, TRACE_STATE))
+}
+
 /// 256 random bits: a session id is a credential of its own.
 fn fresh_session_id() -> Result<String, getrandom::Error> {
     let mut random = [0u8; 32];
@@ -321,30 +347,4 @@ fn fresh_session_id() -> Result<String, getrandom::Error> {
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
-}
-
-fn json(status: StatusCode, body: Bytes) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
-    response
-}
-
-/// A frame that is no frame: counted, and answered as JSON-RPC.
-fn refuse(shared: &Shared, status: u16, error: &RpcError) -> Response {
-    shared.gateway.frame_error("http", &error.message);
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    json(status, message::error(None, error))
-}
-
-/// A request that is wrong before its frame is looked at.
-fn refuse_http(status: u16, why: &str) -> Response {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    json(
-        status,
-        message::error(None, &RpcError::new(RpcError::INVALID_REQUEST, why)),
-    )
 }

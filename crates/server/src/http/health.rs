@@ -1,0 +1,54 @@
+//! `/healthz` and `/readyz`: for whoever watches over the gateway. They need no token.
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+use super::Shared;
+use crate::{Gateway, gateway::ServerRow};
+
+/// `ok`, or `degraded` with the reasons. Degraded is still healthy: it is answered with 200, since
+/// a restart would help none of the reasons.
+pub(super) async fn health(State(shared): State<Shared>) -> Response {
+    let reasons = reasons(&shared.gateway);
+    let status = if reasons.is_empty() { "ok" } else { "degraded" };
+    let config = shared.gateway.status.reloads();
+    Json(json!({"status": status, "reasons": reasons, "config": config})).into_response()
+}
+
+/// Ready once the first round of connects has settled, and until the gateway stops.
+pub(super) async fn ready(State(shared): State<Shared>) -> StatusCode {
+    let rows = shared.gateway.status.rows();
+    let starting = rows.iter().any(|row| row.status == "starting");
+    if starting || shared.closing.drain.is_cancelled() {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    }
+}
+
+fn reasons(gateway: &Gateway) -> Vec<String> {
+    let rows = gateway.status.rows();
+    let mut reasons: Vec<String> = rows.iter().filter_map(reason).collect();
+    reasons.extend(gateway.path.record_trouble());
+    match gateway.status.record_owed() {
+        0 => {}
+        owed => reasons.push(format!(
+            "{owed} entries of the record could not be written yet"
+        )),
+    }
+    reasons.extend(gateway.status.complaints());
+    reasons
+}
+
+fn reason(row: &ServerRow) -> Option<String> {
+    match (&*row.status, &row.reason) {
+        ("ok" | "starting", _) => None,
+        (status, Some(reason)) => Some(format!("server {} is {status}: {reason}", row.name)),
+        (status, None) => Some(format!("server {} is {status}", row.name)),
+    }
+}

@@ -1,0 +1,93 @@
+//! `/events` and `/metrics`: what happens, and how much of it, for admins.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, HeaderName, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use callgate_call::{
+    Standing,
+    events::{Delivery, Listener},
+};
+use callgate_wire::sse;
+use futures_util::stream;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    stream::{event_stream, keep_alive},
+};
+
+/// How often a quiet stream shows that it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The form that the metrics are written in.
+const OPEN_METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+/// What happens from now on, or from behind `Last-Event-ID` on, until the gateway stops.
+pub(super) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    let last_id = headers.get(LAST_EVENT_ID).map(|id| id.to_str());
+    // An id that is no text is one that we never gave.
+    let last_id = last_id.map(|id| id.unwrap_or_default());
+    let heard = Heard {
+        listener: shared.gateway.path.events().listen(last_id),
+        greeting: Some(keep_alive()),
+        close: shared.closing.close.clone(),
+    };
+    event_stream(stream::unfold(heard, |mut heard| async move {
+        Some((Ok::<_, Infallible>(heard.next().await?), heard))
+    }))
+}
+
+/// Everything that is counted.
+pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
+    let status = &shared.gateway.status;
+    let rows = status.rows();
+    let standing = Standing {
+        upstreams: rows.into_iter().map(|row| (row.name, row.status)).collect(),
+        pending_approvals: 0,
+        record_owed: status.record_owed(),
+        index_lag: status.index_lag(),
+    };
+    let text = shared.gateway.path.events().metrics().render(&standing);
+    let mut response = text.into_response();
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, OPEN_METRICS);
+    response
+}
+
+/// A stream of events.
+struct Heard {
+    listener: Listener,
+    /// A sign of life at once, so that the client knows that it listens.
+    greeting: Option<Bytes>,
+    close: CancellationToken,
+}
+
+impl Heard {
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(greeting) = self.greeting.take() {
+            return Some(greeting);
+        }
+        tokio::select! {
+            // What happened until the end is told before the stream ends.
+            biased;
+            deliveries = self.listener.next() => Some(encoded(&deliveries)),
+            () = tokio::time::sleep(HEARTBEAT) => Some(keep_alive()),
+            () = self.close.cancelled() => None,
+        }
+    }
+}
+
+fn encoded(deliveries: &[Delivery]) -> Bytes {
+    let mut out = Vec::new();
+    for Delivery { id, kind, data } in deliveries {
+        sse::encode(Some(kind), Some(id), data, &mut out);
+    }
+    out.into()
+}
