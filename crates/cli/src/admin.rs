@@ -1,6 +1,10 @@
 //! The running `serve` of a data folder: where it is, and what it says to the admin.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use http_body_util::{BodyExt, Empty};
 use hyper::{Request, body::Bytes, header};
@@ -22,6 +26,9 @@ pub(crate) struct RunFile {
     pub(crate) pid: u32,
     /// Its address.
     pub(crate) address: String,
+    /// The configuration file that it uses.
+    #[serde(default)]
+    pub(crate) config: Option<PathBuf>,
 }
 
 impl RunFile {
@@ -40,7 +47,8 @@ impl RunFile {
         }
     }
 
-    fn read(data_dir: &Path) -> Option<Self> {
+    /// The note in a data folder; whoever left it may be gone.
+    pub(crate) fn read(data_dir: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(data_dir.join(RUN_FILE)).ok()?).ok()
     }
 }

@@ -43,7 +43,7 @@ pub(crate) enum Command {
     /// Serve MCP over HTTP on one port
     Serve(Serve),
     /// Serve MCP on standard input and output, for hosts that start their servers
-    Stdio(Gateway),
+    Stdio(Stdio),
     /// Call one tool through the gate and print its result
     Call(Call),
     /// The tools there are
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Activity(Activity),
     /// How to connect a host
     Connect(Connect),
+    /// Check the configuration, or show what is in effect
+    Config(Config),
     /// Check the installation and say what is wrong
     Doctor,
     /// Allow the callgate.yaml of a folder to be used
@@ -65,7 +67,7 @@ pub(crate) enum Command {
 }
 
 /// What a gateway can be told without a file; a flag beats the environment beats the file.
-#[derive(Debug, Clone, Default, ClapArgs)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, ClapArgs)]
 pub(crate) struct Gateway {
     /// Add a server: `name:command with arguments` (repeatable)
     #[arg(long = "upstream", value_name = "NAME:COMMAND")]
@@ -91,6 +93,15 @@ pub(crate) struct Serve {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", env = "CALLGATE_LISTEN")]
     pub(crate) listen: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Stdio {
+    #[command(flatten)]
+    pub(crate) gateway: Gateway,
+    /// Serve alone, also beside a running `serve` of this data folder
+    #[arg(long)]
+    pub(crate) no_attach: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -218,6 +229,28 @@ pub(crate) enum HostKind {
     Vscode,
     Gemini,
     Opencode,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say whether a file is right, and where it is not
+    Check {
+        /// The file; the one that would be used when left out
+        file: Option<PathBuf>,
+    },
+    /// Show what is in effect, flags and variables included, without secrets
+    Show(Serve),
+    /// Print the JSON Schema of the file
+    Schema,
+    /// Print the reference page
+    #[command(hide = true)]
+    Reference,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod call;
+pub(crate) mod config;
 pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod demo_server;

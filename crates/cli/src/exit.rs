@@ -46,6 +46,21 @@ impl Failed {
         self
     }
 
+    /// What happened, without the help.
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What happened and what to do, without the snippet: for logs and health.
+    pub(crate) fn one_line(&self) -> String {
+        let what = self.message.lines().next().unwrap_or_default();
+        match &self.help {
+            Some(help) => format!("{what}; {help}"),
+            None => what.to_owned(),
+        }
+    }
+
     fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
             kind,

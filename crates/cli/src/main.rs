@@ -2,14 +2,20 @@
 
 mod admin;
 mod args;
+mod attach;
 mod commands;
 mod config;
 mod exit;
 mod folders;
+mod housekeeping;
 mod logging;
+mod otlp;
 mod print;
+mod reload;
+mod signals;
 mod tokens;
 mod trust;
+mod watch;
 mod wiring;
 
 use std::process::ExitCode;
@@ -38,12 +44,13 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         Some(Command::DemoServer) => commands::demo_server::run(),
         Some(Command::Demo) => commands::demo::run(&shared),
         Some(Command::Serve(serve)) => commands::serve::run(&shared, &serve),
-        Some(Command::Stdio(gateway)) => commands::stdio::run(&shared, &gateway),
+        Some(Command::Stdio(stdio)) => commands::stdio::run(&shared, &stdio),
         Some(Command::Call(call)) => commands::call::run(&shared, &call),
         Some(Command::Tools(tools)) => commands::tools::run(&shared, &tools),
         Some(Command::Servers(servers)) => commands::servers::run(&shared, &servers),
         Some(Command::Activity(activity)) => commands::activity::run(&shared, &activity),
         Some(Command::Connect(connect)) => commands::connect::run(&shared, &connect),
+        Some(Command::Config(config)) => commands::config::run(&shared, &config),
         Some(Command::Doctor) => commands::doctor::run(&shared),
         Some(Command::Trust(trust)) => commands::trust::run(&shared, &trust),
         None => commands::overview::run(&shared),

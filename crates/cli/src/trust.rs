@@ -11,7 +11,7 @@ use callgate_gate::Digest;
 use crate::exit::Failed;
 
 /// The file in the data folder that keeps it.
-const TRUST_FILE: &str = "trusted.json";
+pub(crate) const TRUST_FILE: &str = "trusted.json";
 
 /// The files that the user has looked at and allowed.
 pub(crate) struct TrustList {

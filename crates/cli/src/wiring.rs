@@ -2,38 +2,47 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use callgate_call::CallPath;
+use callgate_call::{
+    CallPath, Events, Spans, Telemetry,
+    events::gateway::{GatewayStarted, RecordFailed},
+};
 use callgate_gate::Builtin;
 use callgate_record::{RecordType, Recorder, Redactor};
-use callgate_server::{Gateway, ServerRow};
-use callgate_store::{Index, Limits, Log, LogOptions, retain};
+use callgate_server::{Gateway, Reloads, ServerRow, StatusSource};
+use callgate_store::{Limits, Log, LogOptions};
 use callgate_upstream::{Fleet, Profile, ServerReport};
-use tokio::{runtime::Runtime, task::JoinHandle};
+use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{Gateway as Flags, Shared},
-    config::{self, Origin, Settings},
+    config::{self, Settings},
     exit::Failed,
-    folders, logging,
+    folders, housekeeping, logging,
+    otlp::Exporter,
+    reload::Standing,
 };
 
-/// How often old segments are looked for.
-const RETAIN_EVERY: Duration = Duration::from_secs(3600);
-/// How often the index catches up with the log.
-const INDEX_EVERY: Duration = Duration::from_secs(2);
+/// How long servers may take to go. Each is killed after 7 s, so this is never reached unless a
+/// call that does not heed its cancellation holds its server.
+const SERVERS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A gateway that runs in this process.
 pub(crate) struct Running {
     pub(crate) gateway: Gateway,
     pub(crate) fleet: Arc<Fleet>,
+    pub(crate) standing: Arc<Standing>,
     log: Arc<Log>,
     housekeeping: JoinHandle<()>,
     stop_housekeeping: CancellationToken,
+    exporter: Option<Exporter>,
 }
 
 /// Reads the configuration and starts logging; `quiet` commands log warnings only.
@@ -43,7 +52,7 @@ pub(crate) fn settings(shared: &Shared, flags: &Flags, quiet: bool) -> Result<Se
     let default_level = if quiet {
         "warn"
     } else {
-        &found.config.telemetry.log
+        found.config.telemetry.log.as_str()
     };
     logging::start(shared.log_level.as_deref().unwrap_or(default_level))?;
     if let Some(file) = &found.untrusted {
@@ -53,13 +62,12 @@ pub(crate) fn settings(shared: &Shared, flags: &Flags, quiet: bool) -> Result<Se
         );
         eprintln!("help: read it, then run `callgate trust`, or name it with --config");
     }
-    let data_dir = match (&shared.data_dir, &found.config.data_dir, found.origin) {
-        (None, Some(folder), Origin::User) => {
-            folders::data_dir(Some(&beside(&found.file, folder)))?
-        }
-        (Some(_), _, _)
-        | (None, _, Origin::Project | Origin::Defaults)
-        | (None, None, Origin::User) => told,
+    for note in &found.notes {
+        eprintln!("note: {note}");
+    }
+    let data_dir = match (&shared.data_dir, &found.data_dir) {
+        (None, Some(folder)) => folders::data_dir(Some(folder))?,
+        (Some(_), _) | (None, None) => told,
     };
     Settings::new(found, flags, &data_dir)
 }
@@ -67,11 +75,6 @@ pub(crate) fn settings(shared: &Shared, flags: &Flags, quiet: bool) -> Result<Se
 /// The data folder alone, for commands that only read.
 pub(crate) fn data_dir(shared: &Shared) -> Result<PathBuf, Failed> {
     Ok(settings(shared, &Flags::default(), true)?.data_dir)
-}
-
-fn beside(file: &Option<PathBuf>, folder: &std::path::Path) -> PathBuf {
-    let base = file.as_deref().and_then(std::path::Path::parent);
-    base.map_or_else(|| folder.to_owned(), |base| base.join(folder))
 }
 
 /// The runtime that everything asynchronous runs on.
@@ -96,38 +99,126 @@ impl Running {
         let log = Arc::new(log);
         let redactor = Redactor::new(&audit.redact, audit.body_bytes)
             .map_err(|error| Failed::config(format!("`audit.redact`: {error}")))?;
-        let recorder = Recorder::new(log.clone(), redactor, audit.on_failure);
+        let on_failure = match audit.on_failure {
+            config::OnFailure::Refuse => callgate_record::OnFailure::Refuse,
+            config::OnFailure::Allow => callgate_record::OnFailure::Allow,
+        };
+        let recorder = Recorder::new(log.clone(), redactor, on_failure);
+        let (telemetry, exporter) = telemetry(settings)?;
+        let events = telemetry.events.clone();
         recorder.event(RecordType::System, "gateway.started", None, None);
-        let fleet = Fleet::start(settings.plan(), recorder.clone(), profile);
-        let path = CallPath::new(fleet.clone(), recorder);
-        let reports = fleet.clone();
-        let gateway = Gateway::new(path, move || reports.reports().iter().map(row).collect());
+        events.emit(GatewayStarted {
+            version: env!("CARGO_PKG_VERSION"),
+        });
+        let fleet = Fleet::start(settings.plan(), recorder.clone(), events, profile);
+        let path = CallPath::new(fleet.clone(), recorder, telemetry);
+        let standing = Arc::new(Standing::default());
+        let status = Status {
+            fleet: fleet.clone(),
+            standing: standing.clone(),
+            log: log.clone(),
+            indexed: Arc::default(),
+        };
+        let indexed = status.indexed.clone();
+        let gateway = Gateway::new(path, status).inflight(settings.inflight_bytes());
         let stop_housekeeping = CancellationToken::new();
         let limits = Limits {
             days: audit.retain.days,
             max_mb: audit.retain.max_mb,
         };
-        let housekeeping = tokio::spawn(keep_house(log.clone(), limits, stop_housekeeping.clone()));
+        let housekeeping = tokio::spawn(housekeeping::keep(
+            log.clone(),
+            indexed,
+            limits,
+            stop_housekeeping.clone(),
+        ));
         Ok(Self {
             gateway,
             fleet,
+            standing,
             log,
             housekeeping,
             stop_housekeeping,
+            exporter,
         })
     }
 
-    /// Lets calls end, ends the servers, closes the record.
+    /// Lets calls end, ends the servers, closes the record, hands out the last spans.
     pub(crate) async fn stop(self, patience: Duration) {
+        self.drain(patience).await;
+        self.end().await;
+    }
+
+    /// Takes no more calls, and lets those under way end.
+    pub(crate) async fn drain(&self, patience: Duration) {
         self.gateway.path().drain(patience).await;
-        self.fleet.shutdown().await;
+    }
+
+    /// Ends the servers, closes the record, hands out the last spans.
+    pub(crate) async fn end(self) {
+        if timeout(SERVERS_PATIENCE, self.fleet.shutdown())
+            .await
+            .is_err()
+        {
+            tracing::warn!("servers do not go; their wardens end them");
+        }
         self.stop_housekeeping.cancel();
         if self.housekeeping.await.is_err() {
             tracing::error!("housekeeping failed");
         }
         if let Err(error) = self.log.close() {
-            tracing::error!(name: "record.failed", error = %error, "the record could not be closed");
+            let error = error.to_string();
+            let events = self.gateway.path().events();
+            events.emit(RecordFailed { error: &error });
         }
+        if let Some(exporter) = self.exporter {
+            exporter.stop().await;
+        }
+    }
+}
+
+/// Where what happens is told, and the exporter of spans where a collector is configured.
+fn telemetry(settings: &Settings) -> Result<(Telemetry, Option<Exporter>), Failed> {
+    let events = Events::default();
+    let address = settings.config.telemetry.otlp.as_deref();
+    let exporter = address
+        .map(|address| Exporter::start(address, events.clone()))
+        .transpose()?;
+    let spans = exporter
+        .as_ref()
+        .map_or_else(Spans::default, Exporter::spans);
+    Ok((Telemetry { events, spans }, exporter))
+}
+
+/// How this gateway stands, as health tells it.
+struct Status {
+    fleet: Arc<Fleet>,
+    standing: Arc<Standing>,
+    log: Arc<Log>,
+    /// Up to where the index has this process's entries.
+    indexed: Arc<AtomicU64>,
+}
+
+impl StatusSource for Status {
+    fn rows(&self) -> Vec<ServerRow> {
+        self.fleet.reports().iter().map(row).collect()
+    }
+
+    fn reloads(&self) -> Reloads {
+        self.standing.reloads()
+    }
+
+    fn record_owed(&self) -> usize {
+        self.log.owed()
+    }
+
+    fn index_lag(&self) -> u64 {
+        let indexed = self.indexed.load(Ordering::Acquire);
+        self.log.head().seq.saturating_sub(indexed)
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        self.standing.complaint().into_iter().collect()
     }
 }
 
@@ -159,33 +250,5 @@ pub(crate) fn policy_line(builtin: Builtin) -> &'static str {
             "policy default: what looks destructive needs approval, all else is allowed and recorded"
         }
         Builtin::AllowAll => "policy allow-all: every call is allowed and recorded",
-    }
-}
-
-/// Keeps the index close behind the log, and drops what retention says.
-async fn keep_house(log: Arc<Log>, limits: Limits, stop: CancellationToken) {
-    let mut retained: Option<tokio::time::Instant> = None;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(INDEX_EVERY) => {}
-        }
-        let due = retained.is_none_or(|last| last.elapsed() >= RETAIN_EVERY);
-        if due {
-            retained = Some(tokio::time::Instant::now());
-        }
-        let log = log.clone();
-        let kept = tokio::task::spawn_blocking(move || {
-            if due && let Err(error) = retain(&log, limits) {
-                tracing::warn!(error = %error, "old records could not be dropped");
-            }
-            let indexed = Index::open(log.dir()).and_then(|mut index| index.catch_up());
-            if let Err(error) = indexed {
-                tracing::warn!(error = %error, "the index could not catch up; it is filled later");
-            }
-        });
-        if kept.await.is_err() {
-            tracing::error!("housekeeping of the record failed");
-        }
     }
 }

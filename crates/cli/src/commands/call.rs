@@ -63,6 +63,7 @@ pub(crate) async fn call_through(
         frame,
         host: host.clone(),
         door,
+        trace: None,
     };
     let answer = running
         .gateway

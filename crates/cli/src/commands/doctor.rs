@@ -43,7 +43,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
 }
 
 fn configuration(settings: &Settings) -> Finding {
-    match &settings.file {
+    match &settings.source.file {
         Some(file) => fine(format!("configuration `{}`", file.display())),
         None => Finding {
             fine: true,

@@ -17,7 +17,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
         "callgate {}: one gate for every tool call an AI agent makes",
         env!("CARGO_PKG_VERSION")
     );
-    match &settings.file {
+    match &settings.source.file {
         Some(file) => outln!("configuration  {}", file.display()),
         None => outln!("configuration  none; defaults are used"),
     }

@@ -3,43 +3,60 @@
 use std::{
     io::{self, IsTerminal},
     net::SocketAddr,
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
 
-use callgate_server::{HttpDoor, Tokens};
+use callgate_server::{AttachDoor, Closing, HttpDoor, Tokens};
 use callgate_upstream::Profile;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, UnixListener},
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::RunFile,
-    args::{Serve, Shared},
-    config::Settings,
+    args::{Gateway, Serve, Shared},
+    attach::{self, Socket},
+    commands::stdio::local_user,
+    config::{OpenRoute, Settings},
     exit::Failed,
+    reload::Reloading,
+    signals::{Hangup, Signals},
     tokens::TokenPair,
     wiring::{self, Running},
 };
 
 /// How long calls under way may still take after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Files besides sockets: the record, and three pipes for each server.
+const OTHER_FILES: u64 = 512;
 
 pub(crate) fn run(shared: &Shared, serve: &Serve) -> Result<ExitCode, Failed> {
     let settings = wiring::settings(shared, &serve.gateway, false)?;
     let listen = settings.listen(serve.listen.as_deref())?;
     let tokens = settings.tokens()?;
-    wiring::runtime()?.block_on(serve_until_told(&settings, listen, tokens))
+    let flags = serve.gateway.clone();
+    let runtime = wiring::runtime()?;
+    let code = runtime.block_on(serve_until_told(settings, flags, listen, tokens));
+    // What was given up, or left behind by a second signal, must not keep us here.
+    runtime.shutdown_background();
+    code
 }
 
 async fn serve_until_told(
-    settings: &Settings,
+    settings: Settings,
+    flags: Gateway,
     listen: SocketAddr,
     tokens: TokenPair,
 ) -> Result<ExitCode, Failed> {
-    let stop = stop_on_signals()?;
+    let signals = Signals::listen(Hangup::Ignored)?;
+    make_room_for_sockets(settings.config.limits.connections.get());
+    let hangup = signal(SignalKind::hangup())
+        .map_err(|error| Failed::system(format!("signals: {error}")))?;
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         Failed::system(format!("cannot listen on {listen}: {error}")).help(
             "another gateway may be there already: run `callgate`, or choose another --listen",
@@ -48,51 +65,110 @@ async fn serve_until_told(
     let address = listener
         .local_addr()
         .map_err(|error| Failed::system(error.to_string()))?;
-    let running = Running::start(settings, Profile::gateway())?;
+    let data_dir = settings.data_dir.clone();
+    let attaching = listen_for_hosts(&data_dir);
+    let running = Running::start(&settings, Profile::gateway())?;
     let note = RunFile {
         pid: std::process::id(),
         address: address.to_string(),
+        config: attach::place(&settings.source),
     };
-    note.write(&settings.data_dir)?;
-    greet(settings, address, &tokens);
+    note.write(&data_dir)?;
+    greet(&settings, address, &tokens);
+    let door = http_door(&running, &settings, address, &tokens);
+    let closing = Closing {
+        drain: signals.stop.clone(),
+        close: CancellationToken::new(),
+    };
+    let serving = tokio::spawn(door.serve(listener, closing.clone()));
+    let attended = attaching.map(|(socket, listener)| {
+        let attended = attach_door(&running, &settings).serve(listener, closing.close.clone());
+        (socket, tokio::spawn(attended))
+    });
+    let reloading = Reloading::start(&running, settings, &flags, Some(hangup));
+    signals.stop.cancelled().await;
+    eprintln!("stopping: letting calls under way end; a second signal ends at once");
+    let winding_down = async {
+        reloading.stop().await;
+        running.drain(PATIENCE).await;
+        closing.close.cancel();
+        if let Some((socket, attended)) = attended {
+            drop(socket);
+            if attended.await.is_err() {
+                tracing::error!("attached hosts could not be let go");
+            }
+        }
+        if serving.await.is_err() {
+            tracing::error!("the HTTP door failed");
+        }
+        running.end().await;
+    };
+    signals.wind_down(winding_down).await;
+    note.remove(&data_dir);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn http_door(
+    running: &Running,
+    settings: &Settings,
+    address: SocketAddr,
+    tokens: &TokenPair,
+) -> HttpDoor {
     let mut hosts = settings.config.hosts.clone();
     if !address.ip().is_loopback() && !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }
-    let door = HttpDoor {
+    HttpDoor {
         gateway: running.gateway.clone(),
         tokens: Tokens::new(&tokens.agent, &tokens.admin),
         body_bytes: settings.body_bytes(),
         hosts,
-    };
-    let serving = tokio::spawn(door.serve(listener, stop.clone()));
-    stop.cancelled().await;
-    eprintln!("stopping: letting calls under way end");
-    running.stop(PATIENCE).await;
-    note.remove(&settings.data_dir);
-    serving.abort();
-    // It was told to stop; an abort is only for connections that do not go.
-    let _ = serving.await;
-    Ok(ExitCode::SUCCESS)
+        connections: settings.config.limits.connections.get(),
+        open_metrics: settings.config.auth.opens(OpenRoute::Metrics),
+    }
 }
 
-/// A token that fires on SIGTERM, SIGINT or SIGHUP.
-pub(crate) fn stop_on_signals() -> Result<CancellationToken, Failed> {
-    let listen = |kind| signal(kind).map_err(|error| Failed::system(format!("signals: {error}")));
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut hangup = listen(SignalKind::hangup())?;
-    let stop = CancellationToken::new();
-    let fired = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
+fn attach_door(running: &Running, settings: &Settings) -> AttachDoor {
+    AttachDoor {
+        gateway: running.gateway.clone(),
+        frame_bytes: settings.frame_bytes(),
+        principal: local_user(),
+        uid: rustix::process::getuid().as_raw(),
+    }
+}
+
+/// Each connection takes a descriptor, and the usual limit is lower than ours. Where the system
+/// allows no more, connections are closed for new ones sooner.
+fn make_room_for_sockets(connections: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = u64::try_from(connections)
+        .unwrap_or(u64::MAX)
+        .saturating_add(OTHER_FILES);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let allowed = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+        let raised = Rlimit {
+            current: Some(allowed),
+            maximum: limit.maximum,
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "the limit of open files cannot be raised");
         }
-        fired.cancel();
-    });
-    Ok(stop)
+    }
+}
+
+/// The way in for hosts that attach. A gateway without one still serves everybody else.
+fn listen_for_hosts(data_dir: &Path) -> Option<(Socket, UnixListener)> {
+    match Socket::listen(data_dir) {
+        Ok(Some(listening)) => Some(listening),
+        Ok(None) => {
+            tracing::warn!("hosts attach to another `serve` of this data folder");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(error = %error, "hosts cannot attach to this gateway");
+            None
+        }
+    }
 }
 
 fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair) {

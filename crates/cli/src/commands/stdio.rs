@@ -10,10 +10,12 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use ulid::Ulid;
 
 use crate::{
-    args::{Gateway, Shared},
-    commands::serve::stop_on_signals,
+    args::{Gateway, Shared, Stdio},
+    attach::{self, Beside},
     config::Settings,
     exit::Failed,
+    reload::Reloading,
+    signals::{Hangup, Signals},
     wiring::{self, Running},
 };
 
@@ -22,29 +24,44 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How much is read at once while waiting for the first line.
 const CHUNK: usize = 64 * 1024;
 
-pub(crate) fn run(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, gateway, false)?;
+pub(crate) fn run(shared: &Shared, stdio: &Stdio) -> Result<ExitCode, Failed> {
+    let flags = &stdio.gateway;
+    let settings = wiring::settings(shared, flags, false)?;
+    if !stdio.no_attach {
+        match Beside::find(&settings, flags) {
+            Beside::Attached { gateway, stream } => {
+                let (address, pid) = (&gateway.address, gateway.pid);
+                eprintln!("attached to the gateway at http://{address} (process {pid})");
+                return attach::relay(&gateway, stream, &settings.data_dir);
+            }
+            Beside::Stranger { gateway, why } => {
+                let address = &gateway.address;
+                eprintln!("not attached to the gateway at http://{address}: {why}");
+            }
+            Beside::Nobody => {}
+        }
+    }
     let runtime = wiring::runtime()?;
-    let code = runtime.block_on(serve(&settings));
+    let code = runtime.block_on(serve(settings, flags));
     // Reading standard input blocks a thread that cannot be stopped; it must not keep us here.
     runtime.shutdown_background();
     code
 }
 
-async fn serve(settings: &Settings) -> Result<ExitCode, Failed> {
-    let stop = stop_on_signals()?;
+async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> {
+    let signals = Signals::listen(Hangup::Stops)?;
     let mut input = tokio::io::stdin();
     if settings.servers.is_empty() {
         tracing::warn!("no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml");
     }
     let first = tokio::select! {
         first = first_line(&mut input, settings.frame_bytes()) => first,
-        () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
+        () = signals.stop.cancelled() => return Ok(ExitCode::SUCCESS),
     };
     let Some(First { read, profile }) = first else {
         return Ok(ExitCode::SUCCESS);
     };
-    let running = Running::start(settings, profile)?;
+    let running = Running::start(&settings, profile)?;
     tracing::info!(
         policy = wiring::policy_line(settings.builtin),
         "serving on stdio"
@@ -56,10 +73,16 @@ async fn serve(settings: &Settings) -> Result<ExitCode, Failed> {
         &local_user(),
         session,
     );
+    let reloading = Reloading::start(&running, settings, flags, None);
     let input = Cursor::new(read).chain(input);
-    let end = door.serve(input, tokio::io::stdout(), stop).await;
-    tracing::info!(?end, "the host is gone");
-    running.stop(PATIENCE).await;
+    let serving = async {
+        let stop = signals.stop.clone();
+        let end = door.serve(input, tokio::io::stdout(), stop).await;
+        tracing::info!(?end, "the host is gone");
+        reloading.stop().await;
+        running.stop(PATIENCE).await;
+    };
+    signals.wind_down(serving).await;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -28,16 +28,12 @@ impl From<MissingVariable> for Unusable {
 
 /// How a server of the file is reached; `Err` says what is wrong with it.
 pub(crate) fn launch(server: &Server, base: &Path) -> Result<Launch, String> {
-    if !server.enabled {
-        return Ok(Launch::SwitchedOff);
-    }
     let launch = match (&server.command, &server.url) {
+        (Some(_), Some(_)) => return Err("it has both `command` and `url`".to_owned()),
+        (None, None) => return Err("it needs `command` or `url`".to_owned()),
+        (Some(_), None) | (None, Some(_)) if !server.enabled => return Ok(Launch::SwitchedOff),
         (Some(command), None) => stdio(server, command, base),
         (None, Some(url)) => http(server, url),
-        (Some(_), Some(_)) => Err(Unusable::Wrong(
-            "it has both `command` and `url`".to_owned(),
-        )),
-        (None, None) => Err(Unusable::Wrong("it needs `command` or `url`".to_owned())),
     };
     match launch {
         Ok(launch) => Ok(launch),

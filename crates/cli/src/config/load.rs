@@ -1,11 +1,15 @@
 //! Finding and reading the configuration file.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
-use super::Config;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
+
+use super::{Config, complaint, foreign::ForeignServers, project};
 use crate::{
     exit::Failed,
     folders::{self, CONFIG_FILE},
@@ -17,18 +21,32 @@ use crate::{
 pub(crate) enum Origin {
     /// Named by the user, or the user's own file.
     User,
-    /// Found in the working folder and trusted: it may tighten the user's policy, not loosen it.
+    /// Found in the working folder and trusted: it may tighten what the user says, not loosen it.
     Project,
     /// There is no file.
     Defaults,
+}
+
+/// Where a configuration is read from, now and when it changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) origin: Origin,
+    pub(crate) file: Option<PathBuf>,
+    /// The data folder that keeps what is trusted.
+    pub(crate) trust_dir: PathBuf,
 }
 
 /// A configuration and where it was found.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) config: Config,
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) origin: Origin,
+    pub(crate) source: Source,
+    /// The file as it is written, so that what is found wrong later can be pointed at.
+    pub(crate) text: String,
+    /// The data folder that the user's own file names.
+    pub(crate) data_dir: Option<PathBuf>,
+    /// What to tell about how it was read.
+    pub(crate) notes: Vec<String>,
     /// A file in the working folder that is not used, because nobody said that it may be.
     pub(crate) untrusted: Option<PathBuf>,
 }
@@ -37,78 +55,160 @@ pub(crate) struct Found {
 /// none. `data_dir` is where trust is kept.
 pub(crate) fn load(named: Option<&Path>, data_dir: &Path) -> Result<Found, Failed> {
     if let Some(file) = named {
-        return Ok(found(read(file)?, file, Origin::User));
+        return users(file, data_dir);
     }
     let here = PathBuf::from(CONFIG_FILE);
     let mut untrusted = None;
     if let Ok(content) = fs::read(&here) {
         if TrustList::load(data_dir)?.covers(&here, &content) {
-            let mut project = found(parse(&content, &here)?, &here, Origin::Project);
-            project.config.policy = tightened(&project.config)?;
-            return Ok(project);
+            return projects(&here, &content, data_dir);
         }
         untrusted = Some(here);
     }
-    let own = folders::user_config().filter(|file| file.exists());
-    let found = match own {
-        Some(file) => Found {
-            untrusted,
-            ..found(read(&file)?, &file, Origin::User)
-        },
-        None => Found {
-            config: Config::default(),
-            file: None,
-            origin: Origin::Defaults,
-            untrusted,
-        },
+    let found = own_or_none(data_dir)?;
+    Ok(Found { untrusted, ..found })
+}
+
+/// Reads a configuration again from where it came. What is not there any more, or lost its trust,
+/// is an error: the configuration in use goes on.
+pub(crate) fn again(source: &Source) -> Result<Found, Failed> {
+    let trust_dir = &source.trust_dir;
+    let Some(file) = &source.file else {
+        return own_or_none(trust_dir);
     };
+    let found = match source.origin {
+        Origin::User | Origin::Defaults => users(file, trust_dir)?,
+        Origin::Project => {
+            let content = content(file)?;
+            if !TrustList::load(trust_dir)?.covers(file, &content) {
+                let what = format!(
+                    "configuration `{}`: it has changed and is trusted no more",
+                    file.display()
+                );
+                return Err(Failed::config(what).help("read it, then run `callgate trust` again"));
+            }
+            projects(file, &content, trust_dir)?
+        }
+    };
+    if found.text.trim().is_empty() {
+        // Whoever writes a file in place empties it first.
+        let what = format!("configuration `{}`: it is empty", file.display());
+        return Err(Failed::config(what).help("write `servers: {}` to have none"));
+    }
     Ok(found)
 }
 
-/// A project's file may ask for `allow-all` only where the user's own does so, too.
-fn tightened(project: &Config) -> Result<Option<callgate_gate::Builtin>, Failed> {
-    let own = folders::user_config().filter(|file| file.exists());
-    let users = own
-        .map(|file| read(&file))
-        .transpose()?
-        .and_then(|config| config.policy)
-        .unwrap_or_default();
-    let asked = project.policy.unwrap_or_default();
-    Ok(Some(if users == asked {
-        asked
-    } else {
-        callgate_gate::Builtin::Default
-    }))
+/// The user's own file, or the defaults where there is none.
+fn own_or_none(trust_dir: &Path) -> Result<Found, Failed> {
+    match folders::user_config().filter(|file| file.exists()) {
+        Some(file) => users(&file, trust_dir),
+        None => Ok(Found {
+            config: Config::default(),
+            source: Source {
+                origin: Origin::Defaults,
+                file: None,
+                trust_dir: trust_dir.to_owned(),
+            },
+            text: String::new(),
+            data_dir: None,
+            notes: Vec::new(),
+            untrusted: None,
+        }),
+    }
 }
 
-fn found(config: Config, file: &Path, origin: Origin) -> Found {
-    Found {
-        config,
+fn users(file: &Path, trust_dir: &Path) -> Result<Found, Failed> {
+    let source = Source {
+        origin: Origin::User,
         file: Some(file.to_owned()),
-        origin,
+        trust_dir: trust_dir.to_owned(),
+    };
+    let found = read(file, &content(file)?, source)?;
+    let data_dir = found.config.data_dir.as_deref();
+    let data_dir = data_dir.map(|folder| file.parent().unwrap_or(Path::new("")).join(folder));
+    Ok(Found { data_dir, ..found })
+}
+
+/// A project's file, and the user's own where it may not decide.
+fn projects(file: &Path, content: &[u8], trust_dir: &Path) -> Result<Found, Failed> {
+    let source = Source {
+        origin: Origin::Project,
+        file: Some(file.to_owned()),
+        trust_dir: trust_dir.to_owned(),
+    };
+    let mut found = read(file, content, source)?;
+    let own = own_or_none(trust_dir)?;
+    let written: Value = serde_saphyr::from_str(&found.text).unwrap_or_default();
+    let ignored = project::tighten(&mut found.config, &written, &own.config);
+    if !ignored.is_empty() {
+        found.notes.push(format!(
+            "`{}` is a project's file and may only tighten; these keys of it are ignored: {}",
+            file.display(),
+            ignored.join(", ")
+        ));
+    }
+    found.data_dir = own.data_dir;
+    Ok(found)
+}
+
+fn content(file: &Path) -> Result<Vec<u8>, Failed> {
+    fs::read(file)
+        .map_err(|error| Failed::config(format!("configuration `{}`: {error}", file.display())))
+}
+
+fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
+    let Ok(text) = std::str::from_utf8(content) else {
+        let what = format!("configuration `{}`: it is not UTF-8", file.display());
+        return Err(Failed::config(what));
+    };
+    let (mut config, mut notes) =
+        parse(text).map_err(|error| complaint::found(file, text, &error))?;
+    let (servers, understood) = std::mem::take(&mut config.mcp_servers).understood();
+    config.servers.0.extend(servers);
+    notes.extend(understood);
+    Ok(Found {
+        config,
+        source,
+        text: text.to_owned(),
+        data_dir: None,
+        notes,
         untrusted: None,
-    }
+    })
 }
 
-fn read(file: &Path) -> Result<Config, Failed> {
-    let content = fs::read(file)
-        .map_err(|error| Failed::config(format!("configuration `{}`: {error}", file.display())))?;
-    parse(&content, file)
+/// The whole of another tool's file that is of interest.
+#[derive(Deserialize)]
+struct ForeignFile {
+    #[serde(rename = "mcpServers")]
+    mcp_servers: ForeignServers,
 }
 
-fn parse(content: &[u8], file: &Path) -> Result<Config, Failed> {
-    let wrong =
-        |what: String| Failed::config(format!("configuration `{}`: {what}", file.display()));
-    let text = std::str::from_utf8(content).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+/// Reads a file of ours or of another tool, with what to tell about it.
+fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
     if text.trim().is_empty() {
-        return Ok(Config::default());
+        return Ok((Config::default(), Vec::new()));
     }
-    serde_saphyr::from_str(text).map_err(|error| wrong(located(&error, file)))
+    let Some(others) = keys_of_another_tool(text) else {
+        return Ok((serde_saphyr::from_str(text)?, Vec::new()));
+    };
+    let ForeignFile { mcp_servers } = serde_saphyr::from_str(text)?;
+    let config = Config {
+        mcp_servers,
+        ..Config::default()
+    };
+    let note = (!others.is_empty())
+        .then(|| format!("keys of another tool are ignored: {}", others.join(", ")));
+    Ok((config, note.into_iter().collect()))
 }
 
-/// What is wrong, with its line and a snippet that points at it.
-fn located(error: &serde_saphyr::Error, file: &Path) -> String {
-    let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    text.replacen("--> <input>:", &format!("--> {}:", file.display()), 1)
+/// A file is another tool's when it has `mcpServers` and no key of ours; then its other keys are not
+/// ours to judge. In a file of ours an unknown key is an error.
+fn keys_of_another_tool(text: &str) -> Option<Vec<String>> {
+    let keys: BTreeMap<String, IgnoredAny> = serde_saphyr::from_str(text).ok()?;
+    let ours = serde_json::to_value(Config::default()).unwrap_or_default();
+    let foreign = keys.contains_key("mcpServers") && keys.keys().all(|key| ours.get(key).is_none());
+    let others = keys
+        .into_keys()
+        .filter(|key| key != "mcpServers" && key != "$schema");
+    foreign.then(|| others.map(|key| format!("`{key}`")).collect())
 }

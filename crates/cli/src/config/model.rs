@@ -1,100 +1,105 @@
-//! Table: `callgate.yaml` as it is written. Unknown keys are errors.
+//! Table: `callgate.yaml` as it is written. Unknown keys are errors. The sentences here are the
+//! reference page and the JSON Schema.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeMap, fmt, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration,
+};
 
-use callgate_gate::{Builtin, Prefix, ServerName};
-use callgate_record::OnFailure;
-use serde::{Deserialize, Deserializer, de};
+use callgate_gate::ServerName;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
+use serde_saphyr::Spanned;
 
-/// The whole file.
-#[derive(Debug, Clone, Default, Deserialize)]
+use super::{checked, foreign::ForeignServers};
+
+/// The configuration of a gateway. Everything can be left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(title = "callgate.yaml")]
 pub(crate) struct Config {
-    /// The servers, in the order they are written.
+    /// For editors: where the schema of this file is. It is not looked at.
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    pub(crate) schema: Option<String>,
+    /// The servers by name, in the order in which their tools are listed.
     pub(crate) servers: Servers,
+    /// Servers as other tools write them: a map, or an array of entries with a `name`. Keys that
+    /// only the other tool knows are ignored, with a note.
+    #[serde(
+        rename = "mcpServers",
+        skip_serializing_if = "ForeignServers::is_empty"
+    )]
+    pub(crate) mcp_servers: ForeignServers,
+    /// What hosts see: every tool of every server.
+    pub(crate) view: View,
     /// How tools are shown.
     pub(crate) naming: Naming,
-    /// The address of `serve`.
+    /// The address that `serve` listens on; `127.0.0.1:7117` when left out.
+    #[serde(deserialize_with = "checked::address")]
     pub(crate) listen: Option<String>,
     /// Names under which `serve` may be reached besides loopback.
     pub(crate) hosts: Vec<String>,
-    /// The credentials; made at the first start when left out.
+    /// The credentials of `serve`.
     pub(crate) auth: Auth,
-    /// Where the record is kept.
+    /// Where the record, the tokens and the logs are kept; the XDG data folder when left out.
     pub(crate) data_dir: Option<PathBuf>,
-    /// A built-in policy.
-    pub(crate) policy: Option<Builtin>,
+    /// The policy, by the name of a built-in one; `default` when left out.
+    pub(crate) policy: Option<PolicyName>,
     /// How the record is kept.
     pub(crate) audit: Audit,
-    /// Limits.
+    /// Limits. What happens at each is in its sentence.
     pub(crate) limits: Limits,
     /// What all servers have in common.
     pub(crate) upstream: Upstream,
-    /// Logging.
+    /// Logging and spans.
     pub(crate) telemetry: Telemetry,
 }
 
 /// The servers in the order of the file, which is the order of the tool list.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Servers(pub(crate) Vec<(ServerName, Server)>);
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Servers(pub(crate) Vec<NamedServer>);
 
-/// A key of `servers`, checked where it stands so that an error can point at it.
-struct Name(ServerName);
-
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        ServerName::new(&text).map(Self).map_err(de::Error::custom)
-    }
+/// A server, its name, and where it stands in the file.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedServer {
+    pub(crate) name: ServerName,
+    pub(crate) server: Server,
+    pub(crate) place: Place,
 }
 
-impl<'de> Deserialize<'de> for Servers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Servers;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map from server names to servers")
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Servers, A::Error> {
-                let mut servers = Vec::new();
-                // A name that stands there twice is refused by the reader of the file.
-                while let Some((Name(name), server)) = map.next_entry()? {
-                    servers.push((name, server));
-                }
-                Ok(Servers(servers))
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Servers, E> {
-                Ok(Servers::default())
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
+/// A line and a column of the file, counted from one; zero where they are not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
 }
 
-/// One server.
-#[derive(Debug, Clone, Deserialize)]
+/// One server: a `command`, or a `url`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["command"]}, {"required": ["url"]}]))]
 pub(crate) struct Server {
     /// The program, or a whole command line when `args` is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) command: Option<String>,
-    /// Its arguments.
+    /// Its arguments; `${VAR}` and `${VAR:-default}` are filled in.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) args: Option<Vec<String>>,
-    /// Variables for it; `${VAR}` and `${VAR:-default}` are filled in.
-    #[serde(default)]
+    /// Variables for it; `${VAR}` and `${VAR:-default}` are filled in, and one that is missing
+    /// switches off this server alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) env: BTreeMap<String, String>,
-    /// Whether it sees the gateway's whole environment.
+    /// Whether it sees the gateway's whole environment, except `CALLGATE_*`.
     #[serde(default)]
     pub(crate) inherit_env: bool,
     /// Where it runs; relative to the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cwd: Option<PathBuf>,
-    /// The address of a server that is reached over HTTP.
+    /// The address of a server that is reached over HTTP; `${VAR}` is filled in. `http://` becomes
+    /// `https://`, except on loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) url: Option<String>,
     /// Headers for every request; `${VAR}` and `${VAR:-default}` are filled in.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) headers: BTreeMap<String, String>,
     /// Whether `http://` is used as it is, on a private network.
     #[serde(default)]
@@ -102,36 +107,51 @@ pub(crate) struct Server {
     /// Whether it is used.
     #[serde(default = "yes")]
     pub(crate) enabled: bool,
-    /// How long a call may take.
+    /// How long a call may take; `upstream.timeout` when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<Span>,
     /// For people.
-    #[serde(default)]
-    #[allow(dead_code, reason = "a note for whoever reads the file")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
     /// Which of its tools there are.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "ToolLists::is_empty")]
     pub(crate) tools: ToolLists,
 }
 
 /// Patterns of tool names; `*` matches any run.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ToolLists {
-    /// Only these.
+    /// Only these; all when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) allow: Option<Vec<String>>,
     /// Never these.
     pub(crate) deny: Vec<String>,
 }
 
+/// What hosts see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum View {
+    /// Every tool of every server.
+    #[default]
+    Direct,
+}
+
 /// How tools are shown.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Naming {
-    /// Stands between server and tool.
+    /// Stands between server and tool: one or more of `A-Z a-z 0-9 _ - .`
+    #[serde(deserialize_with = "checked::separator")]
     pub(crate) separator: String,
-    /// Whether the server's name stands in front.
+    /// Whether the server's name stands in front. With `never` and one server, every method passes.
     pub(crate) prefix: Prefix,
-    /// Longest shown name.
+    /// Longest shown name, 16 to 128: hosts add a prefix of their own and cut at 64. Longer names end
+    /// in a short hash.
+    #[schemars(range(min = 16, max = 128))]
+    #[serde(deserialize_with = "checked::name_length")]
     pub(crate) max_length: usize,
 }
 
@@ -144,20 +164,55 @@ impl Default for Naming {
         } = callgate_gate::Naming::default();
         Self {
             separator,
-            prefix,
+            prefix: match prefix {
+                callgate_gate::Prefix::Always => Prefix::Always,
+                callgate_gate::Prefix::Never => Prefix::Never,
+            },
             max_length,
         }
     }
 }
 
-/// The credentials.
-#[derive(Clone, Default, Deserialize)]
+/// Whether the server's name stands in front of a tool's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum Prefix {
+    /// `server__tool`, also with a single server.
+    Always,
+    /// The tool's own name; two of one name are an error.
+    Never,
+}
+
+/// The credentials. What is left out is made at the first start and kept in the data folder.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Auth {
-    /// Opens `/mcp`.
+    /// Opens `/mcp` and nothing else; `${VAR}` is filled in.
     pub(crate) token: Option<String>,
-    /// Opens everything else.
+    /// Opens everything else; `${VAR}` is filled in.
     pub(crate) admin_token: Option<String>,
+    /// What needs no token when it is asked from this machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) open_on_loopback: Vec<OpenRoute>,
+}
+
+/// Something that may be open to this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum OpenRoute {
+    /// `/v1/check`.
+    Check,
+    /// `/metrics`.
+    Metrics,
+}
+
+impl Auth {
+    /// Whether something is open to this machine.
+    pub(crate) fn opens(&self, route: OpenRoute) -> bool {
+        self.open_on_loopback.contains(&route)
+    }
 }
 
 impl fmt::Debug for Auth {
@@ -166,17 +221,29 @@ impl fmt::Debug for Auth {
     }
 }
 
+/// A policy that is built in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum PolicyName {
+    /// What looks destructive needs approval; all else is allowed and recorded.
+    Default,
+    /// Everything is allowed and recorded.
+    AllowAll,
+}
+
 /// How the record is kept.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Audit {
-    /// What an entry survives: the process, or a power cut.
+    /// What an entry survives.
     pub(crate) durability: Durability,
     /// What to do with a call that cannot be put on record.
     pub(crate) on_failure: OnFailure,
-    /// Patterns of secrets besides the built-in ones.
+    /// Regular expressions of secrets besides the built-in ones.
+    #[serde(deserialize_with = "checked::patterns")]
     pub(crate) redact: Vec<String>,
-    /// How much of a body is kept.
+    /// How much of arguments and results is kept.
     pub(crate) body_bytes: usize,
     /// How long records are kept.
     pub(crate) retain: Retain,
@@ -185,8 +252,8 @@ pub(crate) struct Audit {
 impl Default for Audit {
     fn default() -> Self {
         Self {
-            durability: Durability::default(),
-            on_failure: OnFailure::default(),
+            durability: Durability::Process,
+            on_failure: OnFailure::Refuse,
             redact: Vec::new(),
             body_bytes: 2048,
             retain: Retain::default(),
@@ -194,24 +261,39 @@ impl Default for Audit {
     }
 }
 
-/// What an entry survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+/// What an entry survives; the later is the stricter.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub(crate) enum Durability {
-    /// The death of the process.
-    #[default]
+    /// The death of the process, also by kill -9.
     Process,
     /// A power cut: it is synced to the disk before the call is forwarded.
     Power,
 }
 
-/// How long records are kept.
-#[derive(Debug, Clone, Deserialize)]
+/// What to do with a call that cannot be put on record; the later is the stricter.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum OnFailure {
+    /// The call goes on; its record is owed.
+    Allow,
+    /// No record, no call.
+    Refuse,
+}
+
+/// How long records are kept; the oldest segments go first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retain {
     /// At most so many days.
     pub(crate) days: u32,
-    /// At most so much.
+    /// At most so much, in megabytes.
     pub(crate) max_mb: u64,
 }
 
@@ -224,38 +306,48 @@ impl Default for Retain {
     }
 }
 
-/// Limits.
-#[derive(Debug, Clone, Deserialize)]
+/// Limits. What happens at each is in its sentence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
-    /// Longest line on stdio.
-    pub(crate) frame_mib: usize,
-    /// Largest body over HTTP.
-    pub(crate) http_mib: usize,
-    /// Calls under way at once, per connection to a server.
-    pub(crate) concurrency_per_server: usize,
-    /// Processes of one server at once.
-    pub(crate) processes_per_server: usize,
+    /// Longest line on stdio, both sides; a longer one is refused and the next one is read.
+    pub(crate) frame_mib: NonZeroUsize,
+    /// Largest body over HTTP; a larger one is refused.
+    pub(crate) http_mib: NonZeroUsize,
+    /// Requests and answers in the works at once, all together. When it is used up, stdio is not
+    /// read until there is room, and HTTP waits for 2 s and answers 503. A larger request goes alone.
+    pub(crate) inflight_mib: NonZeroUsize,
+    /// Connections over HTTP at once. Beyond it, the one longest without a request is closed for a
+    /// new one; when all have one, the new one is answered 503.
+    pub(crate) connections: NonZeroUsize,
+    /// Calls under way at once, per connection to a server; more wait their turn.
+    pub(crate) concurrency_per_server: NonZeroUsize,
+    /// Processes of one server at once: one, and one more for each other kind of host. What comes
+    /// then is told that the server is unavailable.
+    pub(crate) processes_per_server: NonZeroUsize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
+        let some = |n| NonZeroUsize::new(n).expect("a default is not zero");
         Self {
-            frame_mib: 4,
-            http_mib: 16,
-            concurrency_per_server: 64,
-            processes_per_server: 4,
+            frame_mib: some(4),
+            http_mib: some(16),
+            inflight_mib: some(256),
+            connections: some(1024),
+            concurrency_per_server: some(64),
+            processes_per_server: some(4),
         }
     }
 }
 
 /// What all servers have in common.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Upstream {
-    /// How long a call may take.
+    /// How long a call may take, where the server says nothing else.
     pub(crate) timeout: Span,
-    /// How long a first list waits for servers that are still connecting.
+    /// How long a first list or call waits for servers that are still connecting.
     pub(crate) connect_wait: Span,
     /// Longest pause between two attempts to reach a server.
     pub(crate) reconnect_cap: Span,
@@ -272,18 +364,57 @@ impl Default for Upstream {
     }
 }
 
-/// Logging.
-#[derive(Debug, Clone, Deserialize)]
+/// Logging and spans.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Telemetry {
-    /// error, warn, info, debug.
-    pub(crate) log: String,
+    /// How much is logged to stderr.
+    pub(crate) log: LogLevel,
+    /// The OpenTelemetry collector that gets a span for each call, over HTTP:
+    /// `http://127.0.0.1:4318`. `/v1/traces` is added where the address has no path. When left out,
+    /// nothing is sent anywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) otlp: Option<String>,
 }
 
 impl Default for Telemetry {
     fn default() -> Self {
         Self {
-            log: "info".to_owned(),
+            log: LogLevel::Info,
+            otlp: None,
+        }
+    }
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What failed.
+    Error,
+    /// What needs to be looked at, too.
+    Warn,
+    /// What happens, too.
+    Info,
+    /// How it happens, too.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The word for it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
         }
     }
 }
@@ -308,6 +439,129 @@ impl<'de> Deserialize<'de> for Span {
         String::deserialize(deserializer)?
             .parse()
             .map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(duration) = self;
+        match jiff::SignedDuration::try_from(*duration) {
+            Ok(duration) => serializer.collect_str(&format_args!("{duration:#}")),
+            Err(_) => serializer.collect_str(&format_args!("{}s", duration.as_secs())),
+        }
+    }
+}
+
+impl JsonSchema for Span {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "format": "time span",
+            "examples": ["30s", "1m 30s", "500ms"],
+        })
+    }
+}
+
+impl ToolLists {
+    fn is_empty(&self) -> bool {
+        self.allow.is_none() && self.deny.is_empty()
+    }
+}
+
+/// Where a server stands says nothing about what it is.
+impl PartialEq for NamedServer {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.server == other.server
+    }
+}
+
+/// A key of `servers`, checked where it stands so that an error can point at it.
+struct Name(ServerName);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        ServerName::new(&text).map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Servers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Servers;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from server names to servers")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Servers, A::Error> {
+                let mut servers = Vec::new();
+                // A name that stands there twice is refused by the reader of the file.
+                while let Some((Name(name), server)) = map.next_entry::<_, Spanned<Server>>()? {
+                    let place = Place::of(&server.referenced);
+                    let server = server.value;
+                    servers.push(NamedServer {
+                        name,
+                        server,
+                        place,
+                    });
+                }
+                Ok(Servers(servers))
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Servers, E> {
+                Ok(Servers::default())
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl Serialize for Servers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for NamedServer { name, server, .. } in &self.0 {
+            map.serialize_entry(name.as_str(), server)?;
+        }
+        map.end()
+    }
+}
+
+impl JsonSchema for Servers {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Servers".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let server = generator.subschema_for::<Server>();
+        json_schema!({
+            "type": ["object", "null"],
+            "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,32}$"},
+            "additionalProperties": server,
+        })
+    }
+}
+
+impl Place {
+    /// Where the reader of the file saw something.
+    pub(crate) fn of(location: &serde_saphyr::Location) -> Self {
+        Self {
+            line: location.line(),
+            column: location.column(),
+        }
     }
 }
 

@@ -11,9 +11,9 @@ use callgate_gate::{Builtin, Naming, Pattern, Policy, ServerName, ToolFilter};
 use callgate_upstream::{FleetOptions, FleetPlan, ServerSpec, environment, warden};
 
 use super::{
-    Config, Found,
+    Config, Found, Source, complaint,
     launch::{demo, from_flag, launch},
-    model::{Server, Span},
+    model::{NamedServer, PolicyName, Prefix, Server, Span},
 };
 use crate::{args::Gateway, exit::Failed, folders::CONFIG_FILE, tokens, tokens::TokenPair};
 
@@ -32,47 +32,28 @@ pub(crate) struct Settings {
     pub(crate) builtin: Builtin,
     pub(crate) policy: Policy,
     pub(crate) options: FleetOptions,
-    pub(crate) file: Option<PathBuf>,
+    /// How long a call may take where the server says nothing else.
+    pub(crate) default_timeout: Duration,
+    pub(crate) source: Source,
+    /// The file as it was read.
+    pub(crate) text: String,
 }
 
 impl Settings {
     /// Checks a configuration and applies flags to it.
     pub(crate) fn new(found: Found, flags: &Gateway, data_dir: &Path) -> Result<Self, Failed> {
-        let Found { config, file, .. } = found;
-        let base = file
-            .as_deref()
-            .and_then(Path::parent)
-            .map(Path::to_owned)
-            .unwrap_or_default();
-        let default_timeout = time(flags.upstream_timeout.as_deref(), config.upstream.timeout)?;
-        let wrong = |name: &ServerName, why: &str| {
-            let file = file.as_deref().unwrap_or(Path::new(CONFIG_FILE));
-            Failed::config(format!(
-                "configuration `{}`: server `{name}`: {why}",
-                file.display()
-            ))
-        };
-        let mut servers = Vec::new();
-        let mut filters = HashMap::new();
-        for (name, server) in &config.servers.0 {
-            let timeout = server.timeout.map_or(default_timeout, |span| span.0);
-            servers.push(ServerSpec {
-                launch: launch(server, &base).map_err(|why| wrong(name, &why))?,
-                timeout,
-                name: name.clone(),
-            });
-            filters.insert(name.clone(), filter(server));
-        }
-        for upstream in &flags.upstreams {
-            servers.push(from_flag(upstream, default_timeout)?);
-        }
-        if flags.demo {
-            servers.push(demo(default_timeout)?);
-        }
-        check_names(&servers)?;
+        let written = found.config.upstream.timeout;
+        let default_timeout = time(flags.upstream_timeout.as_deref(), written)?;
+        let (servers, filters) = servers(&found, flags, default_timeout)?;
+        let Found {
+            config,
+            source,
+            text,
+            ..
+        } = found;
         let builtin = policy(flags.policy.as_deref(), config.policy)?;
         let options = FleetOptions {
-            naming: naming(&config)?,
+            naming: naming(&config),
             warden_program: warden_program()?,
             log_dir: Some(data_dir.join("logs")),
             definitions_dir: Some(data_dir.join("definitions")),
@@ -82,10 +63,10 @@ impl Settings {
                 config.upstream.reconnect_cap,
             )?,
             listed_while_down: LISTED_WHILE_DOWN,
-            frame_bytes: config.limits.frame_mib * MIB,
-            http_bytes: config.limits.http_mib * MIB,
-            concurrency_per_server: config.limits.concurrency_per_server,
-            processes_per_server: config.limits.processes_per_server,
+            frame_bytes: config.limits.frame_mib.get() * MIB,
+            http_bytes: config.limits.http_mib.get() * MIB,
+            concurrency_per_server: config.limits.concurrency_per_server.get(),
+            processes_per_server: config.limits.processes_per_server.get(),
         };
         let policy = Policy::new(builtin, filters);
         Ok(Self {
@@ -95,7 +76,9 @@ impl Settings {
             builtin,
             policy,
             options,
-            file,
+            default_timeout,
+            source,
+            text,
         })
     }
 
@@ -110,12 +93,17 @@ impl Settings {
 
     /// Longest line on stdio.
     pub(crate) fn frame_bytes(&self) -> usize {
-        self.config.limits.frame_mib * MIB
+        self.config.limits.frame_mib.get() * MIB
     }
 
     /// Largest body over HTTP.
     pub(crate) fn body_bytes(&self) -> usize {
-        self.config.limits.http_mib * MIB
+        self.config.limits.http_mib.get() * MIB
+    }
+
+    /// Requests and answers in the works at once.
+    pub(crate) fn inflight_bytes(&self) -> usize {
+        self.config.limits.inflight_mib.get().saturating_mul(MIB)
     }
 
     /// Where to listen.
@@ -149,6 +137,44 @@ impl Settings {
     }
 }
 
+/// The servers of the file and of the flags, and which of their tools there are.
+fn servers(
+    found: &Found,
+    flags: &Gateway,
+    default_timeout: Duration,
+) -> Result<(Vec<ServerSpec>, HashMap<ServerName, ToolFilter>), Failed> {
+    let file = found.source.file.as_deref();
+    let file = file.unwrap_or(Path::new(CONFIG_FILE));
+    let base = file.parent().unwrap_or(Path::new(""));
+    let mut servers = Vec::new();
+    let mut filters = HashMap::new();
+    for NamedServer {
+        name,
+        server,
+        place,
+    } in &found.config.servers.0
+    {
+        let wrong = |why: String| {
+            let what = format!("server `{name}`: {why}");
+            complaint::at(file, &found.text, *place, &what)
+        };
+        servers.push(ServerSpec {
+            name: name.clone(),
+            launch: launch(server, base).map_err(wrong)?,
+            timeout: server.timeout.map_or(default_timeout, |span| span.0),
+        });
+        filters.insert(name.clone(), filter(server));
+    }
+    for upstream in &flags.upstreams {
+        servers.push(from_flag(upstream, default_timeout)?);
+    }
+    if flags.demo {
+        servers.push(demo(default_timeout)?);
+    }
+    check_names(&servers)?;
+    Ok((servers, filters))
+}
+
 fn warden_program() -> Result<PathBuf, Failed> {
     warden::own_program().map_err(|error| Failed::system(format!("our own program: {error}")))
 }
@@ -161,22 +187,21 @@ fn filter(server: &Server) -> ToolFilter {
     }
 }
 
-fn naming(config: &Config) -> Result<Naming, Failed> {
-    let naming = &config.naming;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if naming.separator.is_empty() || !naming.separator.chars().all(plain) {
-        return Err(Failed::config(
-            "`naming.separator` must be one or more of A-Z, a-z, 0-9, `_`, `-`, `.`",
-        ));
+fn naming(config: &Config) -> Naming {
+    let super::model::Naming {
+        separator,
+        prefix,
+        max_length,
+    } = config.naming.clone();
+    let prefix = match prefix {
+        Prefix::Always => callgate_gate::Prefix::Always,
+        Prefix::Never => callgate_gate::Prefix::Never,
+    };
+    Naming {
+        separator,
+        prefix,
+        max_length,
     }
-    if !(16..=128).contains(&naming.max_length) {
-        return Err(Failed::config("`naming.max_length` must be 16 to 128"));
-    }
-    Ok(Naming {
-        separator: naming.separator.clone(),
-        prefix: naming.prefix,
-        max_length: naming.max_length,
-    })
 }
 
 fn check_names(servers: &[ServerSpec]) -> Result<(), Failed> {
@@ -191,9 +216,12 @@ fn check_names(servers: &[ServerSpec]) -> Result<(), Failed> {
     Ok(())
 }
 
-fn policy(flag: Option<&str>, written: Option<Builtin>) -> Result<Builtin, Failed> {
+fn policy(flag: Option<&str>, written: Option<PolicyName>) -> Result<Builtin, Failed> {
     match flag {
-        None => Ok(written.unwrap_or_default()),
+        None => Ok(match written {
+            None | Some(PolicyName::Default) => Builtin::Default,
+            Some(PolicyName::AllowAll) => Builtin::AllowAll,
+        }),
         Some("default") => Ok(Builtin::Default),
         Some("allow-all") => Ok(Builtin::AllowAll),
         Some(other) => {

@@ -49,8 +49,16 @@ impl Bed {
     /// Writes the configuration. In it, `@weird@`, `@counter@` and `@conformance@` stand for the
     /// fixtures and `@dir@` for the temporary folder.
     pub(crate) fn new(config: &str) -> Self {
-        let dir = DataDir::new();
-        let mut text = config.replace("@dir@", &dir.path().display().to_string());
+        let bed = Self {
+            dir: DataDir::new(),
+        };
+        bed.dir.file("callgate.yaml", &bed.filled_in(config));
+        bed
+    }
+
+    /// A configuration with the fixtures and the folder in place of their marks.
+    pub(crate) fn filled_in(&self, config: &str) -> String {
+        let mut text = config.replace("@dir@", &self.dir.path().display().to_string());
         for name in ["weird", "counter", "conformance"] {
             let mark = format!("@{name}@");
             if text.contains(&mark) {
@@ -58,8 +66,7 @@ impl Bed {
                 text = text.replace(&mark, &fixture.display().to_string());
             }
         }
-        dir.file("callgate.yaml", &text);
-        Self { dir }
+        text
     }
 
     /// The temporary folder, in which fixtures may write.

@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use callgate_testkit::{StdioHost, wait_until};
+use serde_json::json;
 
 use crate::setup::Bed;
 use crate::shell::{Ran, named, normalised, run, typed};
-use crate::talk::{DEADLINE, tools};
+use crate::talk::{DEADLINE, parsed, tools};
 
 /// A server that leaves a mark when it is started at all.
 const MARKING: &str = "servers:
@@ -151,6 +152,64 @@ fn a_trusted_project_can_tighten_the_users_policy_and_not_loosen_it() {
     assert!(!wipes(&project), "the project may be stricter");
 }
 
+/// What is in effect in the folder of this bed, and what is said about it.
+fn in_effect(bed: &Bed) -> (serde_json::Value, String) {
+    let ran = run(&mut typed(bed, ["config", "show", "--json"]));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    (parsed(&ran.stdout), ran.stderr)
+}
+
+#[test]
+fn a_trusted_project_may_only_tighten_and_is_told_what_is_ignored() {
+    let loose = "\
+listen: 0.0.0.0:1
+hosts: [evil.example]
+auth: {token: known, admin_token: known too}
+policy: allow-all
+audit: {durability: process, on_failure: allow, redact: ['project-[0-9]+'], body_bytes: 0, retain: {days: 0}}
+limits: {frame_mib: 64, http_mib: 1}
+telemetry: {log: 'off'}
+";
+    let project = Bed::new(&format!("{MARKING}{loose}"));
+    trust(&project);
+    let own = project.path("home/.config/callgate");
+    fs::create_dir_all(&own).expect("it is ours");
+    let users = "\
+listen: 127.0.0.1:7000
+hosts: [mine.example]
+audit: {durability: power, redact: ['mine-[0-9]+'], retain: {days: 7}}
+limits: {frame_mib: 8, http_mib: 8}
+servers: {mine: {command: cat}}
+";
+    fs::write(own.join("callgate.yaml"), users).expect("it is ours");
+    let (config, said) = in_effect(&project);
+    let keys = "listen, hosts, auth, telemetry, policy, audit.durability, audit.on_failure, audit.body_bytes, audit.retain, limits.frame_mib";
+    let note = format!(
+        "note: `callgate.yaml` is a project's file and may only tighten; these keys of it are ignored: {keys}\n"
+    );
+    assert_eq!(said, note);
+    let expected = [
+        ("/listen", json!("127.0.0.1:7000")),
+        ("/hosts", json!(["mine.example"])),
+        ("/auth/token", json!(null)),
+        ("/auth/admin_token", json!(null)),
+        ("/policy", json!("default")),
+        ("/audit/durability", json!("power")),
+        ("/audit/on_failure", json!("refuse")),
+        ("/audit/redact", json!(["mine-[0-9]+", "project-[0-9]+"])),
+        ("/audit/body_bytes", json!(2048)),
+        ("/audit/retain/days", json!(7)),
+        ("/limits/frame_mib", json!(8)),
+        ("/limits/http_mib", json!(1)),
+        ("/telemetry/log", json!("info")),
+    ];
+    for (key, value) in expected {
+        assert_eq!(config.pointer(key), Some(&value), "{key}");
+    }
+    let servers = config["servers"].as_object().expect("a map");
+    assert!(servers.keys().eq(["x"]), "the servers are the project's");
+}
+
 #[test]
 fn a_named_file_needs_no_trust() {
     let bed = Bed::new(&format!("{MARKING}policy: allow-all\n"));
@@ -258,7 +317,7 @@ fn a_wrong_configuration_is_shown_where_it_is_wrong() {
             "timeout: 5 apples",
         ),
         (
-            "listen: x\npolicy: maybe\n",
+            "listen: 127.0.0.1:1\npolicy: maybe\n",
             "2:9",
             "unknown variant `maybe`",
             "policy: maybe",

@@ -24,28 +24,29 @@ fn help_of_the_whole() {
     check_help(
         &[],
         &expect![[r#"
-        One gate for every tool call an AI agent makes.
+            One gate for every tool call an AI agent makes.
 
-        Callgate stands between agents and their tools. It checks each call against policy, forwards it
-        untouched and keeps a record that loses nothing.
+            Callgate stands between agents and their tools. It checks each call against policy, forwards it
+            untouched and keeps a record that loses nothing.
 
-        Start with `callgate demo` to see a call go through, then `callgate serve` or `callgate stdio`.
+            Start with `callgate demo` to see a call go through, then `callgate serve` or `callgate stdio`.
 
-        Usage: callgate [OPTIONS] [COMMAND]
+            Usage: callgate [OPTIONS] [COMMAND]
 
-        Commands:
-          demo      See a call go through the gate, with a bundled server; needs nothing
-          serve     Serve MCP over HTTP on one port
-          stdio     Serve MCP on standard input and output, for hosts that start their servers
-          call      Call one tool through the gate and print its result
-          tools     The tools there are
-          servers   The servers there are
-          activity  What happened: every call on record
-          connect   How to connect a host
-          doctor    Check the installation and say what is wrong
-          trust     Allow the callgate.yaml of a folder to be used
-          help      Print this message or the help of the given subcommand(s)
-    "#]],
+            Commands:
+              demo      See a call go through the gate, with a bundled server; needs nothing
+              serve     Serve MCP over HTTP on one port
+              stdio     Serve MCP on standard input and output, for hosts that start their servers
+              call      Call one tool through the gate and print its result
+              tools     The tools there are
+              servers   The servers there are
+              activity  What happened: every call on record
+              connect   How to connect a host
+              config    Check the configuration, or show what is in effect
+              doctor    Check the installation and say what is wrong
+              trust     Allow the callgate.yaml of a folder to be used
+              help      Print this message or the help of the given subcommand(s)
+        "#]],
     );
 }
 

@@ -1,0 +1,111 @@
+//! What is wrong with a configuration file: the place, a snippet that points at it, and help.
+
+use std::path::Path;
+
+use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
+
+use super::model::Place;
+use crate::exit::Failed;
+
+/// Two keys are alike when they share this much, of 1.
+const ALIKE: f64 = 0.75;
+/// Keys that the design has and this version does not.
+const NOT_YET: [&str; 9] = [
+    "approvals",
+    "builtins",
+    "code",
+    "guard",
+    "intent_declaration",
+    "pins",
+    "policy_mode",
+    "search",
+    "plugins",
+];
+
+/// Something wrong at a place of the file.
+pub(super) fn at(file: &Path, text: &str, place: Place, what: &str) -> Failed {
+    let Place { line, column } = place;
+    let name = file.display();
+    let shown = usize::try_from(line)
+        .ok()
+        .and_then(|line| text.lines().nth(line.checked_sub(1)?));
+    let Some(shown) = shown else {
+        return Failed::config(format!("configuration `{name}`: {what}"));
+    };
+    let gutter = " ".repeat(line.to_string().len());
+    let indent = usize::try_from(column.saturating_sub(1)).unwrap_or_default();
+    // Tabs are kept, so that the caret stands below what it points at.
+    let blank = |c: char| if c == '\t' { '\t' } else { ' ' };
+    let under: String = shown.chars().take(indent).map(blank).collect();
+    Failed::config(format!(
+        "configuration `{name}`: line {line} column {column}: {what}\n\
+         {gutter}--> {name}:{line}:{column}\n\
+         {gutter} |\n\
+         {line} | {shown}\n\
+         {gutter} | {under}^"
+    ))
+}
+
+/// Something that the reader of the file found.
+pub(super) fn found(file: &Path, text: &str, error: &Error) -> Failed {
+    let error = error.without_snippet();
+    let place = error.location().map(|location| Place::of(&location));
+    let what = match error {
+        Error::SerdeUnknownField { field, .. } => format!("unknown field `{field}`"),
+        Error::SerdeUnknownVariant { variant, .. } => format!("unknown variant `{variant}`"),
+        _ => UserMessageFormatter
+            .format_message(error)
+            // What only a Rust programmer would say.
+            .replace("a nonzero usize", "a number from 1"),
+    };
+    let failed = at(file, text, place.unwrap_or_default(), &what);
+    match help(error) {
+        Some(help) => failed.help(help),
+        None => failed,
+    }
+}
+
+/// What was probably meant, or all that could be.
+fn help(error: &Error) -> Option<String> {
+    let (word, known) = match error {
+        Error::SerdeUnknownField {
+            field, expected, ..
+        } => (field, expected),
+        Error::SerdeUnknownVariant {
+            variant, expected, ..
+        } => (variant, expected),
+        _ => return None,
+    };
+    if NOT_YET.contains(&word.as_str()) {
+        return Some(format!("`{word}` is not in this version yet; leave it out"));
+    }
+    let alike = |known: &&&str| strsim::jaro_winkler(&word.to_lowercase(), known);
+    let nearest = known
+        .iter()
+        .max_by(|a, b| alike(a).total_cmp(&alike(b)))
+        .filter(|known| alike(known) >= ALIKE);
+    Some(match nearest {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("it can be {}", known.join(", ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_stands_below_the_place_also_behind_tabs() {
+        let place = Place { line: 2, column: 4 };
+        let failed = at(Path::new("f"), "a\n\té x\n", place, "wrong");
+        let expected =
+            "configuration `f`: line 2 column 4: wrong\n --> f:2:4\n  |\n2 | \té x\n  | \t  ^";
+        assert_eq!(failed.message(), expected);
+    }
+
+    #[test]
+    fn a_place_that_is_not_in_the_file_is_not_shown() {
+        let failed = at(Path::new("f"), "a\n", Place::default(), "wrong");
+        assert_eq!(failed.message(), "configuration `f`: wrong");
+    }
+}

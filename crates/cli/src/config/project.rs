@@ -1,0 +1,197 @@
+//! What a project's file may decide: its servers and how they are shown, and everything else only
+//! where that is stricter than what the user says.
+
+use serde_json::Value;
+
+use super::{
+    Config,
+    model::{Audit, Limits, PolicyName},
+};
+
+/// Takes the user's values wherever the project's are not stricter, and names the keys of the project
+/// that are ignored. `written` is the project's file as it is written, which tells what it sets.
+pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> Vec<&'static str> {
+    let mut weighing = Weighing {
+        written,
+        ignored: Vec::new(),
+    };
+    project.listen = weighing.users("listen", &users.listen);
+    project.hosts = weighing.users("hosts", &users.hosts);
+    project.auth = weighing.users("auth", &users.auth);
+    project.data_dir = weighing.users("data_dir", &users.data_dir);
+    project.telemetry = weighing.users("telemetry", &users.telemetry);
+    project.policy = weighing.stricter("policy", project.policy, users.policy, |project, users| {
+        is_default(project) || !is_default(users)
+    });
+    weigh_audit(&mut weighing, &mut project.audit, &users.audit);
+    weigh_limits(&mut weighing, &mut project.limits, &users.limits);
+    weighing.ignored
+}
+
+/// One key after the other is weighed.
+struct Weighing<'a> {
+    written: &'a Value,
+    ignored: Vec<&'static str>,
+}
+
+impl Weighing<'_> {
+    fn is_set(&self, key: &str) -> bool {
+        let found = key
+            .split('.')
+            .try_fold(self.written, |value, part| value.get(part));
+        found.is_some_and(|value| !value.is_null())
+    }
+
+    /// A key that only the user may set.
+    fn users<T: Clone>(&mut self, key: &'static str, users: &T) -> T {
+        if self.is_set(key) {
+            self.ignored.push(key);
+        }
+        users.clone()
+    }
+
+    /// A key that the project may set to what is as strict as the user's, or stricter.
+    fn stricter<T>(
+        &mut self,
+        key: &'static str,
+        project: T,
+        users: T,
+        is_as_strict: impl Fn(&T, &T) -> bool,
+    ) -> T {
+        if !self.is_set(key) {
+            return users;
+        }
+        if is_as_strict(&project, &users) {
+            return project;
+        }
+        self.ignored.push(key);
+        users
+    }
+
+    fn at_most<T: Ord>(&mut self, key: &'static str, project: T, users: T) -> T {
+        self.stricter(key, project, users, |project, users| project <= users)
+    }
+
+    fn at_least<T: Ord>(&mut self, key: &'static str, project: T, users: T) -> T {
+        self.stricter(key, project, users, |project, users| project >= users)
+    }
+}
+
+fn is_default(policy: &Option<PolicyName>) -> bool {
+    match policy {
+        None | Some(PolicyName::Default) => true,
+        Some(PolicyName::AllowAll) => false,
+    }
+}
+
+/// The record belongs to the user: how much of it is kept, and how long, is not the project's matter.
+fn weigh_audit(weighing: &mut Weighing<'_>, project: &mut Audit, users: &Audit) {
+    let redact: Vec<String> = users
+        .redact
+        .iter()
+        .chain(&project.redact)
+        .cloned()
+        .collect();
+    *project = Audit {
+        durability: weighing.at_least("audit.durability", project.durability, users.durability),
+        on_failure: weighing.at_least("audit.on_failure", project.on_failure, users.on_failure),
+        redact,
+        body_bytes: weighing.users("audit.body_bytes", &users.body_bytes),
+        retain: weighing.users("audit.retain", &users.retain),
+    };
+}
+
+fn weigh_limits(weighing: &mut Weighing<'_>, project: &mut Limits, users: &Limits) {
+    let mut weigh = |key, project, users| weighing.at_most(key, project, users);
+    *project = Limits {
+        frame_mib: weigh("limits.frame_mib", project.frame_mib, users.frame_mib),
+        http_mib: weigh("limits.http_mib", project.http_mib, users.http_mib),
+        inflight_mib: weigh(
+            "limits.inflight_mib",
+            project.inflight_mib,
+            users.inflight_mib,
+        ),
+        connections: weigh("limits.connections", project.connections, users.connections),
+        concurrency_per_server: weigh(
+            "limits.concurrency_per_server",
+            project.concurrency_per_server,
+            users.concurrency_per_server,
+        ),
+        processes_per_server: weigh(
+            "limits.processes_per_server",
+            project.processes_per_server,
+            users.processes_per_server,
+        ),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weighed(project: &str, users: &str) -> (Config, Vec<&'static str>) {
+        let read = |text: &str| -> Config { serde_saphyr::from_str(text).expect("it is right") };
+        let mut config = read(project);
+        let written = serde_saphyr::from_str(project).expect("it is YAML");
+        let ignored = tighten(&mut config, &written, &read(users));
+        (config, ignored)
+    }
+
+    #[test]
+    fn what_a_project_does_not_say_is_as_the_user_says() {
+        let users = "listen: 127.0.0.1:1\nhosts: [h]\nauth: {token: t}\npolicy: allow-all\n\
+                     audit: {durability: power, on_failure: allow, redact: [a], body_bytes: 1, retain: {days: 1}}\n\
+                     limits: {frame_mib: 8, http_mib: 32, concurrency_per_server: 1, processes_per_server: 9}\n\
+                     telemetry: {log: debug}\n";
+        let (config, ignored) = weighed("servers: {}", users);
+        let expected: Config = serde_saphyr::from_str(users).expect("it is right");
+        assert_eq!((config, ignored), (expected, vec![]));
+    }
+
+    #[test]
+    fn a_project_can_be_stricter_and_not_looser() {
+        let strict = "policy: default\naudit: {durability: power, on_failure: refuse, redact: [b]}\n\
+                      limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, concurrency_per_server: 1, processes_per_server: 1}\n";
+        let loose = "policy: allow-all\naudit: {durability: process, on_failure: allow, redact: [a]}\n\
+                     limits: {frame_mib: 9, http_mib: 99, inflight_mib: 999, connections: 9999, concurrency_per_server: 999, processes_per_server: 9}\n";
+        let (config, ignored) = weighed(strict, loose);
+        let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
+        expected.audit.redact = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!((config, ignored), (expected, vec![]));
+
+        let (config, ignored) = weighed(loose, strict);
+        let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
+        expected.audit.redact = vec!["b".to_owned(), "a".to_owned()];
+        assert_eq!(config, expected);
+        let names = [
+            "policy",
+            "audit.durability",
+            "audit.on_failure",
+            "limits.frame_mib",
+            "limits.http_mib",
+            "limits.inflight_mib",
+            "limits.connections",
+            "limits.concurrency_per_server",
+            "limits.processes_per_server",
+        ];
+        assert_eq!(ignored, names);
+    }
+
+    #[test]
+    fn what_is_the_users_alone_is_ignored_and_named() {
+        let project = "listen: 0.0.0.0:1\nhosts: [evil]\nauth: {token: known}\ndata_dir: here\n\
+                       telemetry: {log: 'off'}\naudit: {body_bytes: 0, retain: {days: 0, max_mb: 0}}\n";
+        let (config, ignored) = weighed(project, "servers: {}");
+        assert_eq!(config, Config::default());
+        let names = [
+            "listen",
+            "hosts",
+            "auth",
+            "data_dir",
+            "telemetry",
+            "audit.body_bytes",
+            "audit.retain",
+        ];
+        assert_eq!(ignored, names);
+    }
+}

@@ -1,0 +1,238 @@
+//! Reload: a configuration that changed is read, checked and taken over while calls go on. One that
+//! cannot be used changes nothing: the last good one stays, and health says so.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use callgate_call::events::gateway::{ConfigReloaded, PolicyRejected, PolicyReloaded};
+use callgate_record::RecordType;
+use callgate_server::{Gateway, Reloads};
+use callgate_upstream::Fleet;
+use tokio::{signal::unix::Signal, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    args::Gateway as Flags,
+    config::{self, Config, Limits, Origin, Settings},
+    exit::Failed,
+    folders,
+    trust::TRUST_FILE,
+    watch::Watched,
+    wiring::{self, Running},
+};
+
+/// How configurations fared since the start, as health tells it.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    taken_over: AtomicU64,
+    rejected: AtomicU64,
+    /// What is wrong with the newest one; `None` when it is in use.
+    complaint: Mutex<Option<String>>,
+}
+
+impl Standing {
+    /// How often.
+    pub(crate) fn reloads(&self) -> Reloads {
+        Reloads {
+            taken_over: self.taken_over.load(Ordering::Acquire),
+            rejected: self.rejected.load(Ordering::Acquire),
+        }
+    }
+
+    /// What is wrong with the newest one.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.complaint
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows the configuration until it is told to stop.
+#[derive(Debug)]
+pub(crate) struct Reloading {
+    following: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Reloading {
+    /// Watches the configuration of a gateway that runs on `settings`, and reads it again on `hangup`.
+    pub(crate) fn start(
+        running: &Running,
+        settings: Settings,
+        flags: &Flags,
+        hangup: Option<Signal>,
+    ) -> Self {
+        let watched = watched(&settings);
+        let reloader = Reloader {
+            gateway: running.gateway.clone(),
+            fleet: running.fleet.clone(),
+            standing: running.standing.clone(),
+            flags: flags.clone(),
+            started_with: settings.config.clone(),
+            settings,
+        };
+        let stop = CancellationToken::new();
+        let following = tokio::spawn(follow(reloader, watched, hangup, stop.clone()));
+        Self { following, stop }
+    }
+
+    /// Lets a reload under way end, and follows no more.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        if self.following.await.is_err() {
+            tracing::error!("following the configuration failed");
+        }
+    }
+}
+
+struct Reloader {
+    gateway: Gateway,
+    fleet: Arc<Fleet>,
+    standing: Arc<Standing>,
+    flags: Flags,
+    /// What a restart would change is told against this.
+    started_with: Config,
+    /// What is in use.
+    settings: Settings,
+}
+
+async fn follow(
+    mut reloader: Reloader,
+    mut watched: Watched,
+    mut hangup: Option<Signal>,
+    stop: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = watched.changed() => {}
+            () = hung_up(&mut hangup) => {
+                watched.look();
+            }
+        }
+        let file = reloader.settings.source.file.clone();
+        reloader.reload();
+        if file != reloader.settings.source.file {
+            watched = self::watched(&reloader.settings);
+        }
+    }
+}
+
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// The file; where it is a project's, also what says that it is trusted and what it may not loosen;
+/// where there is none, the one that would be used.
+fn watched(settings: &Settings) -> Watched {
+    let own = folders::user_config();
+    let files: Vec<PathBuf> = match (settings.source.origin, &settings.source.file) {
+        (Origin::User, Some(file)) => vec![file.clone()],
+        (Origin::Project, Some(file)) => {
+            let trust = settings.source.trust_dir.join(TRUST_FILE);
+            [Some(file.clone()), Some(trust), own]
+                .into_iter()
+                .flatten()
+                .collect()
+        }
+        (Origin::Defaults, _) | (_, None) => own.into_iter().collect(),
+    };
+    let known = settings.source.file.as_deref();
+    Watched::start(files, known.map(|file| (file, settings.text.as_bytes())))
+}
+
+impl Reloader {
+    fn reload(&mut self) {
+        match self.read() {
+            Ok(settings) => self.take_over(settings),
+            Err(failed) => self.reject(&failed),
+        }
+    }
+
+    fn read(&self) -> Result<Settings, Failed> {
+        let found = config::again(&self.settings.source)?;
+        for note in &found.notes {
+            tracing::warn!("{note}");
+        }
+        Settings::new(found, &self.flags, &self.settings.data_dir)
+    }
+
+    fn take_over(&mut self, settings: Settings) {
+        let events = self.gateway.path().events();
+        let file = self.file(&settings);
+        self.fleet.apply(settings.plan());
+        let recorder = self.gateway.path().recorder();
+        recorder.event(RecordType::System, "config.reloaded", None, None);
+        if settings.builtin != self.settings.builtin {
+            let policy = wiring::policy_line(settings.builtin);
+            events.emit(PolicyReloaded { policy });
+        }
+        events.emit(ConfigReloaded {
+            file: &file,
+            servers: settings.servers.len(),
+        });
+        let restart = needs_restart(&self.started_with, &settings.config);
+        if !restart.is_empty() {
+            let keys = restart.join(", ");
+            tracing::warn!(keys, "these settings changed and count after a restart");
+        }
+        self.settings = settings;
+        *self.standing.lock() = None;
+        self.standing.taken_over.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn reject(&self, failed: &Failed) {
+        let reason = failed.one_line();
+        let recorder = self.gateway.path().recorder();
+        recorder.event(
+            RecordType::System,
+            "policy.rejected",
+            None,
+            Some(reason.clone()),
+        );
+        self.gateway.path().events().emit(PolicyRejected {
+            file: &self.file(&self.settings),
+            reason: &reason,
+        });
+        *self.standing.lock() = Some(reason);
+        self.standing.rejected.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn file(&self, settings: &Settings) -> String {
+        let file = settings.source.file.as_deref();
+        file.map_or_else(String::new, |file: &Path| file.display().to_string())
+    }
+}
+
+/// The keys whose values are used once, at the start.
+fn needs_restart(before: &Config, now: &Config) -> Vec<&'static str> {
+    // Servers that are started from now on have the new values of these.
+    let limits = Limits {
+        concurrency_per_server: now.limits.concurrency_per_server,
+        processes_per_server: now.limits.processes_per_server,
+        ..before.limits.clone()
+    };
+    let keys = [
+        ("listen", before.listen != now.listen),
+        ("hosts", before.hosts != now.hosts),
+        ("auth", before.auth != now.auth),
+        ("data_dir", before.data_dir != now.data_dir),
+        ("audit", before.audit != now.audit),
+        ("limits", limits != now.limits),
+        ("telemetry", before.telemetry != now.telemetry),
+    ];
+    let changed = keys.into_iter().filter(|(_, changed)| *changed);
+    changed.map(|(key, _)| key).collect()
+}
