@@ -3,6 +3,7 @@
 
 mod ci;
 mod command;
+mod docs;
 mod soak;
 mod tidy;
 
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand};
 const TEACH: &str = "\
 Before a commit:         cargo xtask ci
 Only the quick rules:    cargo xtask tidy
+After config changes:    cargo xtask docs
 Before an issue closes:  cargo xtask soak list, then cargo xtask soak all
 
 `ci` needs nothing but the toolchain. `soak` downloads real servers and the conformance suite
@@ -32,6 +34,8 @@ enum Job {
     Ci,
     /// Check the rules that no compiler knows, and report every violation at once.
     Tidy,
+    /// Write the pages that are made from the product's own types.
+    Docs,
     /// Run a long check against real servers; `list` shows them, `all` runs them.
     Soak {
         /// The check to run.
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().job {
         Job::Ci => ci::run(),
         Job::Tidy => tidy::run(),
+        Job::Docs => docs::run(),
         Job::Soak { name } => soak::run(&name),
     };
     match done {

@@ -2,7 +2,8 @@
 
 mod conformance;
 mod install;
-mod kill9;
+mod own_test;
+mod real_http;
 mod real_servers;
 
 use std::time::Instant;
@@ -15,7 +16,7 @@ struct Check {
     run: fn() -> Result<()>,
 }
 
-const CHECKS: [Check; 3] = [
+const CHECKS: [Check; 6] = [
     Check {
         name: "conformance",
         what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
@@ -27,9 +28,24 @@ const CHECKS: [Check; 3] = [
         run: real_servers::run,
     },
     Check {
+        name: "real-http",
+        what: "servers from npm and PyPI over Streamable HTTP and HTTP+SSE, behind both doors",
+        run: real_http::run,
+    },
+    Check {
         name: "kill9",
         what: "200 times kill -9 of the gateway in the middle of calls; no forwarded call lacks its record",
-        run: kill9::run,
+        run: own_test::kill9,
+    },
+    Check {
+        name: "reload",
+        what: "1,000 reloads of the configuration under load, a third of them broken; no call is dropped or goes astray",
+        run: own_test::reload,
+    },
+    Check {
+        name: "slow-sockets",
+        what: "1,000 clients that send or read next to nothing beside one that behaves; all are cut off",
+        run: own_test::slow_sockets,
     },
 ];
 

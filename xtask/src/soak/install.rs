@@ -20,6 +20,8 @@ const NPM_SERVERS: [&str; 3] = [
 ];
 const PYPI_SERVERS: [&str; 2] = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19"];
 
+const FASTMCP: &str = "fastmcp==4.1.2";
+
 /// A Node that is new enough, and the npm that belongs to it.
 pub(super) struct Node {
     pub(super) program: PathBuf,
@@ -79,10 +81,22 @@ pub(super) fn npm_servers(node: &Node) -> Result<PathBuf> {
 
 /// The folder of programs that holds the Python servers.
 pub(super) fn pypi_servers() -> Result<PathBuf> {
-    let venv = folder()?.join("pypi-servers");
+    pypi_packages("pypi-servers", &PYPI_SERVERS)
+}
+
+/// A Python that has the FastMCP framework.
+pub(super) fn fastmcp() -> Result<PathBuf> {
+    Ok(pypi_packages("fastmcp", &[FASTMCP])?.join("python"))
+}
+
+/// The folder of programs of an environment that has these packages.
+fn pypi_packages(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let venv = folder()?.join(name);
     let programs = venv.join("bin");
-    if !programs.join("mcp-server-git").exists() {
-        eprintln!("soak: fetching {}", PYPI_SERVERS.join(", "));
+    let done = venv.join("installed");
+    let wanted = packages.join("\n");
+    if fs::read_to_string(&done).ok().as_deref() != Some(wanted.as_str()) {
+        eprintln!("soak: fetching {}", packages.join(", "));
         run(command("python3").args(["-m", "venv"]).arg(&venv))?;
         let pip = [
             "-m",
@@ -91,9 +105,8 @@ pub(super) fn pypi_servers() -> Result<PathBuf> {
             "--quiet",
             "--disable-pip-version-check",
         ];
-        run(command(programs.join("python"))
-            .args(pip)
-            .args(PYPI_SERVERS))?;
+        run(command(programs.join("python")).args(pip).args(packages))?;
+        fs::write(&done, wanted)?;
     }
     Ok(programs)
 }

@@ -1,0 +1,24 @@
+//! Writes the pages that are made from the product's own types.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use crate::command::{cargo, output, root};
+
+/// Each page and the arguments of the product that print it.
+const PAGES: [(&str, [&str; 2]); 2] = [
+    ("docs/callgate.schema.json", ["config", "schema"]),
+    ("docs/configuration-reference.md", ["config", "reference"]),
+];
+
+/// Writes every page.
+pub(crate) fn run() -> Result<()> {
+    for (page, arguments) in PAGES {
+        let run = ["run", "--quiet", "-p", "callgate-cli", "--"];
+        let text = output(cargo().args(run).args(arguments))?;
+        fs::write(root().join(page), text).with_context(|| format!("cannot write {page}"))?;
+        eprintln!("docs: {page}");
+    }
+    Ok(())
+}
