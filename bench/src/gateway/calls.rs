@@ -42,8 +42,15 @@ struct Sample {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let all = [Pair::HttpToHttp, Pair::HttpToStdio, Pair::StdioToStdio];
-    let pairs = if options.pair.is_empty() { all.to_vec() } else { options.pair.clone() };
-    println!("rounds {}, {} ms each, medians over rounds [smallest, largest]", options.rounds, options.measure_ms);
+    let pairs = if options.pair.is_empty() {
+        all.to_vec()
+    } else {
+        options.pair.clone()
+    };
+    println!(
+        "rounds {}, {} ms each, medians over rounds [smallest, largest]",
+        options.rounds, options.measure_ms
+    );
     for pair in pairs {
         for &size in &options.size {
             for &concurrency in &options.concurrency {
@@ -54,12 +61,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn cell(options: &Options, pair: Pair, size: usize, concurrency: usize) -> anyhow::Result<()> {
+async fn cell(
+    options: &Options,
+    pair: Pair,
+    size: usize,
+    concurrency: usize,
+) -> anyhow::Result<()> {
     eprintln!("{}, {size} B, concurrency {concurrency}", pair.name());
     let text: Arc<str> = text(size).into();
     let mut ways = Vec::new();
     for between in Between::ALL {
-        ways.push((between, Way::open(between, pair, 1).await?, Sample::default()));
+        ways.push((
+            between,
+            Way::open(between, pair, 1).await?,
+            Sample::default(),
+        ));
     }
     for round in 0..=options.rounds {
         for at in 0..ways.len() {
@@ -81,18 +97,34 @@ async fn cell(options: &Options, pair: Pair, size: usize, concurrency: usize) ->
     Ok(())
 }
 
-async fn measure(way: &Way, concurrency: usize, script: &Script, sample: &mut Sample) -> anyhow::Result<()> {
+async fn measure(
+    way: &Way,
+    concurrency: usize,
+    script: &Script,
+    sample: &mut Sample,
+) -> anyhow::Result<()> {
     let mut clients: Vec<Client> = Vec::new();
     for _ in 0..concurrency {
         clients.push(way.client().await?);
     }
-    let cpu = |way: &Way| way.family.as_ref().map_or(f64::NAN, |family| family.cpu_seconds());
+    let cpu = |way: &Way| {
+        way.family
+            .as_ref()
+            .map_or(f64::NAN, |family| family.cpu_seconds())
+    };
     let before = cpu(way);
     let latencies = load(clients, script).await?;
     let calls = latencies.len() as f64;
-    sample.cpu_us_per_call.push((cpu(way) - before) * 1e6 / calls);
-    sample.calls_per_second.push(calls / script.time.as_secs_f64());
-    let memory = way.family.as_ref().map_or(f64::NAN, |family| family.anonymous_bytes() as f64);
+    sample
+        .cpu_us_per_call
+        .push((cpu(way) - before) * 1e6 / calls);
+    sample
+        .calls_per_second
+        .push(calls / script.time.as_secs_f64());
+    let memory = way
+        .family
+        .as_ref()
+        .map_or(f64::NAN, |family| family.anonymous_bytes() as f64);
     sample.anonymous_mb.push(memory / 1e6);
     let latencies = Latencies::new(latencies);
     sample.p50_us.push(latencies.percentile_us(0.5));
@@ -102,7 +134,10 @@ async fn measure(way: &Way, concurrency: usize, script: &Script, sample: &mut Sa
 
 fn print(pair: Pair, size: usize, concurrency: usize, ways: &[(Between, Way, Sample)]) {
     println!("\n{}, {size} B, concurrency {concurrency}", pair.name());
-    println!("{:<9} {:>26} {:>12} {:>12} {:>22} {:>10}", "way", "p50 us", "p99 us", "calls/s", "CPU us/call", "RssAnon MB");
+    println!(
+        "{:<9} {:>26} {:>12} {:>12} {:>22} {:>10}",
+        "way", "p50 us", "p99 us", "calls/s", "CPU us/call", "RssAnon MB"
+    );
     for (between, _, sample) in ways {
         println!(
             "{:<9} {:>26} {:>12.0} {:>12.0} {:>22} {:>10.1}",
@@ -114,10 +149,16 @@ fn print(pair: Pair, size: usize, concurrency: usize, ways: &[(Between, Way, Sam
             median(&sample.anonymous_mb),
         );
     }
-    let of = |between: Between| ways.iter().find(|(way, ..)| *way == between).map(|(.., sample)| sample);
-    if let (Some(direct), Some(raw), Some(gate)) =
-        (of(Between::Nothing), of(Between::Raw), of(Between::Callgate))
-    {
+    let of = |between: Between| {
+        ways.iter()
+            .find(|(way, ..)| *way == between)
+            .map(|(.., sample)| sample)
+    };
+    if let (Some(direct), Some(raw), Some(gate)) = (
+        of(Between::Nothing),
+        of(Between::Raw),
+        of(Between::Callgate),
+    ) {
         let added = |sample: &Sample| median(&sample.p50_us) - median(&direct.p50_us);
         println!(
             "callgate against raw: CPU {:.2}x, added p50 {:.2}x, throughput {:.2}, p99/p50 {:.1}",

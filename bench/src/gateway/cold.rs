@@ -35,10 +35,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         idle.push(memory);
     }
     let ms = |all: Vec<Duration>| Latencies::new(all).percentile_us(0.5) / 1000.0;
-    println!("{} upstreams, {} starts, medians", options.upstreams, options.rounds);
+    println!(
+        "{} upstreams, {} starts, medians",
+        options.upstreams, options.rounds
+    );
     println!("to listening            {:>8.1} ms", ms(listening));
     println!("to the first whole list {:>8.1} ms", ms(listed));
-    println!("idle RssAnon            {:>8.1} MB (gateway and wardens)", median(&idle));
+    println!(
+        "idle RssAnon            {:>8.1} MB (gateway and wardens)",
+        median(&idle)
+    );
     Ok(())
 }
 
@@ -46,20 +52,34 @@ async fn start(upstreams: usize) -> anyhow::Result<(Duration, Duration, f64)> {
     let own = place::own_program()?;
     let folder = tempfile::tempdir()?;
     let server = |at: usize| {
-        (format!("up{at}"), serde_json::json!({"command": own, "args": ["echo", "--tools", "10"]}))
+        (
+            format!("up{at}"),
+            serde_json::json!({"command": own, "args": ["echo", "--tools", "10"]}),
+        )
     };
     let servers: serde_json::Map<String, serde_json::Value> = (0..upstreams).map(server).collect();
     let config = folder.path().join("callgate.yaml");
     std::fs::write(&config, serde_json::json!({"servers": servers}).to_string())?;
     let mut command = Command::new(place::callgate()?);
-    command.arg("serve").arg("--config").arg(config).args(["--listen", "127.0.0.1:0"]);
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(config)
+        .args(["--listen", "127.0.0.1:0"]);
     command.arg("--data-dir").arg(folder.path().join("data"));
-    command.env("CALLGATE_TOKEN", "bench").env("CALLGATE_ADMIN_TOKEN", "bench-admin");
+    command
+        .env("CALLGATE_TOKEN", "bench")
+        .env("CALLGATE_ADMIN_TOKEN", "bench-admin");
     let started = Instant::now();
     let (mut gateway, address) = listening_at(&mut command)?;
     let listening = started.elapsed();
-    let mut host = HttpHost::connect(&Target { address, token: Some("bench".to_owned()) }).await?;
-    host.post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.into()).await?;
+    let mut host = HttpHost::connect(&Target {
+        address,
+        token: Some("bench".to_owned()),
+    })
+    .await?;
+    host.post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.into())
+        .await?;
     let listed = started.elapsed();
     drop(host);
     // Idle means after the first bustle.

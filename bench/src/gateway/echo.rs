@@ -87,7 +87,9 @@ async fn respond(
         Some(answer) => {
             let mut response = Response::new(Full::new(answer));
             let json = hyper::header::HeaderValue::from_static("application/json");
-            response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
+            response
+                .headers_mut()
+                .insert(hyper::header::CONTENT_TYPE, json);
             Ok(response)
         }
         None => status(StatusCode::ACCEPTED),
@@ -117,7 +119,11 @@ fn answer(frame: &Frame, tools: usize) -> Option<Bytes> {
 
 fn list(tools: usize) -> String {
     let one = |at: usize| {
-        let name = if at == 0 { "echo".to_owned() } else { format!("tool_{at}") };
+        let name = if at == 0 {
+            "echo".to_owned()
+        } else {
+            format!("tool_{at}")
+        };
         format!(
             r#"{{"name":"{name}","description":"Does what number {at} does, and says so in a sentence of some length","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string","description":"What to say"}},"count":{{"type":"integer"}}}},"required":["text"]}},"annotations":{{"readOnlyHint":true}}}}"#
         )

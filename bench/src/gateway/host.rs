@@ -45,7 +45,11 @@ impl HttpHost {
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        let mut host = Self { target: target.clone(), sender, session: None };
+        let mut host = Self {
+            target: target.clone(),
+            sender,
+            session: None,
+        };
         host.post(INITIALIZE.into()).await?;
         host.post(INITIALIZED.into()).await?;
         Ok(host)
@@ -64,7 +68,10 @@ impl HttpHost {
             request = request.header("mcp-session-id", session);
         }
         self.sender.ready().await?;
-        let response = self.sender.send_request(request.body(Full::new(body))?).await?;
+        let response = self
+            .sender
+            .send_request(request.body(Full::new(body))?)
+            .await?;
         if !response.status().is_success() {
             bail!("the response was {}", response.status());
         }
@@ -84,7 +91,11 @@ pub(crate) struct StdioHost {
 
 impl StdioHost {
     pub(crate) async fn start(mut command: Command) -> anyhow::Result<Arc<Self>> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         let mut child = command.spawn()?;
         let stdin = child.stdin.take().context("stdin")?;
         let stdout = child.stdout.take().context("stdout")?;
@@ -102,7 +113,11 @@ impl StdioHost {
                 line.clear();
             }
         });
-        let host = Arc::new(Self { child, stdin: AsyncMutex::new(stdin), waiting });
+        let host = Arc::new(Self {
+            child,
+            stdin: AsyncMutex::new(stdin),
+            waiting,
+        });
         host.call(0, INITIALIZE.as_bytes()).await?;
         host.write(INITIALIZED.as_bytes()).await?;
         Ok(host)
@@ -115,7 +130,10 @@ impl StdioHost {
     /// Sends a request of that id and waits for its reply; returns the reply's length.
     pub(crate) async fn call(&self, id: u64, line: &[u8]) -> anyhow::Result<usize> {
         let (waiter, reply) = oneshot::channel();
-        self.waiting.lock().expect("no holder panics").insert(id, waiter);
+        self.waiting
+            .lock()
+            .expect("no holder panics")
+            .insert(id, waiter);
         self.write(line).await?;
         let reply = tokio::time::timeout(Duration::from_secs(60), reply).await;
         Ok(reply.context("no reply within a minute")??)
@@ -147,8 +165,14 @@ pub(crate) fn call(id: u64, tool: &str, text: &str) -> Bytes {
 
 /// Text of about `bytes` bytes with an escape now and then, as it stands in JSON.
 pub(crate) fn text(bytes: usize) -> String {
-    let piece = r#"the quick brown fox said \"hello\" and went on\nto the next line, caf\u00e9 in hand; "#;
-    piece.chars().cycle().take(bytes / piece.len() * piece.len()).chain("x".repeat(bytes % piece.len()).chars()).collect()
+    let piece =
+        r#"the quick brown fox said \"hello\" and went on\nto the next line, caf\u00e9 in hand; "#;
+    piece
+        .chars()
+        .cycle()
+        .take(bytes / piece.len() * piece.len())
+        .chain("x".repeat(bytes % piece.len()).chars())
+        .collect()
 }
 
 /// One worker's way to the tools.
@@ -176,7 +200,10 @@ impl Client {
             Self::Stdio(host) => host.call(id, &body).await?,
         };
         if length < script.text.len() {
-            bail!("the answer has {length} bytes, the text {}", script.text.len());
+            bail!(
+                "the answer has {length} bytes, the text {}",
+                script.text.len()
+            );
         }
         Ok(())
     }

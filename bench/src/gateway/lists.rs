@@ -29,7 +29,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     println!("tools   direct us   callgate us   ratio");
     for &tools in &options.tools {
         let (direct, through) = runtime()?.block_on(measure(options.rounds, tools))?;
-        println!("{tools:>5}   {direct:>9.0}   {through:>11.0}   {:>5.2}", through / direct);
+        println!(
+            "{tools:>5}   {direct:>9.0}   {through:>11.0}   {:>5.2}",
+            through / direct
+        );
     }
     Ok(())
 }
@@ -50,12 +53,25 @@ async fn measure(rounds: usize, tools: usize) -> anyhow::Result<(f64, f64)> {
     let config = folder.path().join("callgate.yaml");
     std::fs::write(&config, serde_json::json!({"servers": servers}).to_string())?;
     let mut command = std::process::Command::new(place::callgate()?);
-    command.arg("serve").arg("--config").arg(config).args(["--listen", "127.0.0.1:0"]);
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(config)
+        .args(["--listen", "127.0.0.1:0"]);
     command.arg("--data-dir").arg(folder.path().join("data"));
-    command.env("CALLGATE_TOKEN", "bench").env("CALLGATE_ADMIN_TOKEN", "bench-admin");
+    command
+        .env("CALLGATE_TOKEN", "bench")
+        .env("CALLGATE_ADMIN_TOKEN", "bench-admin");
     let (mut gateway, gate_address) = listening_at(&mut command)?;
-    let mut direct = HttpHost::connect(&Target { address, token: None }).await?;
-    let through = Target { address: gate_address, token: Some("bench".to_owned()) };
+    let mut direct = HttpHost::connect(&Target {
+        address,
+        token: None,
+    })
+    .await?;
+    let through = Target {
+        address: gate_address,
+        token: Some("bench".to_owned()),
+    };
     let mut through = HttpHost::connect(&through).await?;
     let (mut of_direct, mut of_through) = (Vec::new(), Vec::new());
     for round in 0..=rounds {

@@ -11,9 +11,20 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
 
 /// The gateway, built like this program.
 pub(crate) fn callgate() -> anyhow::Result<PathBuf> {
-    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    let profile = if cfg!(debug_assertions) {
+        "dev"
+    } else {
+        "release"
+    };
     let built = Command::new("cargo")
-        .args(["build", "--quiet", "--package", "callgate-cli", "--profile", profile])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "callgate-cli",
+            "--profile",
+            profile,
+        ])
         .status()
         .context("cargo")?;
     if !built.success() {

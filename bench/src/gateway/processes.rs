@@ -27,7 +27,10 @@ impl Family {
     /// CPU seconds used so far by the process and its wardens.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         let rows = rows();
-        self.members(&rows).filter_map(|pid| rows.get(&pid)).map(|row| row.cpu_seconds).sum()
+        self.members(&rows)
+            .filter_map(|pid| rows.get(&pid))
+            .map(|row| row.cpu_seconds)
+            .sum()
     }
 
     /// Anonymous resident memory of the process and its wardens, in bytes.
@@ -38,7 +41,10 @@ impl Family {
 
     fn members<'r>(&'r self, rows: &'r HashMap<u32, Row>) -> impl Iterator<Item = u32> + 'r {
         let warden = |row: &Row| row.parent == self.root && row.name == "cg-warden";
-        let wardens = rows.iter().filter(move |(_, row)| warden(row)).map(|(pid, _)| *pid);
+        let wardens = rows
+            .iter()
+            .filter(move |(_, row)| warden(row))
+            .map(|(pid, _)| *pid);
         std::iter::once(self.root).chain(wardens)
     }
 }
@@ -60,12 +66,18 @@ fn parse(stat: &str) -> Option<Row> {
     let fields: Vec<&str> = after.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
     let parent = fields.get(1)?.parse().ok()?;
-    Some(Row { parent, name, cpu_seconds: (ticks(11)? + ticks(12)?) / TICKS })
+    Some(Row {
+        parent,
+        name,
+        cpu_seconds: (ticks(11)? + ticks(12)?) / TICKS,
+    })
 }
 
 fn anonymous_bytes(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kib.unwrap_or_default() * 1024
 }

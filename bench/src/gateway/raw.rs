@@ -69,9 +69,14 @@ async fn pass(
 /// A pipe in each direction, and a thread for each.
 fn pass_stdio(command: &[String]) -> anyhow::Result<()> {
     let mut words = command.iter();
-    let program = words.next().ok_or_else(|| anyhow::anyhow!("a command is needed"))?;
-    let mut child =
-        Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let program = words
+        .next()
+        .ok_or_else(|| anyhow::anyhow!("a command is needed"))?;
+    let mut child = Command::new(program)
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
     let (mut stdin, mut stdout) = (child.stdin.take(), child.stdout.take());
     let forward = std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();

@@ -16,7 +16,9 @@ impl Latencies {
     pub(crate) fn percentile_us(&self, share: f64) -> f64 {
         let last = self.0.len().saturating_sub(1);
         let at = ((last as f64) * share).round() as usize;
-        self.0.get(at).map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e6)
+        self.0
+            .get(at)
+            .map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e6)
     }
 }
 

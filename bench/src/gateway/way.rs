@@ -131,15 +131,25 @@ impl Way {
             Between::Nothing => None,
             Between::Raw | Between::Callgate => host.pid().map(Family::of),
         };
-        Ok(Self { tool, family, entry: Entry::Stdio(host), _children: Vec::new(), _folder: folder })
+        Ok(Self {
+            tool,
+            family,
+            entry: Entry::Stdio(host),
+            _children: Vec::new(),
+            _folder: folder,
+        })
     }
 
     fn http(between: Between, tools: usize, folder: TempDir) -> anyhow::Result<Self> {
         let tools = tools.to_string();
         let own = place::own_program()?;
         let mut echo = Command::new(&own);
-        let (echo, upstream) = listening(echo.args(["echo", "--http", "127.0.0.1:0", "--tools", &tools]))?;
-        let direct = Target { address: upstream, token: None };
+        let (echo, upstream) =
+            listening(echo.args(["echo", "--http", "127.0.0.1:0", "--tools", &tools]))?;
+        let direct = Target {
+            address: upstream,
+            token: None,
+        };
         match between {
             Between::Nothing => Ok(Self {
                 tool: "echo",
@@ -151,11 +161,15 @@ impl Way {
             Between::Raw => {
                 let mut raw = Command::new(&own);
                 let to = upstream.to_string();
-                let (raw, address) = listening(raw.args(["raw", "--to", &to, "--listen", "127.0.0.1:0"]))?;
+                let (raw, address) =
+                    listening(raw.args(["raw", "--to", &to, "--listen", "127.0.0.1:0"]))?;
                 Ok(Self {
                     tool: "echo",
                     family: Some(Family::of(raw.0.id())),
-                    entry: Entry::Http(Target { address, token: None }),
+                    entry: Entry::Http(Target {
+                        address,
+                        token: None,
+                    }),
                     _children: vec![raw, echo],
                     _folder: folder,
                 })
@@ -167,23 +181,44 @@ impl Way {
         }
     }
 
-    fn callgate_http(folder: TempDir, server: &str, mut others: Vec<Running>) -> anyhow::Result<Self> {
+    fn callgate_http(
+        folder: TempDir,
+        server: &str,
+        mut others: Vec<Running>,
+    ) -> anyhow::Result<Self> {
         let config = write_config(folder.path(), server)?;
         let mut command = Command::new(place::callgate()?);
-        command.arg("serve").arg("--config").arg(config).args(["--listen", "127.0.0.1:0"]);
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(config)
+            .args(["--listen", "127.0.0.1:0"]);
         command.arg("--data-dir").arg(folder.path().join("data"));
-        command.env("CALLGATE_TOKEN", TOKEN).env("CALLGATE_ADMIN_TOKEN", "bench-admin");
+        command
+            .env("CALLGATE_TOKEN", TOKEN)
+            .env("CALLGATE_ADMIN_TOKEN", "bench-admin");
         let (gateway, address) = listening(&mut command)?;
         let family = Some(Family::of(gateway.0.id()));
         others.insert(0, gateway);
-        let target = Target { address, token: Some(TOKEN.to_owned()) };
-        Ok(Self { tool: "up__echo", family, entry: Entry::Http(target), _children: others, _folder: folder })
+        let target = Target {
+            address,
+            token: Some(TOKEN.to_owned()),
+        };
+        Ok(Self {
+            tool: "up__echo",
+            family,
+            entry: Entry::Http(target),
+            _children: others,
+            _folder: folder,
+        })
     }
 }
 
 /// The runtime of the load and of our own servers.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?)
 }
 
 /// One server named `up`, policy off the way, record on.
@@ -196,7 +231,11 @@ pub(crate) fn write_config(folder: &Path, server: &str) -> anyhow::Result<std::p
 
 /// Starts a program that says where it listens.
 pub(crate) fn listening_at(command: &mut Command) -> anyhow::Result<(Child, SocketAddr)> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let mut lines = BufReader::new(child.stderr.take().context("stderr")?).lines();
     for line in lines.by_ref() {
         let line = line?;
@@ -216,7 +255,12 @@ fn listening(command: &mut Command) -> anyhow::Result<(Running, SocketAddr)> {
 
 fn echo_command(tools: usize) -> anyhow::Result<Vec<String>> {
     let own = place::own_program()?.to_string_lossy().into_owned();
-    Ok(vec![own, "echo".to_owned(), "--tools".to_owned(), tools.to_string()])
+    Ok(vec![
+        own,
+        "echo".to_owned(),
+        "--tools".to_owned(),
+        tools.to_string(),
+    ])
 }
 
 fn echo_server(tools: usize) -> anyhow::Result<String> {
