@@ -37,7 +37,7 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
             }
         }
         FrameKind::Result | FrameKind::Request | FrameKind::Notification => {
-            let flag = reply.0.result().and_then(|result| result.get("isError"));
+            let flag = reply.0.result_member("isError");
             let is_error = flag.and_then(|flag| flag.as_bool()) == Some(true);
             Inspected {
                 status: if is_error {
@@ -53,7 +53,7 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
                     code: "TOOL_ERROR",
                     message: TOOL_ERROR.to_owned(),
                 }),
-                text_length: reply.0.result().map_or(0, text_length),
+                text_length: reply.0.result_member("content").map_or(0, text_length),
             }
         }
     }
@@ -75,12 +75,8 @@ fn failed(frame: &callgate_wire::Frame) -> Option<Failed> {
     })
 }
 
-fn text_length(result: Json<'_>) -> usize {
-    let Some(content) = result.get("content") else {
-        return 0;
-    };
-    let texts = content
-        .elements()
-        .filter_map(|block| block.get("text")?.as_str());
-    texts.map(|text| text.chars().count()).sum()
+/// Characters of all text blocks, counted where they stand: a text may be a megabyte long.
+fn text_length(content: Json<'_>) -> usize {
+    let texts = content.elements().filter_map(|block| block.get("text"));
+    texts.filter_map(Json::char_count).sum()
 }

@@ -156,6 +156,9 @@ impl Server {
 
     /// The connection for a call of this host. A server in its first connect is waited for.
     async fn connection(&self, host: &Host) -> Result<Connection, Failure> {
+        if let Some(connection) = self.shared_primary(host) {
+            return Ok(connection);
+        }
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
         let waited = tokio::time::timeout(self.supplies.options.connect_wait, settled).await;

@@ -101,9 +101,57 @@ fn code_unit(text: &[u8]) -> Option<u32> {
     })
 }
 
+/// How many characters the inside of a string literal stands for. Runs between escapes are
+/// counted by their leading bytes, which the compiler does many at a time.
+pub(crate) fn char_count(mut raw: &[u8]) -> usize {
+    let mut count = 0;
+    while let Some(at) = memchr::memchr(b'\\', raw) {
+        let escape = &raw[at..];
+        let length = match escape.get(1) {
+            Some(b'u') if is_pair(escape) => 12,
+            Some(b'u') => 6,
+            Some(_) | None => 2,
+        };
+        count += leading_bytes(&raw[..at]) + 1;
+        raw = &escape[length.min(escape.len())..];
+    }
+    count + leading_bytes(raw)
+}
+
+fn leading_bytes(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
+}
+
+/// Whether an escape is the first half of a surrogate pair and the second half follows.
+fn is_pair(escape: &[u8]) -> bool {
+    let half = |at: usize, digits: [&[u8]; 2]| {
+        let hex = escape.get(at..at + 2);
+        hex.is_some_and(|hex| {
+            digits[0].contains(&hex[0].to_ascii_lowercase())
+                && digits[1].contains(&hex[1].to_ascii_lowercase())
+        })
+    };
+    half(2, [b"d", b"89ab"]) && escape.get(6..8) == Some(b"\\u") && half(8, [b"d", b"cdef"])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_are_counted_as_they_would_be_unescaped() {
+        for (raw, count) in [
+            ("", 0),
+            ("plain", 5),
+            ("caf\u{e9} \u{1f600}", 6),
+            (r"a\nb\\c", 5),
+            (r"\u0041\u00e9", 2),
+            (r"\ud83d\ude00!", 2),
+            (r"\uD83D\uDE00\uD83D", 2),
+        ] {
+            assert_eq!(char_count(raw.as_bytes()), count, "{raw}");
+        }
+    }
 
     #[test]
     fn escapes_are_read() {

@@ -6,7 +6,7 @@ use std::fmt;
 
 use memchr::memchr2;
 
-use crate::escape::{inside, key_is, unescape_bytes};
+use crate::escape::{char_count, inside, key_is, unescape_bytes};
 use crate::scan::{ScanError, Strictness, scan};
 
 /// One JSON value inside a text that has been validated.
@@ -97,6 +97,13 @@ impl<'a> Json<'a> {
             Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
             Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
         }
+    }
+
+    /// How many characters a string has, without unescaping it; `None` for anything else. A lone
+    /// surrogate counts as one.
+    pub fn char_count(self) -> Option<usize> {
+        let quoted = (self.kind() == JsonKind::String).then_some(self.text)?;
+        Some(char_count(&quoted[1..quoted.len() - 1]))
     }
 
     /// The value of a boolean.
