@@ -69,8 +69,8 @@ pub(crate) enum Command {
 /// What a gateway can be told without a file; a flag beats the environment beats the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, ClapArgs)]
 pub(crate) struct Gateway {
-    /// Add a server: `name:command with arguments` (repeatable)
-    #[arg(long = "upstream", value_name = "NAME:COMMAND")]
+    /// Add a server: `name:command with arguments`, or `name:https://…` (repeatable)
+    #[arg(long = "upstream", value_name = "NAME:COMMAND|URL")]
     pub(crate) upstreams: Vec<String>,
     /// The policy: default or allow-all
     #[arg(long, value_name = "POLICY", env = "CALLGATE_POLICY")]
