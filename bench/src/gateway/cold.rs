@@ -1,9 +1,6 @@
 //! `bench cold`: from starting the gateway to listening, and to the first complete list.
 
-use std::{
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -12,8 +9,11 @@ use super::{
     place,
     processes::Family,
     stats::{Latencies, median},
-    way::{listening_at, runtime},
+    way::{runtime, serve_many, token},
 };
+
+/// Tools of each upstream.
+const TOOLS_EACH: usize = 10;
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -49,33 +49,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn start(upstreams: usize) -> anyhow::Result<(Duration, Duration, f64)> {
-    let own = place::own_program()?;
     let folder = tempfile::tempdir()?;
-    let server = |at: usize| {
-        (
-            format!("up{at}"),
-            serde_json::json!({"command": own, "args": ["echo", "--tools", "10"]}),
-        )
-    };
-    let servers: serde_json::Map<String, serde_json::Value> = (0..upstreams).map(server).collect();
-    let config = folder.path().join("callgate.yaml");
-    std::fs::write(&config, serde_json::json!({"servers": servers}).to_string())?;
-    let mut command = Command::new(place::callgate()?);
-    command
-        .arg("serve")
-        .arg("--config")
-        .arg(config)
-        .args(["--listen", "127.0.0.1:0"]);
-    command.arg("--data-dir").arg(folder.path().join("data"));
-    command
-        .env("CALLGATE_TOKEN", "bench")
-        .env("CALLGATE_ADMIN_TOKEN", "bench-admin");
+    // Building it is not part of starting it.
+    place::callgate()?;
     let started = Instant::now();
-    let (mut gateway, address) = listening_at(&mut command)?;
+    let (mut gateway, address) = serve_many(folder.path(), upstreams, TOOLS_EACH)?;
     let listening = started.elapsed();
     let mut host = HttpHost::connect(&Target {
         address,
-        token: Some("bench".to_owned()),
+        token: token(),
     })
     .await?;
     host.post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.into())

@@ -8,7 +8,7 @@ use super::{
     host::{HttpHost, Target},
     place,
     stats::{Latencies, median},
-    way::{listening_at, runtime},
+    way::{listening_at, runtime, serve_many, token},
 };
 
 /// How many upstreams share the tools.
@@ -44,25 +44,8 @@ async fn measure(rounds: usize, tools: usize) -> anyhow::Result<(f64, f64)> {
     let (mut upstream, address) =
         listening_at(echo.args(["echo", "--http", "127.0.0.1:0", "--tools", &tools_text]))?;
     let folder = tempfile::tempdir()?;
-    let server = |at: usize| {
-        let share = (tools / UPSTREAMS).max(1).to_string();
-        let server = serde_json::json!({"command": own, "args": ["echo", "--tools", share]});
-        (format!("up{at}"), server)
-    };
-    let servers: serde_json::Map<String, serde_json::Value> = (0..UPSTREAMS).map(server).collect();
-    let config = folder.path().join("callgate.yaml");
-    std::fs::write(&config, serde_json::json!({"servers": servers}).to_string())?;
-    let mut command = std::process::Command::new(place::callgate()?);
-    command
-        .arg("serve")
-        .arg("--config")
-        .arg(config)
-        .args(["--listen", "127.0.0.1:0"]);
-    command.arg("--data-dir").arg(folder.path().join("data"));
-    command
-        .env("CALLGATE_TOKEN", "bench")
-        .env("CALLGATE_ADMIN_TOKEN", "bench-admin");
-    let (mut gateway, gate_address) = listening_at(&mut command)?;
+    let share = (tools / UPSTREAMS).max(1);
+    let (mut gateway, gate_address) = serve_many(folder.path(), UPSTREAMS, share)?;
     let mut direct = HttpHost::connect(&Target {
         address,
         token: None,
@@ -70,7 +53,7 @@ async fn measure(rounds: usize, tools: usize) -> anyhow::Result<(f64, f64)> {
     .await?;
     let through = Target {
         address: gate_address,
-        token: Some("bench".to_owned()),
+        token: token(),
     };
     let mut through = HttpHost::connect(&through).await?;
     let (mut of_direct, mut of_through) = (Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! Where the programs are: this one, and the release build of the gateway.
 
-use std::{path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command, sync::OnceLock};
 
 use anyhow::{Context, bail};
 
@@ -9,8 +9,17 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("our own program")
 }
 
-/// The gateway, built like this program.
+/// The gateway, built like this program, once.
 pub(crate) fn callgate() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(program) = BUILT.get() {
+        return Ok(program.clone());
+    }
+    let program = build()?;
+    Ok(BUILT.get_or_init(|| program).clone())
+}
+
+fn build() -> anyhow::Result<PathBuf> {
     let profile = if cfg!(debug_assertions) {
         "dev"
     } else {

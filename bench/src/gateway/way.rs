@@ -187,22 +187,13 @@ impl Way {
         mut others: Vec<Running>,
     ) -> anyhow::Result<Self> {
         let config = write_config(folder.path(), server)?;
-        let mut command = Command::new(place::callgate()?);
-        command
-            .arg("serve")
-            .arg("--config")
-            .arg(config)
-            .args(["--listen", "127.0.0.1:0"]);
-        command.arg("--data-dir").arg(folder.path().join("data"));
-        command
-            .env("CALLGATE_TOKEN", TOKEN)
-            .env("CALLGATE_ADMIN_TOKEN", "bench-admin");
-        let (gateway, address) = listening(&mut command)?;
+        let (gateway, address) = serve(folder.path(), &config)?;
+        let gateway = Running(gateway);
         let family = Some(Family::of(gateway.0.id()));
         others.insert(0, gateway);
         let target = Target {
             address,
-            token: Some(TOKEN.to_owned()),
+            token: token(),
         };
         Ok(Self {
             tool: "up__echo",
@@ -227,6 +218,46 @@ pub(crate) fn write_config(folder: &Path, server: &str) -> anyhow::Result<std::p
     let text = format!(r#"{{"servers":{{"up":{server}}},"limits":{{"frame_mib":16}}}}"#);
     std::fs::write(&file, text)?;
     Ok(file)
+}
+
+/// The agent token of a measured gateway.
+pub(crate) fn token() -> Option<String> {
+    Some(TOKEN.to_owned())
+}
+
+/// Starts a gateway over HTTP with the configuration in `folder`; its data goes there, too.
+pub(crate) fn serve(folder: &Path, config: &Path) -> anyhow::Result<(Child, SocketAddr)> {
+    let mut command = Command::new(place::callgate()?);
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(config)
+        .args(["--listen", "127.0.0.1:0"]);
+    command.arg("--data-dir").arg(folder.join("data"));
+    command
+        .env("CALLGATE_TOKEN", TOKEN)
+        .env("CALLGATE_ADMIN_TOKEN", "bench-admin");
+    listening_at(&mut command)
+}
+
+/// Starts a gateway over `upstreams` echo servers with `tools` tools each.
+pub(crate) fn serve_many(
+    folder: &Path,
+    upstreams: usize,
+    tools: usize,
+) -> anyhow::Result<(Child, SocketAddr)> {
+    let own = place::own_program()?;
+    let server = |at: usize| {
+        let args = ["echo", "--tools", &tools.to_string()].map(str::to_owned);
+        (
+            format!("up{at}"),
+            serde_json::json!({"command": own, "args": args}),
+        )
+    };
+    let servers: serde_json::Map<String, serde_json::Value> = (0..upstreams).map(server).collect();
+    let config = folder.join("callgate.yaml");
+    std::fs::write(&config, serde_json::json!({"servers": servers}).to_string())?;
+    serve(folder, &config)
 }
 
 /// Starts a program that says where it listens.
