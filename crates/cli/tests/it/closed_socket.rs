@@ -209,9 +209,12 @@ fn while_it_is_asked_the_question_is_answered_with_an_error() {
     let raw = Raw::new(&served);
     let stream = raw.send_and_read_to(&call_line(1, "ask", "{}"), "elicitation/create");
     drop(stream);
-    assert_eq!(ended(&bed, "ask")["status"], "unknown");
-    wait_for_frame(&bed, &["notifications/cancelled"]);
     wait_for_frame(&bed, &[r#""error""#, "the host went away"]);
+    // The server may answer the call once it has heard that, before it hears of the cancellation.
+    match ended(&bed, "ask")["status"].as_str() {
+        Some("unknown") => wait_for_frame(&bed, &["notifications/cancelled"]),
+        status => assert_eq!(status, Some("success")),
+    }
     raw.assert_usable();
 }
 

@@ -254,8 +254,9 @@ fn rest_and_answer(first: Bytes, mut queue: Receiver, answer: &Bytes, budget: &B
 }
 
 struct AnswerStream {
-    queue: Receiver,
+    /// Dropped first: a call whose host went away is cancelled before its questions fail.
     answering: Option<BoxFuture<'static, Option<Bytes>>>,
+    queue: Receiver,
     answer: Option<Bytes>,
     budget: Budget,
 }
