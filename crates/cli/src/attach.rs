@@ -19,7 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, test_kill_process},
+};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -100,7 +103,9 @@ impl Beside {
     /// serves its own.
     pub(crate) fn find(settings: &Settings, flags: &Gateway) -> Self {
         let data_dir = &settings.data_dir;
-        let Some(gateway) = RunFile::read(data_dir) else {
+        // A gateway that was killed while it started a server leaves its socket open in that
+        // child for a moment.
+        let Some(gateway) = RunFile::read(data_dir).filter(|noted| is_alive(noted.pid)) else {
             return Self::Nobody;
         };
         let Ok(stream) = UnixStream::connect(data_dir.join(SOCKET_FILE)) else {
@@ -213,6 +218,11 @@ fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         done => done,
     }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
 /// A `stdio` without a file has nothing of its own to serve.
