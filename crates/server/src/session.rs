@@ -17,6 +17,9 @@ use futures_util::future::BoxFuture;
 
 use crate::{Gateway, asks::Asks, introduce::introduction, list::list_tools};
 
+/// What the names of notifications begin with. Anything else is a request, whatever it looks like.
+const NOTIFICATIONS: &str = "notifications/";
+
 /// A session.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -122,9 +125,16 @@ impl Session {
                 }
                 Box::pin(ready(()))
             }
-            Some(_) => {
+            Some(method) if method.starts_with(NOTIFICATIONS) => {
                 let providers = self.gateway.path.providers().clone();
                 Box::pin(async move { providers.tell_all(&host, notification).await })
+            }
+            // A request without an id: some servers would do what it says all the same, and it
+            // would be neither decided nor on record.
+            Some(_) => {
+                let error = "a request came without an id and was not passed on";
+                self.gateway.frame_error(self.door.transport, error);
+                Box::pin(ready(()))
             }
         }
     }

@@ -177,3 +177,37 @@ fn an_id_that_is_still_in_use_is_refused() {
         .expect("the first is answered");
     assert!(weird::echoed(&response).is_some(), "{response}");
 }
+
+#[test]
+fn a_request_without_an_id_reaches_nobody() {
+    let bed = Bed::new(SMALL);
+    let (doors, _served) = Door::both(&bed, VERSION);
+    let smuggled = [
+        "tools/call",
+        "x/custom",
+        "tools/list",
+        "Notifications/x",
+        "",
+    ];
+    for (at, mut door) in doors.into_iter().enumerate() {
+        door.assert_works("the start");
+        for method in smuggled {
+            door.tell(&format!(
+                r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"name":"echo_raw","smuggled":1}}}}"#
+            ));
+        }
+        // What is passed on keeps its order, so that this one comes last.
+        let last = format!("notifications/last{at}");
+        door.tell(&format!(r#"{{"jsonrpc":"2.0","method":"{last}"}}"#));
+        let came = callgate_testkit::wait_until(std::time::Duration::from_secs(10), || {
+            bed.read("upstream.log").contains(&last)
+        });
+        assert!(came, "{}", door.name());
+        assert!(
+            !bed.read("upstream.log").contains("smuggled"),
+            "{}",
+            door.name()
+        );
+        door.assert_works("all of it");
+    }
+}
