@@ -38,12 +38,6 @@ pub enum Failure {
         /// Whether the call had been sent.
         effect: Effect,
     },
-    /// The server has as many calls under way as it may.
-    #[error("upstream \"{server}\" has too many calls under way")]
-    Busy {
-        /// The server.
-        server: ServerName,
-    },
     /// The server answered with more than may be read.
     #[error("upstream \"{server}\" answered with more than the frame limit")]
     TooLarge {
@@ -62,7 +56,6 @@ impl Failure {
             Self::Unavailable { effect, .. }
             | Self::TimedOut { effect, .. }
             | Self::Cancelled { effect } => *effect,
-            Self::Busy { .. } => Effect::None,
             Self::TooLarge { .. } => Effect::Done,
             Self::Broken => Effect::Unknown,
         }
@@ -70,10 +63,9 @@ impl Failure {
 
     /// How the record calls it.
     pub fn status(&self) -> Status {
-        match (self, self.effect()) {
-            (Self::Busy { .. }, _) => Status::Rejected,
-            (_, Effect::Unknown) => Status::Unknown,
-            (_, Effect::None | Effect::Done) => Status::Error,
+        match self.effect() {
+            Effect::Unknown => Status::Unknown,
+            Effect::None | Effect::Done => Status::Error,
         }
     }
 
@@ -83,7 +75,6 @@ impl Failure {
             Self::Unavailable { .. } => "UPSTREAM_UNAVAILABLE",
             Self::TimedOut { .. } => "UPSTREAM_TIMEOUT",
             Self::Cancelled { .. } => "CANCELLED",
-            Self::Busy { .. } => "UPSTREAM_BUSY",
             Self::TooLarge { .. } => "REPLY_TOO_LARGE",
             Self::Broken => "INTERNAL",
         }
@@ -93,7 +84,7 @@ impl Failure {
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::Unavailable { detail, .. } => Some(detail),
-            Self::TimedOut { .. } | Self::Cancelled { .. } | Self::Busy { .. } => None,
+            Self::TimedOut { .. } | Self::Cancelled { .. } => None,
             Self::TooLarge { .. } | Self::Broken => None,
         }
     }
@@ -109,9 +100,7 @@ impl Failure {
         };
         let effect = self.effect().as_str();
         let (code, data) = match self {
-            Self::Unavailable { server, .. }
-            | Self::Busy { server }
-            | Self::TooLarge { server } => {
+            Self::Unavailable { server, .. } | Self::TooLarge { server } => {
                 let namespace = quote(server.as_str());
                 (
                     unavailable,

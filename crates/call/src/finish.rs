@@ -156,7 +156,6 @@ fn wants_answer(failure: &Failure) -> bool {
         Failure::Cancelled { .. } => false,
         Failure::Unavailable { .. }
         | Failure::TimedOut { .. }
-        | Failure::Busy { .. }
         | Failure::TooLarge { .. }
         | Failure::Broken => true,
     }

@@ -306,11 +306,6 @@ impl Pending {
     pub async fn answer(&mut self) -> Option<Bytes> {
         (&mut self.answer).await.unwrap_or(None)
     }
-
-    /// Tells the provider that nobody waits any more.
-    pub fn cancel(&self) {
-        self.cancelled.cancel();
-    }
 }
 
 impl Drop for Pending {

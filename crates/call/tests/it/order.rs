@@ -284,12 +284,6 @@ async fn each_failure_is_told_and_recorded_with_its_effect() {
         (gone(Effect::Unknown), -32002, "unknown", Status::Unknown),
         (late, -32002, "unknown", Status::Unknown),
         (
-            Failure::Busy { server: fs() },
-            -32002,
-            "none",
-            Status::Rejected,
-        ),
-        (
             Failure::TooLarge { server: fs() },
             -32002,
             "done",
