@@ -44,10 +44,10 @@ pub(crate) struct Ended<'a> {
 
 /// No record, no call. The host learns that, the operator learns why.
 pub(crate) fn no_record() -> Ruling {
-    Ruling {
-        rule: NO_RECORD_RULE.to_owned(),
-        reason: "the gateway cannot write its record, and no call is made without one".to_owned(),
-    }
+    Ruling::new(
+        NO_RECORD_RULE,
+        "the gateway cannot write its record, and no call is made without one",
+    )
 }
 
 /// Ends a call that was forwarded.
@@ -193,7 +193,7 @@ pub(crate) fn refuse(request: &Frame, refusal: &Refusal) -> Answer {
 }
 
 fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal) -> Bytes {
-    let (headline, code, Ruling { rule, reason }) = match refusal {
+    let (headline, code, Ruling { rule, reason, .. }) = match refusal {
         Refusal::Denied(ruling) => (
             "[callgate] Action denied by policy.",
             RpcError::DENIED,

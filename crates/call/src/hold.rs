@@ -9,9 +9,10 @@ use crate::finish::Refusal;
 /// answer says so.
 pub(crate) async fn hold(recorder: &Recorder, hold: &Hold) -> Result<Refusal, NotRecorded> {
     recorder.held(hold).await?;
-    let Ruling { rule, reason } = hold.ruling().clone();
+    let ruling = hold.ruling().clone();
     let reason = format!(
-        "{reason}; approvals cannot be given in this version, so the call was refused (`policy: allow-all` permits it)"
+        "{}; approvals cannot be given in this version, so the call was refused (`policy: allow-all` permits it)",
+        ruling.reason
     );
-    Ok(Refusal::NeedsApproval(Ruling { rule, reason }))
+    Ok(Refusal::NeedsApproval(Ruling { reason, ..ruling }))
 }

@@ -3,12 +3,7 @@
 //! Pure: the same call, policy and facts always give the same verdict. Facts that need a clock, a
 //! file or another process are gathered before, by the call path, and handed in.
 
-use crate::{Call, Policy, Target, policy::Filtered};
-
-/// What was looked up for this call before deciding it. The built-in policies need nothing.
-#[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct Facts {}
+use crate::{Call, Check, Digest, Facts, Kind, Policy};
 
 /// Which rule spoke, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +12,8 @@ pub struct Ruling {
     pub rule: String,
     /// One sentence for a person or a model.
     pub reason: String,
+    /// Everything that was asked, in its order.
+    pub checks: Vec<Check>,
 }
 
 /// A call that may be forwarded, together with the very bytes that may be.
@@ -54,40 +51,45 @@ pub enum Verdict {
     Deny(Denied),
 }
 
-/// Decides one call.
-pub fn decide(call: Call, policy: &Policy, _facts: &Facts) -> Verdict {
-    let ruling = |rule: &str, reason: &str| Ruling {
-        rule: rule.to_owned(),
-        reason: reason.to_owned(),
+/// Decides one call: the strictest of all checks counts.
+pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
+    let checks = policy.judge(&call, facts);
+    // The earlier of two that are as strict; a policy without any layer allows nothing.
+    let strictest = checks.iter().rev().max_by_key(|check| check.kind);
+    let (kind, rule, reason) = match strictest {
+        Some(check) => (check.kind, check.rule.clone(), check.reason.clone()),
+        None => (Kind::Deny, "deny:default".to_owned(), "there is no policy".to_owned()),
     };
-    let Target::Tool(tool) = &call.target else {
-        let ruling = ruling("allow:mcp_method:*", "requests of the only server pass");
-        return Verdict::Permit(Permit { call, ruling });
+    let ruling = Ruling {
+        rule,
+        reason,
+        checks,
     };
-    match policy.filtered(tool) {
-        Some(Filtered::Denied(pattern)) => {
-            let rule = format!("deny:mcp_tool:{}:{}", tool.server, pattern.as_str());
-            let ruling = ruling(&rule, "the configuration switches this tool off");
-            return Verdict::Deny(Denied { call, ruling });
-        }
-        Some(Filtered::NotAllowed) => {
-            let ruling = ruling(
-                "deny:default",
-                "the configuration does not list this tool as allowed",
-            );
-            return Verdict::Deny(Denied { call, ruling });
-        }
-        None => {}
+    match kind {
+        Kind::Allow => Verdict::Permit(Permit { call, ruling }),
+        Kind::Confirm | Kind::RequireApproval => Verdict::Hold(Hold { call, ruling }),
+        Kind::Deny => Verdict::Deny(Denied { call, ruling }),
     }
-    match policy.needs_approval(tool) {
-        Some(reason) => {
-            let ruling = ruling("require_approval:mcp_tool:*:*", &reason);
-            Verdict::Hold(Hold { call, ruling })
+}
+
+impl Ruling {
+    /// A ruling of the gateway itself, with no rule set asked.
+    pub fn new(rule: &str, reason: &str) -> Self {
+        Self {
+            rule: rule.to_owned(),
+            reason: reason.to_owned(),
+            checks: Vec::new(),
         }
-        None => {
-            let ruling = ruling("allow:mcp_tool:*:*", "nothing speaks against it");
-            Verdict::Permit(Permit { call, ruling })
-        }
+    }
+
+    /// What the rules are that ask for a person: an approval holds for these and no others.
+    pub fn asked_by(&self) -> Digest {
+        let asking = self.checks.iter().filter(|check| match check.kind {
+            Kind::Confirm | Kind::RequireApproval => true,
+            Kind::Allow | Kind::Deny => false,
+        });
+        let hashes: Vec<u8> = asking.flat_map(|check| *check.hash.as_bytes()).collect();
+        Digest::of(&hashes)
     }
 }
 

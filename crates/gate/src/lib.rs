@@ -9,6 +9,7 @@ mod call;
 mod catalog;
 mod decide;
 mod digest;
+mod facts;
 mod name;
 mod policy;
 mod tool;
@@ -16,9 +17,13 @@ mod who;
 
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
 pub use catalog::{Catalog, Finding, Listing, ResolveError};
-pub use decide::{Denied, Facts, Hold, Permit, Ruling, Verdict, decide};
+pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
+pub use facts::{Facts, Needs, Prior, RealPath};
 pub use name::{NameError, Naming, Prefix, ServerName};
-pub use policy::{Builtin, Pattern, Policy, ToolFilter};
+pub use policy::{
+    Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, Ground, Kind,
+    Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings, ToolFilter,
+};
 pub use tool::{Hints, Operation, Tool, ToolError};
 pub use who::{Host, Who};

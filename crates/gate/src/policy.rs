@@ -1,166 +1,216 @@
-//! The policies that are built in, and the per-server tool lists of the configuration.
+//! Policies: the language of policy files, the built-in ones, and what they say to a call.
+//!
+//! A file is read once ([`Rules::read`]), with everything that is wrong in it told at its place. A
+//! [`Policy`] is what a gateway runs on: one or two layers (the user's and a project's) and the tool
+//! lists of the configuration. It is pure: what it must know beyond the call it asks for
+//! ([`Policy::needs`]), and what it is not told it never takes for a yes.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use crate::{Call, Digest, Facts, Needs, ServerName, Target, Tool, Who};
 
-use crate::{ServerName, Tool};
+mod builtin;
+mod compile;
+mod domain;
+mod explain;
+mod expression;
+mod glob;
+mod index;
+mod judge;
+mod limits;
+mod path;
+mod pattern;
+mod problem;
+mod projection;
+mod rule;
+mod rule_set;
+mod rules;
+mod scope;
+mod written;
 
-/// The verbs that make a silent server's tool look destructive.
-const DESTRUCTIVE_VERBS: [&str; 8] = [
-    "delete", "drop", "remove", "destroy", "purge", "truncate", "wipe", "erase",
-];
+pub use builtin::{Builtin, ToolFilter};
+pub use explain::{Explained, ExplainedRule, ExplainedScope, ExplainedSubject};
+pub use glob::Surroundings;
+pub use limits::{Cost, RateLimit};
+pub use path::Ground;
+pub use pattern::Pattern;
+pub use problem::{Place, Problem};
+pub use rules::Rules;
 
-/// A policy with a name of its own instead of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Builtin {
-    /// What looks destructive needs approval; all else is allowed.
-    #[default]
-    Default,
-    /// Everything is allowed, and recorded.
-    AllowAll,
+/// What a rule says, from the most lenient to the strictest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// It may go.
+    Allow,
+    /// The user should confirm it.
+    Confirm,
+    /// Somebody else must approve it.
+    RequireApproval,
+    /// It may not.
+    Deny,
 }
 
-/// A name pattern in which `*` matches any run of characters, and nothing else is special.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern(String);
+/// How much is asked about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Its name, and its arguments in the scope that its tool has.
+    #[default]
+    Strict,
+    /// Its name alone.
+    Fast,
+}
 
-/// Which of a server's tools exist at all.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ToolFilter {
-    /// When present, only what matches one of these.
-    pub allow: Option<Vec<Pattern>>,
-    /// Never what matches one of these.
-    pub deny: Vec<Pattern>,
+/// What one scope said to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// The scope that was asked.
+    pub scope: String,
+    /// What it said.
+    pub kind: Kind,
+    /// The rule that said it.
+    pub rule: String,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// What the rule is, so that another rule of the same name is not taken for it.
+    pub hash: Digest,
+}
+
+/// One policy of those that a gateway runs on; the strictest counts.
+#[derive(Debug, Clone)]
+pub enum Layer {
+    /// A built-in one.
+    Builtin(Builtin),
+    /// A file.
+    Rules(Arc<Rules>),
 }
 
 /// The compiled policy that [`decide`](crate::decide) asks.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Policy {
-    builtin: Builtin,
+    layers: Vec<Layer>,
+    mode: Mode,
     filters: HashMap<ServerName, ToolFilter>,
+    /// What paths in arguments mean, where the server does not start elsewhere.
+    ground: Ground,
+    /// Where servers start that start elsewhere.
+    folders: HashMap<ServerName, Ground>,
 }
 
-/// Why a filter keeps a tool away: the pattern that matched, or no pattern at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Filtered<'p> {
-    Denied(&'p Pattern),
-    NotAllowed,
+impl Default for Policy {
+    fn default() -> Self {
+        Self::new(Builtin::Default, HashMap::new())
+    }
 }
 
-impl Pattern {
-    /// Takes a pattern as written.
-    pub fn new(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-
-    /// The pattern as written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Whether the whole of `text` matches.
-    pub fn matches(&self, text: &str) -> bool {
-        let mut pieces = self.0.split('*');
-        let first = pieces.next().unwrap_or_default();
-        let Some(mut rest) = text.strip_prefix(first) else {
-            return false;
-        };
-        let mut pieces: Vec<&str> = pieces.collect();
-        let Some(last) = pieces.pop() else {
-            return rest.is_empty();
-        };
-        for piece in pieces {
-            let Some(at) = rest.find(piece) else {
-                return false;
-            };
-            rest = &rest[at + piece.len()..];
+impl Kind {
+    /// As it is written in a policy.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Confirm => "confirm",
+            Self::RequireApproval => "require_approval",
+            Self::Deny => "deny",
         }
-        rest.ends_with(last)
+    }
+
+    /// Whether it stands in the way: then what cannot be known counts as a match.
+    pub(crate) fn restricts(self) -> bool {
+        match self {
+            Self::Allow => false,
+            Self::Confirm | Self::RequireApproval | Self::Deny => true,
+        }
     }
 }
 
 impl Policy {
     /// A built-in policy together with the servers' tool lists.
     pub fn new(builtin: Builtin, filters: HashMap<ServerName, ToolFilter>) -> Self {
-        Self { builtin, filters }
+        Self::of(vec![Layer::Builtin(builtin)], filters)
     }
 
-    /// Which built-in policy this is.
-    pub fn builtin(&self) -> Builtin {
-        self.builtin
+    /// Several policies at once, of which the strictest counts.
+    pub fn of(layers: Vec<Layer>, filters: HashMap<ServerName, ToolFilter>) -> Self {
+        let ground = Ground {
+            home: None,
+            folder: "/".to_owned(),
+        };
+        Self {
+            layers,
+            mode: Mode::default(),
+            filters,
+            ground,
+            folders: HashMap::new(),
+        }
     }
 
-    /// Whether hosts may see `tool`. What is filtered out is neither listed nor callable.
+    /// The same, asking as much as `mode` says.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// The same, with what paths in arguments mean: for most servers, and for those that start in a
+    /// folder of their own.
+    pub fn ground(mut self, ground: Ground, folders: HashMap<ServerName, String>) -> Self {
+        let home = ground.home.clone();
+        let of_server = |(server, folder)| {
+            let home = home.clone();
+            (server, Ground { home, folder })
+        };
+        self.folders = folders.into_iter().map(of_server).collect();
+        self.ground = ground;
+        self
+    }
+
+    /// The policies in it.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Whether hosts may see `tool`, as far as the rules for everyone go.
     pub fn shows(&self, tool: &Tool) -> bool {
-        self.filtered(tool).is_none()
+        self.shows_by(tool, None)
     }
 
-    pub(crate) fn filtered(&self, tool: &Tool) -> Option<Filtered<'_>> {
-        let filter = self.filters.get(&tool.server)?;
-        if let Some(pattern) = filter.deny.iter().find(|p| p.matches(&tool.name)) {
-            return Some(Filtered::Denied(pattern));
-        }
-        match &filter.allow {
-            Some(allow) if !allow.iter().any(|p| p.matches(&tool.name)) => {
-                Some(Filtered::NotAllowed)
-            }
-            Some(_) | None => None,
-        }
+    /// Whether this caller may see `tool`. What is refused whatever the arguments are is not shown.
+    pub fn shows_to(&self, tool: &Tool, who: &Who) -> bool {
+        self.shows_by(tool, Some(who))
     }
 
-    /// Why the built-in policy wants a person to look at `tool`, if it does.
-    pub(crate) fn needs_approval(&self, tool: &Tool) -> Option<String> {
-        match self.builtin {
-            Builtin::AllowAll => None,
-            Builtin::Default if tool.hints.destructive == Some(true) => Some(format!(
-                "`{}` declares that it is destructive",
-                tool.canonical()
-            )),
-            Builtin::Default if tool.hints.is_silent() => {
-                let verb = tool
-                    .words()
-                    .into_iter()
-                    .find(|w| DESTRUCTIVE_VERBS.contains(&w.as_str()))?;
-                Some(format!(
-                    "`{}` does not say what it may change, and its name says `{verb}`",
-                    tool.canonical()
-                ))
-            }
-            Builtin::Default => None,
-        }
+    /// What the policy says to a call: every check that was made, the strictest first in line to
+    /// speak.
+    pub fn judge(&self, call: &Call, facts: &Facts) -> Vec<Check> {
+        judge::judge(self, call, facts)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// What must be looked up before a call can be judged.
+    pub fn needs(&self, call: &Call) -> Needs {
+        judge::needs(self, call)
+    }
 
-    #[test]
-    fn star_matches_any_run() {
-        let cases = [
-            ("*", "", true),
-            ("*", "anything", true),
-            ("a*", "abc", true),
-            ("a*", "ba", false),
-            ("*a", "ba", true),
-            ("a*a", "a", false),
-            ("a*a", "aa", true),
-            ("a*b*c", "a1b2c", true),
-            ("a*b*c", "a1c2b", false),
-            ("read_?", "read_x", false),
-            ("", "", true),
-            ("", "x", false),
-            ("x", "x", true),
-            ("*ab*ab", "ab", false),
-        ];
-        for (pattern, text, expected) in cases {
-            assert_eq!(
-                Pattern::new(pattern).matches(text),
-                expected,
-                "{pattern} on {text}"
-            );
-        }
+    /// Why a call gets its verdict, rule by rule.
+    pub fn explain(&self, call: &Call, facts: &Facts) -> Explained {
+        explain::explain(self, call, facts)
+    }
+
+    /// Whether some rule asks for earlier calls, so that calls must be remembered.
+    pub fn remembers(&self) -> bool {
+        self.layers.iter().any(|layer| match layer {
+            Layer::Builtin(_) => false,
+            Layer::Rules(rules) => rules.asks_for_prior(),
+        })
+    }
+
+    fn shows_by(&self, tool: &Tool, who: Option<&Who>) -> bool {
+        let filter = self.filters.get(&tool.server);
+        filter.and_then(|filter| filter.check(tool)).is_none()
+            && self.layers.iter().all(|layer| match layer {
+                Layer::Builtin(_) => true,
+                Layer::Rules(rules) => rules.shows(&tool.canonical(), who),
+            })
+    }
+
+    fn ground_of(&self, target: &Target) -> &Ground {
+        self.folders.get(target.server()).unwrap_or(&self.ground)
     }
 }

@@ -139,7 +139,7 @@ impl Hints {
     }
 }
 
-fn split_words(name: &str) -> Vec<String> {
+pub(crate) fn split_words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut previous = ' ';
     let mut chars = name.chars().peekable();

@@ -14,6 +14,13 @@ pub struct Who {
     pub session: String,
 }
 
+impl Who {
+    /// Whether the agent's name is that of what authenticated it, and not only its own word.
+    pub fn is_vouched_for(&self) -> bool {
+        self.agent == self.principal
+    }
+}
+
 /// A host as it introduced itself: who it is, and what it said it can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {

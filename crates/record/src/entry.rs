@@ -2,7 +2,7 @@
 //!
 //! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
 
-use callgate_gate::{CallId, Operation, Source, Transport};
+use callgate_gate::{CallId, Kind, Operation, Source, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ulid::Ulid;
@@ -243,6 +243,20 @@ pub struct Check {
     pub decision: Decision,
     /// The rule that said it.
     pub rule: String,
+}
+
+impl From<&callgate_gate::Check> for Check {
+    fn from(check: &callgate_gate::Check) -> Self {
+        Self {
+            scope: check.scope.clone(),
+            decision: match check.kind {
+                Kind::Allow => Decision::Allow,
+                Kind::Confirm | Kind::RequireApproval => Decision::RequireApproval,
+                Kind::Deny => Decision::Deny,
+            },
+            rule: check.rule.clone(),
+        }
+    }
 }
 
 /// What the call was said, or taken, to do.

@@ -13,11 +13,6 @@ use crate::{
     RecordType, Redactor, Status, Store, StoreError,
 };
 
-/// The scope that every tool call is checked under.
-const TOOL_SCOPE: &str = "mcp_tool";
-/// The scope of any other request.
-const METHOD_SCOPE: &str = "mcp_method";
-
 /// Names and ids that hosts make up are kept up to this length.
 const MAX_NAME_CHARS: usize = 256;
 /// A host's introduction that is longer than this is left out of the record.
@@ -241,23 +236,15 @@ impl Recorder {
 
     fn decided(&self, call: &Call, ruling: &Ruling, decision: Decision) -> CallEntry {
         let mut entry = self.attempted(&call.attempt);
-        let scope = match &call.target {
-            Target::Tool(tool) => {
-                entry.intent = Some(Intent::inferred(tool.hints.operation()));
-                TOOL_SCOPE
-            }
-            Target::Method { .. } => METHOD_SCOPE,
-        };
+        if let Target::Tool(tool) = &call.target {
+            entry.intent = Some(Intent::inferred(tool.hints.operation()));
+        }
         entry.server = Some(call.target.server().to_string());
         entry.tool = Some(name(call.target.name()));
         entry.decision = Some(decision);
         entry.rule = Some(ruling.rule.clone());
         entry.reason = Some(ruling.reason.clone());
-        entry.checks = vec![Check {
-            scope: scope.to_owned(),
-            decision,
-            rule: ruling.rule.clone(),
-        }];
+        entry.checks = ruling.checks.iter().map(Check::from).collect();
         entry
     }
 

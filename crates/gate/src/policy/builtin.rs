@@ -1,0 +1,102 @@
+//! The policies that are built in, and the per-server tool lists of the configuration.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Check, Kind, pattern::Pattern};
+use crate::{Digest, Tool};
+
+/// The verbs that make a silent server's tool look destructive.
+const DESTRUCTIVE_VERBS: [&str; 8] = [
+    "delete", "drop", "remove", "destroy", "purge", "truncate", "wipe", "erase",
+];
+
+/// A policy with a name of its own instead of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Builtin {
+    /// What looks destructive needs approval; all else is allowed.
+    #[default]
+    Default,
+    /// Everything is allowed, and recorded.
+    AllowAll,
+}
+
+/// Which of a server's tools exist at all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolFilter {
+    /// When present, only what matches one of these.
+    pub allow: Option<Vec<Pattern>>,
+    /// Never what matches one of these.
+    pub deny: Vec<Pattern>,
+}
+
+impl Builtin {
+    /// What the policy says to a tool.
+    pub(super) fn check(self, tool: &Tool) -> Check {
+        let asking = match self {
+            Self::Default => looks_destructive(tool),
+            Self::AllowAll => None,
+        };
+        let (kind, rule, reason) = match asking {
+            Some(reason) => (Kind::RequireApproval, "require_approval:mcp_tool:*:*", reason),
+            None => (
+                Kind::Allow,
+                "allow:mcp_tool:*:*",
+                "nothing speaks against it".to_owned(),
+            ),
+        };
+        Check {
+            scope: "mcp_tool".to_owned(),
+            kind,
+            rule: rule.to_owned(),
+            reason,
+            hash: Digest::of(rule.as_bytes()),
+        }
+    }
+}
+
+impl ToolFilter {
+    /// Why a tool of the server is kept away, if it is.
+    pub(super) fn check(&self, tool: &Tool) -> Option<Check> {
+        let (rule, reason) = match self.deny.iter().find(|p| p.matches(&tool.name)) {
+            Some(pattern) => (
+                format!("deny:mcp_tool:{}:{}", tool.server, pattern.as_str()),
+                "the configuration switches this tool off",
+            ),
+            None => {
+                let allow = self.allow.as_ref()?;
+                if allow.iter().any(|pattern| pattern.matches(&tool.name)) {
+                    return None;
+                }
+                (
+                    super::rule_set::DEFAULT.to_owned(),
+                    "the configuration does not list this tool as allowed",
+                )
+            }
+        };
+        Some(Check {
+            scope: "mcp_tool".to_owned(),
+            kind: Kind::Deny,
+            hash: Digest::of(rule.as_bytes()),
+            rule,
+            reason: reason.to_owned(),
+        })
+    }
+}
+
+/// Why a tool looks destructive, if it does: it says so, or says nothing and its name does.
+pub(super) fn looks_destructive(tool: &Tool) -> Option<String> {
+    let name = tool.canonical();
+    if tool.hints.destructive == Some(true) {
+        return Some(format!("`{name}` declares that it is destructive"));
+    }
+    let verb = tool
+        .hints
+        .is_silent()
+        .then(|| tool.words())?
+        .into_iter()
+        .find(|word| DESTRUCTIVE_VERBS.contains(&word.as_str()))?;
+    Some(format!(
+        "`{name}` does not say what it may change, and its name says `{verb}`"
+    ))
+}

@@ -1,0 +1,435 @@
+//! `when`: CEL expressions over `tool`, `args`, `intent`, `agent` and `session`.
+//!
+//! They are parsed and looked through at load. At run time they see the same bytes as the server
+//! will; arguments that readers could understand differently make the expression an error.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use callgate_wire::{Json, JsonKind};
+use cel::{
+    Context, Env, Program, Value,
+    common::value::{CowVal, Val},
+    context::VariableResolver,
+    objects::{Key, Map},
+};
+
+use super::{builtin::looks_destructive, projection::Action};
+use crate::{Hints, Operation, Target, Who};
+
+mod inspect;
+mod matching;
+
+/// The longest expression.
+const MAX_TEXT: usize = 4096;
+/// An integer beyond this is rounded by readers that only have floating-point numbers.
+const EXACT: i64 = 1 << 53;
+/// How many values of the arguments an expression may see, by how deep its loops nest.
+const MAX_VALUES: [usize; 3] = [10_000, 10_000, 1000];
+/// How many bytes of arguments, likewise.
+const MAX_BYTES: [usize; 3] = [4 << 20, 1 << 20, 64 << 10];
+
+/// The names that an expression may use.
+const VARIABLES: [&str; 5] = ["tool", "args", "intent", "agent", "session"];
+/// What is known about a tool.
+const TOOL_FIELDS: [&str; 5] = ["server", "name", "destructive", "read_only", "annotated"];
+/// What is known about the intent.
+const INTENT_FIELDS: [&str; 2] = ["operation_type", "inferred"];
+
+/// A parsed expression.
+pub(super) struct Expression {
+    text: String,
+    program: Program,
+    uses_arguments: bool,
+    /// How deep its loops nest.
+    loops: usize,
+}
+
+/// Why a text is no expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BadExpression {
+    pub(super) what: String,
+    pub(super) help: Option<String>,
+}
+
+/// Why an expression has no value for a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoValue {
+    /// Two keys differ only in case.
+    #[error("two keys of the arguments differ only in case")]
+    Twins,
+    /// A number that readers round differently.
+    #[error("a number in the arguments is outside the exact range")]
+    Inexact,
+    /// Too much to look at.
+    #[error("the arguments are too large for an expression")]
+    TooLarge,
+    /// It says something other than yes or no.
+    #[error("the expression is neither true nor false")]
+    NotBoolean,
+    /// It failed, for example over a missing key.
+    #[error("the expression failed: {0}")]
+    Failed(String),
+}
+
+/// What an expression sees of a call, made when it is first asked for.
+pub(super) struct Seen<'a> {
+    target: &'a Target,
+    who: &'a Who,
+    arguments: Option<Json<'a>>,
+    values: OnceLock<Result<Arguments, NoValue>>,
+    others: OnceLock<Others>,
+}
+
+struct Arguments {
+    value: Box<dyn Val>,
+    values: usize,
+}
+
+struct Others {
+    tool: Box<dyn Val>,
+    intent: Box<dyn Val>,
+    agent: Box<dyn Val>,
+    session: Box<dyn Val>,
+}
+
+impl Expression {
+    /// Parses an expression and looks whether everything in it is known.
+    pub(super) fn read(text: &str) -> Result<Self, BadExpression> {
+        let bad = |what: String| BadExpression { what, help: None };
+        if text.trim().is_empty() {
+            return Err(bad("an empty expression can never match".to_owned()));
+        }
+        if text.len() > MAX_TEXT || inspect::nesting(text) > inspect::MAX_NESTING {
+            return Err(bad(format!(
+                "the expression is longer than {MAX_TEXT} bytes or nests deeper than {}",
+                inspect::MAX_NESTING
+            )));
+        }
+        let program = environment().compile(text).map_err(|errors| {
+            let first = errors.errors.first();
+            let why = first.map_or_else(|| errors.to_string(), |error| error.msg.clone());
+            bad(format!("bad expression: {}", why.lines().next().unwrap_or_default()))
+        })?;
+        let found = inspect::inspect(program.expression())?;
+        let expression = Self {
+            text: text.to_owned(),
+            uses_arguments: found.variables.contains("args"),
+            loops: found.loops,
+            program,
+        };
+        if found.variables.is_empty() {
+            expression.check_constant()?;
+        }
+        Ok(expression)
+    }
+
+    /// Whether it holds for a call.
+    pub(super) fn holds(&self, seen: &Seen<'_>) -> Result<bool, NoValue> {
+        if self.uses_arguments {
+            let values = seen.arguments()?.values;
+            let bytes = seen.arguments.map_or(0, |json| json.bytes().len());
+            let loops = self.loops.min(MAX_VALUES.len() - 1);
+            if values > MAX_VALUES[loops] || bytes > MAX_BYTES[loops] {
+                return Err(NoValue::TooLarge);
+            }
+        }
+        let mut context = Context::with_env(environment().clone());
+        context.set_variable_resolver(seen);
+        match self.program.execute(&context) {
+            Ok(Value::Bool(holds)) => Ok(holds),
+            Ok(_) => Err(NoValue::NotBoolean),
+            Err(error) => Err(NoValue::Failed(error.to_string())),
+        }
+    }
+
+    /// An expression that looks at nothing is the same for every call.
+    fn check_constant(&self) -> Result<(), BadExpression> {
+        let context = Context::with_env(environment().clone());
+        let what = match self.program.execute(&context) {
+            Ok(Value::Bool(true)) => return Ok(()),
+            Ok(Value::Bool(false)) => "the expression is never true, so the rule can never match",
+            Ok(_) => "the expression is neither true nor false",
+            Err(_) => "the expression always fails",
+        };
+        Err(BadExpression {
+            what: what.to_owned(),
+            help: None,
+        })
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expression").field(&self.text).finish()
+    }
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn new(target: &'a Target, who: &'a Who, arguments: Option<Json<'a>>) -> Self {
+        Self {
+            target,
+            who,
+            arguments,
+            values: OnceLock::new(),
+            others: OnceLock::new(),
+        }
+    }
+
+    /// What the tool's name says that it does; `None` when it says nothing.
+    pub(super) fn action(&self) -> Option<Action> {
+        match self.target {
+            Target::Tool(tool) => Action::of_name(&tool.name),
+            Target::Method { .. } => None,
+        }
+    }
+
+    fn arguments(&self) -> Result<&Arguments, NoValue> {
+        let read = || Arguments::read(self.arguments);
+        self.values.get_or_init(read).as_ref().map_err(Clone::clone)
+    }
+
+    fn others(&self) -> &Others {
+        self.others.get_or_init(|| Others::of(self))
+    }
+}
+
+impl fmt::Debug for Seen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seen").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+impl VariableResolver for Seen<'_> {
+    fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
+        let value = match variable {
+            "args" => &self.arguments().ok()?.value,
+            "tool" => &self.others().tool,
+            "intent" => &self.others().intent,
+            "agent" => &self.others().agent,
+            "session" => &self.others().session,
+            _ => return None,
+        };
+        Some(CowVal::Borrowed(value.as_ref()))
+    }
+}
+
+impl Arguments {
+    fn read(arguments: Option<Json<'_>>) -> Result<Self, NoValue> {
+        let mut count = 0;
+        let value = match arguments {
+            Some(arguments) => value(arguments, &mut count)?,
+            None => map([]),
+        };
+        Ok(Self {
+            value: boxed(value),
+            values: count,
+        })
+    }
+}
+
+impl Others {
+    fn of(seen: &Seen<'_>) -> Self {
+        let (destructive, hints) = match seen.target {
+            Target::Tool(tool) => (looks_destructive(tool).is_some(), tool.hints),
+            Target::Method { .. } => (false, Hints::default()),
+        };
+        let operation = match hints.operation() {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Destructive => "destructive",
+        };
+        let text = |text: &str| Value::String(Arc::new(text.to_owned()));
+        let tool = map([
+            ("server", text(seen.target.server().as_str())),
+            ("name", text(seen.target.name())),
+            ("destructive", Value::Bool(destructive)),
+            ("read_only", Value::Bool(hints.read_only == Some(true))),
+            ("annotated", Value::Bool(!hints.is_silent())),
+        ]);
+        let intent = map([
+            ("operation_type", text(operation)),
+            ("inferred", Value::Bool(true)),
+        ]);
+        Self {
+            tool: boxed(tool),
+            intent: boxed(intent),
+            agent: boxed(text(&seen.who.agent)),
+            session: boxed(text(&seen.who.session)),
+        }
+    }
+}
+
+/// The environment of all expressions: the standard one, with `matches` that keeps what it compiled.
+fn environment() -> &'static Arc<Env> {
+    static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
+    ENVIRONMENT.get_or_init(|| {
+        let mut environment = Env::stdlib();
+        matching::declare(&mut environment);
+        Arc::new(environment)
+    })
+}
+
+fn boxed(value: Value) -> Box<dyn Val> {
+    value
+        .try_into()
+        .expect("strings, numbers, lists and maps are values")
+}
+
+fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    let entry = |(key, value): (&str, Value)| (Key::String(Arc::new(key.to_owned())), value);
+    Value::Map(Map {
+        map: Arc::new(entries.into_iter().map(entry).collect()),
+    })
+}
+
+fn value(json: Json<'_>, count: &mut usize) -> Result<Value, NoValue> {
+    *count += 1;
+    if *count > MAX_VALUES[0] {
+        return Err(NoValue::TooLarge);
+    }
+    Ok(match json.kind() {
+        JsonKind::Null => Value::Null,
+        JsonKind::Bool => Value::Bool(json.as_bool().unwrap_or_default()),
+        JsonKind::Number => number(json.as_text())?,
+        JsonKind::String => {
+            let text = json.as_str().unwrap_or_default().into_owned();
+            Value::String(Arc::new(text))
+        }
+        JsonKind::Array => {
+            let values: Result<Vec<Value>, NoValue> =
+                json.elements().map(|element| value(element, count)).collect();
+            Value::List(Arc::new(values?))
+        }
+        JsonKind::Object => object(json, count)?,
+    })
+}
+
+fn object(json: Json<'_>, count: &mut usize) -> Result<Value, NoValue> {
+    let mut map = HashMap::new();
+    let mut folded = Vec::new();
+    for (key, member) in json.members() {
+        let key = key.as_str().unwrap_or_default().into_owned();
+        folded.push(key.to_lowercase());
+        map.insert(Key::String(Arc::new(key)), value(member, count)?);
+    }
+    folded.sort_unstable();
+    if folded.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(NoValue::Twins);
+    }
+    Ok(Value::Map(Map { map: Arc::new(map) }))
+}
+
+fn number(text: &str) -> Result<Value, NoValue> {
+    if let Ok(whole) = text.parse::<i64>() {
+        let exact = (-EXACT..=EXACT).contains(&whole);
+        return exact.then_some(Value::Int(whole)).ok_or(NoValue::Inexact);
+    }
+    let number: f64 = text.parse().map_err(|_| NoValue::Inexact)?;
+    let is_whole = !text.contains(['.', 'e', 'E']);
+    if !number.is_finite() || is_whole {
+        return Err(NoValue::Inexact);
+    }
+    Ok(Value::Float(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use callgate_wire::Strictness;
+
+    use super::*;
+
+    fn holds(expression: &str, arguments: &str) -> Result<bool, NoValue> {
+        let json = Json::validate(arguments.as_bytes(), Strictness::Full).expect("it is JSON");
+        let descriptor = r#"{"name":"push","annotations":{"destructiveHint":true}}"#;
+        let server = crate::ServerName::new("github").expect("it is a name");
+        let tool = crate::Tool::from_descriptor(&server, descriptor.into()).expect("it is a tool");
+        let target = Target::Tool(Arc::new(tool));
+        let who = Who {
+            tenant: "local".into(),
+            principal: "p".into(),
+            agent: "ci-1".into(),
+            session: "s1".into(),
+        };
+        let seen = Seen::new(&target, &who, Some(json));
+        Expression::read(expression).expect("it is right").holds(&seen)
+    }
+
+    #[test]
+    fn expressions_see_the_call() {
+        let arguments = r#"{"repo":"acme/x","n":5,"f":1.5,"tags":["a","b"],"o":{"k":null}}"#;
+        for expression in [
+            r#"args.repo.startsWith("acme/")"#,
+            "tool.destructive && !tool.read_only && tool.annotated",
+            r#"tool.server == "github" && tool.name == "push""#,
+            r#"intent.operation_type == "destructive" && intent.inferred"#,
+            r#"agent.startsWith("ci-") && session == "s1""#,
+            "args.n > 4 && args.n >= 5.0 && args.f < 2",
+            r#""a" in args.tags && args.tags.exists(t, t == "b")"#,
+            "has(args.repo) && !has(args.missing)",
+            "args.o.k == null && size(args.tags) == 2",
+            r#"args.repo.matches("^acme/[a-z]+$")"#,
+            r#"args["repo"] == "acme/x""#,
+            "tool.destructive || args.missing",
+            "args.missing || tool.destructive",
+        ] {
+            assert_eq!(holds(expression, arguments), Ok(true), "{expression}");
+        }
+        assert_eq!(holds("args.n == 6", arguments), Ok(false));
+        assert!(matches!(holds("args.missing == 1", arguments), Err(NoValue::Failed(_))));
+        assert!(matches!(holds("args.n.startsWith('a')", arguments), Err(NoValue::Failed(_))));
+        assert_eq!(holds("args.n", arguments), Err(NoValue::NotBoolean));
+    }
+
+    #[test]
+    fn arguments_that_readers_understand_differently_are_errors() {
+        for (arguments, why) in [
+            (r#"{"path":1,"Path":2}"#, NoValue::Twins),
+            (r#"{"a":[{"x":1,"X":2}]}"#, NoValue::Twins),
+            (r#"{"n":9007199254740993}"#, NoValue::Inexact),
+            (r#"{"n":-9007199254740993}"#, NoValue::Inexact),
+            (r#"{"n":1e400}"#, NoValue::Inexact),
+            (r#"{"n":99999999999999999999}"#, NoValue::Inexact),
+        ] {
+            assert_eq!(holds("size(args) >= 0", arguments), Err(why), "{arguments}");
+            assert_eq!(holds("tool.destructive", arguments), Ok(true), "{arguments}");
+        }
+        let many = format!("[{}0]", "0,".repeat(2000));
+        let arguments = format!(r#"{{"l":{many}}}"#);
+        assert_eq!(holds("args.l.exists(x, x == 0)", &arguments), Ok(true));
+        let nested = "args.l.exists(x, args.l.exists(y, x != y))";
+        assert_eq!(holds(nested, &arguments), Err(NoValue::TooLarge));
+    }
+
+    #[test]
+    fn what_is_not_known_is_found_at_load() {
+        let cases = [
+            ("", "empty"),
+            ("args.x ==", "bad expression"),
+            ("tol.destructive", "unknown name `tol`"),
+            ("tool.destrutive", "unknown field `tool.destrutive`"),
+            ("intent.x == 1", "unknown field `intent.x`"),
+            ("arg.x == 1", "unknown name `arg`"),
+            ("args.x.startWith('a')", "unknown function `startWith`"),
+            ("args.x.matches('(')", "bad regular expression"),
+            ("args.x.matches(args.y)", "written out"),
+            ("false", "never true"),
+            ("1 == 2", "never true"),
+            ("1 + 1", "neither true nor false"),
+            ("1 / 0 == 1", "always fails"),
+            ("args.a.exists(x, args.b.exists(y, args.c.exists(z, x == z)))", "nest"),
+        ];
+        for (text, expected) in cases {
+            let what = Expression::read(text).expect_err(text).what;
+            assert!(what.contains(expected), "{text}: {what}");
+        }
+        let deep = format!("{}true{}", "(".repeat(500), ")".repeat(500));
+        assert!(Expression::read(&deep).is_err());
+        assert!(Expression::read(&"!".repeat(1000)).is_err());
+        assert!(Expression::read("type(args.x) == int").is_ok());
+        assert!(Expression::read("args.l.all(x, x.y > 1)").is_ok());
+    }
+}

@@ -1,0 +1,179 @@
+//! Looks through a parsed expression: every name in it must be one that it will have.
+
+use std::collections::BTreeSet;
+
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
+
+use super::{BadExpression, INTENT_FIELDS, MAX_VALUES, TOOL_FIELDS, VARIABLES, matching};
+use crate::policy::problem::nearest;
+
+/// How deep brackets may nest, so that parsing needs little of the stack.
+pub(super) const MAX_NESTING: usize = 40;
+/// Chains of signs nest too, but need less; so many of them count as one bracket.
+const SIGNS: usize = 5;
+/// Names of types, which `type(x)` is compared with.
+const TYPES: [&str; 10] = [
+    "int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type", "type",
+];
+/// The functions that there are.
+const FUNCTIONS: [&str; 14] = [
+    "size", "contains", "startsWith", "endsWith", "matches", "string", "int", "uint", "double",
+    "bytes", "bool", "type", "dyn", "has",
+];
+
+/// What was found in an expression.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) variables: BTreeSet<&'static str>,
+    /// How deep loops nest.
+    pub(super) loops: usize,
+}
+
+/// How deep a text nests at most, without parsing it.
+pub(super) fn nesting(text: &str) -> usize {
+    let (mut depth, mut deepest, mut signs) = (0_usize, 0, 0_usize);
+    for c in text.chars() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            '!' | '-' | '+' | '*' | '/' | '?' | '.' => signs += 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest.max(signs / SIGNS)
+}
+
+/// Looks through an expression.
+pub(super) fn inspect(expression: &IdedExpr) -> Result<Found, BadExpression> {
+    let mut inspection = Inspection::default();
+    inspection.look(expression)?;
+    Ok(inspection.found)
+}
+
+#[derive(Default)]
+struct Inspection {
+    found: Found,
+    /// The names that loops around this place bind.
+    bound: Vec<String>,
+    loops: usize,
+}
+
+impl Inspection {
+    fn look(&mut self, expression: &IdedExpr) -> Result<(), BadExpression> {
+        match &expression.expr {
+            Expr::Unspecified | Expr::Literal(_) => Ok(()),
+            Expr::Ident(name) => self.name(name),
+            Expr::Select(select) => {
+                if let Expr::Ident(of) = &select.operand.expr
+                    && !self.bound.contains(of)
+                {
+                    known_field(of, &select.field)?;
+                }
+                self.look(&select.operand)
+            }
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => list.elements.iter().try_for_each(|part| self.look(part)),
+            Expr::Map(map) => {
+                let entries = map.entries.iter().map(|entry| &entry.expr);
+                entries.into_iter().try_for_each(|entry| self.entry(entry))
+            }
+            Expr::Struct(_) => Err(bad("an expression cannot make messages")),
+            Expr::Comprehension(comprehension) => {
+                self.look(&comprehension.iter_range)?;
+                self.look(&comprehension.accu_init)?;
+                self.loops += 1;
+                self.found.loops = self.found.loops.max(self.loops);
+                if self.loops >= MAX_VALUES.len() {
+                    return Err(bad("loops nest too deep"));
+                }
+                let before = self.bound.len();
+                self.bound.push(comprehension.iter_var.clone());
+                self.bound.extend(comprehension.iter_var2.clone());
+                self.bound.push(comprehension.accu_var.clone());
+                self.look(&comprehension.loop_cond)?;
+                self.look(&comprehension.loop_step)?;
+                self.look(&comprehension.result)?;
+                self.bound.truncate(before);
+                self.loops -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str) -> Result<(), BadExpression> {
+        if self.bound.iter().any(|bound| bound == name) || TYPES.contains(&name) {
+            return Ok(());
+        }
+        match VARIABLES.iter().find(|variable| **variable == name) {
+            Some(variable) => {
+                self.found.variables.insert(variable);
+                Ok(())
+            }
+            None => Err(BadExpression {
+                what: format!("unknown name `{name}`"),
+                help: Some(nearest(name, &VARIABLES)),
+            }),
+        }
+    }
+
+    fn call(&mut self, call: &CallExpr) -> Result<(), BadExpression> {
+        let name = call.func_name.as_str();
+        let is_operator = !name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !is_operator && !FUNCTIONS.contains(&name) {
+            return Err(BadExpression {
+                what: format!("unknown function `{name}`"),
+                help: Some(nearest(name, &FUNCTIONS)),
+            });
+        }
+        if name == "matches" {
+            regular_expression(call)?;
+        }
+        if let Some(target) = &call.target {
+            self.look(target)?;
+        }
+        call.args.iter().try_for_each(|argument| self.look(argument))
+    }
+
+    fn entry(&mut self, entry: &EntryExpr) -> Result<(), BadExpression> {
+        match entry {
+            EntryExpr::StructField(field) => self.look(&field.value),
+            EntryExpr::MapEntry(entry) => {
+                self.look(&entry.key)?;
+                self.look(&entry.value)
+            }
+        }
+    }
+}
+
+/// The pattern of `matches` is written out, so that a bad one is found now and compiled once.
+fn regular_expression(call: &CallExpr) -> Result<(), BadExpression> {
+    let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|a| &a.expr) else {
+        return Err(bad("the pattern of `matches` must be written out"));
+    };
+    matching::compiled(pattern.inner())
+        .map(|_| ())
+        .map_err(|error| bad(&format!("bad regular expression: {error}")))
+}
+
+fn known_field(of: &str, field: &str) -> Result<(), BadExpression> {
+    let known: &[&str] = match of {
+        "tool" => &TOOL_FIELDS,
+        "intent" => &INTENT_FIELDS,
+        _ => return Ok(()),
+    };
+    if known.contains(&field) {
+        return Ok(());
+    }
+    Err(BadExpression {
+        what: format!("unknown field `{of}.{field}`"),
+        help: Some(nearest(field, known)),
+    })
+}
+
+fn bad(what: &str) -> BadExpression {
+    BadExpression {
+        what: what.to_owned(),
+        help: None,
+    }
+}

@@ -1,0 +1,114 @@
+//! Which rules can match a tool, without looking at each of them.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::pattern::Pattern;
+
+/// The rules of a scope by what their patterns begin with.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Patterns without `*`, by the whole name.
+    exact: HashMap<String, Vec<usize>, RandomState>,
+    /// Patterns of one server, by its name.
+    servers: HashMap<String, Vec<usize>, RandomState>,
+    /// `*:tool`, by the tool's name.
+    tools: HashMap<String, Vec<usize>, RandomState>,
+    /// `*:begin*`, by how it begins.
+    beginnings: HashMap<String, Vec<usize>, RandomState>,
+    /// How long those beginnings are, shortest first.
+    lengths: Vec<usize>,
+    /// All others.
+    rest: Vec<usize>,
+    rules: usize,
+}
+
+impl Index {
+    /// Adds the next rule.
+    pub(super) fn add(&mut self, pattern: Option<&Pattern>) {
+        let rule = self.rules;
+        self.rules += 1;
+        let Some(pattern) = pattern else {
+            return self.rest.push(rule);
+        };
+        if let Some(name) = pattern.literal() {
+            return self.exact.entry(name.to_owned()).or_default().push(rule);
+        }
+        match pattern.as_str().split_once(':') {
+            Some(("*", tool)) => self.add_for_any_server(tool, rule),
+            Some((server, _)) if !server.contains('*') => {
+                self.servers.entry(server.to_owned()).or_default().push(rule);
+            }
+            Some(_) | None => self.rest.push(rule),
+        }
+    }
+
+    fn add_for_any_server(&mut self, tool: &str, rule: usize) {
+        match tool.split_once('*') {
+            None => self.tools.entry(tool.to_owned()).or_default().push(rule),
+            Some(("", _)) => self.rest.push(rule),
+            Some((beginning, _)) => {
+                if let Err(at) = self.lengths.binary_search(&beginning.len()) {
+                    self.lengths.insert(at, beginning.len());
+                }
+                self.beginnings.entry(beginning.to_owned()).or_default().push(rule);
+            }
+        }
+    }
+
+    /// The rules that can match `server:tool`, in their order.
+    pub(super) fn candidates(&self, name: &str) -> Vec<usize> {
+        let Some((server, tool)) = name.split_once(':') else {
+            return (0..self.rules).collect();
+        };
+        if tool.contains(':') {
+            // The `*` before the colon could end at either of them.
+            return (0..self.rules).collect();
+        }
+        let mut found = self.rest.clone();
+        let found_in = |map: &HashMap<String, Vec<usize>, RandomState>, key: &str| {
+            map.get(key).cloned().unwrap_or_default()
+        };
+        for (map, key) in [(&self.exact, name), (&self.servers, server), (&self.tools, tool)] {
+            if !map.is_empty() {
+                found.extend(found_in(map, key));
+            }
+        }
+        for length in self.lengths.iter().take_while(|length| **length <= tool.len()) {
+            if let Some(beginning) = tool.get(..*length) {
+                found.extend(found_in(&self.beginnings, beginning));
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_that_matches_is_a_candidate() {
+        let patterns = [
+            "*", "*:*", "fs:*", "fs:read", "*:read", "*:re*", "*:r*d", "f*:read", "*s:read", "fs:r*",
+            "*:x*", "git:read", "*:*:read", "fs:a:read",
+        ];
+        let mut index = Index::default();
+        for pattern in patterns {
+            index.add(Some(&Pattern::new(pattern)));
+        }
+        index.add(None);
+        for name in ["fs:read", "git:read", "fs:x", "fs:", "fs:a:read", "a:b:read", "méthode", "fs:ré"] {
+            let candidates = index.candidates(name);
+            for (at, pattern) in patterns.iter().enumerate() {
+                let matches = Pattern::new(pattern).matches(name);
+                assert!(!matches || candidates.contains(&at), "{pattern} {name}");
+            }
+            assert!(candidates.contains(&patterns.len()));
+            assert!(candidates.is_sorted());
+        }
+        assert!(!index.candidates("fs:read").contains(&10));
+    }
+}

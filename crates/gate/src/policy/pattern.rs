@@ -1,0 +1,152 @@
+//! Name patterns, in which `*` matches any run of characters, and names that look like others.
+
+use unicode_security::skeleton;
+
+/// A name pattern in which `*` matches any run of characters, and nothing else is special.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(String);
+
+/// A pattern together with what it looks like, for rules that must not be slipped past by a name
+/// that only looks different to a machine.
+#[derive(Debug, Clone)]
+pub(super) struct Lookalike {
+    pattern: Pattern,
+    seen: Pattern,
+}
+
+impl Pattern {
+    /// Takes a pattern as written.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The pattern as written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the whole of `text` matches.
+    pub fn matches(&self, text: &str) -> bool {
+        let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
+        let (mut at, mut seen) = (0, 0);
+        // Where the last `*` stands, and how much of the text it has taken so far.
+        let mut star: Option<(usize, usize)> = None;
+        while seen < text.len() {
+            match pattern.get(at) {
+                Some(b'*') => {
+                    star = Some((at, seen));
+                    at += 1;
+                }
+                Some(byte) if *byte == text[seen] => {
+                    at += 1;
+                    seen += 1;
+                }
+                Some(_) | None => {
+                    let Some((behind, taken)) = star else {
+                        return false;
+                    };
+                    star = Some((behind, taken + 1));
+                    at = behind + 1;
+                    seen = taken + 1;
+                }
+            }
+        }
+        pattern[at..].iter().all(|byte| *byte == b'*')
+    }
+
+    /// Whether everything that `other` matches is matched by this one too. It never says so wrongly;
+    /// it may miss a case.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        // A `*` of the other can only be taken by one of ours, and whatever it stands for with it.
+        self.matches(&other.0)
+    }
+
+    /// The pattern without any `*`, when there is none in it.
+    pub(super) fn literal(&self) -> Option<&str> {
+        (!self.0.contains('*')).then_some(self.0.as_str())
+    }
+}
+
+impl Lookalike {
+    pub(super) fn new(text: &str) -> Self {
+        Self {
+            pattern: Pattern::new(text),
+            seen: Pattern(seen(text)),
+        }
+    }
+
+    pub(super) fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// Whether `text` matches as it is written.
+    pub(super) fn matches(&self, text: &str) -> bool {
+        self.pattern.matches(text)
+    }
+
+    /// Whether `text` matches as it is written, or looks as if it did. Plain ASCII is what it is.
+    pub(super) fn resembles(&self, text: &str) -> bool {
+        self.pattern.matches(text) || (!text.is_ascii() && self.seen.matches(&seen(text)))
+    }
+}
+
+/// What a text looks like: the same for all texts that a person would take for each other.
+fn seen(text: &str) -> String {
+    // Full-width and other compatibility forms are small letters to the eye as well.
+    skeleton(&text.to_lowercase()).collect::<String>().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn star_matches_any_run() {
+        let cases = [
+            ("*", "", true),
+            ("*", "anything", true),
+            ("a*", "abc", true),
+            ("a*", "ba", false),
+            ("*a", "ba", true),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c2b", false),
+            ("read_?", "read_x", false),
+            ("", "", true),
+            ("", "x", false),
+            ("x", "x", true),
+            ("*ab*ab", "ab", false),
+            ("*é*", "aéb", true),
+        ];
+        for (pattern, text, expected) in cases {
+            assert_eq!(
+                Pattern::new(pattern).matches(text),
+                expected,
+                "{pattern} on {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_covers_what() {
+        let covers = |a: &str, b: &str| Pattern::new(a).covers(&Pattern::new(b));
+        for (a, b) in [("*", "a*b"), ("a*", "a*b"), ("a*", "a"), ("a", "a"), ("*:*", "fs:*")] {
+            assert!(covers(a, b), "{a} {b}");
+        }
+        for (a, b) in [("a*b", "a*"), ("a", "a*"), ("*:x", "*:*"), ("a**", "b")] {
+            assert!(!covers(a, b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn names_that_look_alike_are_found() {
+        let rule = Lookalike::new("*:drop_*");
+        for name in ["db:drop_table", "db:drоp_table", "db:ｄrop_table", "db:ԁrop_table"] {
+            assert!(rule.resembles(name), "{name}");
+        }
+        for name in ["db:dropdown", "db:löschen", "db:crop_table"] {
+            assert!(!rule.resembles(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Scopes: what a rule set is about, and which fields its rules can have.
+
+use super::projection::Sought;
+
+/// What a rule set is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Every tool call, by its name.
+    McpTool,
+    /// Every other request, by its method.
+    McpMethod,
+    /// Paths.
+    Filesystem,
+    /// Commands.
+    Shell,
+    /// Hosts.
+    Network,
+    /// Hosts too.
+    Browser,
+    /// Texts.
+    Data,
+    /// Money.
+    Cost,
+    /// Anything else: tools that are mapped to it, by their names.
+    Word(String),
+}
+
+/// A field by which a rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Field {
+    /// `pattern`.
+    Pattern,
+    /// `paths`.
+    Paths,
+    /// `domain` and `domains`.
+    Domains,
+    /// `action`.
+    Action,
+}
+
+impl Scope {
+    /// Reads a scope; `None` for what is no word.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text.len() <= 64
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        is_word.then(|| match text {
+            "mcp_tool" => Self::McpTool,
+            "mcp_method" => Self::McpMethod,
+            "filesystem" => Self::Filesystem,
+            "shell" => Self::Shell,
+            "network" => Self::Network,
+            "browser" => Self::Browser,
+            "data" => Self::Data,
+            "cost" => Self::Cost,
+            word => Self::Word(word.to_owned()),
+        })
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::McpTool => "mcp_tool",
+            Self::McpMethod => "mcp_method",
+            Self::Filesystem => "filesystem",
+            Self::Shell => "shell",
+            Self::Network => "network",
+            Self::Browser => "browser",
+            Self::Data => "data",
+            Self::Cost => "cost",
+            Self::Word(word) => word,
+        }
+    }
+
+    /// What a call is asked about in this scope; `None` where that is its name.
+    pub(super) fn sought(&self) -> Option<Sought> {
+        match self {
+            Self::Filesystem => Some(Sought::Paths),
+            Self::Shell => Some(Sought::Commands),
+            Self::Network | Self::Browser => Some(Sought::Hosts),
+            Self::Data => Some(Sought::Texts),
+            Self::McpTool | Self::McpMethod | Self::Cost | Self::Word(_) => None,
+        }
+    }
+
+    /// The fields that a call has in this scope. A rule with another one could never match.
+    pub(super) fn fields(&self) -> &'static [Field] {
+        match self {
+            Self::McpTool | Self::McpMethod | Self::Shell | Self::Data => &[Field::Pattern],
+            Self::Filesystem => &[Field::Paths, Field::Action],
+            Self::Network | Self::Browser => &[Field::Domains],
+            Self::Cost => &[],
+            Self::Word(_) => &[Field::Pattern, Field::Action],
+        }
+    }
+}
+
+impl Field {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Pattern => "pattern",
+            Self::Paths => "paths",
+            Self::Domains => "domains",
+            Self::Action => "action",
+        }
+    }
+}
