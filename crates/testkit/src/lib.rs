@@ -16,6 +16,7 @@ pub mod conformance;
 pub mod frame;
 mod http;
 mod place;
+pub mod policy;
 mod proxy;
 pub mod serve;
 mod stdio;

@@ -4,3 +4,4 @@ mod catalog;
 mod decide;
 mod given;
 mod laws;
+mod policy;
