@@ -1,6 +1,9 @@
 //! Policy files: each clause by tables, attacks, laws, and a second evaluator.
 
 mod agree;
+mod attacks;
+mod clauses;
 mod generate;
 mod given;
 mod laws;
+mod problems;
