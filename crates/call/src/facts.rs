@@ -1,8 +1,126 @@
-//! facts: what the policy needs to know about this call, looked up before it is decided.
+//! facts: what the policy needs to know about this call, looked up before it is decided. A call whose
+//! policy needs nothing costs nothing here.
+//!
+//! What is remembered lives in this process: a restart forgets earlier calls, counts and spending. A
+//! rule that asks for an earlier call is then not met, which never widens.
 
-use callgate_gate::{Call, Facts};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-/// Gathers the facts for one call. The built-in policies read everything from the call itself.
-pub(crate) fn gather(_call: &Call) -> Facts {
-    Facts::default()
+use callgate_gate::{Attempt, Call, Cost, Facts, Policy, RealPath, Target};
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+
+use self::{history::History, rates::Rates, spending::Spending};
+
+mod history;
+mod paths;
+mod rates;
+mod spending;
+
+/// How long finding out where paths lead may take. Later than that it is not known, and the call is
+/// refused.
+const PATHS_DEADLINE: Duration = Duration::from_secs(1);
+/// How many calls may look at the file system at once; a folder that hangs holds no more threads.
+const LOOKING_AT_ONCE: usize = 16;
+
+/// What facts are made of.
+#[derive(Debug)]
+pub(crate) struct FactSources {
+    history: History,
+    rates: Rates,
+    spending: Arc<Spending>,
+    looking: Arc<Semaphore>,
+}
+
+/// The facts of one call, and what was set aside for it.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) facts: Facts,
+    /// Given back when the call does not happen.
+    reserved: Option<spending::Reserved>,
+}
+
+impl Default for FactSources {
+    fn default() -> Self {
+        Self {
+            history: History::default(),
+            rates: Rates::default(),
+            spending: Arc::default(),
+            looking: Arc::new(Semaphore::new(LOOKING_AT_ONCE)),
+        }
+    }
+}
+
+impl FactSources {
+    /// Gathers the facts that `policy` needs for a call.
+    pub(crate) async fn gather(&self, call: &Call, policy: &Policy) -> Gathered {
+        let needs = policy.needs(call);
+        if needs.is_empty() {
+            return Gathered::default();
+        }
+        let who = &call.attempt.host.who;
+        let now = Instant::now();
+        let met = |prior: &_| self.history.has(who, prior, now);
+        let used_up = |rate: &_| !self.rates.take(rate, who, now);
+        let mut facts = Facts {
+            met: needs.prior.into_iter().filter(met).collect(),
+            used_up: needs.rates.into_iter().filter(used_up).collect(),
+            ..Facts::default()
+        };
+        let reserved = needs.cost.map(|cost| {
+            let cost = match cost {
+                Cost::Of(cost) => cost,
+                Cost::Unsaid | Cost::Unreadable => 0.0,
+            };
+            Spending::reserve(&self.spending, &who.session, cost, now)
+        });
+        facts.spent = reserved.as_ref().map_or(0.0, |reserved| reserved.before);
+        if !needs.paths.is_empty() {
+            facts.real_paths = self.real_paths(needs.paths).await;
+        }
+        Gathered { facts, reserved }
+    }
+
+    /// Notes that a call is on record and goes on.
+    pub(crate) fn allowed(
+        &self,
+        attempt: &Attempt,
+        target: &Target,
+        policy: &Policy,
+        gathered: Gathered,
+    ) {
+        if let Some(reserved) = gathered.reserved {
+            reserved.keep();
+        }
+        if policy.remembers()
+            && let Target::Tool(tool) = target
+        {
+            let (server, name) = (tool.server.as_str(), tool.name.as_str());
+            self.history.note(&attempt.host.who, (server, name), Instant::now());
+        }
+    }
+
+    async fn real_paths(&self, asked: Vec<String>) -> HashMap<String, RealPath> {
+        let unknown = || asked.iter().map(|path| (path.clone(), RealPath::Unknown)).collect();
+        let looking = async {
+            let permit = self.looking.clone().acquire_owned().await.ok()?;
+            let asked = asked.clone();
+            let found = spawn_blocking(move || {
+                let _permit = permit;
+                let real = |path: String| {
+                    let real = paths::real(&path);
+                    (path, real)
+                };
+                asked.into_iter().map(real).collect()
+            });
+            found.await.ok()
+        };
+        match timeout(PATHS_DEADLINE, looking).await {
+            Ok(Some(found)) => found,
+            Ok(None) | Err(_) => unknown(),
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
         calls::{ApprovalRequired, CallStarted},
         gateway::RecordFailed,
     },
-    facts,
+    facts::FactSources,
     finish::{Answer, Ended, Refusal, finish, finish_unresolved, no_record, refuse},
     forward::forward,
     hold::hold,
@@ -42,6 +42,7 @@ struct Shared {
     recorder: Recorder,
     telemetry: Telemetry,
     registry: Arc<Registry>,
+    facts: FactSources,
     tasks: TaskTracker,
     /// Why the last call could not be put on record; nothing once one could.
     record_trouble: ArcSwapOption<String>,
@@ -85,6 +86,7 @@ impl CallPath {
                 recorder,
                 telemetry,
                 registry,
+                facts: FactSources::default(),
                 tasks,
                 record_trouble: ArcSwapOption::empty(),
             }),
@@ -200,9 +202,11 @@ impl Shared {
         };
         let (attempt, target) = (call.attempt.clone(), call.target.clone());
         span.aim(&target);
-        let facts = span.step("facts").of(|| facts::gather(&call));
         let policy = self.providers.policy();
-        let verdict = span.step("decide").of(|| decide(call, &policy, &facts));
+        let gathering = self.facts.gather(&call, &policy);
+        let gathered = span.step("facts").over(gathering).await;
+        let facts = &gathered.facts;
+        let verdict = span.step("decide").of(|| decide(call, &policy, facts));
         let permit = match verdict {
             Verdict::Permit(permit) => permit,
             Verdict::Hold(held) => return self.held(&held, span).await,
@@ -213,6 +217,7 @@ impl Shared {
             Ok(recorded) => self.on_record(recorded),
             Err(error) => return self.not_recorded(&attempt, &target, &error),
         };
+        self.facts.allowed(&attempt, &target, &policy, gathered);
         let (call, ruling) = (recorded.call(), recorded.ruling());
         events.emit(CallStarted { call, ruling });
         let step = span.step("forward");

@@ -1,0 +1,100 @@
+//! Where a path really is: links followed one after the other as far as it exists, a link that leads
+//! nowhere yet included, since whoever writes to it creates what it names.
+
+use std::{
+    collections::VecDeque,
+    fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+use callgate_gate::RealPath;
+
+/// A chain of links longer than this leads in a circle.
+const MAX_LINKS: usize = 40;
+
+/// Resolves an absolute path.
+pub(super) fn real(path: &str) -> RealPath {
+    match resolve(Path::new(path)) {
+        Some(real) => match real.into_os_string().into_string() {
+            Ok(real) => RealPath::At(real),
+            // A name that is no text cannot be matched by any pattern.
+            Err(_) => RealPath::Unknown,
+        },
+        None => RealPath::Unknown,
+    }
+}
+
+fn resolve(path: &Path) -> Option<PathBuf> {
+    let mut ahead: VecDeque<PathBuf> = parts(path).collect();
+    let mut real = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = ahead.pop_front() {
+        if part == Path::new("..") {
+            // Nothing is above the root.
+            real.pop();
+            continue;
+        }
+        let next = real.join(&part);
+        match fs::symlink_metadata(&next) {
+            Ok(found) if found.file_type().is_symlink() => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return None;
+                }
+                let target = fs::read_link(&next).ok()?;
+                if target.is_absolute() {
+                    real = PathBuf::from("/");
+                }
+                let inside: Vec<PathBuf> = parts(&target).collect();
+                inside.into_iter().rev().for_each(|part| ahead.push_front(part));
+            }
+            Ok(_) => real = next,
+            // What is not there, or not ours to see, is not a link that we could follow either.
+            Err(error) if is_absent(&error) => real = next,
+            Err(_) => return None,
+        }
+    }
+    Some(real)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+    )
+}
+
+fn parts(path: &Path) -> impl Iterator<Item = PathBuf> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(part) => Some(PathBuf::from(part)),
+        Component::ParentDir => Some(PathBuf::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_as_far_as_they_lead() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let here = fs::canonicalize(folder.path()).expect("it is there");
+        let at = |rest: &str| format!("{}/{rest}", here.display());
+        fs::create_dir(at("a")).expect("it is ours");
+        symlink("/etc", at("etc")).expect("it is ours");
+        symlink("a", at("b")).expect("it is ours");
+        symlink("/etc/not-there-yet", at("dangling")).expect("it is ours");
+        symlink("round", at("round")).expect("it is ours");
+        let real = |rest: &str| real(&at(rest));
+        assert_eq!(real("etc/passwd"), RealPath::At("/etc/passwd".into()));
+        assert_eq!(real("b/x/y"), RealPath::At(at("a/x/y")));
+        assert_eq!(real("dangling"), RealPath::At("/etc/not-there-yet".into()));
+        assert_eq!(real("etc/../x"), RealPath::At("/x".into()));
+        assert_eq!(real("a/../b"), RealPath::At(at("a")));
+        assert_eq!(real("not/there"), RealPath::At(at("not/there")));
+        assert_eq!(real("round/x"), RealPath::Unknown);
+    }
+}
