@@ -3,6 +3,7 @@
 //! Figures go to stdout, progress to stderr. Nothing here is part of the product.
 
 mod gateway;
+mod policy;
 mod record_spike;
 
 use clap::{Parser, Subcommand};
@@ -20,6 +21,8 @@ enum Measurement {
     Record(record_spike::Options),
     /// Calls: direct, raw and through Callgate
     Calls(gateway::calls::Options),
+    /// Decisions: an empty policy, many rules, expressions
+    Policy(policy::Options),
     /// tools/list of many tools over ten upstreams
     Lists(gateway::lists::Options),
     /// Cold start of the gateway, and its idle memory
@@ -34,6 +37,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().measurement {
         Measurement::Record(options) => record_spike::run(&options),
         Measurement::Calls(options) => gateway::calls::run(&options),
+        Measurement::Policy(options) => policy::run(&options),
         Measurement::Lists(options) => gateway::lists::run(&options),
         Measurement::Cold(options) => gateway::cold::run(&options),
         Measurement::Echo(options) => gateway::echo::run(&options),

@@ -20,6 +20,8 @@ mod paths;
 mod rates;
 mod spending;
 
+pub use paths::real as real_path;
+
 /// How long finding out where paths lead may take. Later than that it is not known, and the call is
 /// refused.
 const PATHS_DEADLINE: Duration = Duration::from_secs(1);
@@ -99,12 +101,18 @@ impl FactSources {
             && let Target::Tool(tool) = target
         {
             let (server, name) = (tool.server.as_str(), tool.name.as_str());
-            self.history.note(&attempt.host.who, (server, name), Instant::now());
+            self.history
+                .note(&attempt.host.who, (server, name), Instant::now());
         }
     }
 
     async fn real_paths(&self, asked: Vec<String>) -> HashMap<String, RealPath> {
-        let unknown = || asked.iter().map(|path| (path.clone(), RealPath::Unknown)).collect();
+        let unknown = || {
+            asked
+                .iter()
+                .map(|path| (path.clone(), RealPath::Unknown))
+                .collect()
+        };
         let looking = async {
             let permit = self.looking.clone().acquire_owned().await.ok()?;
             let asked = asked.clone();

@@ -32,6 +32,7 @@ mod trace;
 
 pub use announce::{Announcement, Audience};
 pub use events::{Event, Events};
+pub use facts::real_path;
 pub use failure::Failure;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Patience, Pending};

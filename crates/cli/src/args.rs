@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Servers(Servers),
     /// What happened: every call on record
     Activity(Activity),
+    /// Check, test, explain and replay policy files
+    Policy(Policy),
     /// How to connect a host
     Connect(Connect),
     /// Check the configuration, or show what is in effect
@@ -72,9 +74,12 @@ pub(crate) struct Gateway {
     /// Add a server: `name:command with arguments`, or `name:https://…` (repeatable)
     #[arg(long = "upstream", value_name = "NAME:COMMAND|URL")]
     pub(crate) upstreams: Vec<String>,
-    /// The policy: default or allow-all
+    /// The policy: a file, default or allow-all
     #[arg(long, value_name = "POLICY", env = "CALLGATE_POLICY")]
     pub(crate) policy: Option<String>,
+    /// How much a policy file is asked: strict, or fast (names alone)
+    #[arg(long, value_name = "MODE", env = "CALLGATE_POLICY_MODE")]
+    pub(crate) policy_mode: Option<PolicyMode>,
     /// How long a call may take, for example 30s
     #[arg(long, value_name = "TIME", env = "CALLGATE_UPSTREAM_TIMEOUT")]
     pub(crate) upstream_timeout: Option<String>,
@@ -84,6 +89,12 @@ pub(crate) struct Gateway {
     /// Add the bundled demo server
     #[arg(long)]
     pub(crate) demo: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyMode {
+    Strict,
+    Fast,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -209,6 +220,62 @@ pub(crate) struct ActivityFilter {
     /// Only since then: a time like 2026-01-31T12:00:00Z, or an age like 2h
     #[arg(long)]
     pub(crate) since: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Policy {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Say whether a policy file is right, and where it is not
+    Check {
+        /// The file; the configured one when left out
+        file: Option<PathBuf>,
+    },
+    /// Run the cases that stand beside a policy file, in `name.tests.yaml`
+    Test {
+        /// The policy file, or its cases; the configured one when left out
+        file: Option<PathBuf>,
+    },
+    /// Say why a call gets its verdict, rule by rule
+    Explain(Explain),
+    /// Say what a policy would have decided on the recorded calls, where that differs
+    Replay(Replay),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Explain {
+    /// The tool as `server:tool`
+    pub(crate) tool: String,
+    /// Its arguments, a JSON object
+    #[arg(default_value = "{}", value_name = "ARGS")]
+    pub(crate) arguments: String,
+    /// The agent that calls
+    #[arg(long, default_value = "anonymous")]
+    pub(crate) agent: String,
+    /// The name is that of the agent's token, and not only its own word
+    #[arg(long)]
+    pub(crate) vouched_for: bool,
+    /// The tool declares that it is destructive
+    #[arg(long)]
+    pub(crate) destructive: bool,
+    /// The tool declares that it only reads
+    #[arg(long, conflicts_with = "destructive")]
+    pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) gateway: Gateway,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Replay {
+    /// Only since then: a time like 2026-01-31T12:00:00Z, or an age like 2h
+    #[arg(long)]
+    pub(crate) since: Option<String>,
+    #[command(flatten)]
+    pub(crate) gateway: Gateway,
 }
 
 #[derive(Debug, ClapArgs)]

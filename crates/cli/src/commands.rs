@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod demo_server;
 pub(crate) mod doctor;
 pub(crate) mod overview;
+pub(crate) mod policy;
 pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod stdio;

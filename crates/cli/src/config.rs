@@ -7,6 +7,7 @@ mod foreign;
 mod launch;
 mod load;
 mod model;
+mod policies;
 mod project;
 mod reference;
 mod settings;
@@ -14,6 +15,7 @@ mod show;
 
 pub(crate) use load::{Origin, Source, again, load};
 pub(crate) use model::{Auth, Config, Durability, Limits, OnFailure, OpenRoute};
+pub(crate) use policies::{PolicyFile, ground};
 pub(crate) use reference::{page, schema};
 pub(crate) use settings::Settings;
 pub(crate) use show::effective;

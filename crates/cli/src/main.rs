@@ -49,6 +49,7 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         Some(Command::Tools(tools)) => commands::tools::run(&shared, &tools),
         Some(Command::Servers(servers)) => commands::servers::run(&shared, &servers),
         Some(Command::Activity(activity)) => commands::activity::run(&shared, &activity),
+        Some(Command::Policy(policy)) => commands::policy::run(&shared, &policy),
         Some(Command::Connect(connect)) => commands::connect::run(&shared, &connect),
         Some(Command::Config(config)) => commands::config::run(&shared, &config),
         Some(Command::Doctor) => commands::doctor::run(&shared),

@@ -23,7 +23,7 @@ use crate::{
     folders,
     trust::TRUST_FILE,
     watch::Watched,
-    wiring::{self, Running},
+    wiring::Running,
 };
 
 /// How configurations fared since the start, as health tells it.
@@ -119,9 +119,9 @@ async fn follow(
                 watched.look();
             }
         }
-        let file = reloader.settings.source.file.clone();
+        let files = watched_files(&reloader.settings);
         reloader.reload();
-        if file != reloader.settings.source.file {
+        if files != watched_files(&reloader.settings) {
             watched = self::watched(&reloader.settings);
         }
     }
@@ -135,10 +135,10 @@ async fn hung_up(hangup: &mut Option<Signal>) {
 }
 
 /// The file; where it is a project's, also what says that it is trusted and what it may not loosen;
-/// where there is none, the one that would be used.
-fn watched(settings: &Settings) -> Watched {
+/// where there is none, the one that would be used; and the policy files.
+fn watched_files(settings: &Settings) -> Vec<PathBuf> {
     let own = folders::user_config();
-    let files: Vec<PathBuf> = match (settings.source.origin, &settings.source.file) {
+    let mut files: Vec<PathBuf> = match (settings.source.origin, &settings.source.file) {
         (Origin::User, Some(file)) => vec![file.clone()],
         (Origin::Project, Some(file)) => {
             let trust = settings.source.trust_dir.join(TRUST_FILE);
@@ -149,8 +149,17 @@ fn watched(settings: &Settings) -> Watched {
         }
         (Origin::Defaults, _) | (_, None) => own.into_iter().collect(),
     };
-    let known = settings.source.file.as_deref();
-    Watched::start(files, known.map(|file| (file, settings.text.as_bytes())))
+    files.extend(settings.policies.files().map(|(file, _)| file.to_owned()));
+    files
+}
+
+fn watched(settings: &Settings) -> Watched {
+    let own = settings.source.file.as_deref();
+    let own = own.map(|file| (file, settings.text.as_bytes()));
+    let policies = settings.policies.files();
+    let policies = policies.map(|(file, text)| (file, text.as_bytes()));
+    let known: Vec<(&Path, &[u8])> = own.into_iter().chain(policies).collect();
+    Watched::start(watched_files(settings), &known)
 }
 
 impl Reloader {
@@ -174,15 +183,24 @@ impl Reloader {
         let file = self.file(&settings);
         self.fleet.apply(settings.plan());
         let recorder = self.gateway.path().recorder();
-        recorder.event(RecordType::System, "config.reloaded", None, None);
-        if settings.builtin != self.settings.builtin {
-            let policy = wiring::policy_line(settings.builtin);
-            events.emit(PolicyReloaded { policy });
+        let is_another_policy = settings.policies != self.settings.policies;
+        if is_another_policy {
+            let policy = settings.policies.line();
+            recorder.event(
+                RecordType::System,
+                "policy.reloaded",
+                None,
+                Some(policy.clone()),
+            );
+            events.emit(PolicyReloaded { policy: &policy });
         }
-        events.emit(ConfigReloaded {
-            file: &file,
-            servers: settings.servers.len(),
-        });
+        if !is_another_policy || settings.text != self.settings.text {
+            recorder.event(RecordType::System, "config.reloaded", None, None);
+            events.emit(ConfigReloaded {
+                file: &file,
+                servers: settings.servers.len(),
+            });
+        }
         let restart = needs_restart(&self.started_with, &settings.config);
         if !restart.is_empty() {
             let keys = restart.join(", ");

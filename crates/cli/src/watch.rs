@@ -35,15 +35,15 @@ pub(crate) struct Watched {
 impl Watched {
     /// Watches files. `known` is what has been read of them already, so that a change in between is
     /// not missed; the others are taken as they are now.
-    pub(crate) fn start(files: Vec<PathBuf>, known: Option<(&Path, &[u8])>) -> Self {
+    pub(crate) fn start(files: Vec<PathBuf>, known: &[(&Path, &[u8])]) -> Self {
         let (stir, stirred) = channel(1);
         let watcher = watcher(&files, stir.clone());
         if let Err(error) = &watcher {
             tracing::warn!(error = %error, "the configuration is not watched");
         }
-        let content = |file: &PathBuf| match known {
-            Some((known, content)) if known == file => Some(content.to_vec()),
-            Some(_) | None => fs::read(file).ok(),
+        let content = |file: &PathBuf| match known.iter().find(|(known, _)| known == file) {
+            Some((_, content)) => Some(content.to_vec()),
+            None => fs::read(file).ok(),
         };
         // Something may have changed since `known` was read: look once in any case.
         let _ = stir.try_send(());
@@ -147,7 +147,7 @@ mod tests {
             let dir = tempfile::tempdir().expect("the temporary folder is writable");
             let file = dir.path().join("file");
             fs::write(&file, "0").expect("it is ours");
-            let watched = Watched::start(vec![file.clone()], Some((&file, b"0")));
+            let watched = Watched::start(vec![file.clone()], &[(&file, b"0")]);
             Self { dir, watched }
         }
 
@@ -180,7 +180,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("the temporary folder is writable");
         let file = dir.path().join("file");
         fs::write(&file, "new").expect("it is ours");
-        let mut watched = Watched::start(vec![file.clone()], Some((&file, b"old")));
+        let mut watched = Watched::start(vec![file.clone()], &[(&file, b"old")]);
         assert!(timeout(LONG, watched.changed()).await.is_ok());
     }
 
@@ -219,7 +219,7 @@ mod tests {
         let (link, target) = (here.join("link"), there.join("target"));
         fs::write(&target, "0").expect("it is ours");
         std::os::unix::fs::symlink(&target, &link).expect("it is ours");
-        let mut watched = Watched::start(vec![link.clone()], None);
+        let mut watched = Watched::start(vec![link.clone()], &[]);
         fs::write(&target, "1").expect("it is ours");
         assert!(timeout(LONG, watched.changed()).await.is_ok());
         let other = here.join("other");

@@ -13,7 +13,6 @@ use callgate_call::{
     CallPath, Events, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
 };
-use callgate_gate::Builtin;
 use callgate_record::{RecordType, Recorder, Redactor};
 use callgate_server::{Gateway, Reloads, ServerRow, StatusSource};
 use callgate_store::{Limits, Log, LogOptions};
@@ -240,15 +239,5 @@ pub(crate) fn row(report: &ServerReport) -> ServerRow {
         reason: report.reason.clone(),
         tools: report.tools,
         pid: report.pid,
-    }
-}
-
-/// What is printed about the policy at start.
-pub(crate) fn policy_line(builtin: Builtin) -> &'static str {
-    match builtin {
-        Builtin::Default => {
-            "policy default: what looks destructive needs approval, all else is allowed and recorded"
-        }
-        Builtin::AllowAll => "policy allow-all: every call is allowed and recorded",
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::{Naming, Policy, Prefix, ServerName, Target, Tool};
+use crate::{Naming, Policy, Prefix, ServerName, Target, Tool, Who};
 
 /// How many choices an error names before it stops.
 const CHOICES_SHOWN: usize = 20;
@@ -124,6 +124,15 @@ impl Catalog {
     /// The tools that hosts see, in configuration order.
     pub fn listed<'c>(&'c self, policy: &'c Policy) -> impl Iterator<Item = &'c Arc<Tool>> {
         self.listed.iter().filter(|tool| policy.shows(tool))
+    }
+
+    /// The tools that this caller sees, in configuration order.
+    pub fn listed_to<'c>(
+        &'c self,
+        policy: &'c Policy,
+        who: &'c Who,
+    ) -> impl Iterator<Item = &'c Arc<Tool>> {
+        self.listed.iter().filter(|tool| policy.shows_to(tool, who))
     }
 
     /// What each server contributed.

@@ -58,7 +58,11 @@ pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
     let strictest = checks.iter().rev().max_by_key(|check| check.kind);
     let (kind, rule, reason) = match strictest {
         Some(check) => (check.kind, check.rule.clone(), check.reason.clone()),
-        None => (Kind::Deny, "deny:default".to_owned(), "there is no policy".to_owned()),
+        None => (
+            Kind::Deny,
+            "deny:default".to_owned(),
+            "there is no policy".to_owned(),
+        ),
     };
     let ruling = Ruling {
         rule,

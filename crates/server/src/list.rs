@@ -1,6 +1,7 @@
 //! tools/list: from the snapshot, filtered by the same policy that decides calls.
 
 use callgate_call::Providers;
+use callgate_gate::Who;
 use callgate_wire::{Frame, RpcError};
 
 /// Tools on one page.
@@ -8,9 +9,10 @@ const PAGE: usize = 1000;
 /// In front of our own cursors, so that a server's cursor is not taken for one.
 const CURSOR_MARK: &str = "callgate-";
 
-/// The result of one tools/list request.
+/// The result of one tools/list request of this caller.
 pub(crate) async fn list_tools(
     providers: &dyn Providers,
+    who: &Who,
     request: &Frame,
 ) -> Result<String, RpcError> {
     let start = match request.param("cursor") {
@@ -28,7 +30,7 @@ pub(crate) async fn list_tools(
     providers.first_connect(None).await;
     let (catalog, policy) = (providers.catalog(), providers.policy());
     let mut result = String::from(r#"{"tools":["#);
-    let mut listed = catalog.listed(&policy).skip(start);
+    let mut listed = catalog.listed_to(&policy, who).skip(start);
     for (at, tool) in listed.by_ref().take(PAGE).enumerate() {
         if at > 0 {
             result.push(',');

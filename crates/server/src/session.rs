@@ -82,28 +82,29 @@ impl Session {
         match admission {
             Err(error) => at_once(&id, Err(error)),
             Ok(Admission::Initialize(version)) => at_once(&id, Ok(self.introduce(version))),
-            Ok(Admission::Answer) => {
-                match (request.method(), self.host().cloned()) {
-                    (Some(methods::PING), _) | (_, None) => at_once(&id, Ok("{}".to_owned())),
-                    (Some(methods::TOOLS_LIST), Some(_)) => Box::pin(async move {
-                        Some(answer(&id, list_tools(&*providers, &request).await))
-                    }),
-                    (Some(methods::SET_LEVEL), Some(host)) => Box::pin(async move {
-                        providers.set_level(&host, request).await;
-                        Some(answer(&id, Ok("{}".to_owned())))
-                    }),
-                    (_, Some(host)) => {
-                        let (frame, door) = (request, self.door);
-                        let received = Received {
-                            frame,
-                            host,
-                            door,
-                            trace,
-                        };
-                        self.call(received, caller)
-                    }
+            Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
+                (Some(methods::PING), _) | (_, None) => at_once(&id, Ok("{}".to_owned())),
+                (Some(methods::TOOLS_LIST), Some(host)) => Box::pin(async move {
+                    Some(answer(
+                        &id,
+                        list_tools(&*providers, &host.who, &request).await,
+                    ))
+                }),
+                (Some(methods::SET_LEVEL), Some(host)) => Box::pin(async move {
+                    providers.set_level(&host, request).await;
+                    Some(answer(&id, Ok("{}".to_owned())))
+                }),
+                (_, Some(host)) => {
+                    let (frame, door) = (request, self.door);
+                    let received = Received {
+                        frame,
+                        host,
+                        door,
+                        trace,
+                    };
+                    self.call(received, caller)
                 }
-            }
+            },
         }
     }
 

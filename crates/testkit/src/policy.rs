@@ -50,7 +50,10 @@ enum Subject {
     Name(String),
     Text(String),
     Host(String),
-    Path { spelled: String, real: String },
+    Path {
+        spelled: String,
+        real: String,
+    },
     /// It cannot be judged, and is refused under this name.
     Unclear(&'static str),
     Nothing,
@@ -97,7 +100,9 @@ impl Naive<'_> {
         let named: BTreeSet<&str> = own.iter().map(|set| text(set, "scope")).collect();
         let base = list(self.policy, "rules");
         if agent.get("override_mode").and_then(Value::as_str) == Some("replace") {
-            let kept = base.into_iter().filter(|set| !named.contains(text(set, "scope")));
+            let kept = base
+                .into_iter()
+                .filter(|set| !named.contains(text(set, "scope")));
             let kept: Vec<Value> = kept.collect();
             return Some(kept.into_iter().chain(own).collect());
         }
@@ -121,7 +126,10 @@ impl Naive<'_> {
     }
 
     fn scope(&self, sets: &[Value], scope: &str, case: &Case) -> Answer {
-        let sets: Vec<&Value> = sets.iter().filter(|set| text(set, "scope") == scope).collect();
+        let sets: Vec<&Value> = sets
+            .iter()
+            .filter(|set| text(set, "scope") == scope)
+            .collect();
         let subjects = self.subjects(scope, case);
         let first = |subject| self.first(&sets, scope, subject, case);
         let said = strictest(subjects.iter().map(first).collect());
@@ -200,18 +208,31 @@ impl Naive<'_> {
             }
         }
         if let Some(domains) = rule.get("domains").or_else(|| rule.get("domain")) {
-            let Subject::Host(host) = subject else { return None };
+            let Subject::Host(host) = subject else {
+                return None;
+            };
             let domains = words(domains);
-            label = Some(domains.iter().find(|d| wild(&d.to_lowercase(), host))?.clone());
+            label = Some(
+                domains
+                    .iter()
+                    .find(|d| wild(&d.to_lowercase(), host))?
+                    .clone(),
+            );
         }
         if let Some(paths) = rule.get("paths") {
-            let Subject::Path { spelled, real } = subject else { return None };
+            let Subject::Path { spelled, real } = subject else {
+                return None;
+            };
             let paths = words(paths);
             let hit = |path: &str| {
                 let glob = |glob: &&String| arguments::glob(glob, path, self.folder, self.home);
                 paths.iter().find(glob).cloned()
             };
-            let found = if restricts { hit(spelled).or_else(|| hit(real)) } else { hit(real) };
+            let found = if restricts {
+                hit(spelled).or_else(|| hit(real))
+            } else {
+                hit(real)
+            };
             label = Some(found?);
         }
         if let Some(pattern) = rule.get("pattern").and_then(Value::as_str) {
@@ -229,7 +250,10 @@ impl Naive<'_> {
             label = Some(matched.then(|| pattern.to_owned())?);
         }
         if let Some(when) = rule.get("when").and_then(Value::as_str) {
-            let expression = self.expressions.get(when).expect("every expression is known");
+            let expression = self
+                .expressions
+                .get(when)
+                .expect("every expression is known");
             match expression.judge(case) {
                 Some(true) => {}
                 Some(false) => return None,
@@ -239,7 +263,9 @@ impl Naive<'_> {
         }
         let conditions = list(rule, "conditions");
         if !conditions.is_empty() {
-            let met = conditions.iter().all(|c| case.met.contains(text(c, "require_prior")));
+            let met = conditions
+                .iter()
+                .all(|c| case.met.contains(text(c, "require_prior")));
             if met == restricts {
                 return None;
             }
@@ -250,12 +276,17 @@ impl Naive<'_> {
 
 /// What the limits on cost say.
 fn cost(sets: &[Value], case: &Case) -> Option<Answer> {
-    let sets: Vec<&Value> = sets.iter().filter(|set| text(set, "scope") == "cost").collect();
+    let sets: Vec<&Value> = sets
+        .iter()
+        .filter(|set| text(set, "scope") == "cost")
+        .collect();
     if sets.is_empty() {
         return None;
     }
     let limit = |name: &str| {
-        let limits = sets.iter().filter_map(|set| set.get("limits")?.get(name)?.as_f64());
+        let limits = sets
+            .iter()
+            .filter_map(|set| set.get("limits")?.get(name)?.as_f64());
         limits.fold(f64::INFINITY, f64::min)
     };
     let said = case.cost.unwrap_or(0.0);
@@ -308,7 +339,10 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
 fn words(value: &Value) -> Vec<String> {
     match value {
         Value::String(word) => vec![word.clone()],
-        Value::Array(words) => words.iter().filter_map(|w| Some(w.as_str()?.to_owned())).collect(),
+        Value::Array(words) => words
+            .iter()
+            .filter_map(|w| Some(w.as_str()?.to_owned()))
+            .collect(),
         _ => Vec::new(),
     }
 }

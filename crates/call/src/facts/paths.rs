@@ -12,8 +12,8 @@ use callgate_gate::RealPath;
 /// A chain of links longer than this leads in a circle.
 const MAX_LINKS: usize = 40;
 
-/// Resolves an absolute path.
-pub(super) fn real(path: &str) -> RealPath {
+/// Where an absolute path really is. It looks at the file system, and may wait for it.
+pub fn real(path: &str) -> RealPath {
     match resolve(Path::new(path)) {
         Some(real) => match real.into_os_string().into_string() {
             Ok(real) => RealPath::At(real),
@@ -46,7 +46,10 @@ fn resolve(path: &Path) -> Option<PathBuf> {
                     real = PathBuf::from("/");
                 }
                 let inside: Vec<PathBuf> = parts(&target).collect();
-                inside.into_iter().rev().for_each(|part| ahead.push_front(part));
+                inside
+                    .into_iter()
+                    .rev()
+                    .for_each(|part| ahead.push_front(part));
             }
             Ok(_) => real = next,
             // What is not there, or not ours to see, is not a link that we could follow either.

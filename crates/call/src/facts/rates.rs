@@ -26,14 +26,19 @@ impl Rates {
         let key = (limit.clone(), who.tenant.clone(), who.agent.clone());
         if counted.len() >= MAX_COUNTED && !counted.contains_key(&key) {
             counted.retain(|(limit, ..), calls| {
-                calls.back().is_some_and(|last| now.saturating_duration_since(*last) < limit.window)
+                calls
+                    .back()
+                    .is_some_and(|last| now.saturating_duration_since(*last) < limit.window)
             });
             if counted.len() >= MAX_COUNTED {
                 return false;
             }
         }
         let calls = counted.entry(key).or_default();
-        while calls.front().is_some_and(|first| now.saturating_duration_since(*first) >= limit.window) {
+        while calls
+            .front()
+            .is_some_and(|first| now.saturating_duration_since(*first) >= limit.window)
+        {
             calls.pop_front();
         }
         let has_room = u64::try_from(calls.len()).is_ok_and(|count| count < limit.max_requests);
@@ -64,7 +69,8 @@ mod tests {
             window: Duration::from_secs(60),
         };
         let (rates, start) = (Rates::default(), Instant::now());
-        let take = |agent, seconds| rates.take(&limit, &who(agent), start + Duration::from_secs(seconds));
+        let take =
+            |agent, seconds| rates.take(&limit, &who(agent), start + Duration::from_secs(seconds));
         assert!(take("a", 0) && take("a", 30) && take("a", 59));
         assert!(!take("a", 59));
         assert!(take("b", 59));

@@ -65,7 +65,8 @@ impl Spending {
             return 0.0;
         }
         if sessions.len() >= MAX_SESSIONS {
-            let is_recent = |account: &Account| now.saturating_duration_since(account.last) < FORGOTTEN_AFTER;
+            let is_recent =
+                |account: &Account| now.saturating_duration_since(account.last) < FORGOTTEN_AFTER;
             sessions.retain(|_, account| is_recent(account));
             if sessions.len() >= MAX_SESSIONS {
                 return f64::INFINITY;
@@ -90,7 +91,8 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         if self.amount > 0.0 {
-            self.spending.add(&self.session, -self.amount, Instant::now());
+            self.spending
+                .add(&self.session, -self.amount, Instant::now());
         }
     }
 }

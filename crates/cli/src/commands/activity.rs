@@ -192,7 +192,7 @@ fn write_out(
     Ok(ExitCode::SUCCESS)
 }
 
-fn index(data_dir: &Path) -> Result<Index, Failed> {
+pub(super) fn index(data_dir: &Path) -> Result<Index, Failed> {
     let mut index = Index::open(data_dir).map_err(failed)?;
     index.catch_up().map_err(failed)?;
     Ok(index)
@@ -227,7 +227,7 @@ fn word<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {
     })
 }
 
-fn since(text: &str) -> Result<Timestamp, Failed> {
+pub(super) fn since(text: &str) -> Result<Timestamp, Failed> {
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
     }

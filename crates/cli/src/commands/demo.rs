@@ -22,7 +22,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let settings = wiring::settings(shared, &flags, true)?;
     outln!(
         "A gateway with a bundled server of three tools. {}.\n",
-        capital(wiring::policy_line(settings.builtin))
+        capital(&settings.policies.line())
     );
     wiring::runtime()?.block_on(async {
         let host = Arc::new(call::local_host());

@@ -173,7 +173,7 @@ fn listen_for_hosts(data_dir: &Path) -> Option<(Socket, UnixListener)> {
 
 fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair) {
     eprintln!("listening http://{address}/mcp");
-    eprintln!("{}", wiring::policy_line(settings.builtin));
+    eprintln!("{}", settings.policies.line());
     eprintln!("record in {}", settings.data_dir.display());
     if io::stderr().is_terminal() {
         eprintln!("agent token {}", tokens.agent);

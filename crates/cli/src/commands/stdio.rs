@@ -62,10 +62,7 @@ async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> 
         return Ok(ExitCode::SUCCESS);
     };
     let running = Running::start(&settings, profile)?;
-    tracing::info!(
-        policy = wiring::policy_line(settings.builtin),
-        "serving on stdio"
-    );
+    tracing::info!(policy = settings.policies.line(), "serving on stdio");
     let session = Ulid::generate().to_string();
     let door = StdioDoor::new(
         running.gateway.clone(),

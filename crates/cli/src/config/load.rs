@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Config, complaint, foreign::ForeignServers, project};
+use super::{Config, complaint, foreign::ForeignServers, model::PolicyChoice, project};
 use crate::{
     exit::Failed,
     folders::{self, CONFIG_FILE},
@@ -45,6 +45,8 @@ pub(crate) struct Found {
     pub(crate) text: String,
     /// The data folder that the user's own file names.
     pub(crate) data_dir: Option<PathBuf>,
+    /// The user's own policy, where the policy is a project's: both count.
+    pub(crate) users_policy: Option<PolicyChoice>,
     /// What to tell about how it was read.
     pub(crate) notes: Vec<String>,
     /// A file in the working folder that is not used, because nobody said that it may be.
@@ -111,6 +113,7 @@ fn own_or_none(trust_dir: &Path) -> Result<Found, Failed> {
             },
             text: String::new(),
             data_dir: None,
+            users_policy: None,
             notes: Vec::new(),
             untrusted: None,
         }),
@@ -148,6 +151,9 @@ fn projects(file: &Path, content: &[u8], trust_dir: &Path) -> Result<Found, Fail
         ));
     }
     found.data_dir = own.data_dir;
+    if found.config.policy != own.config.policy {
+        found.users_policy = Some(own.config.policy.unwrap_or(PolicyChoice::Default));
+    }
     Ok(found)
 }
 
@@ -163,6 +169,9 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
     };
     let (mut config, mut notes) =
         parse(text).map_err(|error| complaint::found(file, text, &error))?;
+    if let Some(PolicyChoice::File(policy)) = &mut config.policy {
+        *policy = file.parent().unwrap_or(Path::new("")).join(&policy);
+    }
     let (servers, understood) = std::mem::take(&mut config.mcp_servers).understood();
     config.servers.0.extend(servers);
     notes.extend(understood);
@@ -171,6 +180,7 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
         source,
         text: text.to_owned(),
         data_dir: None,
+        users_policy: None,
         notes,
         untrusted: None,
     })

@@ -42,8 +42,11 @@ pub(crate) struct Config {
     pub(crate) auth: Auth,
     /// Where the record, the tokens and the logs are kept; the XDG data folder when left out.
     pub(crate) data_dir: Option<PathBuf>,
-    /// The policy, by the name of a built-in one; `default` when left out.
-    pub(crate) policy: Option<PolicyName>,
+    /// The policy: a file, relative to this one, or a built-in one by its name, `default` or
+    /// `allow-all`; `default` when left out.
+    pub(crate) policy: Option<PolicyChoice>,
+    /// How much a policy file is asked about each call; `strict` when left out.
+    pub(crate) policy_mode: Option<PolicyMode>,
     /// How the record is kept.
     pub(crate) audit: Audit,
     /// Limits. What happens at each is in its sentence.
@@ -221,15 +224,28 @@ impl fmt::Debug for Auth {
     }
 }
 
-/// A policy that is built in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub(crate) enum PolicyName {
+/// A policy: a built-in one, or a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PolicyChoice {
     /// What looks destructive needs approval; all else is allowed and recorded.
     Default,
     /// Everything is allowed and recorded.
     AllowAll,
+    /// What the rules in a file say.
+    File(PathBuf),
+}
+
+/// How much a policy file is asked about each call; the later is the stricter.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum PolicyMode {
+    /// The tool's name alone.
+    Fast,
+    /// The tool's name, and its arguments in the scope that the tool is mapped to.
+    Strict,
 }
 
 /// How the record is kept.
@@ -431,6 +447,57 @@ impl FromStr for Span {
             || format!("`{text}` is not a length of time; write it like `30s`, `2m` or `500ms`");
         let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
         Duration::try_from(parsed).map(Self).map_err(|_| wrong())
+    }
+}
+
+impl FromStr for PolicyChoice {
+    type Err = ();
+
+    /// A word without a dot or a slash is a name, so that a name that is misspelled is no file.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "default" => Ok(Self::Default),
+            "allow-all" => Ok(Self::AllowAll),
+            file if file.contains(['.', '/']) => Ok(Self::File(file.into())),
+            _ => Err(()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicyChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let known = &["default", "allow-all", "a file like `policy.yaml`"];
+        text.parse()
+            .map_err(|()| de::Error::unknown_variant(&text, known))
+    }
+}
+
+impl Serialize for PolicyChoice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Default => serializer.serialize_str("default"),
+            Self::AllowAll => serializer.serialize_str("allow-all"),
+            Self::File(file) => serializer.collect_str(&file.display()),
+        }
+    }
+}
+
+impl JsonSchema for PolicyChoice {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PolicyChoice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "format": "`default`, `allow-all` or a file",
+            "examples": ["default", "allow-all", "policy.yaml"],
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     Config,
-    model::{Audit, Limits, PolicyName},
+    model::{Audit, Limits, PolicyChoice, PolicyMode},
 };
 
 /// Takes the user's values wherever the project's are not stricter, and names the keys of the project
@@ -20,9 +20,14 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     project.auth = weighing.users("auth", &users.auth);
     project.data_dir = weighing.users("data_dir", &users.data_dir);
     project.telemetry = weighing.users("telemetry", &users.telemetry);
-    project.policy = weighing.stricter("policy", project.policy, users.policy, |project, users| {
-        is_default(project) || !is_default(users)
+    let policy = (project.policy.take(), users.policy.clone());
+    project.policy = weighing.stricter("policy", policy.0, policy.1, |project, users| {
+        !allows_all(project) || allows_all(users)
     });
+    let mode = |mode: Option<PolicyMode>| mode.unwrap_or(PolicyMode::Strict);
+    let is_as_strict = |project: &_, users: &_| mode(*project) >= mode(*users);
+    let modes = (project.policy_mode, users.policy_mode);
+    project.policy_mode = weighing.stricter("policy_mode", modes.0, modes.1, is_as_strict);
     weigh_audit(&mut weighing, &mut project.audit, &users.audit);
     weigh_limits(&mut weighing, &mut project.limits, &users.limits);
     weighing.ignored
@@ -77,10 +82,11 @@ impl Weighing<'_> {
     }
 }
 
-fn is_default(policy: &Option<PolicyName>) -> bool {
+/// Any other policy can be asked beside the user's, and the stricter counts.
+fn allows_all(policy: &Option<PolicyChoice>) -> bool {
     match policy {
-        None | Some(PolicyName::Default) => true,
-        Some(PolicyName::AllowAll) => false,
+        None | Some(PolicyChoice::Default | PolicyChoice::File(_)) => false,
+        Some(PolicyChoice::AllowAll) => true,
     }
 }
 
@@ -139,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_a_project_does_not_say_is_as_the_user_says() {
-        let users = "listen: 127.0.0.1:1\nhosts: [h]\nauth: {token: t}\npolicy: allow-all\n\
+        let users = "listen: 127.0.0.1:1\nhosts: [h]\nauth: {token: t}\npolicy: allow-all\npolicy_mode: fast\n\
                      audit: {durability: power, on_failure: allow, redact: [a], body_bytes: 1, retain: {days: 1}}\n\
                      limits: {frame_mib: 8, http_mib: 32, concurrency_per_server: 1, processes_per_server: 9}\n\
                      telemetry: {log: debug}\n";
@@ -150,9 +156,9 @@ mod tests {
 
     #[test]
     fn a_project_can_be_stricter_and_not_looser() {
-        let strict = "policy: default\naudit: {durability: power, on_failure: refuse, redact: [b]}\n\
+        let strict = "policy: default\npolicy_mode: strict\naudit: {durability: power, on_failure: refuse, redact: [b]}\n\
                       limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, concurrency_per_server: 1, processes_per_server: 1}\n";
-        let loose = "policy: allow-all\naudit: {durability: process, on_failure: allow, redact: [a]}\n\
+        let loose = "policy: allow-all\npolicy_mode: fast\naudit: {durability: process, on_failure: allow, redact: [a]}\n\
                      limits: {frame_mib: 9, http_mib: 99, inflight_mib: 999, connections: 9999, concurrency_per_server: 999, processes_per_server: 9}\n";
         let (config, ignored) = weighed(strict, loose);
         let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
@@ -165,6 +171,7 @@ mod tests {
         assert_eq!(config, expected);
         let names = [
             "policy",
+            "policy_mode",
             "audit.durability",
             "audit.on_failure",
             "limits.frame_mib",

@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
-use callgate_gate::{Builtin, Naming, Pattern, Policy, ServerName, ToolFilter};
+use callgate_gate::{Naming, Pattern, Policy, ServerName, ToolFilter};
 use callgate_upstream::{FleetOptions, FleetPlan, ServerSpec, environment, warden};
 
 use super::{
     Config, Found, Source, complaint,
     launch::{demo, from_flag, launch},
-    model::{NamedServer, PolicyName, Prefix, Server, Span},
+    model::{NamedServer, Prefix, Server, Span},
+    policies::ChosenPolicies,
 };
 use crate::{args::Gateway, exit::Failed, folders::CONFIG_FILE, tokens, tokens::TokenPair};
 
@@ -29,8 +30,9 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) data_dir: PathBuf,
     pub(crate) servers: Vec<ServerSpec>,
-    pub(crate) builtin: Builtin,
     pub(crate) policy: Policy,
+    /// The policies in it, as they were chosen and read.
+    pub(crate) policies: ChosenPolicies,
     pub(crate) options: FleetOptions,
     /// How long a call may take where the server says nothing else.
     pub(crate) default_timeout: Duration,
@@ -45,13 +47,13 @@ impl Settings {
         let written = found.config.upstream.timeout;
         let default_timeout = time(flags.upstream_timeout.as_deref(), written)?;
         let (servers, filters) = servers(&found, flags, default_timeout)?;
+        let policies = ChosenPolicies::read(&found, flags)?;
         let Found {
             config,
             source,
             text,
             ..
         } = found;
-        let builtin = policy(flags.policy.as_deref(), config.policy)?;
         let options = FleetOptions {
             naming: naming(&config),
             warden_program: warden_program()?,
@@ -68,13 +70,13 @@ impl Settings {
             concurrency_per_server: config.limits.concurrency_per_server.get(),
             processes_per_server: config.limits.processes_per_server.get(),
         };
-        let policy = Policy::new(builtin, filters);
+        let policy = policies.compiled(filters, &servers);
         Ok(Self {
             config,
             data_dir: data_dir.to_owned(),
             servers,
-            builtin,
             policy,
+            policies,
             options,
             default_timeout,
             source,
@@ -214,20 +216,6 @@ fn check_names(servers: &[ServerSpec]) -> Result<(), Failed> {
         }
     }
     Ok(())
-}
-
-fn policy(flag: Option<&str>, written: Option<PolicyName>) -> Result<Builtin, Failed> {
-    match flag {
-        None => Ok(match written {
-            None | Some(PolicyName::Default) => Builtin::Default,
-            Some(PolicyName::AllowAll) => Builtin::AllowAll,
-        }),
-        Some("default") => Ok(Builtin::Default),
-        Some("allow-all") => Ok(Builtin::AllowAll),
-        Some(other) => {
-            Err(Failed::user(format!("unknown policy `{other}`")).help("use default or allow-all"))
-        }
-    }
 }
 
 fn time(flag: Option<&str>, written: Span) -> Result<Duration, Failed> {

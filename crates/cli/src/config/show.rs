@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use callgate_gate::Builtin;
 use callgate_record::Redactor;
 use callgate_upstream::{Launch, ServerSpec};
 
 use super::{
     Config, Settings,
-    model::{NamedServer, Place, PolicyName, Server, Span},
+    model::{NamedServer, Place, Server, Span},
 };
 use crate::exit::Failed;
 
@@ -24,10 +23,8 @@ pub(crate) fn effective(settings: &Settings, listen: Option<&str>) -> Result<Con
     let mut config = settings.config.clone();
     config.listen = Some(settings.listen(listen)?.to_string());
     config.data_dir = Some(settings.data_dir.clone());
-    config.policy = Some(match settings.builtin {
-        Builtin::Default => PolicyName::Default,
-        Builtin::AllowAll => PolicyName::AllowAll,
-    });
+    config.policy = Some(settings.policies.chosen());
+    config.policy_mode = Some(settings.policies.mode);
     config.upstream.timeout = Span(settings.default_timeout);
     config.upstream.reconnect_cap = Span(settings.options.reconnect_cap);
     let known = config.servers.0.len();

@@ -13,6 +13,7 @@ mod full_disk;
 mod kill9;
 mod lossless;
 mod operations;
+mod policy;
 mod processes;
 mod protocol;
 mod reload;

@@ -38,7 +38,11 @@ impl Builtin {
             Self::AllowAll => None,
         };
         let (kind, rule, reason) = match asking {
-            Some(reason) => (Kind::RequireApproval, "require_approval:mcp_tool:*:*", reason),
+            Some(reason) => (
+                Kind::RequireApproval,
+                "require_approval:mcp_tool:*:*",
+                reason,
+            ),
             None => (
                 Kind::Allow,
                 "allow:mcp_tool:*:*",

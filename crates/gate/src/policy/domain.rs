@@ -79,7 +79,9 @@ pub(super) fn host(address: &str) -> Result<String, Unclear> {
         Some(_) => return Err(Unclear),
         None => address,
     };
-    let end = behind_scheme.find(['/', '?', '#']).unwrap_or(behind_scheme.len());
+    let end = behind_scheme
+        .find(['/', '?', '#'])
+        .unwrap_or(behind_scheme.len());
     let authority = &behind_scheme[..end];
     let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\' || c == '%';
     if authority.chars().any(odd) || authority.matches('@').count() > 1 {
@@ -94,7 +96,9 @@ pub(super) fn host(address: &str) -> Result<String, Unclear> {
     match url.host() {
         Some(Host::Domain(domain)) => {
             let domain = domain.trim_end_matches('.');
-            (!domain.is_empty()).then(|| domain.to_owned()).ok_or(Unclear)
+            (!domain.is_empty())
+                .then(|| domain.to_owned())
+                .ok_or(Unclear)
         }
         Some(Host::Ipv4(address)) => Ok(address.to_string()),
         Some(Host::Ipv6(address)) => Ok(format!("[{address}]")),

@@ -112,7 +112,10 @@ impl Expression {
         let program = environment().compile(text).map_err(|errors| {
             let first = errors.errors.first();
             let why = first.map_or_else(|| errors.to_string(), |error| error.msg.clone());
-            bad(format!("bad expression: {}", why.lines().next().unwrap_or_default()))
+            bad(format!(
+                "bad expression: {}",
+                why.lines().next().unwrap_or_default()
+            ))
         })?;
         let found = inspect::inspect(program.expression())?;
         let expression = Self {
@@ -199,7 +202,9 @@ impl<'a> Seen<'a> {
 
 impl fmt::Debug for Seen<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seen").field("target", &self.target).finish_non_exhaustive()
+        f.debug_struct("Seen")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
     }
 }
 
@@ -300,8 +305,10 @@ fn value(json: Json<'_>, count: &mut usize) -> Result<Value, NoValue> {
             Value::String(Arc::new(text))
         }
         JsonKind::Array => {
-            let values: Result<Vec<Value>, NoValue> =
-                json.elements().map(|element| value(element, count)).collect();
+            let values: Result<Vec<Value>, NoValue> = json
+                .elements()
+                .map(|element| value(element, count))
+                .collect();
             Value::List(Arc::new(values?))
         }
         JsonKind::Object => object(json, count)?,
@@ -355,7 +362,9 @@ mod tests {
             session: "s1".into(),
         };
         let seen = Seen::new(&target, &who, Some(json));
-        Expression::read(expression).expect("it is right").holds(&seen)
+        Expression::read(expression)
+            .expect("it is right")
+            .holds(&seen)
     }
 
     #[test]
@@ -379,8 +388,14 @@ mod tests {
             assert_eq!(holds(expression, arguments), Ok(true), "{expression}");
         }
         assert_eq!(holds("args.n == 6", arguments), Ok(false));
-        assert!(matches!(holds("args.missing == 1", arguments), Err(NoValue::Failed(_))));
-        assert!(matches!(holds("args.n.startsWith('a')", arguments), Err(NoValue::Failed(_))));
+        assert!(matches!(
+            holds("args.missing == 1", arguments),
+            Err(NoValue::Failed(_))
+        ));
+        assert!(matches!(
+            holds("args.n.startsWith('a')", arguments),
+            Err(NoValue::Failed(_))
+        ));
         assert_eq!(holds("args.n", arguments), Err(NoValue::NotBoolean));
     }
 
@@ -395,7 +410,11 @@ mod tests {
             (r#"{"n":99999999999999999999}"#, NoValue::Inexact),
         ] {
             assert_eq!(holds("size(args) >= 0", arguments), Err(why), "{arguments}");
-            assert_eq!(holds("tool.destructive", arguments), Ok(true), "{arguments}");
+            assert_eq!(
+                holds("tool.destructive", arguments),
+                Ok(true),
+                "{arguments}"
+            );
         }
         let many = format!("[{}0]", "0,".repeat(2000));
         let arguments = format!(r#"{{"l":{many}}}"#);
@@ -420,7 +439,10 @@ mod tests {
             ("1 == 2", "never true"),
             ("1 + 1", "neither true nor false"),
             ("1 / 0 == 1", "always fails"),
-            ("args.a.exists(x, args.b.exists(y, args.c.exists(z, x == z)))", "nest"),
+            (
+                "args.a.exists(x, args.b.exists(y, args.c.exists(z, x == z)))",
+                "nest",
+            ),
         ];
         for (text, expected) in cases {
             let what = Expression::read(text).expect_err(text).what;

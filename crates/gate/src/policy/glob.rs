@@ -19,7 +19,9 @@ pub struct Surroundings<'a> {
 
 impl std::fmt::Debug for Surroundings<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings").field("ground", self.ground).finish_non_exhaustive()
+        f.debug_struct("Surroundings")
+            .field("ground", self.ground)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,8 +105,12 @@ pub(super) fn read(text: &str, around: Surroundings<'_>) -> Result<Vec<Glob>, Ba
     let whole = absolute(text, around.ground)?;
     let mut texts = vec![whole.clone()];
     let (folder, rest) = literal_folder(&whole);
-    if let Some(real) = (around.real)(&unescaped(folder)).filter(|real| *real != unescaped(folder)) {
-        texts.push(format!("{}{rest}", globset::escape(real.trim_end_matches('/'))));
+    if let Some(real) = (around.real)(&unescaped(folder)).filter(|real| *real != unescaped(folder))
+    {
+        texts.push(format!(
+            "{}{rest}",
+            globset::escape(real.trim_end_matches('/'))
+        ));
     }
     let folders: Vec<String> = texts
         .iter()
@@ -123,7 +129,10 @@ fn absolute(text: &str, ground: &Ground) -> Result<String, BadGlob> {
     if text.len() > 1 && text.ends_with('/') {
         return Err(BadGlob::TrailingSlash(text.to_owned()));
     }
-    if text.split('/').any(|part| part.contains("**") && part != "**") {
+    if text
+        .split('/')
+        .any(|part| part.contains("**") && part != "**")
+    {
         return Err(BadGlob::Crowded);
     }
     if text == "**" || text.starts_with("**/") {
@@ -208,7 +217,11 @@ mod tests {
         let globs = read(pattern, around).expect("it is right");
         let mut collecting = Collecting::new();
         collecting.add(&globs, Owner { rule: 0, path: 0 });
-        !collecting.finish().expect("it is right").matching(path).is_empty()
+        !collecting
+            .finish()
+            .expect("it is right")
+            .matching(path)
+            .is_empty()
     }
 
     #[test]
@@ -264,7 +277,9 @@ mod tests {
             ground: &ground,
             real: &|_| None,
         };
-        for text in ["", "/etc/", "/a**", "/**b/c", "[", "/a/{b", "/*/../x", "/../x", "~/x", "~root/x"] {
+        for text in [
+            "", "/etc/", "/a**", "/**b/c", "[", "/a/{b", "/*/../x", "/../x", "~/x", "~root/x",
+        ] {
             assert!(read(text, around).is_err(), "{text}");
         }
     }

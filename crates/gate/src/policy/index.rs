@@ -38,7 +38,10 @@ impl Index {
         match pattern.as_str().split_once(':') {
             Some(("*", tool)) => self.add_for_any_server(tool, rule),
             Some((server, _)) if !server.contains('*') => {
-                self.servers.entry(server.to_owned()).or_default().push(rule);
+                self.servers
+                    .entry(server.to_owned())
+                    .or_default()
+                    .push(rule);
             }
             Some(_) | None => self.rest.push(rule),
         }
@@ -52,7 +55,10 @@ impl Index {
                 if let Err(at) = self.lengths.binary_search(&beginning.len()) {
                     self.lengths.insert(at, beginning.len());
                 }
-                self.beginnings.entry(beginning.to_owned()).or_default().push(rule);
+                self.beginnings
+                    .entry(beginning.to_owned())
+                    .or_default()
+                    .push(rule);
             }
         }
     }
@@ -70,12 +76,20 @@ impl Index {
         let found_in = |map: &HashMap<String, Vec<usize>, RandomState>, key: &str| {
             map.get(key).cloned().unwrap_or_default()
         };
-        for (map, key) in [(&self.exact, name), (&self.servers, server), (&self.tools, tool)] {
+        for (map, key) in [
+            (&self.exact, name),
+            (&self.servers, server),
+            (&self.tools, tool),
+        ] {
             if !map.is_empty() {
                 found.extend(found_in(map, key));
             }
         }
-        for length in self.lengths.iter().take_while(|length| **length <= tool.len()) {
+        for length in self
+            .lengths
+            .iter()
+            .take_while(|length| **length <= tool.len())
+        {
             if let Some(beginning) = tool.get(..*length) {
                 found.extend(found_in(&self.beginnings, beginning));
             }
@@ -92,15 +106,36 @@ mod tests {
     #[test]
     fn every_rule_that_matches_is_a_candidate() {
         let patterns = [
-            "*", "*:*", "fs:*", "fs:read", "*:read", "*:re*", "*:r*d", "f*:read", "*s:read", "fs:r*",
-            "*:x*", "git:read", "*:*:read", "fs:a:read",
+            "*",
+            "*:*",
+            "fs:*",
+            "fs:read",
+            "*:read",
+            "*:re*",
+            "*:r*d",
+            "f*:read",
+            "*s:read",
+            "fs:r*",
+            "*:x*",
+            "git:read",
+            "*:*:read",
+            "fs:a:read",
         ];
         let mut index = Index::default();
         for pattern in patterns {
             index.add(Some(&Pattern::new(pattern)));
         }
         index.add(None);
-        for name in ["fs:read", "git:read", "fs:x", "fs:", "fs:a:read", "a:b:read", "méthode", "fs:ré"] {
+        for name in [
+            "fs:read",
+            "git:read",
+            "fs:x",
+            "fs:",
+            "fs:a:read",
+            "a:b:read",
+            "méthode",
+            "fs:ré",
+        ] {
             let candidates = index.candidates(name);
             for (at, pattern) in patterns.iter().enumerate() {
                 let matches = Pattern::new(pattern).matches(name);

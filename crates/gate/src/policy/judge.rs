@@ -34,7 +34,11 @@ impl<'a> View<'a> {
         let who = &call.attempt.host.who;
         let frame = &call.attempt.frame;
         let is_tool = frame.method() == Some(methods::TOOLS_CALL);
-        let arguments = if is_tool { frame.param("arguments") } else { frame.params() };
+        let arguments = if is_tool {
+            frame.param("arguments")
+        } else {
+            frame.params()
+        };
         let name = match &call.target {
             Target::Tool(tool) => tool.canonical(),
             Target::Method { method, .. } => method.clone(),
@@ -65,7 +69,10 @@ impl<'a> View<'a> {
 /// Every check of a call.
 pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     let filtered = match &call.target {
-        Target::Tool(tool) => policy.filters.get(&tool.server).and_then(|filter| filter.check(tool)),
+        Target::Tool(tool) => policy
+            .filters
+            .get(&tool.server)
+            .and_then(|filter| filter.check(tool)),
         Target::Method { .. } => None,
     };
     if let Some(check) = filtered {
@@ -91,6 +98,9 @@ pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
     let mut needs = Needs::default();
     for layer in &policy.layers {
         let Layer::Rules(rules) = layer else { continue };
+        if rules.needs_nothing() {
+            continue;
+        }
         let who = &call.attempt.host.who;
         for set in asked_sets(rules, &call.target, who, policy.mode) {
             needs.rates.extend(set.rates.iter().cloned());
@@ -131,7 +141,12 @@ pub(super) fn asked_sets<'r>(
     let scopes = [Some(own), everyones];
     let names = scope_names(rules, target, mode);
     let sets = scopes.into_iter().flatten();
-    let of = |scopes: &'r Scopes| names.iter().filter_map(|name| scopes.get(name)).collect::<Vec<_>>();
+    let of = |scopes: &'r Scopes| {
+        names
+            .iter()
+            .filter_map(|name| scopes.get(name))
+            .collect::<Vec<_>>()
+    };
     sets.flat_map(of).collect()
 }
 
@@ -142,7 +157,10 @@ fn scope_names<'r>(rules: &'r Rules, target: &Target, mode: Mode) -> Vec<&'r str
         (Target::Tool(_), Mode::Fast) => vec![TOOL_SCOPE],
         (Target::Tool(tool), Mode::Strict) => {
             let mapped = rules.scope_of(&tool.canonical());
-            [Some(TOOL_SCOPE), mapped, Some(COST_SCOPE)].into_iter().flatten().collect()
+            [Some(TOOL_SCOPE), mapped, Some(COST_SCOPE)]
+                .into_iter()
+                .flatten()
+                .collect()
         }
     }
 }
@@ -183,7 +201,9 @@ fn check_scopes(
         None => Check::default_deny(TOOL_SCOPE),
     }];
     if mode == Mode::Strict
-        && let Some(set) = rules.scope_of(question.name).and_then(|scope| scopes.get(scope))
+        && let Some(set) = rules
+            .scope_of(question.name)
+            .and_then(|scope| scopes.get(scope))
     {
         checks.push(set.check(question));
     }

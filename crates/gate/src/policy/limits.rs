@@ -78,7 +78,11 @@ impl CostLimits {
             let why = format!("the estimated cost {cost} is more than {threshold}");
             return (Kind::RequireApproval, "alert_threshold", why);
         }
-        (Kind::Allow, "limits", "the cost is within its limits".to_owned())
+        (
+            Kind::Allow,
+            "limits",
+            "the cost is within its limits".to_owned(),
+        )
     }
 }
 

@@ -144,7 +144,11 @@ fn read(text: &str, ground: &Ground, found: &mut Vec<Reading>) -> Result<(), Unc
     add(spelled.clone());
     if text.split('/').any(|part| part == "..") {
         let (start, rest) = ground.split(text)?;
-        add(format!("{}/{}", start.trim_end_matches('/'), rest.trim_start_matches('/')));
+        add(format!(
+            "{}/{}",
+            start.trim_end_matches('/'),
+            rest.trim_start_matches('/')
+        ));
     }
     Ok(())
 }
@@ -152,7 +156,11 @@ fn read(text: &str, ground: &Ground, found: &mut Vec<Reading>) -> Result<(), Unc
 /// One round of percent-decoding; `None` when there is nothing to decode.
 fn percent_decoded(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
-    let hex = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let hex = |at: usize| {
+        bytes
+            .get(at)
+            .and_then(|byte| char::from(*byte).to_digit(16))
+    };
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
@@ -247,7 +255,10 @@ mod tests {
     fn every_reading_is_there() {
         let spelled = |text: &str| -> Result<Vec<String>, Unclear> {
             let readings = readings(text, &ground())?;
-            Ok(readings.into_iter().map(|reading| reading.spelled).collect())
+            Ok(readings
+                .into_iter()
+                .map(|reading| reading.spelled)
+                .collect())
         };
         for text in [
             "%2Fetc%2Fpasswd",
@@ -263,9 +274,17 @@ mod tests {
             "/etc/x/%2e%2e/passwd",
         ] {
             let found = spelled(text).expect("it can be read");
-            assert!(found.contains(&"/etc/passwd".to_owned()), "{text}: {found:?}");
+            assert!(
+                found.contains(&"/etc/passwd".to_owned()),
+                "{text}: {found:?}"
+            );
         }
-        for text in ["..%2f..%2fetc", "..\\etc", "．．/etc", "%25252525252e%25252525252e/x"] {
+        for text in [
+            "..%2f..%2fetc",
+            "..\\etc",
+            "．．/etc",
+            "%25252525252e%25252525252e/x",
+        ] {
             assert!(spelled(text).is_err(), "{text}");
         }
         assert_eq!(spelled("a\0b"), Err(Unclear::Nul));

@@ -93,7 +93,9 @@ impl Lookalike {
 /// What a text looks like: the same for all texts that a person would take for each other.
 fn seen(text: &str) -> String {
     // Full-width and other compatibility forms are small letters to the eye as well.
-    skeleton(&text.to_lowercase()).collect::<String>().to_lowercase()
+    skeleton(&text.to_lowercase())
+        .collect::<String>()
+        .to_lowercase()
 }
 
 #[cfg(test)]
@@ -131,7 +133,13 @@ mod tests {
     #[test]
     fn what_covers_what() {
         let covers = |a: &str, b: &str| Pattern::new(a).covers(&Pattern::new(b));
-        for (a, b) in [("*", "a*b"), ("a*", "a*b"), ("a*", "a"), ("a", "a"), ("*:*", "fs:*")] {
+        for (a, b) in [
+            ("*", "a*b"),
+            ("a*", "a*b"),
+            ("a*", "a"),
+            ("a", "a"),
+            ("*:*", "fs:*"),
+        ] {
             assert!(covers(a, b), "{a} {b}");
         }
         for (a, b) in [("a*b", "a*"), ("a", "a*"), ("*:x", "*:*"), ("a**", "b")] {
@@ -142,7 +150,12 @@ mod tests {
     #[test]
     fn names_that_look_alike_are_found() {
         let rule = Lookalike::new("*:drop_*");
-        for name in ["db:drop_table", "db:drоp_table", "db:ｄrop_table", "db:ԁrop_table"] {
+        for name in [
+            "db:drop_table",
+            "db:drоp_table",
+            "db:ｄrop_table",
+            "db:ԁrop_table",
+        ] {
             assert!(rule.resembles(name), "{name}");
         }
         for name in ["db:dropdown", "db:löschen", "db:crop_table"] {

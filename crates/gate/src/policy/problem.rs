@@ -65,7 +65,10 @@ impl Problem {
                 format!("unknown variant `{variant}`"),
                 Some(nearest(variant, expected)),
             ),
-            _ => (UserMessageFormatter.format_message(error).into_owned(), None),
+            _ => (
+                UserMessageFormatter.format_message(error).into_owned(),
+                None,
+            ),
         };
         Self {
             place: place.unwrap_or_default(),
@@ -128,7 +131,13 @@ mod tests {
 
     #[test]
     fn a_typo_gets_the_word_that_was_meant() {
-        assert_eq!(nearest("patern", &["pattern", "paths"]), "did you mean `pattern`?");
-        assert_eq!(nearest("zz", &["pattern", "paths"]), "it can be pattern, paths");
+        assert_eq!(
+            nearest("patern", &["pattern", "paths"]),
+            "did you mean `pattern`?"
+        );
+        assert_eq!(
+            nearest("zz", &["pattern", "paths"]),
+            "it can be pattern, paths"
+        );
     }
 }

@@ -15,15 +15,59 @@ const MAX_DEPTH: usize = 64;
 
 /// Words in a key that say that a path stands there.
 const PATH_WORDS: [&str; 35] = [
-    "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "dir",
-    "dirs", "directory", "directories", "folder", "folders", "source", "sources", "src",
-    "destination", "destinations", "dest", "dst", "target", "targets", "from", "to", "root",
-    "roots", "cwd", "location", "uri", "uris", "link", "links", "pathname", "name",
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "filenames",
+    "filepath",
+    "filepaths",
+    "dir",
+    "dirs",
+    "directory",
+    "directories",
+    "folder",
+    "folders",
+    "source",
+    "sources",
+    "src",
+    "destination",
+    "destinations",
+    "dest",
+    "dst",
+    "target",
+    "targets",
+    "from",
+    "to",
+    "root",
+    "roots",
+    "cwd",
+    "location",
+    "uri",
+    "uris",
+    "link",
+    "links",
+    "pathname",
+    "name",
 ];
 /// Last words of keys that hold a text, not a path; only what is wholly a path counts there.
 const TEXT_WORDS: [&str; 15] = [
-    "content", "contents", "text", "data", "value", "values", "body", "string", "str", "message",
-    "description", "code", "patch", "diff", "regex",
+    "content",
+    "contents",
+    "text",
+    "data",
+    "value",
+    "values",
+    "body",
+    "string",
+    "str",
+    "message",
+    "description",
+    "code",
+    "patch",
+    "diff",
+    "regex",
 ];
 const COMMAND_KEYS: [&str; 3] = ["command", "cmd", "script"];
 const COMMAND_ARGUMENT_KEYS: [&str; 2] = ["args", "arguments"];
@@ -244,8 +288,14 @@ fn is_path(text: &str, key: Option<&str>) -> bool {
     if words.iter().any(|word| PATH_WORDS.contains(&word.as_str())) {
         return true;
     }
-    let is_text = words.last().is_some_and(|word| TEXT_WORDS.contains(&word.as_str()));
-    if is_text { is_wholly_path(text) } else { looks_like_path(text) }
+    let is_text = words
+        .last()
+        .is_some_and(|word| TEXT_WORDS.contains(&word.as_str()));
+    if is_text {
+        is_wholly_path(text)
+    } else {
+        looks_like_path(text)
+    }
 }
 
 /// Whether a string anywhere looks like a path, in any of its spellings.
@@ -257,7 +307,9 @@ fn looks_like_path(text: &str) -> bool {
         return true;
     };
     spellings.iter().any(|text| {
-        let starts = text.starts_with(['/', '\\', '~']) || text.starts_with("$HOME") || text.starts_with("${HOME}");
+        let starts = text.starts_with(['/', '\\', '~'])
+            || text.starts_with("$HOME")
+            || text.starts_with("${HOME}");
         let climbs = text.split(['/', '\\']).any(|part| part == "..");
         let is_plain = !text.contains(char::is_whitespace) && text.contains(['/', '\\']);
         starts || climbs || text == "." || is_plain && !is_other_url(text)
@@ -270,7 +322,8 @@ fn is_wholly_path(text: &str) -> bool {
         return !text.contains(char::is_whitespace);
     };
     spellings.iter().any(|text| {
-        let from_a_root = text.starts_with('/') || text.starts_with("~/") || text.starts_with("../");
+        let from_a_root =
+            text.starts_with('/') || text.starts_with("~/") || text.starts_with("../");
         let odd = |c: char| c.is_whitespace() || "*<>|;\"'`(){}=,".contains(c);
         from_a_root && !text.starts_with("//") && !text.contains(odd)
     })
@@ -278,7 +331,10 @@ fn is_wholly_path(text: &str) -> bool {
 
 /// A URL of another scheme than `file` is no path, unless it climbs like one.
 fn is_other_url(text: &str) -> bool {
-    let is_file = text.trim_start().get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:"));
+    let is_file = text
+        .trim_start()
+        .get(..5)
+        .is_some_and(|start| start.eq_ignore_ascii_case("file:"));
     domain::is_address(text)
         && !is_file
         && path::spellings(text).is_ok_and(|spellings| {
@@ -308,7 +364,10 @@ mod tests {
             (r#"{"from":"a","to":"b"}"#, &["a", "b"]),
             (r#"{"filePath":"a","new_file":"b"}"#, &["a", "b"]),
             (r#"{"edits":[{"target":"x"}]}"#, &["x"]),
-            (r#"{"x":"/etc/passwd","y":"~/.ssh","z":"../x"}"#, &["/etc/passwd", "~/.ssh", "../x"]),
+            (
+                r#"{"x":"/etc/passwd","y":"~/.ssh","z":"../x"}"#,
+                &["/etc/passwd", "~/.ssh", "../x"],
+            ),
             (r#"{"x":"%2Fetc%2Fpasswd"}"#, &["%2Fetc%2Fpasswd"]),
             (r#"{"x":"..%2Fa b"}"#, &["..%2Fa b"]),
             (r#"{"x":"plain words","n":3,"b":true}"#, &[]),
@@ -316,7 +375,10 @@ mod tests {
             (r#"{"content":"/etc/passwd"}"#, &["/etc/passwd"]),
             (r#"{"/etc/passwd":"text"}"#, &["/etc/passwd"]),
             (r#"{"uri":"file:///etc/passwd"}"#, &["file:///etc/passwd"]),
-            (r#"{"x":"https://a.b/c","uri":"https://a.b/../../etc"}"#, &["https://a.b/../../etc"]),
+            (
+                r#"{"x":"https://a.b/c","uri":"https://a.b/../../etc"}"#,
+                &["https://a.b/../../etc"],
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(found(text, Sought::Paths), expected, "{text}");
@@ -343,8 +405,14 @@ mod tests {
             project(Some(json), Sought::Paths)
         };
         let many: Vec<String> = (0..300).map(|n| format!("\"/{n}\"")).collect();
-        assert_eq!(json(&format!("[{}]", many.join(","))), Err(TooMuch::Subjects));
-        assert_eq!(json(&format!("[{}0]", "0,".repeat(10_001))), Err(TooMuch::Values));
+        assert_eq!(
+            json(&format!("[{}]", many.join(","))),
+            Err(TooMuch::Subjects)
+        );
+        assert_eq!(
+            json(&format!("[{}0]", "0,".repeat(10_001))),
+            Err(TooMuch::Values)
+        );
         let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
         assert_eq!(json(&deep), Err(TooMuch::Deep));
     }

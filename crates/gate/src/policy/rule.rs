@@ -119,7 +119,9 @@ impl Rule {
             label = self.path_matching(at, subject).ok_or(Missed::Paths)?;
         }
         if let Some(domains) = domains {
-            label = self.domain_matching(domains, subject).ok_or(Missed::Domains)?;
+            label = self
+                .domain_matching(domains, subject)
+                .ok_or(Missed::Domains)?;
         }
         if let Some(actions) = actions {
             let matches = match asked.seen.action() {
@@ -170,10 +172,12 @@ impl Rule {
         let Subject::Host(host) = subject else {
             return None;
         };
-        domains.iter().position(|domain| match self.kind.restricts() {
-            true => domain.resembles(host),
-            false => domain.matches(host),
-        })
+        domains
+            .iter()
+            .position(|domain| match self.kind.restricts() {
+                true => domain.resembles(host),
+                false => domain.matches(host),
+            })
     }
 
     /// In a rule that allows, an earlier call is asked for; in one that refuses, it excuses.
@@ -191,7 +195,9 @@ impl Rule {
 
     /// Whether it says the same to every call of a tool whose name matches.
     pub(super) fn is_plain(&self) -> bool {
-        self.fields.when.is_none() && self.fields.conditions.is_empty() && self.fields.actions.is_none()
+        self.fields.when.is_none()
+            && self.fields.conditions.is_empty()
+            && self.fields.actions.is_none()
     }
 }
 

@@ -4,8 +4,7 @@
 use callgate_wire::Json;
 
 use super::{
-    Check, Kind,
-    domain,
+    Check, Kind, domain,
     glob::{Globs, Owner},
     index::Index,
     limits::{CostLimits, RateLimit},
@@ -61,7 +60,10 @@ impl RuleSet {
         let said = self.ask(question, &mut |shown, subject| {
             let rules = self.rules.iter().enumerate().map(|(at, rule)| {
                 let matched = rule.matches(at, subject, question.asked);
-                (at, matched.map(|matched| rule.labels[matched.label].id.clone()))
+                (
+                    at,
+                    matched.map(|matched| rule.labels[matched.label].id.clone()),
+                )
             });
             told.push(Told {
                 subject: shown.to_owned(),
@@ -73,29 +75,37 @@ impl RuleSet {
 
     /// Whether every call of a tool with this name is refused, whatever its arguments are.
     pub(super) fn refuses_outright(&self, name: &str) -> bool {
-        let named = |at: &usize| {
-            let pattern = self.rules[*at].fields.pattern.as_ref();
-            pattern.is_none_or(|pattern| match self.rules[*at].kind.restricts() {
+        let named = |rule: &&Rule| {
+            let pattern = rule.fields.pattern.as_ref();
+            pattern.is_none_or(|pattern| match rule.kind.restricts() {
                 true => pattern.resembles(name),
                 false => pattern.matches(name),
             })
         };
         let candidates = self.candidates(name);
-        let mut candidates = candidates.iter().filter(|at| named(at)).map(|at| &self.rules[*at]);
-        candidates.all(|rule| rule.kind == Kind::Deny)
-            || self.candidates(name).iter().filter(|at| named(at)).any(|at| {
-                let rule = &self.rules[*at];
-                rule.kind == Kind::Deny && rule.is_plain()
-            })
+        let candidates = candidates.iter().map(|at| &self.rules[*at]);
+        let named: Vec<&Rule> = candidates.filter(named).collect();
+        let denies = |rule: &&Rule| rule.kind == Kind::Deny;
+        named.iter().all(denies) || named.iter().any(|rule| denies(rule) && rule.is_plain())
+    }
+
+    /// Whether a call can need a fact here.
+    pub(super) fn needs_facts(&self) -> bool {
+        let asks = |rule: &Rule| rule.fields.paths.is_some() || !rule.fields.conditions.is_empty();
+        !self.rates.is_empty() || self.limits.is_some() || self.rules.iter().any(asks)
     }
 
     /// Paths whose real place decides, as far as this scope asks about any.
     pub(super) fn paths_asked(&self, arguments: Option<Json<'_>>, ground: &Ground) -> Vec<String> {
-        if self.scope != Scope::Filesystem || !self.rules.iter().any(|rule| rule.fields.paths.is_some()) {
+        if self.scope != Scope::Filesystem
+            || !self.rules.iter().any(|rule| rule.fields.paths.is_some())
+        {
             return Vec::new();
         }
         let found = projection::project(arguments, Sought::Paths).unwrap_or_default();
-        let readings = found.iter().filter_map(|text| path::readings(text, ground).ok());
+        let readings = found
+            .iter()
+            .filter_map(|text| path::readings(text, ground).ok());
         readings.flatten().map(|reading| reading.asked).collect()
     }
 
@@ -151,7 +161,10 @@ impl RuleSet {
                     let why = "a path cannot be judged: where it leads to could not be found out";
                     return self.refused("path_traversal", why);
                 };
-                (self.globs.matching(&reading.spelled), self.globs.matching(real))
+                (
+                    self.globs.matching(&reading.spelled),
+                    self.globs.matching(real),
+                )
             } else {
                 (Vec::new(), Vec::new())
             };

@@ -34,6 +34,8 @@ pub struct Rules {
     everyones: Scopes,
     agents: Vec<(Pattern, Scopes)>,
     map: Vec<(Lookalike, Scope)>,
+    /// Whether no rule set ever needs a fact.
+    needs_nothing: bool,
 }
 
 /// The rule sets that hold for someone.
@@ -45,7 +47,9 @@ impl Rules {
     pub fn read(text: &str, around: Surroundings<'_>) -> Result<Self, Vec<Problem>> {
         let nowhere = |what: &str| Problem::at(Place::default(), what);
         if text.trim().is_empty() {
-            return Err(vec![nowhere("the file is empty").help("it begins with `version: \"1\"`")]);
+            return Err(vec![
+                nowhere("the file is empty").help("it begins with `version: \"1\"`"),
+            ]);
         }
         if text.len() > MAX_TEXT {
             return Err(vec![nowhere("the file is larger than 1 MiB")]);
@@ -59,7 +63,9 @@ impl Rules {
         if written.version.value.0 != VERSION {
             let what = format!("version `{}` is not known", written.version.value.0);
             let problem = Problem::at(Place::of(&written.version.referenced), what);
-            compiler.problems.push(problem.help("write `version: \"1\"`"));
+            compiler
+                .problems
+                .push(problem.help("write `version: \"1\"`"));
         }
         let joined = compiler.joined(&written.rules);
         let everyones = Scopes::of(joined.iter().map(|joined| compiler.rule_set(joined)));
@@ -67,7 +73,12 @@ impl Rules {
         let agents = agents(written.agents, &joined, &mut compiler);
         let mut problems = compiler.problems;
         if problems.is_empty() {
+            let all = agents.iter().map(|(_, scopes)| scopes).chain([&everyones]);
+            let needs_nothing = !all
+                .flat_map(|scopes| scopes.0.values())
+                .any(RuleSet::needs_facts);
             return Ok(Self {
+                needs_nothing,
                 name: written.name,
                 digest: Digest::of(text.as_bytes()),
                 everyones,
@@ -99,7 +110,10 @@ impl Rules {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.everyones.get("mcp_tool").is_none() {
-            notes.push("there are no rules for the scope `mcp_tool`, so every tool call is denied".to_owned());
+            notes.push(
+                "there are no rules for the scope `mcp_tool`, so every tool call is denied"
+                    .to_owned(),
+            );
         }
         for (pattern, scope) in &self.map {
             let known = |scopes: &Scopes| scopes.get(scope.as_str()).is_some();
@@ -117,12 +131,20 @@ impl Rules {
     /// The rules that someone's calls are judged by. A name that nobody vouches for never widens:
     /// then everyone's rules are asked too, and the stricter answer counts.
     pub(super) fn for_whom(&self, who: &Who) -> (&Scopes, Option<&Scopes>) {
-        let own = self.agents.iter().find(|(name, _)| name.matches(&who.agent));
+        let own = self
+            .agents
+            .iter()
+            .find(|(name, _)| name.matches(&who.agent));
         match own {
             None => (&self.everyones, None),
             Some((_, own)) if who.is_vouched_for() => (own, None),
             Some((_, own)) => (own, Some(&self.everyones)),
         }
+    }
+
+    /// Whether no call needs a fact.
+    pub(super) fn needs_nothing(&self) -> bool {
+        self.needs_nothing
     }
 
     /// Whether a caller, or everyone, may see a tool.
@@ -141,17 +163,25 @@ impl Rules {
     /// Whether some rule asks for earlier calls.
     pub(super) fn asks_for_prior(&self) -> bool {
         let agents = self.agents.iter().map(|(_, scopes)| scopes);
-        let mut sets = agents.chain([&self.everyones]).flat_map(|scopes| scopes.0.values());
-        sets.any(|set| set.rules.iter().any(|rule| !rule.fields.conditions.is_empty()))
+        let mut sets = agents
+            .chain([&self.everyones])
+            .flat_map(|scopes| scopes.0.values());
+        sets.any(|set| {
+            set.rules
+                .iter()
+                .any(|rule| !rule.fields.conditions.is_empty())
+        })
     }
 
     /// The scope that a tool's arguments are looked at in.
     pub(super) fn scope_of(&self, name: &str) -> Option<&str> {
-        if BUILTIN_FILE_TOOLS.contains(&name) {
-            return Some("filesystem");
-        }
-        if name == "builtin:Bash" {
-            return Some("shell");
+        if name.starts_with("builtin:") {
+            if BUILTIN_FILE_TOOLS.contains(&name) {
+                return Some("filesystem");
+            }
+            if name == "builtin:Bash" {
+                return Some("shell");
+            }
         }
         let mapped = self.map.iter().find(|(pattern, _)| pattern.resembles(name));
         mapped.map(|(_, scope)| scope.as_str())
@@ -160,7 +190,10 @@ impl Rules {
 
 impl Scopes {
     fn of(sets: impl Iterator<Item = RuleSet>) -> Self {
-        Self(sets.map(|set| (set.scope.as_str().to_owned(), set)).collect())
+        Self(
+            sets.map(|set| (set.scope.as_str().to_owned(), set))
+                .collect(),
+        )
     }
 
     /// The rules of a scope, where it has any.
@@ -188,10 +221,16 @@ fn mappings(
         let place = Place::of(&pattern.referenced);
         let own = Pattern::new(&pattern.value);
         if !pattern.value.contains(':') && pattern.value != "*" {
-            let what = format!("`{}` can never match: tools are called `server:tool`", pattern.value);
+            let what = format!(
+                "`{}` can never match: tools are called `server:tool`",
+                pattern.value
+            );
             problems.push(Problem::at(place, what));
         } else if is_behind(&own, &earlier) {
-            let what = format!("`{}` can never match: an earlier pattern takes all of it", pattern.value);
+            let what = format!(
+                "`{}` can never match: an earlier pattern takes all of it",
+                pattern.value
+            );
             problems.push(Problem::at(place, what));
         }
         earlier.push(own);

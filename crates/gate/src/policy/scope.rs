@@ -43,7 +43,9 @@ impl Scope {
     pub(super) fn read(text: &str) -> Option<Self> {
         let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())
             && text.len() <= 64
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
         is_word.then(|| match text {
             "mcp_tool" => Self::McpTool,
             "mcp_method" => Self::McpMethod,

@@ -139,7 +139,8 @@ pub(super) struct Span(pub(super) Duration);
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = || de::Error::custom("this is not a length of time; write it like `1h` or `30s`");
+        let wrong =
+            || de::Error::custom("this is not a length of time; write it like `1h` or `30s`");
         let signed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
         Duration::try_from(signed).map(Self).map_err(|_| wrong())
     }

@@ -10,14 +10,18 @@ use serde_json::Value;
 pub fn paths(arguments: &Value) -> Vec<String> {
     let mut found = Vec::new();
     strings(arguments, "", &mut |key, text| {
-        let is_key = matches!(key.to_lowercase().as_str(), "path" | "paths" | "source" | "destination");
+        let is_key = matches!(
+            key.to_lowercase().as_str(),
+            "path" | "paths" | "source" | "destination"
+        );
         let is_content = key == "content";
         let plain = !text.contains(char::is_whitespace);
         let is_address = text.contains("://");
         let decoded = decoded(text);
         let from_root = decoded.starts_with('/');
         let climbs = decoded.split('/').any(|part| part == "..");
-        let looks = from_root || decoded.starts_with('~') || climbs || plain && decoded.contains('/');
+        let looks =
+            from_root || decoded.starts_with('~') || climbs || plain && decoded.contains('/');
         let taken = if is_key {
             !text.is_empty()
         } else if is_content {
@@ -48,7 +52,10 @@ pub fn under(arguments: &Value, keys: &[&str]) -> Vec<String> {
 pub fn addresses(arguments: &Value) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     strings(arguments, "", &mut |key, text| {
-        let known = matches!(key.to_lowercase().as_str(), "url" | "host" | "hostname" | "domain");
+        let known = matches!(
+            key.to_lowercase().as_str(),
+            "url" | "host" | "hostname" | "domain"
+        );
         if (known || text.contains("://")) && !found.contains(&text.to_owned()) {
             found.push(text.to_owned());
         }
@@ -104,7 +111,11 @@ pub fn glob(pattern: &str, path: &str, folder: &str, home: &str) -> bool {
         _ => absolute(pattern, folder, home).expect("patterns of cases do not climb"),
     };
     let parts: Vec<&str> = whole.split('/').skip(1).collect();
-    let path: Vec<&str> = path.split('/').skip(1).filter(|part| !part.is_empty()).collect();
+    let path: Vec<&str> = path
+        .split('/')
+        .skip(1)
+        .filter(|part| !part.is_empty())
+        .collect();
     segments(&parts, &path)
 }
 
@@ -118,7 +129,10 @@ pub fn action(tool: &str) -> Option<&'static str> {
     if has(&["write", "edit", "create", "append", "save", "copy", "move"]) {
         return Some("write");
     }
-    has(&["read", "list", "get", "stat", "find", "search", "glob", "grep"]).then_some("read")
+    has(&[
+        "read", "list", "get", "stat", "find", "search", "glob", "grep",
+    ])
+    .then_some("read")
 }
 
 fn segments(pattern: &[&str], path: &[&str]) -> bool {
@@ -152,7 +166,9 @@ pub fn absolute(path: &str, folder: &str, home: &str) -> Option<String> {
             part => parts.push(part),
         }
     }
-    let whole = parts.iter().fold(start.to_owned(), |whole, part| format!("{whole}/{part}"));
+    let whole = parts
+        .iter()
+        .fold(start.to_owned(), |whole, part| format!("{whole}/{part}"));
     Some(if whole.is_empty() { "/".into() } else { whole })
 }
 
@@ -166,15 +182,21 @@ fn decoded(text: &str) -> String {
 
 /// The only encodings that cases use.
 fn decoded_once(text: &str) -> String {
-    text.replace("%2F", "/").replace("%2e", ".").replace("%25", "%")
+    text.replace("%2F", "/")
+        .replace("%2e", ".")
+        .replace("%25", "%")
 }
 
 /// Every string with the key it stands under.
 fn strings(value: &Value, key: &str, each: &mut dyn FnMut(&str, &str)) {
     match value {
         Value::String(text) => each(key, text),
-        Value::Array(elements) => elements.iter().for_each(|element| strings(element, key, each)),
-        Value::Object(members) => members.iter().for_each(|(key, value)| strings(value, key, each)),
+        Value::Array(elements) => elements
+            .iter()
+            .for_each(|element| strings(element, key, each)),
+        Value::Object(members) => members
+            .iter()
+            .for_each(|(key, value)| strings(value, key, each)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -94,7 +94,9 @@ impl fmt::Display for Expr {
 /// A tool says that it is destructive, or says nothing and has a verb in its name that is.
 fn looks_destructive(case: &Case) -> bool {
     let silent = case.destructive.is_none() && case.read_only.is_none();
-    let verbs = ["delete", "drop", "remove", "destroy", "purge", "truncate", "wipe", "erase"];
+    let verbs = [
+        "delete", "drop", "remove", "destroy", "purge", "truncate", "wipe", "erase",
+    ];
     let named = case.tool.split('_').any(|word| verbs.contains(&word));
     case.destructive == Some(true) || silent && named
 }

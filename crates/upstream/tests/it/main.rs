@@ -3,4 +3,5 @@
 mod ending;
 mod given;
 mod memory;
+mod policies;
 mod process;

@@ -38,6 +38,26 @@ impl Store for Nowhere {
 }
 
 fn start(definitions: &Path, launch: Launch) -> Arc<Fleet> {
+    start_with(plan(definitions, launch), nowhere()).0
+}
+
+/// A recorder that keeps nothing.
+pub(crate) fn nowhere() -> Recorder {
+    let redactor = Redactor::new(&[], 0).unwrap();
+    Recorder::new(Arc::new(Nowhere), redactor, OnFailure::Refuse)
+}
+
+/// Starts a fleet in the gateway's own name.
+pub(crate) fn start_with(plan: FleetPlan, recorder: Recorder) -> (Arc<Fleet>, Recorder) {
+    let (events, profile) = (Events::default(), Profile::gateway());
+    (
+        Fleet::start(plan, recorder.clone(), events, profile),
+        recorder,
+    )
+}
+
+/// One server of the name `s`, and everything allowed.
+pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
     let options = FleetOptions {
         naming: Naming::default(),
         warden_program: warden_program(),
@@ -51,7 +71,7 @@ fn start(definitions: &Path, launch: Launch) -> Arc<Fleet> {
         concurrency_per_server: 4,
         processes_per_server: 1,
     };
-    let plan = FleetPlan {
+    FleetPlan {
         servers: vec![ServerSpec {
             name: ServerName::new("s").unwrap(),
             launch,
@@ -59,16 +79,11 @@ fn start(definitions: &Path, launch: Launch) -> Arc<Fleet> {
         }],
         policy: Policy::new(Builtin::AllowAll, Default::default()),
         options,
-    };
-    let recorder = Recorder::new(
-        Arc::new(Nowhere),
-        Redactor::new(&[], 0).unwrap(),
-        OnFailure::Refuse,
-    );
-    Fleet::start(plan, recorder, Events::default(), Profile::gateway())
+    }
 }
 
-fn stdio(args: &[&str]) -> Launch {
+/// A counter on standard streams.
+pub(crate) fn stdio(args: &[&str]) -> Launch {
     Launch::Stdio {
         command: bin("counter-upstream").display().to_string(),
         args: args.iter().map(|arg| (*arg).to_owned()).collect(),

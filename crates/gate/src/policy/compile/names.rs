@@ -14,7 +14,10 @@ pub(super) fn of(fields: &Fields) -> Vec<String> {
         return paths.clone();
     }
     if let Some(domains) = &fields.domains {
-        return domains.iter().map(|domain| domain.as_str().to_owned()).collect();
+        return domains
+            .iter()
+            .map(|domain| domain.as_str().to_owned())
+            .collect();
     }
     match &fields.actions {
         Some(actions) => vec![actions.join(",")],
@@ -41,9 +44,13 @@ pub(super) fn check_tool_pattern(pattern: &str) -> Result<(), Problem> {
     if is_possible {
         return Ok(());
     }
-    Err(problem(format!("`{pattern}` can never match: `{server}` is no server's name")))
+    Err(problem(format!(
+        "`{pattern}` can never match: `{server}` is no server's name"
+    )))
 }
 
 fn is_name_like(letters: &str) -> bool {
-    letters.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+    letters
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }

@@ -13,12 +13,33 @@ pub(super) const MAX_NESTING: usize = 40;
 const SIGNS: usize = 5;
 /// Names of types, which `type(x)` is compared with.
 const TYPES: [&str; 10] = [
-    "int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type", "type",
+    "int",
+    "uint",
+    "double",
+    "bool",
+    "string",
+    "bytes",
+    "list",
+    "map",
+    "null_type",
+    "type",
 ];
 /// The functions that there are.
 const FUNCTIONS: [&str; 14] = [
-    "size", "contains", "startsWith", "endsWith", "matches", "string", "int", "uint", "double",
-    "bytes", "bool", "type", "dyn", "has",
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "string",
+    "int",
+    "uint",
+    "double",
+    "bytes",
+    "bool",
+    "type",
+    "dyn",
+    "has",
 ];
 
 /// What was found in an expression.
@@ -132,7 +153,9 @@ impl Inspection {
         if let Some(target) = &call.target {
             self.look(target)?;
         }
-        call.args.iter().try_for_each(|argument| self.look(argument))
+        call.args
+            .iter()
+            .try_for_each(|argument| self.look(argument))
     }
 
     fn entry(&mut self, entry: &EntryExpr) -> Result<(), BadExpression> {
@@ -148,7 +171,8 @@ impl Inspection {
 
 /// The pattern of `matches` is written out, so that a bad one is found now and compiled once.
 fn regular_expression(call: &CallExpr) -> Result<(), BadExpression> {
-    let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|a| &a.expr) else {
+    let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|a| &a.expr)
+    else {
         return Err(bad("the pattern of `matches` must be written out"));
     };
     matching::compiled(pattern.inner())

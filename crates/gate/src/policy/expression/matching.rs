@@ -26,9 +26,17 @@ static KEPT: RwLock<Option<HashMap<String, Regex>>> = RwLock::new(None);
 pub(super) fn declare(environment: &mut Env) {
     const FREE: &str = "the environment has no other `matches`";
     let types = || vec![STRING_TYPE, STRING_TYPE];
-    environment.add_overload("matches", "matches", types(), matches).expect(FREE);
     environment
-        .add_member_overload("matches", "matches_string", STRING_TYPE, vec![STRING_TYPE], matches)
+        .add_overload("matches", "matches", types(), matches)
+        .expect(FREE);
+    environment
+        .add_member_overload(
+            "matches",
+            "matches_string",
+            STRING_TYPE,
+            vec![STRING_TYPE],
+            matches,
+        )
         .expect(FREE);
 }
 
@@ -39,7 +47,9 @@ pub(super) fn compiled(pattern: &str) -> Result<Regex, String> {
         return Ok(regex.clone());
     }
     drop(kept);
-    let built = regex::RegexBuilder::new(pattern).size_limit(MAX_SIZE).build();
+    let built = regex::RegexBuilder::new(pattern)
+        .size_limit(MAX_SIZE)
+        .build();
     let regex = built.map_err(|error| {
         let text = error.to_string();
         text.lines().last().unwrap_or_default().trim().to_owned()

@@ -2,9 +2,12 @@
 
 use std::env;
 
-use callgate_testkit::policy::Naive;
 use callgate_gate::Mode;
-use proptest::{prelude::*, test_runner::{TestError, TestRunner}};
+use callgate_testkit::policy::Naive;
+use proptest::{
+    prelude::*,
+    test_runner::{TestError, TestRunner},
+};
 
 use super::{
     generate::{case, policy},
@@ -29,27 +32,30 @@ fn the_gate_and_the_naive_evaluator_agree() {
     let calls = prop::collection::vec(case(), CALLS as usize);
     let mut kinds = std::collections::BTreeMap::<String, u32>::new();
     let compared = std::cell::RefCell::new(&mut kinds);
-    let outcome = TestRunner::new(config).run(&(policy(), calls, any::<bool>()), |(written, cases, strict)| {
-        let text = written.policy.to_string();
-        let Ok(rules) = given::read(&text) else {
-            return Err(TestCaseError::reject("a rule can never match"));
-        };
-        let mode = if strict { Mode::Strict } else { Mode::Fast };
-        let policy = given::of(rules).mode(mode);
-        let naive = Naive {
-            policy: &written.policy,
-            expressions: &written.expressions,
-            strict,
-            folder: FOLDER,
-            home: HOME,
-        };
-        for case in &cases {
-            let (gate, naive) = (given::said(&policy, case), naive.answer(case));
-            prop_assert_eq!(&gate, &naive, "{:?}\n{}", case, text);
-            *compared.borrow_mut().entry(naive.0).or_default() += 1;
-        }
-        Ok(())
-    });
+    let outcome = TestRunner::new(config).run(
+        &(policy(), calls, any::<bool>()),
+        |(written, cases, strict)| {
+            let text = written.policy.to_string();
+            let Ok(rules) = given::read(&text) else {
+                return Err(TestCaseError::reject("a rule can never match"));
+            };
+            let mode = if strict { Mode::Strict } else { Mode::Fast };
+            let policy = given::of(rules).mode(mode);
+            let naive = Naive {
+                policy: &written.policy,
+                expressions: &written.expressions,
+                strict,
+                folder: FOLDER,
+                home: HOME,
+            };
+            for case in &cases {
+                let (gate, naive) = (given::said(&policy, case), naive.answer(case));
+                prop_assert_eq!(&gate, &naive, "{:?}\n{}", case, text);
+                *compared.borrow_mut().entry(naive.0).or_default() += 1;
+            }
+            Ok(())
+        },
+    );
     // The failing input is in the message already, without the calls that agreed.
     match outcome {
         Ok(()) => {}
@@ -60,6 +66,9 @@ fn the_gate_and_the_naive_evaluator_agree() {
     // Cases that all end alike would compare nothing.
     for kind in ["allow", "confirm", "require_approval", "deny"] {
         let count = kinds.get(kind).copied().unwrap_or_default();
-        assert!(count > cases / 200, "only {count} calls were judged `{kind}`");
+        assert!(
+            count > cases / 200,
+            "only {count} calls were judged `{kind}`"
+        );
     }
 }

@@ -18,8 +18,14 @@ fn policies() -> Vec<(&'static str, Policy)> {
     vec![
         ("without action", given::policy(&text("", "./**"))),
         ("with action", given::policy(&text(any, "./**"))),
-        ("all else allowed, without action", given::policy(&text("", "**"))),
-        ("all else allowed, with action", given::policy(&text(any, "**"))),
+        (
+            "all else allowed, without action",
+            given::policy(&text("", "**")),
+        ),
+        (
+            "all else allowed, with action",
+            given::policy(&text(any, "**")),
+        ),
     ]
 }
 
@@ -79,7 +85,13 @@ fn no_way_to_a_refused_path_passes() {
         deep(r#""a""#, 100),
     ];
     let policies = policies();
-    for tool in ["read_file", "write_file", "delete_file", "move_file", "chmod"] {
+    for tool in [
+        "read_file",
+        "write_file",
+        "delete_file",
+        "move_file",
+        "chmod",
+    ] {
         for (which, policy) in &policies {
             for attack in &attacks {
                 let (verdict, rule) = said(policy, &case("fs", tool, attack));
@@ -89,7 +101,11 @@ fn no_way_to_a_refused_path_passes() {
     }
     // The policy is not simply shut.
     for (which, policy) in &policies[..3] {
-        let fine = case("fs", "write_file", r#"{"path":"src/a.rs","content":"// /etc/passwd\nx"}"#);
+        let fine = case(
+            "fs",
+            "write_file",
+            r#"{"path":"src/a.rs","content":"// /etc/passwd\nx"}"#,
+        );
         assert_eq!(said(policy, &fine).0, "allow", "{which}");
     }
 }
@@ -110,16 +126,38 @@ fn no_spelling_of_a_refused_domain_passes() {
     let open = "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*:*'}]}\n  \
                 - {scope: network, deny: [{domains: ['evil.com', '*.evil.com', '127.0.0.1']}], allow: [{domains: ['*']}]}\n\
                 tool_scope_map: [{pattern: 'net:*', scope: network}]\n";
-    let closed = open.replace("allow: [{domains: ['*']}]", "allow: [{domains: ['*.good.com']}]");
+    let closed = open.replace(
+        "allow: [{domains: ['*']}]",
+        "allow: [{domains: ['*.good.com']}]",
+    );
     for text in [open, closed.as_str()] {
         let policy = given::policy(text);
         for address in [
-            "evil.com", "EVIL.com", "Evil.Com.", "a.evil.com", "https://evil.com/", "HTTPS://EVIL.COM",
-            "https://evil.com:8443/x", "https://good.com@evil.com/", "https://u:p@evil.com:1/",
-            "https://evil.com\\\\@a.good.com/", "https://a.good.com\\\\.evil.com/", "http://a@b@evil.com/",
-            "ws://evil.com/", "еvil.com", "https://еvil.com/", "ｅvil.com", "evil。com", "xn--vil-qdd.com",
-            "evil.com%2f.a.good.com", "http://127.1/", "http://2130706433/", "http://0x7f000001/", "127.0.0.1:80",
-            " https://evil.com/", "https://a.good.com\\u0009@evil.com/",
+            "evil.com",
+            "EVIL.com",
+            "Evil.Com.",
+            "a.evil.com",
+            "https://evil.com/",
+            "HTTPS://EVIL.COM",
+            "https://evil.com:8443/x",
+            "https://good.com@evil.com/",
+            "https://u:p@evil.com:1/",
+            "https://evil.com\\\\@a.good.com/",
+            "https://a.good.com\\\\.evil.com/",
+            "http://a@b@evil.com/",
+            "ws://evil.com/",
+            "еvil.com",
+            "https://еvil.com/",
+            "ｅvil.com",
+            "evil。com",
+            "xn--vil-qdd.com",
+            "evil.com%2f.a.good.com",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "127.0.0.1:80",
+            " https://evil.com/",
+            "https://a.good.com\\u0009@evil.com/",
         ] {
             for key in ["url", "Url", "host", "domain", "hostname"] {
                 let arguments = format!(r#"{{"{key}":"{address}"}}"#);
@@ -146,9 +184,15 @@ fn names_that_look_like_refused_ones_are_refused() {
     }
     // A name that looks like none of them is only a name.
     assert_eq!(said(&policy, &case("db", "größe", "{}")).0, "allow");
-    assert_eq!(said(&policy, &case("db", "wrіte", "{}")).0, "require_approval");
+    assert_eq!(
+        said(&policy, &case("db", "wrіte", "{}")).0,
+        "require_approval"
+    );
     // What a tool is mapped by is not slipped past either.
-    assert_eq!(said(&policy, &case("db", "rυn", r#"{"command":"rm"}"#)).0, "deny");
+    assert_eq!(
+        said(&policy, &case("db", "rυn", r#"{"command":"rm"}"#)).0,
+        "deny"
+    );
 }
 
 #[test]
@@ -168,6 +212,10 @@ fn an_argument_that_readers_understand_differently_is_no_way_past_an_expression(
         r#"{"force":false}"#,
         "{}",
     ] {
-        assert_eq!(said(&policy, &case("gh", "push", arguments)).0, "deny", "{arguments}");
+        assert_eq!(
+            said(&policy, &case("gh", "push", arguments)).0,
+            "deny",
+            "{arguments}"
+        );
     }
 }

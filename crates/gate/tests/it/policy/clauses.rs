@@ -39,7 +39,10 @@ fn what_no_rule_matches_is_denied() {
     let text = "version: 1\nrules: [{scope: mcp_tool, allow: [{pattern: 'fs:read'}]}]";
     assert_eq!(says(text, &case("fs", "write", "{}")), "deny deny:default");
     let nothing = "version: '1'";
-    assert_eq!(says(nothing, &case("fs", "write", "{}")), "deny deny:default");
+    assert_eq!(
+        says(nothing, &case("fs", "write", "{}")),
+        "deny deny:default"
+    );
 }
 
 #[test]
@@ -90,7 +93,12 @@ fn paths_work_with_and_without_an_action() {
              deny: [{{{action}paths: ['/etc/**', '~/.ssh/**']}}]\n    allow: [{{{action}paths: ['**']}}]\n\
              tool_scope_map: [{{pattern: 'fs:*', scope: filesystem}}]\n"
         );
-        let read = |path: &str| says(&text, &case("fs", "read_file", &format!(r#"{{"path":"{path}"}}"#)));
+        let read = |path: &str| {
+            says(
+                &text,
+                &case("fs", "read_file", &format!(r#"{{"path":"{path}"}}"#)),
+            )
+        };
         assert_eq!(read("/etc/passwd"), "deny deny:filesystem:/etc/**");
         assert_eq!(read("~/.ssh/id"), "deny deny:filesystem:~/.ssh/**");
         assert_eq!(read("/tmp/x"), "allow allow:mcp_tool:*:*");
@@ -101,7 +109,10 @@ fn paths_work_with_and_without_an_action() {
 fn an_expression_that_fails_is_a_match_except_in_allow() {
     for (kind, expected) in [
         ("deny", "deny deny:mcp_tool:*:*"),
-        ("require_approval", "require_approval require_approval:mcp_tool:*:*"),
+        (
+            "require_approval",
+            "require_approval require_approval:mcp_tool:*:*",
+        ),
         ("confirm", "confirm confirm:mcp_tool:*:*"),
         ("allow", "deny deny:default"),
     ] {
@@ -147,20 +158,35 @@ fn strict_asks_both_scopes_and_fast_asks_for_the_name_alone() {
     let policy = policy(TWO_SCOPES);
     let write = |path: &str| case("fs", "write_file", &format!(r#"{{"path":"{path}"}}"#));
     assert_eq!(said(&policy, &write("/etc/x")).1, "deny:filesystem:/etc/**");
-    assert_eq!(said(&policy, &write("/tmp/x")).1, "require_approval:mcp_tool:fs:write_*");
+    assert_eq!(
+        said(&policy, &write("/tmp/x")).1,
+        "require_approval:mcp_tool:fs:write_*"
+    );
     let call = given::call(&write("/etc/x"));
     let facts = given::facts(&policy, &call, &write("/etc/x"));
     let checks = policy.judge(&call, &facts);
     let names: Vec<(&str, Kind)> = checks.iter().map(|c| (c.scope.as_str(), c.kind)).collect();
-    assert_eq!(names, [("mcp_tool", Kind::RequireApproval), ("filesystem", Kind::Deny)]);
+    assert_eq!(
+        names,
+        [
+            ("mcp_tool", Kind::RequireApproval),
+            ("filesystem", Kind::Deny)
+        ]
+    );
     let fast = policy.mode(Mode::Fast);
-    assert_eq!(said(&fast, &write("/etc/x")).1, "require_approval:mcp_tool:fs:write_*");
+    assert_eq!(
+        said(&fast, &write("/etc/x")).1,
+        "require_approval:mcp_tool:fs:write_*"
+    );
     assert!(fast.needs(&given::call(&write("/etc/x"))).is_empty());
 }
 
 #[test]
 fn a_mapped_scope_without_rules_adds_nothing() {
-    assert_eq!(says(TWO_SCOPES, &case("x", "y", r#"{"path":"/etc/x"}"#)), "allow allow:mcp_tool:*:*");
+    assert_eq!(
+        says(TWO_SCOPES, &case("x", "y", r#"{"path":"/etc/x"}"#)),
+        "allow allow:mcp_tool:*:*"
+    );
 }
 
 #[test]
@@ -182,22 +208,58 @@ tool_scope_map:
     let allowed = "allow allow:mcp_tool:*:*";
     for (server, arguments, expected) in [
         ("sh", r#"{"command":"ls"}"#, allowed),
-        ("sh", r#"{"command":"rm -rf /"}"#, "deny deny:shell:rm -rf *"),
+        (
+            "sh",
+            r#"{"command":"rm -rf /"}"#,
+            "deny deny:shell:rm -rf *",
+        ),
         ("sh", r#"{"cmd":"rm   -rf\t/"}"#, "deny deny:shell:rm -rf *"),
-        ("sh", r#"{"script":["rm","-rf","/"]}"#, "deny deny:shell:rm -rf *"),
-        ("sh", r#"{"command":"rm","args":["-rf","/"]}"#, "deny deny:shell:rm -rf *"),
+        (
+            "sh",
+            r#"{"script":["rm","-rf","/"]}"#,
+            "deny deny:shell:rm -rf *",
+        ),
+        (
+            "sh",
+            r#"{"command":"rm","args":["-rf","/"]}"#,
+            "deny deny:shell:rm -rf *",
+        ),
         ("sh", "{}", "deny deny:default"),
         ("net", r#"{"url":"https://a.X.com:8443/y"}"#, allowed),
         ("net", r#"{"url":"https://x.com/"}"#, "deny deny:default"),
-        ("net", r#"{"host":"EVIL.com."}"#, "deny deny:network:evil.com"),
-        ("net", r#"{"domain":"a.x.com","x":"https://evil.com/"}"#, "deny deny:network:evil.com"),
+        (
+            "net",
+            r#"{"host":"EVIL.com."}"#,
+            "deny deny:network:evil.com",
+        ),
+        (
+            "net",
+            r#"{"domain":"a.x.com","x":"https://evil.com/"}"#,
+            "deny deny:network:evil.com",
+        ),
         ("web", r#"{"hostname":"a.b.x.com"}"#, allowed),
-        ("web", r#"{"url":"https://a.x.com\\@evil.com/"}"#, "deny deny:browser:unclear_address"),
+        (
+            "web",
+            r#"{"url":"https://a.x.com\\@evil.com/"}"#,
+            "deny deny:browser:unclear_address",
+        ),
         ("db", r#"{"value":"hello"}"#, allowed),
-        ("db", r#"{"data":{"rows":["x","AKIA123"]}}"#, "deny deny:data:*AKIA*"),
-        ("db", r#"{"text":"AKIA1","content":"x"}"#, "deny deny:data:*AKIA*"),
+        (
+            "db",
+            r#"{"data":{"rows":["x","AKIA123"]}}"#,
+            "deny deny:data:*AKIA*",
+        ),
+        (
+            "db",
+            r#"{"text":"AKIA1","content":"x"}"#,
+            "deny deny:data:*AKIA*",
+        ),
     ] {
-        assert_eq!(says(text, &case(server, "do", arguments)), expected, "{server} {arguments}");
+        assert_eq!(
+            says(text, &case(server, "do", arguments)),
+            expected,
+            "{server} {arguments}"
+        );
     }
 }
 
@@ -219,14 +281,27 @@ tool_scope_map: [{pattern: "*:write_*", scope: writes}]
     assert_eq!(says(text, &read), "allow allow:mcp_tool:*:*");
     let needs = policy(text).needs(&given::call(&write));
     assert_eq!(needs.rates.len(), 1);
-    assert_eq!((needs.rates[0].max_requests, needs.rates[0].window.as_secs()), (20, 3600));
+    assert_eq!(
+        (needs.rates[0].max_requests, needs.rates[0].window.as_secs()),
+        (20, 3600)
+    );
 }
 
 #[test]
 fn conditions_look_at_earlier_calls() {
     for (kind, other, unmet, met) in [
-        ("allow", "", "deny deny:default", "allow allow:mcp_tool:fs:write"),
-        ("deny", "allow: [{pattern: '*:*'}], ", "deny deny:mcp_tool:fs:write", "allow allow:mcp_tool:*:*"),
+        (
+            "allow",
+            "",
+            "deny deny:default",
+            "allow allow:mcp_tool:fs:write",
+        ),
+        (
+            "deny",
+            "allow: [{pattern: '*:*'}], ",
+            "deny deny:mcp_tool:fs:write",
+            "allow allow:mcp_tool:*:*",
+        ),
         (
             "require_approval",
             "allow: [{pattern: '*:*'}], ",
@@ -260,7 +335,11 @@ rules:
         (Some(-1.0), 0.0, "deny deny:cost:negative_value"),
         (Some(1.01), 0.0, "deny deny:cost:max_per_action"),
         (Some(0.4), 19.9, "deny deny:cost:max_per_session"),
-        (Some(0.6), 0.0, "require_approval require_approval:cost:alert_threshold"),
+        (
+            Some(0.6),
+            0.0,
+            "require_approval require_approval:cost:alert_threshold",
+        ),
     ] {
         let case = Case {
             cost,
@@ -293,7 +372,12 @@ fn agents_have_rules_of_their_own() {
         ("x", true, "other", "deny deny:default"),
         // Merged: everyone's deny and approval stay.
         ("ci-1", true, "drop_x", "deny deny:mcp_tool:*:drop_*"),
-        ("ci-1", true, "write", "require_approval require_approval:mcp_tool:*:write"),
+        (
+            "ci-1",
+            true,
+            "write",
+            "require_approval require_approval:mcp_tool:*:write",
+        ),
         ("ci-1", true, "other", "allow allow:mcp_tool:*:*"),
         // Replaced: they do not.
         ("bot", true, "drop_x", "allow allow:mcp_tool:*:*"),
@@ -307,7 +391,11 @@ fn agents_have_rules_of_their_own() {
             vouched_for,
             ..case("s", tool, "{}")
         };
-        assert_eq!(says(AGENTS, &case), expected, "{agent} {vouched_for} {tool}");
+        assert_eq!(
+            says(AGENTS, &case),
+            expected,
+            "{agent} {vouched_for} {tool}"
+        );
     }
     let tightened = Case {
         agent: "ci-1".into(),
@@ -346,7 +434,9 @@ fn methods_are_judged_where_there_are_rules_for_them() {
         })
     };
     let without = policy("version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*'}]}]");
-    let said = |policy: &callgate_gate::Policy, name: &str| answer(decide(method(name), policy, &Default::default())).1;
+    let said = |policy: &callgate_gate::Policy, name: &str| {
+        answer(decide(method(name), policy, &Default::default())).1
+    };
     assert_eq!(said(&without, "resources/read"), "allow:mcp_method:*");
     let with = policy(
         "version: '1'\nrules: [{scope: mcp_method, deny: [{pattern: 'resources/*'}], allow: [{pattern: 'prompts/get'}]}]",
@@ -360,14 +450,22 @@ fn methods_are_judged_where_there_are_rules_for_them() {
 fn rule_sets_of_one_scope_are_read_as_one() {
     let text = "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*:*'}]}\n  - {scope: mcp_tool, deny: [{pattern: '*:x'}]}";
     assert_eq!(says(text, &case("s", "x", "{}")), "deny deny:mcp_tool:*:x");
-    assert_eq!(says(text, &case("s", "y", "{}")), "allow allow:mcp_tool:*:*");
+    assert_eq!(
+        says(text, &case("s", "y", "{}")),
+        "allow allow:mcp_tool:*:*"
+    );
 }
 
 #[test]
 fn several_policies_at_once_are_as_strict_as_the_strictest() {
-    let layer = |text: &str| callgate_gate::Layer::Rules(given::read(text).expect("it is right").into());
-    let user = layer("version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*:x'}], allow: [{pattern: '*'}]}]");
-    let project = layer("version: '1'\nrules: [{scope: mcp_tool, require_approval: [{pattern: '*:y'}], allow: [{pattern: '*'}]}]");
+    let layer =
+        |text: &str| callgate_gate::Layer::Rules(given::read(text).expect("it is right").into());
+    let user = layer(
+        "version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*:x'}], allow: [{pattern: '*'}]}]",
+    );
+    let project = layer(
+        "version: '1'\nrules: [{scope: mcp_tool, require_approval: [{pattern: '*:y'}], allow: [{pattern: '*'}]}]",
+    );
     let policy = callgate_gate::Policy::of(vec![user, project], Default::default());
     for (tool, expected) in [
         ("x", "deny:mcp_tool:*:x"),
@@ -383,8 +481,15 @@ fn facts_are_asked_for_only_where_a_rule_needs_them() {
     let policy = policy(TWO_SCOPES);
     let read = case("fs", "read_file", r#"{"path":"a/../b","other":"~/x"}"#);
     let needs = policy.needs(&given::call(&read));
-    assert_eq!(needs.paths, ["/home/u/x", "/work/repo/a/../b", "/work/repo/b"]);
-    assert!(policy.needs(&given::call(&case("git", "read", r#"{"path":"a"}"#))).is_empty());
+    assert_eq!(
+        needs.paths,
+        ["/home/u/x", "/work/repo/a/../b", "/work/repo/b"]
+    );
+    assert!(
+        policy
+            .needs(&given::call(&case("git", "read", r#"{"path":"a"}"#)))
+            .is_empty()
+    );
 }
 
 #[test]
@@ -396,14 +501,21 @@ fn a_path_whose_place_is_not_known_is_refused() {
     assert_eq!(verdict(facts.clone()), "allow:mcp_tool:*:*");
     facts.real_paths.insert("/tmp/x".into(), RealPath::Unknown);
     assert_eq!(verdict(facts), "deny:filesystem:path_traversal");
-    assert_eq!(verdict(Default::default()), "deny:filesystem:path_traversal");
+    assert_eq!(
+        verdict(Default::default()),
+        "deny:filesystem:path_traversal"
+    );
 }
 
 #[test]
 fn an_approval_is_bound_to_the_rule_that_asks() {
     let asked_by = |text: &str| {
         let policy = policy(text);
-        match decide(given::call(&case("s", "x", "{}")), &policy, &Default::default()) {
+        match decide(
+            given::call(&case("s", "x", "{}")),
+            &policy,
+            &Default::default(),
+        ) {
             Verdict::Hold(hold) => hold.ruling().asked_by(),
             Verdict::Permit(_) | Verdict::Deny(_) => panic!("an approval is asked for"),
         }

@@ -15,25 +15,61 @@ pub(crate) struct Written {
 
 const KINDS: [&str; 4] = ["deny", "require_approval", "confirm", "allow"];
 const TOOL_PATTERNS: [&str; 12] = [
-    "*:*", "fs:*", "*:read_*", "fs:read_file", "*:delete_*", "net:*", "s*:run", "*:note", "db:*",
-    "*:write_file", "fs:*_file", "*:*e_*",
+    "*:*",
+    "fs:*",
+    "*:read_*",
+    "fs:read_file",
+    "*:delete_*",
+    "net:*",
+    "s*:run",
+    "*:note",
+    "db:*",
+    "*:write_file",
+    "fs:*_file",
+    "*:*e_*",
 ];
 const PATHS: [&str; 8] = [
-    "/etc/**", "~/.ssh/**", "./**", "/tmp/*", "**/passwd", "**", "/work/repo/src/*", "link/**",
+    "/etc/**",
+    "~/.ssh/**",
+    "./**",
+    "/tmp/*",
+    "**/passwd",
+    "**",
+    "/work/repo/src/*",
+    "link/**",
 ];
 const DOMAINS: [&str; 5] = ["x.com", "*.x.com", "*", "Y.org", "a.*"];
 const COMMANDS: [&str; 5] = ["rm -rf *", "ls*", "*", "cat *", "* *"];
 const TEXTS: [&str; 4] = ["*", "*secret*", "hello", "/*"];
 const PATH_VALUES: [&str; 14] = [
-    "/etc/passwd", "/etc/../etc/passwd", "%2Fetc%2Fpasswd", "%252Fetc%252Fpasswd", "~/.ssh/id",
-    "src/a", "./src/b", "link/passwd", "link/../src/a", "../x", "/work/repo/src/a", "/tmp/x", "a b",
+    "/etc/passwd",
+    "/etc/../etc/passwd",
+    "%2Fetc%2Fpasswd",
+    "%252Fetc%252Fpasswd",
+    "~/.ssh/id",
+    "src/a",
+    "./src/b",
+    "link/passwd",
+    "link/../src/a",
+    "../x",
+    "/work/repo/src/a",
+    "/tmp/x",
+    "a b",
     "/tmp/a/b",
 ];
 
 /// A policy file.
 pub(crate) fn policy() -> impl Strategy<Value = Written> {
     let scopes = prop::sample::subsequence(
-        vec!["mcp_tool", "filesystem", "shell", "network", "data", "notes", "cost"],
+        vec![
+            "mcp_tool",
+            "filesystem",
+            "shell",
+            "network",
+            "data",
+            "notes",
+            "cost",
+        ],
         1..=7,
     );
     let agents = prop::option::weighted(0.3, (select(vec!["ci-*", "bot"]), any::<bool>(), sets()));
@@ -67,30 +103,52 @@ pub(crate) fn policy() -> impl Strategy<Value = Written> {
 pub(crate) fn case() -> impl Strategy<Value = Case> {
     let who = (select(vec!["anonymous", "ci-1", "bot"]), any::<bool>());
     let tools = vec![
-        ("fs", "read_file"), ("fs", "write_file"), ("fs", "delete_file"), ("fs", "move_file"),
-        ("fs", "chmod"), ("sh", "run"), ("net", "fetch"), ("db", "note"), ("fs", "note"),
+        ("fs", "read_file"),
+        ("fs", "write_file"),
+        ("fs", "delete_file"),
+        ("fs", "move_file"),
+        ("fs", "chmod"),
+        ("sh", "run"),
+        ("net", "fetch"),
+        ("db", "note"),
+        ("fs", "note"),
     ];
     let hints = select(vec![None, Some(true), Some(false)]);
     let met = prop::collection::btree_set(select(vec!["read_*", "fs:*"]), 0..=2);
     let used = prop::collection::btree_set(select(vec!["mcp_tool", "filesystem", "notes"]), 0..=1);
-    let cost = select(vec![None, None, Some(0.25), Some(0.75), Some(1.5), Some(-0.5)]);
+    let cost = select(vec![
+        None,
+        None,
+        Some(0.25),
+        Some(0.75),
+        Some(1.5),
+        Some(-0.5),
+    ]);
     let spent = select(vec![0.0, 19.5]);
-    (who, select(tools), (hints.clone(), hints), arguments(), (met, used), (cost, spent)).prop_map(
-        |(who, (server, tool), hints, arguments, (met, used), (cost, spent))| Case {
-            server: server.into(),
-            tool: tool.into(),
-            destructive: hints.0,
-            read_only: hints.1,
-            arguments,
-            agent: who.0.into(),
-            vouched_for: who.1,
-            met: met.into_iter().map(str::to_owned).collect(),
-            used_up: used.into_iter().map(str::to_owned).collect(),
-            cost,
-            spent,
-            links: [("/work/repo/link".to_owned(), "/etc".to_owned())].into(),
-        },
+    (
+        who,
+        select(tools),
+        (hints.clone(), hints),
+        arguments(),
+        (met, used),
+        (cost, spent),
     )
+        .prop_map(
+            |(who, (server, tool), hints, arguments, (met, used), (cost, spent))| Case {
+                server: server.into(),
+                tool: tool.into(),
+                destructive: hints.0,
+                read_only: hints.1,
+                arguments,
+                agent: who.0.into(),
+                vouched_for: who.1,
+                met: met.into_iter().map(str::to_owned).collect(),
+                used_up: used.into_iter().map(str::to_owned).collect(),
+                cost,
+                spent,
+                links: [("/work/repo/link".to_owned(), "/etc".to_owned())].into(),
+            },
+        )
 }
 
 /// A rule set as it is drawn; what is the same for all scopes is drawn for all.
@@ -112,10 +170,22 @@ struct Drawn {
 }
 
 fn sets() -> impl Strategy<Value = Vec<Set>> {
-    let scopes = ["mcp_tool", "filesystem", "shell", "network", "data", "notes", "cost"];
+    let scopes = [
+        "mcp_tool",
+        "filesystem",
+        "shell",
+        "network",
+        "data",
+        "notes",
+        "cost",
+    ];
     let set = move |scope: &'static str| {
         let rules = prop::collection::vec(drawn(), 1..5);
-        (rules, prop::bool::weighted(0.15)).prop_map(move |(rules, rate)| Set { scope, rules, rate })
+        (rules, prop::bool::weighted(0.15)).prop_map(move |(rules, rate)| Set {
+            scope,
+            rules,
+            rate,
+        })
     };
     scopes.map(set).into_iter().collect::<Vec<_>>()
 }
@@ -143,7 +213,8 @@ impl Set {
     fn written(self, expressions: &mut BTreeMap<String, Expr>) -> Option<Value> {
         let scope = self.scope;
         if scope == "cost" {
-            let limits = json!({"max_per_action": 1.0, "max_per_session": 20.0, "alert_threshold": 0.5});
+            let limits =
+                json!({"max_per_action": 1.0, "max_per_session": 20.0, "alert_threshold": 0.5});
             return Some(json!({"scope": "cost", "limits": limits}));
         }
         let mut set = json!({"scope": scope});
@@ -199,8 +270,12 @@ impl Drawn {
 
 fn maps() -> impl Strategy<Value = Vec<Value>> {
     let all = vec![
-        ("fs:note", "notes"), ("fs:*", "filesystem"), ("sh:*", "shell"), ("net:*", "network"),
-        ("*:note", "notes"), ("db:*", "data"),
+        ("fs:note", "notes"),
+        ("fs:*", "filesystem"),
+        ("sh:*", "shell"),
+        ("net:*", "network"),
+        ("*:note", "notes"),
+        ("db:*", "data"),
     ];
     prop::sample::subsequence(all, 2..=6).prop_map(|map| {
         let entry = |(pattern, scope)| json!({"pattern": pattern, "scope": scope});
@@ -248,7 +323,9 @@ fn arguments() -> impl Strategy<Value = Value> {
         1 => few(vec!["X.COM.", "y.org", "a.b"]).prop_map(|value| ("Host", value)),
     ];
     prop::collection::vec(member, 0..4).prop_map(|members| {
-        let members = members.into_iter().map(|(key, value)| (key.to_owned(), value));
+        let members = members
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value));
         Value::Object(members.collect())
     })
 }

@@ -39,7 +39,10 @@ pub(crate) fn read(text: &str) -> Result<Rules, Vec<Problem>> {
 /// A policy over a file that is right.
 pub(crate) fn policy(text: &str) -> Policy {
     let rules = read(text).unwrap_or_else(|problems| {
-        let shown: Vec<String> = problems.iter().map(|p| p.shown("policy.yaml", text)).collect();
+        let shown: Vec<String> = problems
+            .iter()
+            .map(|p| p.shown("policy.yaml", text))
+            .collect();
         panic!("{}\n{text}", shown.join("\n"))
     });
     of(rules)
@@ -82,7 +85,11 @@ pub(crate) fn call(case: &Case) -> Call {
 fn with(tool: Tool, line: String, case: &Case) -> Call {
     let mut call = given::call(Target::Tool(Arc::new(tool)));
     call.attempt.frame = Frame::parse(line.into(), Strictness::Full).expect("it is a frame");
-    let principal = if case.vouched_for { case.agent.clone() } else { "token".into() };
+    let principal = if case.vouched_for {
+        case.agent.clone()
+    } else {
+        "token".into()
+    };
     let mut host = (*call.attempt.host).clone();
     host.who = Who {
         tenant: "local".into(),
@@ -99,12 +106,23 @@ pub(crate) fn facts(policy: &Policy, call: &Call, case: &Case) -> Facts {
     let needs = policy.needs(call);
     let real = |asked: &String| {
         let plain = arguments::absolute(asked, FOLDER, HOME).expect("only plain paths are asked");
-        (asked.clone(), RealPath::At(arguments::real(&plain, &case.links)))
+        (
+            asked.clone(),
+            RealPath::At(arguments::real(&plain, &case.links)),
+        )
     };
     Facts {
         real_paths: needs.paths.iter().map(real).collect(),
-        met: needs.prior.into_iter().filter(|prior| case.met.contains(&prior.pattern)).collect(),
-        used_up: needs.rates.into_iter().filter(|rate| case.used_up.contains(&rate.scope)).collect(),
+        met: needs
+            .prior
+            .into_iter()
+            .filter(|prior| case.met.contains(&prior.pattern))
+            .collect(),
+        used_up: needs
+            .rates
+            .into_iter()
+            .filter(|rate| case.used_up.contains(&rate.scope))
+            .collect(),
         spent: case.spent,
     }
 }
@@ -120,7 +138,9 @@ pub(crate) fn said(policy: &Policy, case: &Case) -> (String, String) {
 pub(crate) fn answer(verdict: Verdict) -> (String, String) {
     let (kind, ruling) = match &verdict {
         Verdict::Permit(permit) => ("allow", permit.ruling()),
-        Verdict::Hold(hold) if hold.ruling().rule.starts_with("confirm") => ("confirm", hold.ruling()),
+        Verdict::Hold(hold) if hold.ruling().rule.starts_with("confirm") => {
+            ("confirm", hold.ruling())
+        }
         Verdict::Hold(hold) => ("require_approval", hold.ruling()),
         Verdict::Deny(denied) => ("deny", denied.ruling()),
     };

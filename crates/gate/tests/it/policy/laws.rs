@@ -20,7 +20,10 @@ fn strictness(policy: &Value, cases: &[Case]) -> Result<Vec<usize>, TestCaseErro
     let policy = given::of(rules);
     let of = |case: &Case| {
         let (kind, _) = given::said(&policy, case);
-        STRICTNESS.iter().position(|known| *known == kind).unwrap_or_default()
+        STRICTNESS
+            .iter()
+            .position(|known| *known == kind)
+            .unwrap_or_default()
     };
     Ok(cases.iter().map(of).collect())
 }

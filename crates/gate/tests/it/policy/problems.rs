@@ -6,8 +6,14 @@ use super::given::read;
 fn problem(text: &str) -> String {
     let problems = read(text).expect_err(text);
     let first = &problems[0];
-    let help = first.help.as_ref().map_or(String::new(), |help| format!(" ({help})"));
-    format!("{}:{} {}{help}", first.place.line, first.place.column, first.what)
+    let help = first
+        .help
+        .as_ref()
+        .map_or(String::new(), |help| format!(" ({help})"));
+    format!(
+        "{}:{} {}{help}",
+        first.place.line, first.place.column, first.what
+    )
 }
 
 /// A file with one rule set.
@@ -18,12 +24,27 @@ fn with_set(set: &str) -> String {
 #[test]
 fn every_problem_has_a_place_and_says_what_to_do() {
     let cases = [
-        ("", "0:0 the file is empty (it begins with `version: \"1\"`)"),
+        (
+            "",
+            "0:0 the file is empty (it begins with `version: \"1\"`)",
+        ),
         ("rules: []", "1:1 missing field `version`"),
-        ("version: '2'", "1:10 version `2` is not known (write `version: \"1\"`)"),
-        ("version: 1.0", "1:10 version `1.0` is not known (write `version: \"1\"`)"),
-        ("version: '1'\nrule: []", "2:1 unknown field `rule` (did you mean `rules`?)"),
-        ("version: '1'\nversion: '1'", "2:1 duplicate mapping key: version not allowed here"),
+        (
+            "version: '2'",
+            "1:10 version `2` is not known (write `version: \"1\"`)",
+        ),
+        (
+            "version: 1.0",
+            "1:10 version `1.0` is not known (write `version: \"1\"`)",
+        ),
+        (
+            "version: '1'\nrule: []",
+            "2:1 unknown field `rule` (did you mean `rules`?)",
+        ),
+        (
+            "version: '1'\nversion: '1'",
+            "2:1 duplicate mapping key: version not allowed here",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(problem(text), expected, "{text}");
@@ -33,78 +54,195 @@ fn every_problem_has_a_place_and_says_what_to_do() {
 #[test]
 fn rules_that_are_wrong_or_can_never_match() {
     let cases = [
-        ("{scope: 'a b', allow: [{pattern: '*'}]}", "3:13 `a b` is no scope"),
-        ("{scope: mcp_tool}", "3:5 the rule set of scope `mcp_tool` is empty"),
-        ("{scope: mcp_tool, alow: []}", "3:23 unknown field `alow` (did you mean `allow`?)"),
-        ("{scope: mcp_tool, deny: [{patern: 'x'}]}", "3:31 unknown field `patern` (did you mean `pattern`?)"),
-        ("{scope: mcp_tool, deny: [{}]}", "3:30 the rule does not say what it is about"),
-        ("{scope: mcp_tool, deny: [{message: x}]}", "3:30 the rule does not say what it is about"),
-        ("{scope: mcp_tool, deny: [{pattern: ''}]}", "3:40 an empty pattern can never match"),
+        (
+            "{scope: 'a b', allow: [{pattern: '*'}]}",
+            "3:13 `a b` is no scope",
+        ),
+        (
+            "{scope: mcp_tool}",
+            "3:5 the rule set of scope `mcp_tool` is empty",
+        ),
+        (
+            "{scope: mcp_tool, alow: []}",
+            "3:23 unknown field `alow` (did you mean `allow`?)",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{patern: 'x'}]}",
+            "3:31 unknown field `patern` (did you mean `pattern`?)",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{}]}",
+            "3:30 the rule does not say what it is about",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{message: x}]}",
+            "3:30 the rule does not say what it is about",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{pattern: ''}]}",
+            "3:40 an empty pattern can never match",
+        ),
         (
             "{scope: mcp_tool, deny: [{pattern: 'drop_*'}]}",
             "3:40 `drop_*` can never match: tools are called `server:tool` (did you mean `*:drop_*`?)",
         ),
-        ("{scope: mcp_tool, deny: [{pattern: 'my.server:*'}]}", "3:40 `my.server:*` can never match: `my.server` is no server's name"),
-        ("{scope: mcp_tool, deny: [{paths: ['/etc/**']}]}", "3:38 a rule with `paths` can never match in scope `mcp_tool` (rules of scope `mcp_tool` have `pattern`)"),
-        ("{scope: shell, deny: [{paths: ['/etc/**']}]}", "3:35 a rule with `paths` can never match in scope `shell`"),
-        ("{scope: filesystem, deny: [{pattern: '/etc/**'}]}", "3:42 a rule with `pattern` can never match in scope `filesystem`"),
-        ("{scope: network, deny: [{pattern: 'x.com'}]}", "3:39 a rule with `pattern` can never match in scope `network`"),
-        ("{scope: filesystem, deny: [{paths: []}]}", "3:40 `paths` without a path can never match"),
-        ("{scope: filesystem, deny: [{paths: ['']}]}", "3:41 an empty path can never match"),
-        ("{scope: filesystem, deny: [{paths: ['/a', '/etc/[']}]}", "3:47 bad glob"),
-        ("{scope: filesystem, deny: [{paths: ['/etc/']}]}", "3:41 a path that ends in `/` can never match; write `/etc/**`"),
-        ("{scope: filesystem, deny: [{paths: ['/a**']}]}", "3:41 `**` must stand alone between slashes"),
-        ("{scope: filesystem, deny: [{action: red}]}", "3:41 unknown action `red` (did you mean `read`?)"),
-        ("{scope: filesystem, deny: [{action: []}]}", "3:41 `action` without an action can never match"),
-        ("{scope: network, deny: [{domains: []}]}", "3:39 `domains` without a domain can never match"),
-        ("{scope: network, deny: [{domain: 'https://x.com'}]}", "3:38 `https://x.com` can never match a domain"),
-        ("{scope: mcp_tool, deny: [{pattern: '*', when: 'args.x =='}]}", "3:51 bad expression"),
-        ("{scope: mcp_tool, deny: [{pattern: '*', when: 'tol.x'}]}", "3:51 unknown name `tol` (did you mean `tool`?)"),
-        ("{scope: mcp_tool, deny: [{pattern: '*', when: 'false'}]}", "3:51 the expression is never true, so the rule can never match"),
-        ("{scope: mcp_tool, deny: [{pattern: '*', conditions: []}]}", "3:57 `conditions` without a condition"),
+        (
+            "{scope: mcp_tool, deny: [{pattern: 'my.server:*'}]}",
+            "3:40 `my.server:*` can never match: `my.server` is no server's name",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{paths: ['/etc/**']}]}",
+            "3:38 a rule with `paths` can never match in scope `mcp_tool` (rules of scope `mcp_tool` have `pattern`)",
+        ),
+        (
+            "{scope: shell, deny: [{paths: ['/etc/**']}]}",
+            "3:35 a rule with `paths` can never match in scope `shell`",
+        ),
+        (
+            "{scope: filesystem, deny: [{pattern: '/etc/**'}]}",
+            "3:42 a rule with `pattern` can never match in scope `filesystem`",
+        ),
+        (
+            "{scope: network, deny: [{pattern: 'x.com'}]}",
+            "3:39 a rule with `pattern` can never match in scope `network`",
+        ),
+        (
+            "{scope: filesystem, deny: [{paths: []}]}",
+            "3:40 `paths` without a path can never match",
+        ),
+        (
+            "{scope: filesystem, deny: [{paths: ['']}]}",
+            "3:41 an empty path can never match",
+        ),
+        (
+            "{scope: filesystem, deny: [{paths: ['/a', '/etc/[']}]}",
+            "3:47 bad glob",
+        ),
+        (
+            "{scope: filesystem, deny: [{paths: ['/etc/']}]}",
+            "3:41 a path that ends in `/` can never match; write `/etc/**`",
+        ),
+        (
+            "{scope: filesystem, deny: [{paths: ['/a**']}]}",
+            "3:41 `**` must stand alone between slashes",
+        ),
+        (
+            "{scope: filesystem, deny: [{action: red}]}",
+            "3:41 unknown action `red` (did you mean `read`?)",
+        ),
+        (
+            "{scope: filesystem, deny: [{action: []}]}",
+            "3:41 `action` without an action can never match",
+        ),
+        (
+            "{scope: network, deny: [{domains: []}]}",
+            "3:39 `domains` without a domain can never match",
+        ),
+        (
+            "{scope: network, deny: [{domain: 'https://x.com'}]}",
+            "3:38 `https://x.com` can never match a domain",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{pattern: '*', when: 'args.x =='}]}",
+            "3:51 bad expression",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{pattern: '*', when: 'tol.x'}]}",
+            "3:51 unknown name `tol` (did you mean `tool`?)",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{pattern: '*', when: 'false'}]}",
+            "3:51 the expression is never true, so the rule can never match",
+        ),
+        (
+            "{scope: mcp_tool, deny: [{pattern: '*', conditions: []}]}",
+            "3:57 `conditions` without a condition",
+        ),
         (
             "{scope: mcp_tool, deny: [{pattern: '*', conditions: [{require_prior: x, time_window: soon}]}]}",
             "3:90 this is not a length of time; write it like `1h` or `30s`",
         ),
-        ("{scope: mcp_tool, deny: [{pattern: '*', conditions: [{require_prior: x, time_window: 0s}]}]}", "3:90 in no time nothing can have happened"),
+        (
+            "{scope: mcp_tool, deny: [{pattern: '*', conditions: [{require_prior: x, time_window: 0s}]}]}",
+            "3:90 in no time nothing can have happened",
+        ),
         (
             "{scope: mcp_tool, deny: [{pattern: '*:x'}], allow: [{pattern: '*:x'}]}",
             "3:57 the rule can never match: `deny:mcp_tool:*:x` in line 3 comes before it",
         ),
-        ("{scope: mcp_tool, allow: [{pattern: 'fs:*'}, {pattern: 'fs:read'}]}", "3:50 the rule can never match"),
+        (
+            "{scope: mcp_tool, allow: [{pattern: 'fs:*'}, {pattern: 'fs:read'}]}",
+            "3:50 the rule can never match",
+        ),
         ("{scope: cost, limits: {}}", "3:27 `limits` without a limit"),
-        ("{scope: cost, limits: {max_per_action: -1}}", "3:27 a limit is a number from 0"),
-        ("{scope: cost, allow: [{pattern: '*'}]}", "3:37 a rule with `pattern` can never match in scope `cost`"),
-        ("{scope: mcp_tool, limits: {max_per_action: 1}}", "3:31 `limits` belongs to the scope `cost`"),
-        ("{scope: mcp_tool, rate_limit: {max_requests: 0, window: 1m}}", "3:35 a rate limit is 1 to 1000000 requests in some time"),
-        ("{scope: mcp_tool, rate_limit: {max_requests: 1, window: 0s}}", "3:35 a rate limit is 1 to 1000000 requests in some time"),
+        (
+            "{scope: cost, limits: {max_per_action: -1}}",
+            "3:27 a limit is a number from 0",
+        ),
+        (
+            "{scope: cost, allow: [{pattern: '*'}]}",
+            "3:37 a rule with `pattern` can never match in scope `cost`",
+        ),
+        (
+            "{scope: mcp_tool, limits: {max_per_action: 1}}",
+            "3:31 `limits` belongs to the scope `cost`",
+        ),
+        (
+            "{scope: mcp_tool, rate_limit: {max_requests: 0, window: 1m}}",
+            "3:35 a rate limit is 1 to 1000000 requests in some time",
+        ),
+        (
+            "{scope: mcp_tool, rate_limit: {max_requests: 1, window: 0s}}",
+            "3:35 a rate limit is 1 to 1000000 requests in some time",
+        ),
     ];
     for (set, expected) in cases {
         let told = problem(&with_set(set));
-        assert!(told.starts_with(expected), "{set}\n   told: {told}\nexpected: {expected}");
+        assert!(
+            told.starts_with(expected),
+            "{set}\n   told: {told}\nexpected: {expected}"
+        );
     }
 }
 
 #[test]
 fn maps_and_agents_that_are_wrong() {
     let cases = [
-        ("tool_scope_map: [{pattern: fs, scope: filesystem}]", "2:28 `fs` can never match: tools are called `server:tool`"),
-        ("tool_scope_map: [{pattern: 'fs:*', scope: mcp_tool}]", "2:43 a tool cannot be mapped to the scope `mcp_tool`"),
+        (
+            "tool_scope_map: [{pattern: fs, scope: filesystem}]",
+            "2:28 `fs` can never match: tools are called `server:tool`",
+        ),
+        (
+            "tool_scope_map: [{pattern: 'fs:*', scope: mcp_tool}]",
+            "2:43 a tool cannot be mapped to the scope `mcp_tool`",
+        ),
         (
             "tool_scope_map: [{pattern: 'fs:*', scope: a}, {pattern: 'fs:x', scope: b}]",
             "2:57 `fs:x` can never match: an earlier pattern takes all of it",
         ),
-        ("agents: {ci: {override: []}}", "2:14 `override` of agents `ci` is empty"),
+        (
+            "agents: {ci: {override: []}}",
+            "2:14 `override` of agents `ci` is empty",
+        ),
         (
             "agents: {'*': {override: [{scope: x, allow: [{pattern: '*'}]}]}, ci: {override: [{scope: x, allow: [{pattern: '*'}]}]}}",
             "2:70 agents `ci` can never match",
         ),
-        ("agents: {ci: {override: [{scope: shell, deny: [{paths: ['/']}]}]}}", "2:56 a rule with `paths` can never match in scope `shell`"),
-        ("agents: {ci: {override: [{scope: x, allow: [{pattern: '*'}]}], override_mode: add}}", "2:79 unknown variant `add`"),
+        (
+            "agents: {ci: {override: [{scope: shell, deny: [{paths: ['/']}]}]}}",
+            "2:56 a rule with `paths` can never match in scope `shell`",
+        ),
+        (
+            "agents: {ci: {override: [{scope: x, allow: [{pattern: '*'}]}], override_mode: add}}",
+            "2:79 unknown variant `add`",
+        ),
     ];
     for (rest, expected) in cases {
         let told = problem(&format!("version: '1'\n{rest}\n"));
-        assert!(told.starts_with(expected), "{rest}\n   told: {told}\nexpected: {expected}");
+        assert!(
+            told.starts_with(expected),
+            "{rest}\n   told: {told}\nexpected: {expected}"
+        );
     }
 }
 

@@ -1,0 +1,128 @@
+//! Calls that nobody made: for asking a policy what it would say.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use callgate_call::real_path;
+use callgate_gate::{
+    Attempt, Call, CallId, Door, Facts, Host, Kind, Needs, Policy, RealPath, ServerName, Source,
+    Target, Tool, Transport, Who,
+};
+use callgate_wire::{Frame, Strictness, quote};
+use ulid::Ulid;
+
+use crate::exit::Failed;
+
+/// A call as it is described.
+#[derive(Debug)]
+pub(super) struct Described<'a> {
+    /// `server:tool`.
+    pub(super) tool: &'a str,
+    /// A JSON object.
+    pub(super) arguments: &'a str,
+    /// The raw JSON of the tool's annotations.
+    pub(super) annotations: &'a str,
+    pub(super) agent: &'a str,
+    pub(super) vouched_for: bool,
+    pub(super) cost: Option<f64>,
+}
+
+/// Makes the call.
+pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
+    let name = described.tool;
+    let Some((server, tool)) = name.split_once(':') else {
+        return Err(
+            Failed::user(format!("`{name}` is no tool")).help("write it like `server:tool`")
+        );
+    };
+    let server = ServerName::new(server).map_err(|error| Failed::user(error.to_string()))?;
+    let descriptor = format!(
+        r#"{{"name":{},"annotations":{}}}"#,
+        quote(tool),
+        described.annotations
+    );
+    let tool = Tool::from_descriptor(&server, Bytes::from(descriptor))
+        .map_err(|error| Failed::user(format!("`{name}`: {error}")))?;
+    let meta = match described.cost {
+        Some(cost) => format!(r#","_meta":{{"dev.callgate/est_cost":{cost}}}"#),
+        None => String::new(),
+    };
+    let line = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{},"arguments":{}{meta}}}}}"#,
+        quote(name),
+        described.arguments
+    );
+    let frame = Frame::parse(line.into(), Strictness::Full)
+        .map_err(|error| Failed::user(format!("the arguments are no JSON: {error}")))?;
+    let principal = if described.vouched_for {
+        described.agent
+    } else {
+        ""
+    };
+    let who = Who {
+        tenant: "local".to_owned(),
+        principal: principal.to_owned(),
+        agent: described.agent.to_owned(),
+        session: "none".to_owned(),
+    };
+    let host = Host {
+        who,
+        client_info: None,
+        capabilities: "{}".to_owned(),
+    };
+    Ok(Call {
+        attempt: Attempt {
+            id: CallId(Ulid::nil()),
+            host: Arc::new(host),
+            door: Door {
+                source: Source::Cli,
+                transport: Transport::Local,
+            },
+            frame,
+        },
+        target: Target::Tool(Arc::new(tool)),
+    })
+}
+
+/// What can be found out now: where paths lead. Nothing happened before, nothing is used up.
+pub(super) fn facts_now(policy: &Policy, call: &Call) -> (Facts, Needs) {
+    let needs = policy.needs(call);
+    let real_paths = needs
+        .paths
+        .iter()
+        .map(|path| (path.clone(), real_path(path)))
+        .collect();
+    let facts = Facts {
+        real_paths,
+        ..Facts::default()
+    };
+    (facts, needs)
+}
+
+/// The same with links as they are told, and every other path where it says it is.
+pub(super) fn told_paths(
+    needs: &Needs,
+    links: &HashMap<String, String>,
+) -> HashMap<String, RealPath> {
+    let real = |path: &String| {
+        let lead = links.iter().find_map(|(from, to)| {
+            let rest = path.strip_prefix(from.as_str())?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| format!("{to}{rest}"))
+        });
+        (
+            path.clone(),
+            RealPath::At(lead.unwrap_or_else(|| path.clone())),
+        )
+    };
+    needs.paths.iter().map(real).collect()
+}
+
+/// What a policy says to a call, and by which rule.
+pub(super) fn verdict(policy: &Policy, call: &Call, facts: &Facts) -> (Kind, String) {
+    let checks = policy.judge(call, facts);
+    let strictest = checks.iter().rev().max_by_key(|check| check.kind);
+    match strictest {
+        Some(check) => (check.kind, check.rule.clone()),
+        None => (Kind::Deny, "deny:default".to_owned()),
+    }
+}

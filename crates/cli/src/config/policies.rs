@@ -1,0 +1,231 @@
+//! The policies that were chosen: built-in ones and files, read and compiled.
+
+use std::{
+    collections::HashMap,
+    env, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use callgate_gate::{
+    Builtin, Ground, Layer, Mode, Policy, Problem, Rules, ServerName, Surroundings, ToolFilter,
+};
+use callgate_upstream::{Launch, ServerSpec};
+
+use super::{
+    Found,
+    model::{PolicyChoice, PolicyMode},
+};
+use crate::{args, args::Gateway, exit::Failed};
+
+/// The policies that a gateway runs on; the strictest counts.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ChosenPolicies {
+    chosen: Vec<Chosen>,
+    pub(crate) mode: PolicyMode,
+}
+
+#[derive(Debug, PartialEq)]
+enum Chosen {
+    Default,
+    AllowAll,
+    File(PolicyFile),
+}
+
+/// A policy file as it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct PolicyFile {
+    pub(crate) file: PathBuf,
+    pub(crate) text: String,
+    pub(crate) rules: Arc<Rules>,
+}
+
+/// The same file with the same text means the same.
+impl PartialEq for PolicyFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.file == other.file && self.text == other.text
+    }
+}
+
+impl ChosenPolicies {
+    /// Reads the policies of a configuration; a flag beats the file.
+    pub(super) fn read(found: &Found, flags: &Gateway) -> Result<Self, Failed> {
+        let choices = match &flags.policy {
+            Some(text) => vec![of_flag(text)?],
+            None => {
+                let own = found.config.policy.clone().unwrap_or(PolicyChoice::Default);
+                found.users_policy.iter().cloned().chain([own]).collect()
+            }
+        };
+        let mode = match flags.policy_mode {
+            Some(args::PolicyMode::Strict) => PolicyMode::Strict,
+            Some(args::PolicyMode::Fast) => PolicyMode::Fast,
+            None => found.config.policy_mode.unwrap_or(PolicyMode::Strict),
+        };
+        let chosen: Result<Vec<Chosen>, Failed> = choices.into_iter().map(Chosen::read).collect();
+        Ok(Self {
+            chosen: chosen?,
+            mode,
+        })
+    }
+
+    /// The policy that decides calls.
+    pub(super) fn compiled(
+        &self,
+        filters: HashMap<ServerName, ToolFilter>,
+        servers: &[ServerSpec],
+    ) -> Policy {
+        let layer = |chosen: &Chosen| match chosen {
+            Chosen::Default => Layer::Builtin(Builtin::Default),
+            Chosen::AllowAll => Layer::Builtin(Builtin::AllowAll),
+            Chosen::File(file) => Layer::Rules(file.rules.clone()),
+        };
+        let mode = match self.mode {
+            PolicyMode::Strict => Mode::Strict,
+            PolicyMode::Fast => Mode::Fast,
+        };
+        let folder = |server: &ServerSpec| match &server.launch {
+            Launch::Stdio { cwd: Some(cwd), .. } => {
+                let folder = fs::canonicalize(cwd).unwrap_or_else(|_| cwd.clone());
+                Some((server.name.clone(), folder.display().to_string()))
+            }
+            Launch::Stdio { cwd: None, .. }
+            | Launch::Http(_)
+            | Launch::SwitchedOff
+            | Launch::Off { .. } => None,
+        };
+        Policy::of(self.chosen.iter().map(layer).collect(), filters)
+            .mode(mode)
+            .ground(
+                ground(Path::new(".")),
+                servers.iter().filter_map(folder).collect(),
+            )
+    }
+
+    /// What is said about the policy at start.
+    pub(crate) fn line(&self) -> String {
+        let lines: Vec<String> = self.chosen.iter().map(Chosen::line).collect();
+        let mode = match self.mode {
+            PolicyMode::Strict => "",
+            PolicyMode::Fast => " (fast: by names alone)",
+        };
+        format!("{}{mode}", lines.join("; and "))
+    }
+
+    /// The policy as the configuration would have it.
+    pub(super) fn chosen(&self) -> PolicyChoice {
+        match self.chosen.last() {
+            None | Some(Chosen::Default) => PolicyChoice::Default,
+            Some(Chosen::AllowAll) => PolicyChoice::AllowAll,
+            Some(Chosen::File(file)) => PolicyChoice::File(file.file.clone()),
+        }
+    }
+
+    /// The files and what was read from them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.policy_files()
+            .map(|file| (file.file.as_path(), file.text.as_str()))
+    }
+
+    /// The files as they were read.
+    pub(crate) fn policy_files(&self) -> impl Iterator<Item = &PolicyFile> {
+        self.chosen.iter().filter_map(|chosen| match chosen {
+            Chosen::File(file) => Some(file),
+            Chosen::Default | Chosen::AllowAll => None,
+        })
+    }
+}
+
+impl Chosen {
+    fn read(choice: PolicyChoice) -> Result<Self, Failed> {
+        Ok(match choice {
+            PolicyChoice::Default => Self::Default,
+            PolicyChoice::AllowAll => Self::AllowAll,
+            PolicyChoice::File(file) => Self::File(PolicyFile::read(&file)?),
+        })
+    }
+
+    fn line(&self) -> String {
+        match self {
+            Self::Default => {
+                "policy default: what looks destructive needs approval, all else is allowed and recorded"
+                    .to_owned()
+            }
+            Self::AllowAll => "policy allow-all: every call is allowed and recorded".to_owned(),
+            Self::File(PolicyFile { file, rules, .. }) => {
+                let name = rules.name().map_or(String::new(), |name| format!(" ({name})"));
+                format!(
+                    "policy `{}`{name}: {} rules, what none of them allows is denied, all is recorded",
+                    file.display(),
+                    rules.count()
+                )
+            }
+        }
+    }
+}
+
+impl PolicyFile {
+    /// Reads and compiles a policy file.
+    pub(crate) fn read(file: &Path) -> Result<Self, Failed> {
+        let shown = file.display().to_string();
+        let text =
+            fs::read(file).map_err(|error| Failed::config(format!("policy `{shown}`: {error}")))?;
+        let text = String::from_utf8(text)
+            .map_err(|_| Failed::config(format!("policy `{shown}`: it is not UTF-8")))?;
+        let ground = ground(file.parent().unwrap_or(Path::new("")));
+        let real = |folder: &str| Some(fs::canonicalize(folder).ok()?.display().to_string());
+        let around = Surroundings {
+            ground: &ground,
+            real: &real,
+        };
+        let rules =
+            Rules::read(&text, around).map_err(|problems| failed(&shown, &text, &problems))?;
+        Ok(Self {
+            file: file.to_owned(),
+            text,
+            rules: Arc::new(rules),
+        })
+    }
+}
+
+/// What `~` and relative paths mean in a folder.
+pub(crate) fn ground(folder: &Path) -> Ground {
+    let folder = if folder == Path::new("") {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| PathBuf::from("/"));
+    Ground {
+        home: env::var("HOME").ok().filter(|home| home.starts_with('/')),
+        folder: folder.display().to_string(),
+    }
+}
+
+fn of_flag(text: &str) -> Result<PolicyChoice, Failed> {
+    let unknown = |what: String| Failed::user(what).help("use a file, default or allow-all");
+    match text.parse() {
+        Ok(PolicyChoice::File(file)) if !file.exists() => {
+            Err(unknown(format!("there is no policy `{text}`")))
+        }
+        Ok(choice) => Ok(choice),
+        Err(()) => Err(unknown(format!("unknown policy `{text}`"))),
+    }
+}
+
+/// Every problem of a file; the help of a single one stands apart.
+fn failed(file: &str, text: &str, problems: &[Problem]) -> Failed {
+    if let [only] = problems {
+        let failed = Failed::config(only.shown(file, text));
+        return match &only.help {
+            Some(help) => failed.help(help),
+            None => failed,
+        };
+    }
+    let shown = |problem: &Problem| match &problem.help {
+        Some(help) => format!("{}\nhelp: {help}", problem.shown(file, text)),
+        None => problem.shown(file, text),
+    };
+    let all: Vec<String> = problems.iter().map(shown).collect();
+    Failed::config(all.join("\nerror: "))
+}

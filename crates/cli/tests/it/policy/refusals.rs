@@ -1,0 +1,211 @@
+//! What agents are told, what reaches the server, and what is on record.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::evidence::records;
+use crate::setup::Bed;
+use crate::shell::{named, normalised, run};
+use crate::talk::{call, text_of, tools};
+
+const CONFIG: &str = "\
+servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}
+policy: policy.yaml
+";
+
+const POLICY: &str = r#"version: "1"
+rules:
+  - scope: mcp_tool
+    deny:
+      - {pattern: "n:wipe", message: "never from an agent"}
+      - {pattern: "n:effect", when: 'args.key == "bad"'}
+    require_approval: [{pattern: "n:delete_*"}]
+    confirm: [{pattern: "n:slow"}]
+    allow: [{pattern: "*:*"}]
+  - scope: filesystem
+    deny: [{paths: ["/etc/**"]}]
+    allow: [{paths: ["./**"]}]
+tool_scope_map: [{pattern: "n:effect", scope: filesystem}]
+"#;
+
+fn bed(policy: &str) -> Bed {
+    let bed = Bed::new(CONFIG);
+    fs::write(bed.path("policy.yaml"), policy).expect("it is ours");
+    bed
+}
+
+#[test]
+fn refusals_are_said_in_so_many_words_and_nothing_is_sent() {
+    let bed = bed(POLICY);
+    let mut host = bed.stdio_ready();
+    let later = "approvals cannot be given in this version, so the call was refused (`policy: allow-all` permits it)";
+    for (tool, arguments, expected) in [
+        ("wipe", r#"{"key":"k"}"#, "[callgate] Action denied by policy.\nReason: never from an agent\nRule: deny:mcp_tool:n:wipe".to_owned()),
+        ("effect", r#"{"key":"bad"}"#, "[callgate] Action denied by policy.\nReason: the policy denies `n:effect`\nRule: deny:mcp_tool:n:effect".to_owned()),
+        ("effect", r#"{"key":"k","path":"/etc/passwd"}"#, "[callgate] Action denied by policy.\nReason: the policy denies `/etc/**`\nRule: deny:filesystem:/etc/**".to_owned()),
+        ("delete_thing", r#"{"key":"k"}"#, format!("[callgate] Action requires approval.\nReason: the policy asks for an approval of `n:delete_*`; {later}\nRule: require_approval:mcp_tool:n:delete_*")),
+        ("slow", r#"{"key":"k"}"#, format!("[callgate] Action requires approval.\nReason: the policy asks for a confirmation of `n:slow`; {later}\nRule: confirm:mcp_tool:n:slow")),
+    ] {
+        let response = call(&mut host, &format!("n__{tool}"), arguments);
+        assert_eq!(response["result"]["isError"], true);
+        assert_eq!(text_of(&response), expected);
+    }
+    assert_eq!(bed.read("ledger"), "", "nothing was sent");
+    let listed = tools(&mut host);
+    assert!(
+        !listed.contains(&"n__wipe".to_owned()),
+        "what is always denied is not listed"
+    );
+    for shown in ["n__effect", "n__delete_thing", "n__slow"] {
+        assert!(listed.contains(&shown.to_owned()), "{shown}");
+    }
+}
+
+#[test]
+fn one_record_names_every_scope_that_was_asked() {
+    let bed = bed(POLICY);
+    let mut host = bed.stdio_ready();
+    fs::create_dir(bed.path("inside")).expect("it is ours");
+    let inside = bed.path("inside/x").display().to_string();
+    for (key, path) in [("fine", inside.as_str()), ("no", "/etc/passwd")] {
+        call(
+            &mut host,
+            "n__effect",
+            &format!(r#"{{"key":"{key}","path":"{path}"}}"#),
+        );
+    }
+    drop(host);
+    assert_eq!(bed.read("ledger"), "fine\n");
+    let records = records(&bed);
+    assert_eq!(records.len(), 2);
+    let checks = |at: usize| records[at]["checks"].to_string();
+    assert_eq!(
+        checks(0),
+        r#"[{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:mcp_tool:*:*"},{"scope":"filesystem","decision":"ALLOW","rule":"allow:filesystem:./**"}]"#
+    );
+    assert_eq!(
+        checks(1),
+        r#"[{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:mcp_tool:*:*"},{"scope":"filesystem","decision":"DENY","rule":"deny:filesystem:/etc/**"}]"#
+    );
+    assert_eq!(records[1]["rule"], "deny:filesystem:/etc/**");
+}
+
+#[test]
+fn a_link_is_no_way_out() {
+    let bed = bed(POLICY);
+    symlink("/etc", bed.path("link")).expect("it is ours");
+    symlink("/etc/not-there-yet", bed.path("dangling")).expect("it is ours");
+    let mut host = bed.stdio_ready();
+    for path in ["link/passwd", "link", "dangling", "link/../etc/passwd"] {
+        let path = bed.path(path).display().to_string();
+        let response = call(
+            &mut host,
+            "n__effect",
+            &format!(r#"{{"key":"k","path":"{path}"}}"#),
+        );
+        assert!(text_of(&response).contains("denied by policy"), "{path}");
+    }
+    assert_eq!(bed.read("ledger"), "");
+}
+
+#[test]
+fn limits_and_conditions_count_real_calls() {
+    let bed = bed(r#"version: "1"
+rules:
+  - scope: mcp_tool
+    deny: [{pattern: "n:effect", conditions: [{require_prior: "read_*", time_window: 1h}], message: "read first"}]
+    allow: [{pattern: "*:*"}]
+  - scope: writes
+    allow: [{pattern: "*"}]
+    rate_limit: {max_requests: 2, window: 1h}
+tool_scope_map: [{pattern: "n:effect", scope: writes}]
+"#);
+    let mut host = bed.stdio_ready();
+    let mut effect = |key: &str| {
+        text_of(&call(
+            &mut host,
+            "n__effect",
+            &format!(r#"{{"key":"{key}"}}"#),
+        ))
+    };
+    assert!(effect("a").contains("Reason: read first"));
+    drop(effect);
+    call(&mut host, "n__read_thing", r#"{"key":"k"}"#);
+    let mut effect = |key: &str| {
+        text_of(&call(
+            &mut host,
+            "n__effect",
+            &format!(r#"{{"key":"{key}"}}"#),
+        ))
+    };
+    assert!(!effect("b").contains("denied"));
+    assert!(effect("c").contains("Rule: deny:ratelimit:writes"));
+    assert_eq!(bed.read("ledger"), "b\n");
+}
+
+#[test]
+fn what_a_session_may_spend_is_kept_account_of() {
+    let bed = bed(
+        "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*'}]}\n  - {scope: cost, limits: {max_per_action: 1, max_per_session: 1.5}}\n",
+    );
+    let mut host = bed.stdio_ready();
+    let mut spend = |key: &str, cost: &str| {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{{"name":"n__effect","arguments":{{"key":"{key}"}},"_meta":{{"dev.callgate/est_cost":{cost}}}}}}}"#
+        );
+        text_of(&crate::talk::request(&mut host, &line))
+    };
+    assert!(!spend("a", "1").contains("denied"));
+    assert!(spend("b", "2").contains("Rule: deny:cost:max_per_action"));
+    assert!(spend("c", "0.75").contains("Rule: deny:cost:max_per_session"));
+    assert!(spend("d", "-1").contains("Rule: deny:cost:negative_value"));
+    assert!(spend("e", r#""1""#).contains("Rule: deny:cost:unreadable_value"));
+    assert!(!spend("f", "0.5").contains("denied"));
+    assert_eq!(bed.read("ledger"), "a\nf\n");
+}
+
+#[test]
+fn a_policy_that_is_wrong_means_no_start() {
+    let bed = bed("version: '1'\nrules: [{scope: mcp_tool, alow: []}]\n");
+    for command in [
+        &["serve", "--listen", "127.0.0.1:0"][..],
+        &["stdio"],
+        &["tools", "list"],
+    ] {
+        let ran = run(&mut named(&bed, command));
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (Some(2), ""),
+            "{command:?}"
+        );
+        let said = normalised(&bed, &ran.stderr);
+        assert!(
+            said.starts_with(
+                "error: policy `$DIR/policy.yaml`: line 2 column 27: unknown field `alow`"
+            ),
+            "{said}"
+        );
+    }
+    fs::remove_file(bed.path("policy.yaml")).expect("it is ours");
+    let ran = run(&mut named(&bed, ["tools", "list"]));
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}
+
+#[test]
+fn flags_beat_the_file_and_fast_asks_for_names_alone() {
+    let bed = bed(POLICY);
+    fs::write(
+        bed.path("open.yaml"),
+        "version: '1'\nrules: [{scope: mcp_tool, allow: [{pattern: '*'}]}]\n",
+    )
+    .expect("it is ours");
+    let effect = |flags: &[&str]| {
+        let call = ["call", "n:effect", r#"{"key":"k","path":"/etc/passwd"}"#];
+        run(&mut named(&bed, [&call, flags].concat())).code
+    };
+    assert_eq!(effect(&[]), Some(1));
+    assert_eq!(effect(&["--policy-mode", "fast"]), Some(0));
+    assert_eq!(effect(&["--policy", "open.yaml"]), Some(0));
+    assert_eq!(effect(&["--policy", "not-there.yaml"]), Some(1));
+    assert_eq!(effect(&["--policy-mode", "lax"]), Some(1));
+}
