@@ -467,9 +467,10 @@ impl FromStr for PolicyChoice {
 impl<'de> Deserialize<'de> for PolicyChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let known = &["default", "allow-all", "a file like `policy.yaml`"];
+        let known = "it can be `default`, `allow-all` or a file like `policy.yaml`";
+        // A text of our own: the reader knows the place of those, and not of unknown variants.
         text.parse()
-            .map_err(|()| de::Error::unknown_variant(&text, known))
+            .map_err(|()| de::Error::custom(format!("unknown variant `{text}`; {known}")))
     }
 }
 

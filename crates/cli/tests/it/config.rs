@@ -76,7 +76,7 @@ fn what_is_not_there_yet_is_not_taken_in_silence() {
     }
     for (config, what) in [
         ("view: search\n", "unknown variant `search`"),
-        ("policy: policy.yaml\n", "unknown variant `policy.yaml`"),
+        ("policy_mode: lax\n", "unknown variant `lax`"),
         ("limits: {frame_mib: 0}\n", "expected a number from 1"),
         ("telemetry: {log: loud}\n", "unknown variant `loud`"),
     ] {

@@ -41,6 +41,7 @@ fn help_of_the_whole() {
               tools     The tools there are
               servers   The servers there are
               activity  What happened: every call on record
+              policy    Check, test, explain and replay policy files
               connect   How to connect a host
               config    Check the configuration, or show what is in effect
               doctor    Check the installation and say what is wrong
