@@ -152,6 +152,32 @@ fn a_trusted_project_can_tighten_the_users_policy_and_not_loosen_it() {
     assert!(!wipes(&project), "the project may be stricter");
 }
 
+#[test]
+fn a_trusted_projects_policy_file_is_asked_beside_the_users() {
+    let project = Bed::new(&format!("{MARKING}policy: policy.yaml\n"));
+    let policy = |text: &str| fs::write(project.path("policy.yaml"), text).expect("it is ours");
+    let open = "version: '1'\nrules: [{scope: mcp_tool, allow: [{pattern: '*'}]}]\n";
+    policy(open);
+    trust(&project);
+    assert!(
+        !wipes(&project),
+        "the user has no policy: default holds beside it"
+    );
+    let own = project.path("home/.config/callgate");
+    fs::create_dir_all(&own).expect("it is ours");
+    fs::write(own.join("callgate.yaml"), "policy: allow-all\n").expect("it is ours");
+    assert!(wipes(&project), "both allow it");
+    policy(
+        "version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*:wipe'}], allow: [{pattern: '*'}]}]\n",
+    );
+    assert!(!wipes(&project), "the project may be stricter");
+    policy(open);
+    let users = "version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*:wipe'}], allow: [{pattern: '*'}]}]\n";
+    fs::write(own.join("mine.yaml"), users).expect("it is ours");
+    fs::write(own.join("callgate.yaml"), "policy: mine.yaml\n").expect("it is ours");
+    assert!(!wipes(&project), "the user's file stays in force");
+}
+
 /// What is in effect in the folder of this bed, and what is said about it.
 fn in_effect(bed: &Bed) -> (serde_json::Value, String) {
     let ran = run(&mut typed(bed, ["config", "show", "--json"]));
