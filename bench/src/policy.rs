@@ -134,8 +134,8 @@ fn compiled(text: &str) -> Result<Policy> {
 
 fn ground() -> Ground {
     Ground {
-        home: Some("/home/u".to_owned()),
-        folder: "/work/repo".to_owned(),
+        home: Some("/people/u".to_owned()),
+        folder: "/srv/repo".to_owned(),
     }
 }
 

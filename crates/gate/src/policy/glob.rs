@@ -206,8 +206,8 @@ mod tests {
 
     fn matches(pattern: &str, path: &str) -> bool {
         let ground = Ground {
-            home: Some("/home/u".into()),
-            folder: "/work/re[p]o".into(),
+            home: Some("/people/u".into()),
+            folder: "/srv/re[p]o".into(),
         };
         let linked = |folder: &str| (folder == "/var/run").then(|| "/run".to_owned());
         let around = Surroundings {
@@ -232,11 +232,11 @@ mod tests {
             ("/etc/**", "/etc"),
             ("/etc/*", "/etc/passwd"),
             ("/etc/*.conf", "/etc/a.conf"),
-            ("~/.ssh/**", "/home/u/.ssh/id"),
-            ("./**", "/work/re[p]o/src/a"),
-            ("./**", "/work/re[p]o"),
-            ("src/*.rs", "/work/re[p]o/src/a.rs"),
-            ("../other/**", "/work/other/x"),
+            ("~/.ssh/**", "/people/u/.ssh/id"),
+            ("./**", "/srv/re[p]o/src/a"),
+            ("./**", "/srv/re[p]o"),
+            ("src/*.rs", "/srv/re[p]o/src/a.rs"),
+            ("../other/**", "/srv/other/x"),
             ("**/.env", "/a/b/.env"),
             ("**/.env", "/.env"),
             ("**", "/a/b"),
@@ -259,8 +259,8 @@ mod tests {
             ("/a/*/z", "/a/b/c/z"),
             ("/etc", "/etc/passwd"),
             ("*.pem", "/x.pem"),
-            ("./**", "/work/repo/src"),
-            ("~/.ssh/*", "/home/u/.ssh/a/b"),
+            ("./**", "/srv/repo/src"),
+            ("~/.ssh/*", "/people/u/.ssh/a/b"),
         ];
         for (pattern, path) in no {
             assert!(!matches(pattern, path), "{pattern} {path}");
@@ -271,7 +271,7 @@ mod tests {
     fn what_is_no_pattern() {
         let ground = Ground {
             home: None,
-            folder: "/work".into(),
+            folder: "/srv".into(),
         };
         let around = Surroundings {
             ground: &ground,

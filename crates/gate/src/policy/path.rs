@@ -222,8 +222,8 @@ mod tests {
 
     fn ground() -> Ground {
         Ground {
-            home: Some("/home/u".into()),
-            folder: "/work/repo".into(),
+            home: Some("/people/u".into()),
+            folder: "/srv/repo".into(),
         }
     }
 
@@ -233,11 +233,11 @@ mod tests {
             ("/etc/passwd", Ok("/etc/passwd")),
             ("/etc/../etc/./passwd", Ok("/etc/passwd")),
             ("//etc///passwd/", Ok("/etc/passwd")),
-            ("~/.ssh/id", Ok("/home/u/.ssh/id")),
-            ("~", Ok("/home/u")),
-            ("$HOME/.ssh", Ok("/home/u/.ssh")),
-            ("src/./a/../b", Ok("/work/repo/src/b")),
-            (".", Ok("/work/repo")),
+            ("~/.ssh/id", Ok("/people/u/.ssh/id")),
+            ("~", Ok("/people/u")),
+            ("$HOME/.ssh", Ok("/people/u/.ssh")),
+            ("src/./a/../b", Ok("/srv/repo/src/b")),
+            (".", Ok("/srv/repo")),
             ("/", Ok("/")),
             ("../x", Err(Unclear::Traversal)),
             ("a/../../x", Err(Unclear::Traversal)),
@@ -299,6 +299,6 @@ mod tests {
             .into_iter()
             .map(|reading| reading.asked)
             .collect();
-        assert_eq!(asked, ["/work/repo/x", "/work/repo/link/../x"]);
+        assert_eq!(asked, ["/srv/repo/x", "/srv/repo/link/../x"]);
     }
 }

@@ -1,6 +1,7 @@
 //! Policy files: each clause by tables, attacks, laws, and a second evaluator.
 
 mod agree;
+mod around;
 mod attacks;
 mod clauses;
 mod generate;

@@ -121,25 +121,14 @@ rules:
 tool_scope_map: [{pattern: "n:effect", scope: writes}]
 "#);
     let mut host = bed.stdio_ready();
-    let mut effect = |key: &str| {
-        text_of(&call(
-            &mut host,
-            "n__effect",
-            &format!(r#"{{"key":"{key}"}}"#),
-        ))
+    let mut said = |tool: &str, key: &str| {
+        let arguments = format!(r#"{{"key":"{key}"}}"#);
+        text_of(&call(&mut host, &format!("n__{tool}"), &arguments))
     };
-    assert!(effect("a").contains("Reason: read first"));
-    drop(effect);
-    call(&mut host, "n__read_thing", r#"{"key":"k"}"#);
-    let mut effect = |key: &str| {
-        text_of(&call(
-            &mut host,
-            "n__effect",
-            &format!(r#"{{"key":"{key}"}}"#),
-        ))
-    };
-    assert!(!effect("b").contains("denied"));
-    assert!(effect("c").contains("Rule: deny:ratelimit:writes"));
+    assert!(said("effect", "a").contains("Reason: read first"));
+    said("read_thing", "k");
+    assert!(!said("effect", "b").contains("denied"));
+    assert!(said("effect", "c").contains("Rule: deny:ratelimit:writes"));
     assert_eq!(bed.read("ledger"), "b\n");
 }
 

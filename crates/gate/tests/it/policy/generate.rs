@@ -35,7 +35,7 @@ const PATHS: [&str; 8] = [
     "/tmp/*",
     "**/passwd",
     "**",
-    "/work/repo/src/*",
+    "/srv/repo/src/*",
     "link/**",
 ];
 const DOMAINS: [&str; 5] = ["x.com", "*.x.com", "*", "Y.org", "a.*"];
@@ -52,7 +52,7 @@ const PATH_VALUES: [&str; 14] = [
     "link/passwd",
     "link/../src/a",
     "../x",
-    "/work/repo/src/a",
+    "/srv/repo/src/a",
     "/tmp/x",
     "a b",
     "/tmp/a/b",
@@ -146,7 +146,7 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
                 used_up: used.into_iter().map(str::to_owned).collect(),
                 cost,
                 spent,
-                links: [("/work/repo/link".to_owned(), "/etc".to_owned())].into(),
+                links: [("/srv/repo/link".to_owned(), "/etc".to_owned())].into(),
             },
         )
 }

@@ -12,9 +12,9 @@ use callgate_wire::{Frame, Strictness, quote};
 use crate::given;
 
 /// The folder that relative paths start from.
-pub(crate) const FOLDER: &str = "/work/repo";
+pub(crate) const FOLDER: &str = "/srv/repo";
 /// The home folder.
-pub(crate) const HOME: &str = "/home/u";
+pub(crate) const HOME: &str = "/people/u";
 
 /// What paths mean in these tests.
 pub(crate) fn ground() -> Ground {
@@ -161,6 +161,6 @@ pub(crate) fn case(server: &str, tool: &str, arguments: &str) -> Case {
         used_up: Default::default(),
         cost: None,
         spent: 0.0,
-        links: [("/work/repo/link".to_owned(), "/etc".to_owned())].into(),
+        links: [("/srv/repo/link".to_owned(), "/etc".to_owned())].into(),
     }
 }
