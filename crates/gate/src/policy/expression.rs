@@ -451,6 +451,16 @@ mod tests {
         let deep = format!("{}true{}", "(".repeat(500), ")".repeat(500));
         assert!(Expression::read(&deep).is_err());
         assert!(Expression::read(&"!".repeat(1000)).is_err());
+        for (part, count) in [
+            ("1 + ", 390),
+            ("- ", 390),
+            ("true && ", 190),
+            ("1 == ", 190),
+        ] {
+            // Whatever it says of them, it says it without running out of stack.
+            let _ = Expression::read(&format!("{}1", part.repeat(count)));
+        }
+        let _ = Expression::read(&format!("args{} == 1", "[0]".repeat(390)));
         assert!(Expression::read("type(args.x) == int").is_ok());
         assert!(Expression::read("args.l.all(x, x.y > 1)").is_ok());
     }

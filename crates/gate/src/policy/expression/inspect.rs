@@ -9,8 +9,8 @@ use crate::policy::problem::nearest;
 
 /// How deep brackets may nest, so that parsing needs little of the stack.
 pub(super) const MAX_NESTING: usize = 40;
-/// Chains of signs nest too, but need less; so many of them count as one bracket.
-const SIGNS: usize = 5;
+/// Chains of operators nest too, but need less; so many of them count as one bracket.
+const OPERATORS: usize = 10;
 /// Names of types, which `type(x)` is compared with.
 const TYPES: [&str; 10] = [
     "int",
@@ -52,17 +52,17 @@ pub(super) struct Found {
 
 /// How deep a text nests at most, without parsing it.
 pub(super) fn nesting(text: &str) -> usize {
-    let (mut depth, mut deepest, mut signs) = (0_usize, 0, 0_usize);
+    let (mut depth, mut deepest, mut operators) = (0_usize, 0, 0_usize);
     for c in text.chars() {
         match c {
             '(' | '[' | '{' => depth += 1,
             ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            '!' | '-' | '+' | '*' | '/' | '?' | '.' => signs += 1,
             _ => {}
         }
         deepest = deepest.max(depth);
+        operators += usize::from("!-+*/%?.=<>&|[(".contains(c));
     }
-    deepest.max(signs / SIGNS)
+    deepest.max(operators / OPERATORS)
 }
 
 /// Looks through an expression.
