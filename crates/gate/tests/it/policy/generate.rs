@@ -73,7 +73,14 @@ pub(crate) fn policy() -> impl Strategy<Value = Written> {
         1..=7,
     );
     let agents = prop::option::weighted(0.3, (select(vec!["ci-*", "bot"]), any::<bool>(), sets()));
-    (scopes, sets(), maps(), agents).prop_map(|(scopes, sets, map, agents)| {
+    let open = prop::bool::weighted(0.6);
+    let all = (scopes, sets(), maps(), agents, open);
+    all.prop_map(|(scopes, mut sets, map, agents, open)| {
+        if open {
+            // Where every name is allowed, the other scopes decide.
+            sets.retain(|set| set.scope != "mcp_tool");
+            sets.push(Set::open());
+        }
         let mut expressions = BTreeMap::new();
         // Without rules for tools nothing is allowed, which is dull to compare.
         let scopes: BTreeSet<&str> = scopes.into_iter().chain(["mcp_tool"]).collect();
@@ -192,7 +199,7 @@ fn sets() -> impl Strategy<Value = Vec<Set>> {
 
 fn drawn() -> impl Strategy<Value = Drawn> {
     (
-        select(KINDS.to_vec()),
+        prop_oneof![select(KINDS.to_vec()), Just("allow")],
         0..100_usize,
         0..100_usize,
         prop::option::weighted(0.3, select(vec!["read", "write", "delete"])),
@@ -210,6 +217,23 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 }
 
 impl Set {
+    /// Every tool is allowed by its name.
+    fn open() -> Self {
+        let rule = Drawn {
+            kind: "allow",
+            field: 0,
+            second: 0,
+            action: None,
+            when: None,
+            condition: None,
+        };
+        Self {
+            scope: "mcp_tool",
+            rules: vec![rule],
+            rate: false,
+        }
+    }
+
     fn written(self, expressions: &mut BTreeMap<String, Expr>) -> Option<Value> {
         let scope = self.scope;
         if scope == "cost" {
