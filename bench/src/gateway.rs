@@ -1,12 +1,19 @@
 //! Callgate beside a direct connection and a raw pass-through, in one interleaved run.
 
+pub(crate) mod budgets;
 pub(crate) mod calls;
+mod cell;
 pub(crate) mod cold;
 pub(crate) mod echo;
-pub(crate) mod host;
+mod host;
+pub(crate) mod instructions;
 pub(crate) mod lists;
+mod load;
 pub(crate) mod place;
-pub(crate) mod processes;
+mod processes;
 pub(crate) mod raw;
-pub(crate) mod stats;
-pub(crate) mod way;
+mod start;
+mod stats;
+pub(crate) mod steady;
+mod table;
+mod way;

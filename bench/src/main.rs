@@ -6,6 +6,8 @@ mod gateway;
 mod policy;
 mod record_spike;
 
+use std::{path::PathBuf, process::ExitCode};
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -13,6 +15,9 @@ use clap::{Parser, Subcommand};
 struct Cli {
     #[command(subcommand)]
     measurement: Measurement,
+    /// Measure this gateway instead of building one
+    #[arg(long, global = true)]
+    gateway: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -27,19 +32,45 @@ enum Measurement {
     Lists(gateway::lists::Options),
     /// Cold start of the gateway, and its idle memory
     Cold(gateway::cold::Options),
+    /// Everything that has a budget, in one table; fails when one is broken
+    Budgets(gateway::budgets::Options),
+    /// Whether memory stays flat under load
+    Steady(gateway::steady::Options),
+    /// Instructions per call, counted by callgrind and compared with the committed ones
+    Instructions(gateway::instructions::Options),
     #[command(hide = true)]
     Echo(gateway::echo::Options),
     #[command(hide = true)]
     Raw(gateway::raw::Options),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().measurement {
+fn main() -> ExitCode {
+    let Cli {
+        measurement,
+        gateway,
+    } = Cli::parse();
+    if let Some(program) = gateway {
+        gateway::place::take_gateway(program);
+    }
+    match run(measurement) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(measurement: Measurement) -> anyhow::Result<()> {
+    match measurement {
         Measurement::Record(options) => record_spike::run(&options),
         Measurement::Calls(options) => gateway::calls::run(&options),
         Measurement::Policy(options) => policy::run(&options),
         Measurement::Lists(options) => gateway::lists::run(&options),
         Measurement::Cold(options) => gateway::cold::run(&options),
+        Measurement::Budgets(options) => gateway::budgets::run(&options),
+        Measurement::Steady(options) => gateway::steady::run(&options),
+        Measurement::Instructions(options) => gateway::instructions::run(&options),
         Measurement::Echo(options) => gateway::echo::run(&options),
         Measurement::Raw(options) => gateway::raw::run(&options),
     }

@@ -18,7 +18,8 @@ After config changes:    cargo xtask docs
 Before an issue closes:  cargo xtask soak list, then cargo xtask soak all
 
 `ci` needs nothing but the toolchain. `soak` downloads real servers and the conformance suite
-into target/soak and needs python3 and git.";
+into target/soak and needs python3 and git; the fuzzer needs a nightly compiler,
+and counting instructions needs valgrind.";
 
 /// The repository's own chores.
 #[derive(Debug, Parser)]
@@ -36,11 +37,13 @@ enum Job {
     Tidy,
     /// Write the pages that are made from the product's own types.
     Docs,
-    /// Run a long check against real servers; `list` shows them, `all` runs them.
+    /// Run a long check; `list` shows them, `all` runs them.
     Soak {
         /// The check to run.
         #[arg(default_value = "list")]
         name: String,
+        #[command(flatten)]
+        options: soak::Options,
     },
 }
 
@@ -49,7 +52,7 @@ fn main() -> ExitCode {
         Job::Ci => ci::run(),
         Job::Tidy => tidy::run(),
         Job::Docs => docs::run(),
-        Job::Soak { name } => soak::run(&name),
+        Job::Soak { name, options } => soak::run(&name, &options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

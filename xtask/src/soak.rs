@@ -1,6 +1,8 @@
-//! Long checks against real servers and the conformance suite, run before an issue is called resolved.
+//! Long checks (real servers, the conformance suite, the fuzzer, measurements), run before an issue is called resolved.
 
+mod bench;
 mod conformance;
+mod fuzz;
 mod install;
 mod own_test;
 mod real_http;
@@ -10,47 +12,90 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+/// What some checks can be told.
+#[derive(Debug, Default, clap::Args)]
+#[group(skip)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    fuzz: fuzz::Options,
+    /// With `instructions`: write the figures as the new baseline.
+    #[arg(long)]
+    bless: bool,
+}
+
 struct Check {
     name: &'static str,
     what: &'static str,
-    run: fn() -> Result<()>,
+    run: fn(&Options) -> Result<()>,
 }
 
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 10] = [
     Check {
         name: "conformance",
         what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
-        run: conformance::run,
+        run: |_| conformance::run(),
     },
     Check {
         name: "real-servers",
         what: "five servers from npm and PyPI behind one `callgate stdio`; one is killed and comes back",
-        run: real_servers::run,
+        run: |_| real_servers::run(),
     },
     Check {
         name: "real-http",
         what: "servers from npm and PyPI over Streamable HTTP and HTTP+SSE, behind both doors",
-        run: real_http::run,
+        run: |_| real_http::run(),
     },
     Check {
         name: "kill9",
         what: "200 times kill -9 of the gateway in the middle of calls; no forwarded call lacks its record",
-        run: own_test::kill9,
+        run: |_| own_test::kill9(),
     },
     Check {
         name: "reload",
         what: "1,000 reloads of the configuration under load, a third of them broken; no call is dropped or goes astray",
-        run: own_test::reload,
+        run: |_| own_test::reload(),
     },
     Check {
         name: "slow-sockets",
         what: "1,000 clients that send or read next to nothing beside one that behaves; all are cut off",
-        run: own_test::slow_sockets,
+        run: |_| own_test::slow_sockets(),
+    },
+    Check {
+        name: "policy",
+        what: "10^6 generated calls and policies, decided by two evaluators; 1,000 changes of a policy file under load",
+        run: |_| own_test::policy(),
+    },
+    Check {
+        name: "fuzz",
+        what: "10^8 hostile texts for the scanner and 10^7 inputs for each other fuzz target; none breaks a promise",
+        run: |options| fuzz::run(&options.fuzz),
+    },
+    Check {
+        name: "budgets",
+        what: "CPU, latency, throughput, memory, lists and start against their budgets, beside a raw pass-through",
+        run: |_| bench::budgets(),
+    },
+    Check {
+        name: "steady",
+        what: "10 minutes of load over HTTP and 10 over stdio; memory stays flat",
+        run: |_| bench::steady(),
+    },
+    Check {
+        name: "instructions",
+        what: "instructions per call, counted by callgrind, within 5 % of bench/instructions.json",
+        run: |options| bench::instructions(options.bless),
     },
 ];
 
 /// Runs the check of that name; `all` runs each and `list` shows them.
-pub(crate) fn run(name: &str) -> Result<()> {
+pub(crate) fn run(name: &str, options: &Options) -> Result<()> {
+    if options.fuzz != fuzz::Options::default() && name != "fuzz" {
+        bail!("`--target` and `--runs` go with `fuzz`");
+    }
+    if options.bless && name != "instructions" {
+        bail!("`--bless` goes with `instructions`");
+    }
+    let timed = |check: &Check| timed(check, options);
     match name {
         "list" => {
             for check in &CHECKS {
@@ -66,10 +111,10 @@ pub(crate) fn run(name: &str) -> Result<()> {
     }
 }
 
-fn timed(check: &Check) -> Result<()> {
+fn timed(check: &Check, options: &Options) -> Result<()> {
     eprintln!("soak: {}", check.name);
     let start = Instant::now();
-    (check.run)().with_context(|| format!("soak `{}` failed", check.name))?;
+    (check.run)(options).with_context(|| format!("soak `{}` failed", check.name))?;
     eprintln!(
         "soak: {} took {:.1} s",
         check.name,

@@ -1,19 +1,26 @@
-//! `bench cold`: from starting the gateway to listening, and to the first complete list.
+//! `bench cold`: from starting the gateway to its first answer and to the first complete list; and
+//! its memory when it has nothing to do.
 
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use clap::Args;
 
 use super::{
-    host::{HttpHost, Target},
+    host::HttpHost,
     place,
-    processes::Family,
-    stats::{Latencies, median},
-    way::{runtime, serve_many, token},
+    processes::{Family, Memory},
+    start::{Setup, Wrapper, runtime},
+    stats::Figure,
+    table::Table,
 };
 
 /// Tools of each upstream.
 const TOOLS_EACH: usize = 10;
+/// Idle means after the first bustle.
+const SETTLE: Duration = Duration::from_secs(3);
+/// How long upstreams may take until all their tools are listed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -26,48 +33,67 @@ pub(crate) struct Options {
     upstreams: usize,
 }
 
+/// What starts showed, a figure per start.
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    listening_ms: Vec<f64>,
+    pub(crate) initialized_ms: Vec<f64>,
+    pub(crate) listed_ms: Vec<f64>,
+    idle_gateway_mb: Vec<f64>,
+    pub(crate) idle_mb: Vec<f64>,
+}
+
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let (mut listening, mut listed, mut idle) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..options.rounds {
-        let (up, first, memory) = runtime()?.block_on(start(options.upstreams))?;
-        listening.push(up);
-        listed.push(first);
-        idle.push(memory);
-    }
-    let ms = |all: Vec<Duration>| Latencies::new(all).percentile_us(0.5) / 1000.0;
+    let starts = runtime()?.block_on(measure(options.rounds, options.upstreams))?;
     println!(
-        "{} upstreams, {} starts, medians",
+        "{} upstreams, {} starts, medians [least, most]\n",
         options.upstreams, options.rounds
     );
-    println!("to listening            {:>8.1} ms", ms(listening));
-    println!("to the first whole list {:>8.1} ms", ms(listed));
-    println!(
-        "idle RssAnon            {:>8.1} MB (gateway and wardens)",
-        median(&idle)
-    );
+    let mut table = Table::new(["from starting the gateway", "measured"]);
+    for (what, unit, figures) in [
+        ("to listening", "ms", &starts.listening_ms),
+        ("to `initialize` answered", "ms", &starts.initialized_ms),
+        ("to the first complete list", "ms", &starts.listed_ms),
+        ("idle RssAnon, gateway alone", "MB", &starts.idle_gateway_mb),
+        ("idle RssAnon with its wardens", "MB", &starts.idle_mb),
+    ] {
+        let figure = Figure::median_of(figures);
+        table.row([what.to_owned(), format!("{figure} {unit}")]);
+    }
+    print!("{table}");
     Ok(())
 }
 
-async fn start(upstreams: usize) -> anyhow::Result<(Duration, Duration, f64)> {
-    let folder = tempfile::tempdir()?;
+/// Starts a gateway some times, each with a data folder of its own.
+pub(crate) async fn measure(rounds: usize, upstreams: usize) -> anyhow::Result<Starts> {
+    eprintln!("cold starts with {upstreams} upstreams");
     // Building it is not part of starting it.
     place::callgate()?;
+    let mut starts = Starts::default();
+    for _ in 0..rounds {
+        let idle = start(upstreams, &mut starts).await?;
+        starts.idle_gateway_mb.push(idle.gateway_mb);
+        starts.idle_mb.push(idle.total_mb());
+    }
+    Ok(starts)
+}
+
+async fn start(upstreams: usize, starts: &mut Starts) -> anyhow::Result<Memory> {
+    let folder = tempfile::tempdir()?;
+    let setup = Setup::many(folder.path(), upstreams, TOOLS_EACH)?;
     let started = Instant::now();
-    let (mut gateway, address) = serve_many(folder.path(), upstreams, TOOLS_EACH)?;
-    let listening = started.elapsed();
-    let mut host = HttpHost::connect(&Target {
-        address,
-        token: token(),
-    })
-    .await?;
-    host.post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.into())
-        .await?;
-    let listed = started.elapsed();
+    let ms = || started.elapsed().as_secs_f64() * 1000.0;
+    let (gateway, target) = setup.serve(&Wrapper::default())?;
+    starts.listening_ms.push(ms());
+    let mut host = HttpHost::connect(&target).await?;
+    starts.initialized_ms.push(ms());
+    while host.count_tools().await?.tools < upstreams * TOOLS_EACH {
+        if started.elapsed() > PATIENCE {
+            bail!("no complete list within {} s", PATIENCE.as_secs());
+        }
+    }
+    starts.listed_ms.push(ms());
     drop(host);
-    // Idle means after the first bustle.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let idle = Family::of(gateway.id()).anonymous_bytes() as f64 / 1e6;
-    gateway.kill()?;
-    gateway.wait()?;
-    Ok((listening, listed, idle))
+    tokio::time::sleep(SETTLE).await;
+    Ok(Family::of(gateway.pid()).memory())
 }

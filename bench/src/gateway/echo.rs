@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     io::{BufRead, BufReader, Write},
     net::SocketAddr,
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -27,35 +28,40 @@ pub(crate) struct Options {
 
 /// Runs until standard input ends, or for ever over HTTP.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    // Once, so that a list costs no more than sending it.
+    let list: Arc<str> = list(options.tools).into();
     match options.http {
-        None => serve_stdio(options.tools),
-        Some(address) => super::way::runtime()?.block_on(serve_http(address, options.tools)),
+        None => serve_stdio(&list),
+        Some(address) => super::start::runtime()?.block_on(serve_http(address, list)),
     }
 }
 
-fn serve_stdio(tools: usize) -> anyhow::Result<()> {
+fn serve_stdio(list: &str) -> anyhow::Result<()> {
     let mut input = BufReader::with_capacity(256 * 1024, std::io::stdin().lock());
     let mut output = std::io::stdout().lock();
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
         line.pop();
         let frame = Frame::parse(Bytes::from(std::mem::take(&mut line)), Strictness::Envelope)?;
-        if let Some(answer) = answer(&frame, tools) {
-            output.write_all(&answer)?;
-            output.write_all(b"\n")?;
+        if let Some(answer) = answer(&frame, list) {
+            // In one piece, so that whoever reads is woken once.
+            let mut whole = answer.to_vec();
+            whole.push(b'\n');
+            output.write_all(&whole)?;
             output.flush()?;
         }
     }
     Ok(())
 }
 
-async fn serve_http(address: SocketAddr, tools: usize) -> anyhow::Result<()> {
+async fn serve_http(address: SocketAddr, list: Arc<str>) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).await?;
     eprintln!("listening http://{}/mcp", listener.local_addr()?);
     loop {
         let (socket, _) = listener.accept().await?;
         socket.set_nodelay(true)?;
-        let service = service_fn(move |request| respond(request, tools));
+        let list = list.clone();
+        let service = service_fn(move |request| respond(request, list.clone()));
         tokio::spawn(async move {
             // A client that goes away ends its connection; the next one has its own.
             let _ = hyper::server::conn::http1::Builder::new()
@@ -67,7 +73,7 @@ async fn serve_http(address: SocketAddr, tools: usize) -> anyhow::Result<()> {
 
 async fn respond(
     request: Request<Incoming>,
-    tools: usize,
+    list: Arc<str>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let status = |status| {
         let mut response = Response::new(Full::default());
@@ -83,7 +89,7 @@ async fn respond(
     let Ok(frame) = Frame::parse(body.to_bytes(), Strictness::Envelope) else {
         return status(StatusCode::BAD_REQUEST);
     };
-    match answer(&frame, tools) {
+    match answer(&frame, &list) {
         Some(answer) => {
             let mut response = Response::new(Full::new(answer));
             let json = hyper::header::HeaderValue::from_static("application/json");
@@ -96,7 +102,7 @@ async fn respond(
     }
 }
 
-fn answer(frame: &Frame, tools: usize) -> Option<Bytes> {
+fn answer(frame: &Frame, list: &str) -> Option<Bytes> {
     if frame.kind() != FrameKind::Request {
         return None;
     }
@@ -106,7 +112,7 @@ fn answer(frame: &Frame, tools: usize) -> Option<Bytes> {
             r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}"#
                 .to_owned()
         }
-        methods::TOOLS_LIST => list(tools),
+        methods::TOOLS_LIST => list.to_owned(),
         methods::TOOLS_CALL => {
             let text = frame.param("arguments").and_then(|arguments| arguments.get("text"));
             let text = text.map_or("\"\"", |text| text.as_text());

@@ -1,28 +1,30 @@
-//! Hosts that make calls as fast as they are answered: over HTTP, a connection per worker; over
-//! stdio, one pipe for all.
+//! The hosts' side of MCP, as little of it as calls and lists need.
 
 use std::{
     collections::HashMap,
     net::SocketAddr,
     process::Stdio,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, client::conn::http1::SendRequest, header};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
-    process::{Child, ChildStdin, Command},
+    process::{Child, ChildStdin, ChildStdout, Command},
     sync::{Mutex as AsyncMutex, oneshot},
 };
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// How long a reply, or an end, may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where an HTTP host calls, and as whom.
 #[derive(Debug, Clone)]
@@ -57,6 +59,11 @@ impl HttpHost {
 
     /// Posts a message and reads the whole response.
     pub(crate) async fn post(&mut self, body: Bytes) -> anyhow::Result<Bytes> {
+        let exchanged = tokio::time::timeout(PATIENCE, self.exchange(body)).await;
+        exchanged.context("no response within a minute")?
+    }
+
+    async fn exchange(&mut self, body: Bytes) -> anyhow::Result<Bytes> {
         let mut request = Request::post("/mcp")
             .header(header::HOST, self.target.address.to_string())
             .header(header::CONTENT_TYPE, "application/json")
@@ -82,44 +89,83 @@ impl HttpHost {
     }
 }
 
+/// What a list was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) tools: usize,
+    pub(crate) pages: usize,
+}
+
+impl HttpHost {
+    /// Lists all tools, page by page. Counting them is left to who wants to know.
+    pub(crate) async fn list(&mut self, mut page: impl FnMut(&[u8])) -> anyhow::Result<()> {
+        let mut cursor: Option<String> = None;
+        loop {
+            let params = cursor.map(|cursor| format!(r#","params":{{"cursor":"{cursor}"}}"#));
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list"{}}}"#,
+                params.unwrap_or_default()
+            );
+            let answer = self.post(body.into()).await?;
+            page(&answer);
+            cursor = next_cursor(&answer);
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How many tools are listed, on how many pages.
+    pub(crate) async fn count_tools(&mut self) -> anyhow::Result<Listed> {
+        let mut listed = Listed { tools: 0, pages: 0 };
+        self.list(|page| {
+            listed.pages += 1;
+            listed.tools += String::from_utf8_lossy(page)
+                .matches(r#""inputSchema":"#)
+                .count();
+        })
+        .await?;
+        Ok(listed)
+    }
+}
+
+/// The cursor stands behind the tools.
+fn next_cursor(answer: &[u8]) -> Option<String> {
+    let tail = String::from_utf8_lossy(&answer[answer.len().saturating_sub(200)..]).into_owned();
+    let (_, after) = tail.split_once(r#""nextCursor":""#)?;
+    after.split_once('"').map(|(cursor, _)| cursor.to_owned())
+}
+
 /// A host that started its server.
 pub(crate) struct StdioHost {
     child: Child,
     stdin: AsyncMutex<ChildStdin>,
-    waiting: Arc<Mutex<HashMap<u64, oneshot::Sender<usize>>>>,
+    waiting: Waiting,
 }
 
+/// Who waits for the reply of which id.
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Bytes>>>>;
+
 impl StdioHost {
-    pub(crate) async fn start(mut command: Command) -> anyhow::Result<Arc<Self>> {
-        command
+    pub(crate) async fn start(words: &[String]) -> anyhow::Result<Arc<Self>> {
+        let mut child = Command::new(&words[0])
+            .args(&words[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .kill_on_drop(true);
-        let mut child = command.spawn()?;
-        let stdin = child.stdin.take().context("stdin")?;
-        let stdout = child.stdout.take().context("stdout")?;
-        let waiting: Arc<Mutex<HashMap<u64, oneshot::Sender<usize>>>> = Arc::default();
-        let answers = waiting.clone();
-        tokio::spawn(async move {
-            let mut lines = BufReader::with_capacity(256 * 1024, stdout);
-            let mut line = Vec::new();
-            while lines.read_until(b'\n', &mut line).await.unwrap_or(0) > 0 {
-                if let Some(id) = id_of(&line)
-                    && let Some(waiter) = answers.lock().expect("no holder panics").remove(&id)
-                {
-                    let _ = waiter.send(line.len());
-                }
-                line.clear();
-            }
-        });
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdin = child.stdin.take().context("stdin is a pipe")?;
+        let stdout = child.stdout.take().context("stdout is a pipe")?;
+        let waiting = Waiting::default();
+        tokio::spawn(hand_out(stdout, waiting.clone()));
         let host = Arc::new(Self {
             child,
             stdin: AsyncMutex::new(stdin),
             waiting,
         });
-        host.call(0, INITIALIZE.as_bytes()).await?;
-        host.write(INITIALIZED.as_bytes()).await?;
+        host.call(0, INITIALIZE.into()).await?;
+        host.write(INITIALIZED.into()).await?;
         Ok(host)
     }
 
@@ -127,24 +173,47 @@ impl StdioHost {
         self.child.id()
     }
 
-    /// Sends a request of that id and waits for its reply; returns the reply's length.
-    pub(crate) async fn call(&self, id: u64, line: &[u8]) -> anyhow::Result<usize> {
+    /// Sends a request of that id and waits for its reply.
+    pub(crate) async fn call(&self, id: u64, line: Bytes) -> anyhow::Result<Bytes> {
         let (waiter, reply) = oneshot::channel();
         self.waiting
             .lock()
             .expect("no holder panics")
             .insert(id, waiter);
         self.write(line).await?;
-        let reply = tokio::time::timeout(Duration::from_secs(60), reply).await;
+        let reply = tokio::time::timeout(PATIENCE, reply).await;
         Ok(reply.context("no reply within a minute")??)
     }
 
-    async fn write(&self, line: &[u8]) -> anyhow::Result<()> {
-        let mut stdin = self.stdin.lock().await;
-        stdin.write_all(line).await?;
-        stdin.write_all(b"\n").await?;
-        Ok(stdin.flush().await?)
+    /// Waits for the server to end by itself.
+    pub(crate) async fn ended(mut self) -> anyhow::Result<()> {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.context("the server did not end within a minute")??;
+        Ok(())
     }
+
+    async fn write(&self, line: Bytes) -> anyhow::Result<()> {
+        let mut stdin = self.stdin.lock().await;
+        // In one piece, so that whoever reads is woken once.
+        Ok(stdin.write_all_buf(&mut line.chain(&b"\n"[..])).await?)
+    }
+}
+
+/// Hands each line to whoever waits for its id.
+async fn hand_out(stdout: ChildStdout, waiting: Waiting) {
+    let mut lines = BufReader::with_capacity(256 * 1024, stdout);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).await.unwrap_or(0) > 0 {
+        let waiter =
+            id_of(&line).and_then(|id| waiting.lock().expect("no holder panics").remove(&id));
+        if let Some(waiter) = waiter {
+            line.pop();
+            let _ = waiter.send(Bytes::from(std::mem::take(&mut line)));
+        }
+        line.clear();
+    }
+    // Nobody is answered any more, and nobody shall wait for it.
+    waiting.lock().expect("no holder panics").clear();
 }
 
 /// The id of a reply: ours are numbers, and stand near the beginning.
@@ -153,83 +222,4 @@ fn id_of(line: &[u8]) -> Option<u64> {
     let after = head.split_once("\"id\":")?.1.trim_start();
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
-}
-
-/// A call of `echo` under the name that is shown there.
-pub(crate) fn call(id: u64, tool: &str, text: &str) -> Bytes {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"text":"{text}"}}}}}}"#
-    )
-    .into()
-}
-
-/// Text of about `bytes` bytes with an escape now and then, as it stands in JSON.
-pub(crate) fn text(bytes: usize) -> String {
-    let piece =
-        r#"the quick brown fox said \"hello\" and went on\nto the next line, caf\u00e9 in hand; "#;
-    piece
-        .chars()
-        .cycle()
-        .take(bytes / piece.len() * piece.len())
-        .chain("x".repeat(bytes % piece.len()).chars())
-        .collect()
-}
-
-/// One worker's way to the tools.
-pub(crate) enum Client {
-    Http(Box<HttpHost>),
-    Stdio(Arc<StdioHost>),
-}
-
-/// What a worker calls, over and over.
-#[derive(Debug, Clone)]
-pub(crate) struct Script {
-    /// The tool, under the name that is shown there.
-    pub(crate) tool: String,
-    /// The text to echo, as it stands in JSON.
-    pub(crate) text: Arc<str>,
-    /// How long.
-    pub(crate) time: Duration,
-}
-
-impl Client {
-    async fn call(&mut self, id: u64, script: &Script) -> anyhow::Result<()> {
-        let body = call(id, &script.tool, &script.text);
-        let length = match self {
-            Self::Http(host) => host.post(body).await?.len(),
-            Self::Stdio(host) => host.call(id, &body).await?,
-        };
-        if length < script.text.len() {
-            bail!(
-                "the answer has {length} bytes, the text {}",
-                script.text.len()
-            );
-        }
-        Ok(())
-    }
-}
-
-/// Lets all clients call as fast as they are answered, and gathers the latency of each call.
-pub(crate) async fn load(clients: Vec<Client>, script: &Script) -> anyhow::Result<Vec<Duration>> {
-    let workers = clients.into_iter().enumerate().map(|(at, mut client)| {
-        let script = script.clone();
-        tokio::spawn(async move {
-            let mut latencies = Vec::new();
-            let end = Instant::now() + script.time;
-            // Each worker has ids of its own, so that they can share a pipe.
-            let mut id = (at as u64 + 1) << 32;
-            while Instant::now() < end {
-                let started = Instant::now();
-                client.call(id, &script).await?;
-                latencies.push(started.elapsed());
-                id += 1;
-            }
-            anyhow::Ok(latencies)
-        })
-    });
-    let mut all = Vec::new();
-    for worker in workers.collect::<Vec<_>>() {
-        all.extend(worker.await??);
-    }
-    Ok(all)
 }

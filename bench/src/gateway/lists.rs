@@ -2,17 +2,20 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use clap::Args;
 
 use super::{
-    host::{HttpHost, Target},
-    place,
-    stats::{Latencies, median},
-    way::{listening_at, runtime, serve_many, token},
+    host::{HttpHost, Listed},
+    start::{Setup, Wrapper, echo_http, runtime},
+    stats::{Figure, Latencies},
+    table::Table,
 };
 
 /// How many upstreams share the tools.
 const UPSTREAMS: usize = 10;
+/// Whole lists in a round.
+const LISTS: usize = 20;
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -20,84 +23,89 @@ pub(crate) struct Options {
     /// Interleaved rounds
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Tools in all
+    /// Tools in all, a multiple of ten
     #[arg(long, default_values_t = [10, 100, 1000, 5000])]
     tools: Vec<usize>,
 }
 
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    println!("tools   direct us   callgate us   ratio");
-    for &tools in &options.tools {
-        let (direct, through) = runtime()?.block_on(measure(options.rounds, tools))?;
-        println!(
-            "{tools:>5}   {direct:>9.0}   {through:>11.0}   {:>5.2}",
-            through / direct
-        );
+/// Lists side by side: the median latency of a whole list in each round.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    pages: usize,
+    direct_us: Vec<f64>,
+    callgate_us: Vec<f64>,
+}
+
+impl Lists {
+    /// Callgate's time as a multiple of a direct list's.
+    pub(crate) fn ratio(&self) -> Figure {
+        Figure::ratio(&self.callgate_us, &self.direct_us)
     }
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let mut table = Table::new(["tools", "pages", "direct us", "Callgate us", "ratio"]);
+    for &tools in &options.tools {
+        let lists = runtime()?.block_on(compare(options.rounds, tools))?;
+        table.row([
+            tools.to_string(),
+            lists.pages.to_string(),
+            Figure::median_of(&lists.direct_us).to_string(),
+            Figure::median_of(&lists.callgate_us).to_string(),
+            lists.ratio().to_string(),
+        ]);
+    }
+    println!(
+        "{} rounds of {LISTS} whole lists, {UPSTREAMS} upstreams\n",
+        options.rounds
+    );
+    print!("{table}");
     Ok(())
 }
 
-async fn measure(rounds: usize, tools: usize) -> anyhow::Result<(f64, f64)> {
-    let own = place::own_program()?;
-    let mut echo = std::process::Command::new(&own);
-    let tools_text = tools.to_string();
-    let (mut upstream, address) =
-        listening_at(echo.args(["echo", "--http", "127.0.0.1:0", "--tools", &tools_text]))?;
+/// Measures lists of `tools` tools in interleaved rounds.
+pub(crate) async fn compare(rounds: usize, tools: usize) -> anyhow::Result<Lists> {
+    eprintln!("lists of {tools} tools");
+    let (_upstream, direct) = echo_http(tools)?;
     let folder = tempfile::tempdir()?;
-    let share = (tools / UPSTREAMS).max(1);
-    let (mut gateway, gate_address) = serve_many(folder.path(), UPSTREAMS, share)?;
-    let mut direct = HttpHost::connect(&Target {
-        address,
-        token: None,
-    })
-    .await?;
-    let through = Target {
-        address: gate_address,
-        token: token(),
-    };
+    let setup = Setup::many(folder.path(), UPSTREAMS, tools / UPSTREAMS)?;
+    let (_gateway, through) = setup.serve(&Wrapper::default())?;
+    let mut direct = HttpHost::connect(&direct).await?;
     let mut through = HttpHost::connect(&through).await?;
-    let (mut of_direct, mut of_through) = (Vec::new(), Vec::new());
+    expect(tools, direct.count_tools().await?)?;
+    let listed = through.count_tools().await?;
+    expect(tools, listed)?;
+    let mut lists = Lists {
+        pages: listed.pages,
+        direct_us: Vec::new(),
+        callgate_us: Vec::new(),
+    };
     for round in 0..=rounds {
         let one = list_often(&mut direct).await?;
         let other = list_often(&mut through).await?;
+        // The first round warms up and does not count.
         if round > 0 {
-            of_direct.push(one);
-            of_through.push(other);
+            lists.direct_us.push(one);
+            lists.callgate_us.push(other);
         }
     }
-    for child in [&mut gateway, &mut upstream] {
-        child.kill()?;
-        child.wait()?;
+    Ok(lists)
+}
+
+fn expect(tools: usize, listed: Listed) -> anyhow::Result<()> {
+    if listed.tools != tools {
+        bail!("{} tools were listed instead of {tools}", listed.tools);
     }
-    Ok((median(&of_direct), median(&of_through)))
+    Ok(())
 }
 
 /// The median of some whole lists, in microseconds.
 async fn list_often(host: &mut HttpHost) -> anyhow::Result<f64> {
     let mut all: Vec<Duration> = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..LISTS {
         let started = Instant::now();
-        let mut cursor: Option<String> = None;
-        loop {
-            let params = cursor.map(|cursor| format!(r#","params":{{"cursor":"{cursor}"}}"#));
-            let body = format!(
-                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list"{}}}"#,
-                params.unwrap_or_default()
-            );
-            let answer = host.post(body.into()).await?;
-            cursor = next_cursor(&answer);
-            if cursor.is_none() {
-                break;
-            }
-        }
+        host.list(|_| {}).await?;
         all.push(started.elapsed());
     }
     Ok(Latencies::new(all).percentile_us(0.5))
-}
-
-/// The cursor stands behind the tools.
-fn next_cursor(answer: &[u8]) -> Option<String> {
-    let tail = String::from_utf8_lossy(&answer[answer.len().saturating_sub(200)..]).into_owned();
-    let (_, after) = tail.split_once(r#""nextCursor":""#)?;
-    after.split_once('"').map(|(cursor, _)| cursor.to_owned())
 }

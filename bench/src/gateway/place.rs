@@ -9,14 +9,21 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("our own program")
 }
 
-/// The gateway, built like this program, once.
+/// The gateway that is measured.
+static GATEWAY: OnceLock<PathBuf> = OnceLock::new();
+
+/// Takes this gateway instead of building one, so that two builds can be compared.
+pub(crate) fn take_gateway(program: PathBuf) {
+    GATEWAY.get_or_init(|| program);
+}
+
+/// The gateway: the one to take, or one that is built like this program, once.
 pub(crate) fn callgate() -> anyhow::Result<PathBuf> {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(program) = BUILT.get() {
+    if let Some(program) = GATEWAY.get() {
         return Ok(program.clone());
     }
     let program = build()?;
-    Ok(BUILT.get_or_init(|| program).clone())
+    Ok(GATEWAY.get_or_init(|| program).clone())
 }
 
 fn build() -> anyhow::Result<PathBuf> {

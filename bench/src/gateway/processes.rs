@@ -1,22 +1,45 @@
 //! What processes cost: CPU time and anonymous memory, read from /proc.
+//!
+//! CPU time is that of /proc/PID/task/TID/schedstat, in nanoseconds: the ticks of /proc/PID/stat are
+//! 10 ms long, which is coarse for a short round.
 
 use std::{collections::HashMap, fs};
 
-/// Clock ticks per second of /proc/PID/stat; fixed on Linux as user space sees it.
-const TICKS: f64 = 100.0;
+use rustix::process::{Pid, Signal, kill_process};
 
-/// A process and everything below it but what is not the gateway's: the servers themselves.
-#[derive(Debug, Clone)]
+/// A gateway: its process and its wardens, without the servers.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Family {
     root: u32,
 }
 
-/// One process as /proc shows it.
-#[derive(Debug)]
-struct Row {
-    parent: u32,
-    name: String,
-    cpu_seconds: f64,
+/// The CPU time of each thread of a family at one moment, in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct CpuTimes(HashMap<u32, u64>);
+
+/// Anonymous resident memory, in megabytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Memory {
+    pub(crate) gateway_mb: f64,
+    pub(crate) wardens_mb: f64,
+}
+
+impl Memory {
+    pub(crate) fn total_mb(self) -> f64 {
+        self.gateway_mb + self.wardens_mb
+    }
+}
+
+impl CpuTimes {
+    /// Seconds used since `before`. What a thread used that has ended in between is lost; a tokio
+    /// worker never ends, and a thread for blocking work only after it had nothing to do for 10 s.
+    pub(crate) fn seconds_since(&self, before: &Self) -> f64 {
+        let used = self.0.iter().map(|(thread, now)| {
+            let then = before.0.get(thread).copied().unwrap_or_default();
+            now.saturating_sub(then)
+        });
+        used.sum::<u64>() as f64 / 1e9
+    }
 }
 
 impl Family {
@@ -24,60 +47,93 @@ impl Family {
         Self { root }
     }
 
-    /// CPU seconds used so far by the process and its wardens.
-    pub(crate) fn cpu_seconds(&self) -> f64 {
-        let rows = rows();
-        self.members(&rows)
-            .filter_map(|pid| rows.get(&pid))
-            .map(|row| row.cpu_seconds)
-            .sum()
+    pub(crate) fn cpu_times(self) -> CpuTimes {
+        let members = std::iter::once(self.root).chain(self.wardens());
+        CpuTimes(members.flat_map(threads).collect())
     }
 
-    /// Anonymous resident memory of the process and its wardens, in bytes.
-    pub(crate) fn anonymous_bytes(&self) -> u64 {
-        let rows = rows();
-        self.members(&rows).map(anonymous_bytes).sum()
+    pub(crate) fn memory(self) -> Memory {
+        Memory {
+            gateway_mb: anonymous_mb(self.root),
+            wardens_mb: self.wardens().into_iter().map(anonymous_mb).sum(),
+        }
     }
 
-    fn members<'r>(&'r self, rows: &'r HashMap<u32, Row>) -> impl Iterator<Item = u32> + 'r {
-        let warden = |row: &Row| row.parent == self.root && row.name == "cg-warden";
-        let wardens = rows
-            .iter()
-            .filter(move |(_, row)| warden(row))
-            .map(|(pid, _)| *pid);
-        std::iter::once(self.root).chain(wardens)
+    /// Sends a signal to the gateway's own process.
+    pub(crate) fn signal(self, signal: Signal) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.root).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| anyhow::anyhow!("`{}` is no process id", self.root))?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    fn wardens(self) -> Vec<u32> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.root));
+        let tasks = tasks.into_iter().flatten().flatten();
+        let children =
+            tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let pids = children.flat_map(|children| {
+            let pids = children.split_whitespace().map(str::parse);
+            pids.filter_map(Result::ok).collect::<Vec<u32>>()
+        });
+        pids.filter(|pid| name(*pid) == "cg-warden").collect()
     }
 }
 
-fn rows() -> HashMap<u32, Row> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            Some((pid, parse(&stat)?))
+fn name(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+fn threads(pid: u32) -> Vec<(u32, u64)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| {
+            let thread = task.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            Some((thread, on_cpu(&stat)?))
         })
         .collect()
 }
 
-fn parse(stat: &str) -> Option<Row> {
-    let (before, after) = stat.rsplit_once(')')?;
-    let name = before.split_once('(')?.1.to_owned();
-    let fields: Vec<&str> = after.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
-    let parent = fields.get(1)?.parse().ok()?;
-    Some(Row {
-        parent,
-        name,
-        cpu_seconds: (ticks(11)? + ticks(12)?) / TICKS,
-    })
+/// The first of three figures: time on a CPU, time waiting for one, and how often.
+fn on_cpu(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().next()?.parse().ok()
 }
 
-fn anonymous_bytes(pid: u32) -> u64 {
+fn anonymous_mb(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.unwrap_or_default() * 1024
+    kib_of("RssAnon:", &status).unwrap_or_default() as f64 * 1024.0 / 1e6
+}
+
+fn kib_of(field: &str, status: &str) -> Option<u64> {
+    let rest = status.lines().find_map(|line| line.strip_prefix(field))?;
+    rest.trim().trim_end_matches(" kB").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_is_read_as_it_is_written() {
+        assert_eq!(on_cpu("1060739756 860431543 498\n"), Some(1_060_739_756));
+        assert_eq!(on_cpu(""), None);
+        let status = "VmRSS:\t   9000 kB\nRssAnon:\t    1234 kB\nRssFile:\t 1 kB\n";
+        assert_eq!(kib_of("RssAnon:", status), Some(1234));
+    }
+
+    #[test]
+    fn threads_that_began_count_and_those_that_ended_do_not() {
+        let before = CpuTimes([(1, 1_000_000_000), (2, 5)].into());
+        let after = CpuTimes([(1, 1_500_000_000), (3, 250_000_000)].into());
+        assert!((after.seconds_since(&before) - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn our_own_process_has_used_something() {
+        let own = Family::of(std::process::id());
+        assert!(own.memory().gateway_mb > 0.0);
+        assert!(!own.cpu_times().0.is_empty());
+    }
 }

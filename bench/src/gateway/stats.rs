@@ -1,6 +1,6 @@
-//! Medians, percentiles and the spread between rounds.
+//! Medians, percentiles, and ratios with their spread over rounds.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// The latencies of one round, sorted.
 #[derive(Debug, Default)]
@@ -22,6 +22,59 @@ impl Latencies {
     }
 }
 
+/// A figure of some rounds: what it is, and between what it was in single rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Figure {
+    /// The median over rounds.
+    pub(crate) fn median_of(rounds: &[f64]) -> Self {
+        Self::with_spread(median(rounds), rounds.iter().copied())
+    }
+
+    /// A ratio of medians; the spread is that of the ratios within each round.
+    pub(crate) fn ratio(of: &[f64], to: &[f64]) -> Self {
+        let within = of.iter().zip(to).map(|(of, to)| of / to);
+        Self::with_spread(median(of) / median(to), within)
+    }
+
+    /// What one way adds to a third, as a multiple of what the other adds to it.
+    pub(crate) fn added_ratio(of: &[f64], to: &[f64], without: &[f64]) -> Self {
+        let added = |of: f64, to: f64, without: f64| (of - without) / (to - without);
+        let rounds = of.iter().zip(to).zip(without);
+        let within = rounds.map(|((of, to), without)| added(*of, *to, *without));
+        Self::with_spread(added(median(of), median(to), median(without)), within)
+    }
+
+    fn with_spread(value: f64, rounds: impl Iterator<Item = f64> + Clone) -> Self {
+        Self {
+            value,
+            low: rounds.clone().fold(f64::INFINITY, f64::min),
+            high: rounds.fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+}
+
+/// Figures below ten are shown with two digits behind the point, others with fewer.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.value.is_nan() {
+            return f.write_str("-");
+        }
+        let digits = match self.value.abs() {
+            ..10.0 => 2,
+            ..100.0 => 1,
+            _ => 0,
+        };
+        let Self { value, low, high } = self;
+        write!(f, "{value:.digits$} [{low:.digits$}, {high:.digits$}]")
+    }
+}
+
 /// The median of some figures.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
@@ -31,13 +84,6 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
         n if n % 2 == 1 => sorted[n / 2],
         n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
     }
-}
-
-/// The smallest and the largest.
-pub(crate) fn spread(figures: &[f64]) -> (f64, f64) {
-    let low = figures.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    (low, high)
 }
 
 #[cfg(test)]
@@ -52,5 +98,20 @@ mod tests {
         let latencies = Latencies::new(all);
         assert!((latencies.percentile_us(0.5) - 51.0).abs() < 1e-6);
         assert!((latencies.percentile_us(0.99) - 100.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_ratio_is_of_medians_and_its_spread_of_rounds() {
+        let ratio = Figure::ratio(&[30.0, 60.0, 40.0], &[10.0, 10.0, 20.0]);
+        assert_eq!((ratio.value, ratio.low, ratio.high), (4.0, 2.0, 6.0));
+        assert_eq!(ratio.to_string(), "4.00 [2.00, 6.00]");
+        let added = Figure::added_ratio(&[90.0], &[60.0], &[50.0]);
+        assert_eq!(added.value, 4.0);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_a_dash() {
+        assert_eq!(Figure::median_of(&[f64::NAN]).to_string(), "-");
+        assert_eq!(Figure::median_of(&[]).to_string(), "-");
     }
 }

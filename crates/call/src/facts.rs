@@ -1,8 +1,8 @@
 //! facts: what the policy needs to know about this call, looked up before it is decided. A call whose
 //! policy needs nothing costs nothing here.
 //!
-//! What is remembered lives in this process: a restart forgets earlier calls, counts and spending. A
-//! rule that asks for an earlier call is then not met, which never widens.
+//! What is remembered lives in this process. A restart forgets earlier calls, so that a rule that asks
+//! for one is not met; it also forgets counts and spending, so that limits begin anew.
 
 use std::{
     collections::HashMap,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use callgate_gate::{Attempt, Ruling, Target};
 use callgate_record::{Effect, Failed, Open, Outcome, Recorder, Status};
-use callgate_wire::{Frame, Id, RpcError, message, methods, quote};
+use callgate_wire::{Frame, Id, Pieces, RpcError, message, methods, quote};
 
 use crate::{
     Events, Failure, Latency, Reply,
@@ -29,7 +29,7 @@ pub(crate) enum Refusal {
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// `None` where the host wants no answer any more.
-    pub(crate) frame: Option<Bytes>,
+    pub(crate) frame: Option<Pieces>,
     pub(crate) error: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
             let told = Told::of_reply(&read);
             recorder.finished(open, answered(&reply, read, total)).await;
             let id = attempt.frame.id();
-            (id.map(|id| reply.0.edit().id(id).finish()), told)
+            (id.map(|id| reply.0.edit().id(id).pieces()), told)
         }
         Err(failure) => {
             let error = failure.to_rpc(attempt.frame.method().unwrap_or_default());
@@ -73,7 +73,7 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
                 .finished(open, failed(&failure, &error, total))
                 .await;
             let id = attempt.frame.id().filter(|_| wants_answer(&failure));
-            let frame = id.map(|id| message::error(Some(id), &error));
+            let frame = id.map(|id| message::error(Some(id), &error).into());
             (frame, Told::of_failure(&failure))
         }
     };
@@ -178,7 +178,7 @@ pub(crate) fn finish_unresolved(
     events.emit(CallUnresolved { attempt, code });
     let id = attempt.frame.id();
     Answer {
-        frame: id.map(|id| message::error(Some(id), error)),
+        frame: id.map(|id| message::error(Some(id), error).into()),
         error: Some(format!("the request led nowhere ({code})")),
     }
 }
@@ -187,7 +187,9 @@ pub(crate) fn finish_unresolved(
 pub(crate) fn refuse(request: &Frame, refusal: &Refusal) -> Answer {
     let (Refusal::Denied(ruling) | Refusal::NeedsApproval(ruling)) = refusal;
     Answer {
-        frame: request.id().map(|id| refusal_frame(request, id, refusal)),
+        frame: request
+            .id()
+            .map(|id| refusal_frame(request, id, refusal).into()),
         error: Some(ruling.rule.clone()),
     }
 }

@@ -2,7 +2,7 @@
 //! here; they are only read for how the call ended.
 
 use callgate_record::{Failed, Status};
-use callgate_wire::{FrameKind, Json};
+use callgate_wire::FrameKind;
 
 use crate::{Reply, events::calls::CallError};
 
@@ -53,7 +53,10 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
                     code: "TOOL_ERROR",
                     message: TOOL_ERROR.to_owned(),
                 }),
-                text_length: reply.0.result_member("content").map_or(0, text_length),
+                text_length: reply
+                    .0
+                    .result_member("content")
+                    .map_or(0, |content| content.chars_under("text")),
             }
         }
     }
@@ -73,10 +76,4 @@ fn failed(frame: &callgate_wire::Frame) -> Option<Failed> {
         code,
         message: message.into_owned(),
     })
-}
-
-/// Characters of all text blocks, counted where they stand: a text may be a megabyte long.
-fn text_length(content: Json<'_>) -> usize {
-    let texts = content.elements().filter_map(|block| block.get("text"));
-    texts.filter_map(Json::char_count).sum()
 }

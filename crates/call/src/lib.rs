@@ -4,8 +4,8 @@
 //! steps are files: [`receive`], [`resolve`], [`facts`], then `decide` of the gate, [`hold`],
 //! the recorder, [`forward`], [`inspect`] and [`finish`]. `path.rs` is their order.
 //!
-//! A call runs in a task of its own. A door only waits for the answer: when the door goes away
-//! the call is cancelled, and its end is still put on record.
+//! A call belongs to the path. Whoever waits for its answer walks the steps; when the door goes away
+//! the call is cancelled, and ends in a task of the path: its end is still put on record.
 //!
 //! What happens is told in one place: [`Events`] writes the log line, counts, and tells whoever
 //! listens; each step is also a span.
@@ -20,6 +20,7 @@ mod failure;
 mod finish;
 mod forward;
 mod hold;
+mod in_hand;
 mod inspect;
 mod metrics;
 mod path;
@@ -34,6 +35,7 @@ pub use announce::{Announcement, Audience};
 pub use events::{Event, Events};
 pub use facts::real_path;
 pub use failure::Failure;
+pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Patience, Pending};
 pub use ports::{AskFailed, Caller, Exchange, Provider, Providers, Reply};

@@ -1,20 +1,22 @@
-//! The one path: the order of the steps, and the task that a call runs in.
+//! The one path: the order of the steps, and who walks them.
 
 use std::{
+    future::ready,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
 use callgate_gate::{Attempt, Call, Denied, Hold, Target, Verdict, decide};
 use callgate_record::{NotRecorded, Recorder};
-use callgate_wire::{Id, RpcError, message};
-use tokio::{sync::oneshot, time::timeout};
+use callgate_wire::{Id, Pieces, RpcError, message};
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Caller, Events, Exchange, Latency, Providers, Received, Registry, Telemetry,
+    Caller, Events, Exchange, InHand, Latency, Providers, Received, Registry, Telemetry,
     events::{
         self,
         calls::{ApprovalRequired, CallStarted},
@@ -67,10 +69,11 @@ impl From<Duration> for Patience {
     }
 }
 
-/// A call under way, from the door's side. Dropping it cancels the call.
+/// A call under way, from the door's side: whoever waits for the answer walks the steps. Dropping it
+/// cancels the call, which then ends in a task of the path.
 #[derive(Debug)]
 pub struct Pending {
-    answer: oneshot::Receiver<Option<Bytes>>,
+    answer: InHand<Option<Pieces>>,
     cancelled: CancellationToken,
 }
 
@@ -119,25 +122,24 @@ impl CallPath {
         &self.shared.telemetry.events
     }
 
-    /// Starts a call in a task of its own.
+    /// Takes a call: from now on it can be cancelled, and draining waits for it.
     pub fn start(&self, received: Received, caller: Arc<dyn Caller>) -> Pending {
         let session = received.host.who.session.clone();
         let invalid = |text: &str| RpcError::new(RpcError::INVALID_REQUEST, text);
         let Some(id) = received.frame.id().cloned() else {
-            return Pending::refused(None, &invalid("a call needs an id"));
+            return self.refuse(None, &invalid("a call needs an id"));
         };
         // Counted before it is looked whether calls are still taken: draining waits for it, or it
         // sees that draining has begun.
         let counted = self.shared.tasks.token();
         if self.shared.tasks.is_closed() {
             let error = RpcError::new(RpcError::INTERNAL, "the gateway is stopping");
-            return Pending::refused(Some(&id), &error.with_data(r#"{"effect":"none"}"#));
+            return self.refuse(Some(&id), &error.with_data(r#"{"effect":"none"}"#));
         }
         let Some(place) = self.shared.registry.enter(&session, &id) else {
             let error = invalid("a request of this id is still under way");
-            return Pending::refused(Some(&id), &error);
+            return self.refuse(Some(&id), &error);
         };
-        let (send, answer) = oneshot::channel();
         let cancelled = place.cancelled.clone();
         let exchange = Exchange {
             caller,
@@ -145,13 +147,22 @@ impl CallPath {
             trace: None,
         };
         let shared = self.shared.clone();
-        self.shared.tasks.spawn(async move {
+        let walking = async move {
             let answer = shared.walk(received, exchange).await;
             drop((place, counted));
-            // A door that went away does not want the answer; the record has it.
-            let _ = send.send(answer);
-        });
+            answer
+        };
+        let answer = InHand::new(walking, self.shared.tasks.clone());
         Pending { answer, cancelled }
+    }
+
+    /// Answers a call before it began.
+    fn refuse(&self, id: Option<&Id>, error: &RpcError) -> Pending {
+        let answer = Some(message::error(id, error).into());
+        Pending {
+            answer: InHand::new(ready(answer), self.shared.tasks.clone()),
+            cancelled: CancellationToken::new(),
+        }
     }
 
     /// Takes no more calls, and lets those under way end, as long as `patience` says. Then it
@@ -179,7 +190,7 @@ impl CallPath {
 }
 
 impl Shared {
-    async fn walk(&self, received: Received, exchange: Exchange) -> Option<Bytes> {
+    async fn walk(&self, received: Received, exchange: Exchange) -> Option<Pieces> {
         let (attempt, started, trace) = receive(received);
         let span = self.telemetry.spans.call(&attempt, trace);
         let answer = self.steps(attempt, started, exchange, &span).await;
@@ -297,19 +308,20 @@ impl Shared {
 }
 
 impl Pending {
-    /// A call that is answered before it began.
-    fn refused(id: Option<&Id>, error: &RpcError) -> Self {
-        let (send, answer) = oneshot::channel();
-        let _ = send.send(Some(message::error(id, error)));
-        Self {
-            answer,
-            cancelled: CancellationToken::new(),
-        }
+    /// Lets the call go on by itself, for a door that may be kept from waiting: by a host that does not
+    /// read what it asked for.
+    pub fn hand_over(&mut self) {
+        self.answer.hand_over();
     }
 
     /// Waits for the answer; `None` when the host asked for none any more.
-    pub async fn answer(&mut self) -> Option<Bytes> {
-        (&mut self.answer).await.unwrap_or(None)
+    pub async fn answer(&mut self) -> Option<Pieces> {
+        (&mut self.answer).await
+    }
+
+    /// The same for whoever is a future already.
+    pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
+        Pin::new(&mut self.answer).poll(context)
     }
 }
 

@@ -18,6 +18,20 @@ pub(crate) use model::{Auth, Config, Durability, Limits, OnFailure, OpenRoute};
 pub(crate) use policies::{PolicyFile, ground};
 pub(crate) use reference::{page, schema};
 pub(crate) use settings::Settings;
-pub(crate) use show::effective;
+pub(crate) use show::{effective, text};
 
+use std::path::Path;
+
+use crate::{args::Gateway, exit::Failed, folders::CONFIG_FILE};
 use load::Found;
+
+/// What `callgate config show` prints for a file with this content, or what it says is wrong.
+pub fn shown_config(content: &[u8]) -> Result<String, String> {
+    let shown = || {
+        let data_dir = Path::new("data");
+        let found = load::of_content(Path::new(CONFIG_FILE), content, data_dir)?;
+        let settings = Settings::new(found, &Gateway::default(), data_dir)?;
+        text(&effective(&settings, None)?)
+    };
+    shown().map_err(|failed: Failed| failed.message().to_owned())
+}

@@ -47,7 +47,6 @@ impl Failed {
     }
 
     /// What happened, without the help.
-    #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

@@ -17,6 +17,8 @@ const TICK: Duration = Duration::from_secs(2);
 /// More entries than this in one tick mean that calls need the processor more than the index
 /// does: whoever asks for records brings the index up to date anyway.
 const BUSY_ENTRIES: u64 = 500;
+/// So few entries since a filling began do not interrupt it.
+const QUIET_ENTRIES: u64 = 50;
 /// However busy it is, the index is never left behind for longer than this.
 const LONGEST_LAG: Duration = Duration::from_secs(600);
 /// How often old segments are looked for.
@@ -41,24 +43,24 @@ pub(crate) async fn keep(
         let idle = head - seen <= BUSY_ENTRIES;
         seen = head;
         let retain_due = retained.is_none_or(|last| last.elapsed() >= RETAIN_EVERY);
-        let index_due = idle || indexed.elapsed() >= LONGEST_LAG;
+        let overdue = indexed.elapsed() >= LONGEST_LAG;
         if retain_due {
             retained = Some(Instant::now());
         }
-        if index_due {
-            indexed = Instant::now();
-        }
-        let (log, indexed_through) = (log.clone(), indexed_through.clone());
+        let keeping = log.clone();
         let kept = tokio::task::spawn_blocking(move || {
             if retain_due {
-                drop_old(&log, limits);
+                drop_old(&keeping, limits);
             }
-            if index_due && catch_up(&log) {
+            (idle || overdue) && catch_up(&keeping, overdue)
+        });
+        match kept.await {
+            Ok(true) => {
+                indexed = Instant::now();
                 indexed_through.store(head, Ordering::Release);
             }
-        });
-        if kept.await.is_err() {
-            tracing::error!("housekeeping of the record failed");
+            Ok(false) => {}
+            Err(_) => tracing::error!("housekeeping of the record failed"),
         }
     }
 }
@@ -69,11 +71,17 @@ fn drop_old(log: &Log, limits: Limits) {
     }
 }
 
-/// Whether the index has all that was in the log when this began.
-fn catch_up(log: &Log) -> bool {
-    let indexed = Index::open(log.dir()).and_then(|mut index| index.catch_up());
-    if let Err(error) = &indexed {
-        tracing::warn!(error = %error, "the index could not catch up; it is filled later");
+/// Whether the index has all that was in the log when this began. It makes way for calls, unless
+/// it is `overdue`.
+fn catch_up(log: &Log, overdue: bool) -> bool {
+    let began = log.head().seq;
+    let make_way = || !overdue && log.head().seq - began > QUIET_ENTRIES;
+    let indexed = Index::open(log.dir()).and_then(|mut index| index.catch_up_until(&make_way));
+    match indexed {
+        Ok(done) => !done.stopped,
+        Err(error) => {
+            tracing::warn!(error = %error, "the index could not catch up; it is filled later");
+            false
+        }
     }
-    indexed.is_ok()
 }

@@ -1,10 +1,23 @@
 //! Log lines: to stderr, as JSON when a program reads them and plain when a person does.
 
+mod json;
+mod lines;
+
 use std::io::{self, IsTerminal};
 
+use json::JsonLines;
+use lines::Lines;
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::exit::Failed;
+
+/// What a program reads.
+static LINES: Lines = Lines::new();
+
+/// Writes the lines that still wait; the last thing a process does.
+pub(crate) fn finish() {
+    LINES.flush();
+}
 
 /// Starts logging at `level`.
 pub(crate) fn start(level: &str) -> Result<(), Failed> {
@@ -25,12 +38,7 @@ pub(crate) fn start(level: &str) -> Result<(), Failed> {
             )
             .try_init()
     } else {
-        let json = fmt::layer()
-            .json()
-            .flatten_event(true)
-            .with_target(false)
-            .with_current_span(false);
-        registry.with(json.with_writer(io::stderr)).try_init()
+        registry.with(JsonLines(&LINES)).try_init()
     };
     started.map_err(|error| Failed::system(format!("logging: {error}")))
 }

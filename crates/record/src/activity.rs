@@ -49,8 +49,8 @@ pub struct Activity {
     pub tool: Option<String>,
     /// The arguments, redacted: the value when it was kept whole, else the beginning as a string.
     pub arguments: Option<Box<RawValue>>,
-    /// SHA-256 of the whole arguments as they came.
-    pub arguments_sha256: Option<String>,
+    /// BLAKE3 of the whole arguments as they came.
+    pub arguments_blake3: Option<String>,
     /// What policy said.
     pub decision: Option<Decision>,
     /// The rule that said it.
@@ -179,7 +179,7 @@ impl Activity {
             server: call.server.clone(),
             tool: call.tool.clone(),
             arguments: call.arguments.as_ref().and_then(shown),
-            arguments_sha256: call.arguments.as_ref().map(|body| body.sha256.clone()),
+            arguments_blake3: call.arguments.as_ref().map(|body| body.blake3.clone()),
             decision: call.decision,
             rule: call.rule.clone(),
             reason: call.reason.clone(),
@@ -211,7 +211,7 @@ impl Activity {
             server: event.server.clone(),
             tool: Some(event.name.clone()),
             arguments: None,
-            arguments_sha256: None,
+            arguments_blake3: None,
             decision: None,
             rule: None,
             reason: event.reason.clone(),
@@ -312,7 +312,7 @@ mod tests {
             "kind": kind, "id": ID, "type": "tool_call", "source": "mcp", "transport": "stdio",
             "tenant": "local", "principal": "user", "agent": "claude", "client": {"name": "claude"},
             "session_id": "s1", "request_id": "7", "server": "github", "tool": "get", "decision": "ALLOW",
-            "arguments": {"bytes": 7, "sha256": "aa", "value": {"a": 1}}, "rule": "allow:default",
+            "arguments": {"bytes": 7, "blake3": "aa", "value": {"a": 1}}, "rule": "allow:default",
             "checks": [{"scope": "mcp_tool", "decision": "ALLOW", "rule": "allow:default"}],
             "intent": {"operation_type": "read", "inferred": true}, "status": status,
         }))
@@ -321,7 +321,7 @@ mod tests {
     fn finished(status: &str) -> Entry {
         entry(json!({
             "kind": "finished", "id": ID, "status": status, "effect": "done", "duration_us": 1500,
-            "response": {"bytes": 9000, "sha256": "bb", "text": "{\"conte"},
+            "response": {"bytes": 9000, "blake3": "bb", "text": "{\"conte"},
         }))
     }
 
@@ -341,7 +341,7 @@ mod tests {
         let mut activity = begin(&call("forwarding", None));
         assert_eq!(activity.status, None);
         activity.apply(&finished("success"));
-        expect![[r#"{"id":"01J00000000000000000000001","writer":"01J00000000000000000000001","seq":3,"type":"tool_call","source":"mcp","transport":"stdio","tenant":"local","principal":"user","agent":"claude","client":{"name":"claude"},"session_id":"s1","request_id":"7","parent_id":null,"server":"github","tool":"get","arguments":{"a":1},"arguments_sha256":"aa","decision":"ALLOW","rule":"allow:default","reason":null,"checks":[{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:default"}],"response":"{\"conte","status":"success","error":null,"duration_ms":1.5,"timestamp":"2026-01-02T03:04:05.000006Z","metadata":{"intent":{"operation_type":"read","inferred":true},"warnings":["response: the first 7 of 9000 bytes are kept, as text"]}}"#]]
+        expect![[r#"{"id":"01J00000000000000000000001","writer":"01J00000000000000000000001","seq":3,"type":"tool_call","source":"mcp","transport":"stdio","tenant":"local","principal":"user","agent":"claude","client":{"name":"claude"},"session_id":"s1","request_id":"7","parent_id":null,"server":"github","tool":"get","arguments":{"a":1},"arguments_blake3":"aa","decision":"ALLOW","rule":"allow:default","reason":null,"checks":[{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:default"}],"response":"{\"conte","status":"success","error":null,"duration_ms":1.5,"timestamp":"2026-01-02T03:04:05.000006Z","metadata":{"intent":{"operation_type":"read","inferred":true},"warnings":["response: the first 7 of 9000 bytes are kept, as text"]}}"#]]
         .assert_eq(&serde_json::to_string(&activity).unwrap());
         let text = serde_json::to_string(&activity).unwrap();
         let back: Activity = serde_json::from_str(&text).unwrap();

@@ -289,8 +289,9 @@ impl Intent {
 pub struct Body {
     /// How long the whole was.
     pub bytes: u64,
-    /// SHA-256 of the whole, as it was forwarded.
-    pub sha256: String,
+    /// BLAKE3 of the whole, as it was forwarded: of a large body, SHA-256 would cost more than all else
+    /// that is done with it.
+    pub blake3: String,
     /// The JSON value, when it fitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Box<RawValue>>,

@@ -17,5 +17,5 @@ pub use entry::{
     Finished, Head, Intent, KeyedHead, Opened, RecordType, Status, Unknown, WriterId,
 };
 pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};
-pub use redact::{BadPattern, Redactor};
+pub use redact::{BadPattern, Redactor, body_digest};
 pub use store::{Position, Store, StoreError};

@@ -4,9 +4,8 @@
 //! beyond its cap, so that a secret which the cap would cut in two is still recognised. Secrets
 //! that are split, encoded or encrypted on purpose are not found.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
-use callgate_gate::Digest;
 use regex::Regex;
 use serde_json::value::RawValue;
 
@@ -15,7 +14,7 @@ use crate::Body;
 /// What stands where a secret was.
 const BLOT: &str = "[redacted]";
 /// How far beyond the cap is looked: more than the shortest recognisable form of any pattern.
-const SLACK_BYTES: usize = 4096;
+const SLACK_BYTES: usize = 1024;
 /// The cap of a message.
 const TEXT_BYTES: usize = 1024;
 
@@ -78,14 +77,19 @@ impl Redactor {
         let kept = self.keep(raw_json, self.body_bytes);
         let mut body = Body {
             bytes: raw_json.len() as u64,
-            sha256: Digest::of(raw_json).to_string(),
+            blake3: body_digest(raw_json),
             value: None,
             text: None,
             redacted: kept.redacted,
         };
         if kept.whole {
             // A line break between two tokens would end the entry's line too early.
-            let line = kept.text.replace(['\n', '\r'], " ");
+            let is_line = !kept.text.bytes().any(|byte| matches!(byte, b'\n' | b'\r'));
+            let line = if is_line {
+                kept.text.clone()
+            } else {
+                kept.text.replace(['\n', '\r'], " ")
+            };
             body.value = RawValue::from_string(line).ok();
         }
         if body.value.is_none() {
@@ -101,7 +105,10 @@ impl Redactor {
 
     fn keep(&self, raw: &[u8], cap: usize) -> Kept {
         let window = &raw[..raw.len().min(cap.saturating_add(SLACK_BYTES))];
-        let window = String::from_utf8_lossy(window);
+        let window = match std::str::from_utf8(window) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(window),
+        };
         let secrets = self.secrets(&window);
         let mut text = String::with_capacity(window.len().min(cap) + BLOT.len());
         let end = window.floor_char_boundary(cap);
@@ -169,6 +176,11 @@ impl Redactor {
     }
 }
 
+/// The digest that is kept of a body: BLAKE3, in hex digits.
+pub fn body_digest(raw: &[u8]) -> String {
+    blake3::hash(raw).to_hex().to_string()
+}
+
 struct Kept {
     text: String,
     whole: bool,
@@ -202,7 +214,8 @@ fn built_in() -> String {
         r"github_pat_[A-Za-z0-9_]{16,}",
         r"xox[abeprs]-[A-Za-z0-9-]{8,}",
         r"AIza[0-9A-Za-z_-]{30,}",
-        r"eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*",
+        // A token of three parts is known by its first dot: the second may be far away.
+        r"eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*)?",
         r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
     ]
     .join("|");
@@ -438,8 +451,8 @@ mod tests {
         assert_eq!(body.text.as_deref(), Some(r#"{"a":"01"#));
         assert!(body.value.is_none());
         assert_eq!(
-            (body.bytes, body.sha256),
-            (raw.len() as u64, Digest::of(raw).to_string())
+            (body.bytes, body.blake3),
+            (raw.len() as u64, blake3::hash(raw).to_string())
         );
         assert_eq!(
             redactor(5).body("\"äää\"".as_bytes()).text.as_deref(),

@@ -3,6 +3,7 @@
 
 mod auth;
 mod body;
+mod front;
 mod guard;
 mod health;
 mod listen;
@@ -14,14 +15,7 @@ mod telemetry;
 
 use std::sync::Arc;
 
-use axum::{
-    Json, Router,
-    extract::{Request, State},
-    http::{HeaderValue, header},
-    middleware::{self, Next},
-    response::Response,
-    routing::get,
-};
+use axum::{Json, Router, extract::State, middleware, routing::get};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +23,7 @@ pub use auth::Tokens;
 
 use crate::{Gateway, gateway::ServerRow};
 use body::{Allowance, Pace};
+use front::Front;
 use listen::Terms;
 use sessions::Sessions;
 
@@ -59,12 +54,12 @@ pub struct Closing {
 }
 
 /// What the handlers share.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Shared {
     gateway: Gateway,
-    tokens: Arc<Tokens>,
-    hosts: Arc<[String]>,
-    sessions: Arc<Sessions>,
+    tokens: Tokens,
+    hosts: Vec<String>,
+    sessions: Sessions,
     bodies: Allowance,
     closing: Closing,
     open_metrics: bool,
@@ -78,66 +73,48 @@ impl HttpDoor {
             budget: self.gateway.inflight.clone(),
             pace: Pace::default(),
         };
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             gateway: self.gateway,
-            tokens: Arc::new(self.tokens),
-            hosts: self.hosts.into(),
-            sessions: Arc::default(),
+            tokens: self.tokens,
+            hosts: self.hosts,
+            sessions: Sessions::default(),
             bodies,
             closing: closing.clone(),
             open_metrics: self.open_metrics,
+        });
+        let front = Front {
+            shared: shared.clone(),
+            others: others(&shared),
         };
-        let agents = Router::new()
-            .route("/mcp", get(mcp::get).post(mcp::post).delete(mcp::delete))
-            .route(
-                "/mcp/direct",
-                get(mcp::get).post(mcp::post).delete(mcp::delete),
-            )
-            .layer(middleware::from_fn_with_state(
-                shared.clone(),
-                auth::agents_only,
-            ));
-        let admins = Router::new()
-            .route("/api/v1/servers", get(servers))
-            .route("/events", get(telemetry::events))
-            .layer(middleware::from_fn_with_state(
-                shared.clone(),
-                auth::admins_only,
-            ));
-        let metrics = Router::new()
-            .route("/metrics", get(telemetry::metrics))
-            .layer(middleware::from_fn_with_state(
-                shared.clone(),
-                auth::scrapers_only,
-            ));
-        let app = Router::new()
-            .route("/healthz", get(health::health))
-            .route("/v1/health", get(health::health))
-            .route("/readyz", get(health::ready))
-            .merge(agents)
-            .merge(admins)
-            .merge(metrics)
-            .layer(middleware::from_fn_with_state(
-                shared.clone(),
-                guard::against_rebinding,
-            ))
-            .layer(middleware::from_fn_with_state(shared.clone(), say_goodbye))
-            .with_state(shared.clone());
-        listen::serve(listener, app, Terms::new(self.connections), closing.close).await;
+        listen::serve(listener, front, Terms::new(self.connections), closing.close).await;
         shared.sessions.end_all();
     }
 }
 
-/// While the gateway stops, each answer is the last one on its connection.
-async fn say_goodbye(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
-    if shared.closing.drain.is_cancelled() {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-    }
-    response
+/// Everything but `/mcp`: for whoever watches over the gateway, and for admins.
+fn others(shared: &Arc<Shared>) -> Router {
+    let admins = Router::new()
+        .route("/api/v1/servers", get(servers))
+        .route("/events", get(telemetry::events))
+        .layer(middleware::from_fn_with_state(
+            shared.clone(),
+            auth::admins_only,
+        ));
+    let metrics = Router::new()
+        .route("/metrics", get(telemetry::metrics))
+        .layer(middleware::from_fn_with_state(
+            shared.clone(),
+            auth::scrapers_only,
+        ));
+    Router::new()
+        .route("/healthz", get(health::health))
+        .route("/v1/health", get(health::health))
+        .route("/readyz", get(health::ready))
+        .merge(admins)
+        .merge(metrics)
+        .with_state(shared.clone())
 }
 
-async fn servers(State(shared): State<Shared>) -> Json<Vec<ServerRow>> {
+async fn servers(State(shared): State<Arc<Shared>>) -> Json<Vec<ServerRow>> {
     Json(shared.gateway.status.rows())
 }

@@ -3,15 +3,17 @@
 
 use std::{
     future::ready,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use callgate_call::{Caller, Received, TraceContext};
+use callgate_call::{Caller, Pending, Received, TraceContext};
 use callgate_gate::{Door, Host, Who};
 use callgate_wire::{
-    Admission, Era, Frame, FrameKind, Handshake, Id, ProtocolVersion, RpcError, SessionState,
-    message, methods, quote,
+    Admission, Era, Frame, FrameKind, Handshake, Id, Pieces, ProtocolVersion, RpcError,
+    SessionState, message, methods, quote,
 };
 use futures_util::future::BoxFuture;
 
@@ -70,9 +72,9 @@ impl Session {
         request: Frame,
         caller: Arc<dyn Caller>,
         trace: Option<TraceContext>,
-    ) -> BoxFuture<'static, Option<Bytes>> {
+    ) -> Answering {
         let Some(id) = request.id().cloned() else {
-            return Box::pin(ready(None));
+            return Answering::AtOnce(None);
         };
         if let Some(error) = stateless(&request, None) {
             return at_once(&id, Err(error));
@@ -84,15 +86,12 @@ impl Session {
             Ok(Admission::Initialize(version)) => at_once(&id, Ok(self.introduce(version))),
             Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
                 (Some(methods::PING), _) | (_, None) => at_once(&id, Ok("{}".to_owned())),
-                (Some(methods::TOOLS_LIST), Some(host)) => Box::pin(async move {
-                    Some(answer(
-                        &id,
-                        list_tools(&*providers, &host.who, &request).await,
-                    ))
+                (Some(methods::TOOLS_LIST), Some(host)) => Answering::own(async move {
+                    answer(&id, list_tools(&*providers, &host.who, &request).await)
                 }),
-                (Some(methods::SET_LEVEL), Some(host)) => Box::pin(async move {
+                (Some(methods::SET_LEVEL), Some(host)) => Answering::own(async move {
                     providers.set_level(&host, request).await;
-                    Some(answer(&id, Ok("{}".to_owned())))
+                    answer(&id, Ok("{}".to_owned()))
                 }),
                 (_, Some(host)) => {
                     let (frame, door) = (request, self.door);
@@ -102,7 +101,7 @@ impl Session {
                         door,
                         trace,
                     };
-                    self.call(received, caller)
+                    Answering::Call(self.gateway.path.start(received, caller))
                 }
             },
         }
@@ -146,15 +145,6 @@ impl Session {
         self.gateway.path.providers().detach(&self.id);
     }
 
-    fn call(
-        &self,
-        received: Received,
-        caller: Arc<dyn Caller>,
-    ) -> BoxFuture<'static, Option<Bytes>> {
-        let mut pending = self.gateway.path.start(received, caller);
-        Box::pin(async move { pending.answer().await })
-    }
-
     fn introduce(&self, version: ProtocolVersion) -> String {
         if let Some(handshake) = self.state().handshake() {
             // A second introduction is refused before it gets here.
@@ -185,8 +175,47 @@ impl Session {
     }
 }
 
-fn at_once(id: &Id, own: Result<String, RpcError>) -> BoxFuture<'static, Option<Bytes>> {
-    Box::pin(ready(Some(answer(id, own))))
+/// A request that is being answered. Whoever waits for the answer does the work.
+pub(crate) enum Answering {
+    /// The answer is there; `None` when the host wants none.
+    AtOnce(Option<Pieces>),
+    /// Something of our own.
+    Own(BoxFuture<'static, Bytes>),
+    /// A call, which is cancelled when this is dropped.
+    Call(Pending),
+}
+
+impl Answering {
+    fn own(answering: impl Future<Output = Bytes> + Send + 'static) -> Self {
+        Self::Own(Box::pin(answering))
+    }
+
+    /// Lets a call go on however seldom it is waited for from now on.
+    pub(crate) fn hand_over(&mut self) {
+        match self {
+            Self::Call(pending) => pending.hand_over(),
+            Self::AtOnce(_) | Self::Own(_) => {}
+        }
+    }
+}
+
+impl Future for Answering {
+    type Output = Option<Pieces>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
+        match self.get_mut() {
+            Self::AtOnce(answer) => Poll::Ready(answer.take()),
+            Self::Own(answering) => answering
+                .as_mut()
+                .poll(context)
+                .map(|answer| Some(answer.into())),
+            Self::Call(pending) => pending.poll_answer(context),
+        }
+    }
+}
+
+fn at_once(id: &Id, own: Result<String, RpcError>) -> Answering {
+    Answering::AtOnce(Some(answer(id, own).into()))
 }
 
 fn answer(id: &Id, own: Result<String, RpcError>) -> Bytes {

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use callgate_call::{Announcement, Caller};
 use callgate_gate::{Door, Source, Transport};
 use callgate_wire::{
-    Batch, Cut, Frame, FrameError, FrameKind, LineCutter, RpcError, Strictness, message,
+    Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
 };
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -23,7 +23,7 @@ use crate::{
     Gateway,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
-    session::Session,
+    session::{Answering, Session},
 };
 
 /// How much is asked of standard input at once.
@@ -183,7 +183,7 @@ impl Desk {
                 let messages = self.messages.clone();
                 self.tasks.spawn(async move {
                     if let Some(answer) = answering.await {
-                        let _ = messages.send(answer).await;
+                        let _ = messages.send(answer.into_bytes()).await;
                     }
                 });
             }
@@ -211,7 +211,7 @@ impl Desk {
     }
 
     /// Takes a request. A host that has just introduced itself can be asked from now on.
-    fn answer(&self, request: Frame) -> BoxFuture<'static, Option<Bytes>> {
+    fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
         let answering = self.session.answer(request, self.outlet.clone(), None);
         if let (false, Some(host)) = (introduced, self.session.host()) {
@@ -241,7 +241,9 @@ impl Desk {
 
     async fn batched(&self, frame: Result<Frame, FrameError>) -> Option<Bytes> {
         match frame {
-            Ok(frame) if frame.kind() == FrameKind::Request => self.answer(frame).await,
+            Ok(frame) if frame.kind() == FrameKind::Request => {
+                self.answer(frame).await.map(Pieces::into_bytes)
+            }
             Ok(frame) => {
                 self.frame(frame);
                 None

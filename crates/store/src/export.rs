@@ -28,7 +28,7 @@ const COLUMNS: [&str; 27] = [
     "server",
     "tool",
     "arguments",
-    "arguments_sha256",
+    "arguments_blake3",
     "decision",
     "rule",
     "reason",

@@ -22,6 +22,7 @@ use crate::{
     version::{self, VersionError},
 };
 
+pub use fill::CaughtUp;
 pub use query::{ActivityFilter, Page};
 
 /// Why the index cannot be used.
@@ -79,14 +80,19 @@ impl Index {
 
     /// Takes over what the log has got since the last time; says how many entries that were.
     pub fn catch_up(&mut self) -> Result<u64, IndexError> {
-        self.with_repair(|index| fill::catch_up(&mut index.connection, &index.dir))
+        self.catch_up_until(&|| false).map(|done| done.entries)
+    }
+
+    /// The same in small steps, until `stop` says that it is enough for now.
+    pub fn catch_up_until(&mut self, stop: &dyn Fn() -> bool) -> Result<CaughtUp, IndexError> {
+        self.with_repair(|index| fill::catch_up(&mut index.connection, &index.dir, stop))
     }
 
     /// Throws everything away and reads the whole log again.
     pub fn rebuild(&mut self) -> Result<u64, IndexError> {
         self.with_repair(|index| {
             schema::clear(&mut index.connection)?;
-            fill::catch_up(&mut index.connection, &index.dir)
+            fill::catch_up(&mut index.connection, &index.dir, &|| false).map(|done| done.entries)
         })
     }
 
@@ -117,7 +123,7 @@ impl Index {
         match act(self) {
             Err(error) if is_broken(&error) => {
                 self.connection = reset(&self.dir, &error)?;
-                fill::catch_up(&mut self.connection, &self.dir)?;
+                fill::catch_up(&mut self.connection, &self.dir, &|| false)?;
                 act(self)
             }
             other => other,

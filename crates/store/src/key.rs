@@ -9,7 +9,7 @@ use callgate_record::{Head, KeyedHead};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use crate::{disk::create_once, line::hex};
+use crate::{disk::create_once, line::Hash};
 
 const KEY_BYTES: usize = 32;
 
@@ -80,7 +80,7 @@ impl Key {
     pub(crate) fn vouch(&self, head: Head) -> KeyedHead {
         let mac = self.mac(&head).finalize().into_bytes();
         KeyedHead {
-            mac: hex(&mac),
+            mac: Hash(mac.into()).to_string(),
             head,
         }
     }

@@ -41,7 +41,7 @@ mod writer;
 
 pub use disk::{Disk, RealDisk, SegmentFile};
 pub use export::{ExportError, Format, export};
-pub use index::{ActivityFilter, Index, IndexError, Page};
+pub use index::{ActivityFilter, CaughtUp, Index, IndexError, Page};
 pub use key::KeyError;
 pub use line::LineError;
 pub use problem::{NamedBy, Problem, Verification};

@@ -16,6 +16,8 @@ const OPENING: &[u8] = b"{\"hash\":\"";
 /// How many bytes stand before the hashed part.
 const PREFIX_BYTES: usize = OPENING.len() + HASH_DIGITS + 2;
 const HASH_DIGITS: usize = 64;
+/// Most entries are no longer than this.
+const USUAL_BYTES: usize = 1024;
 
 /// The hash that the first entry of a chain names as the one before it.
 pub(crate) const NO_HASH: Hash = Hash([0; 32]);
@@ -26,7 +28,7 @@ pub(crate) struct Hash(pub(crate) [u8; 32]);
 
 impl std::fmt::Display for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(std::str::from_utf8(&self.digits()).expect("hex digits are ASCII"))
     }
 }
 
@@ -37,6 +39,17 @@ impl std::fmt::Debug for Hash {
 }
 
 impl Hash {
+    /// Its hex digits.
+    fn digits(&self) -> [u8; HASH_DIGITS] {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; HASH_DIGITS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        digits
+    }
+
     /// The hash that `digits` stand for.
     pub(crate) fn from_hex(digits: &str) -> Option<Self> {
         unhex(digits)?.try_into().ok().map(Self)
@@ -121,7 +134,8 @@ pub(crate) struct Stamp {
 
 /// An entry as JSON without its opening brace, and without raw line breaks.
 pub(crate) fn body(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
-    let mut json = serde_json::to_vec(entry)?;
+    let mut json = Vec::with_capacity(USUAL_BYTES);
+    serde_json::to_writer(&mut json, entry)?;
     // Only raw JSON that was taken over as it came can hold a line break, and only between tokens.
     while let Some(at) = memchr::memchr2(b'\n', b'\r', &json) {
         json[at] = b' ';
@@ -141,14 +155,13 @@ pub(crate) fn encode(line: &mut Vec<u8>, stamp: &Stamp, body: &[u8]) -> Hash {
         seq,
         at,
     } = stamp;
-    write!(
-        line,
-        r#""prev":"{prev}","writer":"{writer}","seq":{seq},"at":"{at:.6}","#
-    )
-    .expect("writing to memory does not fail");
+    line.extend_from_slice(b"\"prev\":\"");
+    line.extend_from_slice(&prev.digits());
+    write!(line, r#"","writer":"{writer}","seq":{seq},"at":"{at:.6}","#)
+        .expect("writing to memory does not fail");
     line.extend_from_slice(&body[1..]);
     let hash = Hash(*Digest::of(&line[PREFIX_BYTES..]).as_bytes());
-    line[OPENING.len()..OPENING.len() + HASH_DIGITS].copy_from_slice(hex(&hash.0).as_bytes());
+    line[OPENING.len()..OPENING.len() + HASH_DIGITS].copy_from_slice(&hash.digits());
     line.push(b'\n');
     hash
 }
@@ -240,17 +253,6 @@ fn stored_hash(line: &[u8]) -> Result<Hash, LineError> {
     let digits = &line[OPENING.len()..OPENING.len() + HASH_DIGITS];
     let digits = std::str::from_utf8(digits).map_err(|_| unlike(OPENING.len()))?;
     Hash::from_hex(digits).ok_or_else(|| unlike(OPENING.len()))
-}
-
-/// Lower-case hex digits of `bytes`.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
 }
 
 /// The bytes that lower-case hex digits stand for. Upper case is refused: one hash has one text.

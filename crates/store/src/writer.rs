@@ -9,9 +9,11 @@ mod owed;
 mod syncing;
 
 use std::{
-    fs, io,
+    fs,
+    hint::spin_loop,
+    io,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
     thread::JoinHandle,
 };
 
@@ -28,10 +30,16 @@ use crate::{
     folder::{self, Folder, Lock},
     index::{self, IndexError},
     key::{Key, KeyError},
+    line,
     version::{self, VersionError},
 };
 use chain::{Chain, ChainOptions};
 use keeper::Synced;
+
+/// How often it is looked whether the lock is free before a thread sleeps for it, and how many pauses
+/// there are between two looks: some ten microseconds together, about two writes.
+const PATIENT_LOOKS: usize = 40;
+const PAUSES: usize = 10;
 
 /// When an entry counts as kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -224,16 +232,19 @@ impl Log {
 
 impl Store for Log {
     fn append(&self, entry: &Entry) -> Result<Position, StoreError> {
+        // Made before the chain is locked, so that others need not wait for it.
+        let body = line::body(entry);
         let mut chain = self.chain();
-        chain
-            .take(entry)
+        body.map_err(io::Error::from)
+            .and_then(|body| chain.take_written(entry, &body))
             .map(Position)
             .map_err(|error| refused(&chain, &error))
     }
 
     fn append_owed(&self, entry: Entry) -> Option<Position> {
+        let body = line::body(&entry).map_err(io::Error::from);
         let mut chain = self.chain();
-        let position = chain.take_owed(entry).map(Position);
+        let position = chain.take_owed(entry, body).map(Position);
         if position.is_none() {
             self.shared.work.notify_all();
         }
@@ -261,10 +272,18 @@ impl Drop for Log {
 
 impl Shared {
     /// A chain is left whole by every function of it, so a panic elsewhere does not spoil it.
+    ///
+    /// Whoever has the lock mostly gives it back after one `write`, and that is sooner than a thread
+    /// falls asleep and is woken again.
     fn lock(&self) -> MutexGuard<'_, Chain> {
-        self.chain
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        for _ in 0..PATIENT_LOOKS {
+            match self.chain.try_lock() {
+                Ok(chain) => return chain,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => (0..PAUSES).for_each(|_| spin_loop()),
+            }
+        }
+        self.chain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn settled(&self, position: Position) -> Result<(), StoreError> {

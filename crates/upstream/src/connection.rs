@@ -219,14 +219,12 @@ impl Connection {
             message,
             awaits: Some(id),
         });
-        if watch
-            .unless_stopped(sent, &exchange, Effect::None)
-            .await?
-            .is_err()
-        {
+        let sent = watch.unless_stopped(sent, &exchange, Effect::None).await?;
+        let Ok(mut sent) = sent else {
             return Err(watch.unavailable(Effect::None, "the server went away"));
-        }
-        let ended = watch.reply(reply, &exchange, &on_behalf).await;
+        };
+        let replying = sent.reply(reply);
+        let ended = watch.reply(replying, &exchange, &on_behalf).await;
         drop(waiting);
         match ended {
             Ok(Ended::Reply(frame)) => Ok(Reply(frame)),
@@ -281,12 +279,9 @@ impl Connection {
                 message: Message::housekeeping(what, id),
                 awaits: Some(id),
             };
-            inner
-                .link
-                .send(parcel)
-                .await
-                .map_err(|_| HousekeepingError::Gone)?;
-            match reply.await.unwrap_or(Ended::Gone) {
+            let sent = inner.link.send(parcel).await;
+            let mut sent = sent.map_err(|_| HousekeepingError::Gone)?;
+            match sent.reply(reply).await {
                 Ended::Reply(frame) => Ok(frame),
                 Ended::TooLarge => Err(HousekeepingError::TooLarge { method }),
                 Ended::Lost { status, detail, .. } => {
@@ -313,7 +308,7 @@ impl Connection {
             message: Message::housekeeping(what, 0),
             awaits: None,
         };
-        self.inner.link.send(parcel).await
+        self.inner.link.send(parcel).await.map(|_| ())
     }
 }
 

@@ -6,17 +6,19 @@ pub(crate) mod legacy_sse;
 pub(crate) mod stdio;
 pub(crate) mod streamable;
 
-use std::fmt;
+use std::{fmt, future::poll_fn, pin::Pin};
 
+use callgate_call::InHand;
 use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
 
-use crate::outgoing::Message;
+use crate::{outgoing::Message, pending::Ended};
 
 /// Sends messages to one server, in the order they were given.
 pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// Takes a message. After `Ok` it may have reached the server. The reply to a request comes
     /// in through [`Inbound`](crate::inbound::Inbound), like everything that the server says.
-    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<(), LinkEnded>>;
+    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>>;
 
     /// Says that nobody waits for the reply to `id` any more, with the message that tells the
     /// server so. Best effort, and at once: a server that does not read cannot be told.
@@ -38,6 +40,31 @@ pub(crate) struct Parcel {
     pub(crate) message: Message,
     /// Our id, when it is a request that waits for a reply.
     pub(crate) awaits: Option<u64>,
+}
+
+/// A message that was taken.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    /// The link sees to everything else.
+    OnItsWay,
+    /// Whoever waits for the reply sends the message and reads what comes back.
+    ByWhoWaits(InHand<()>),
+}
+
+impl Sent {
+    /// Waits for the reply to it, and does what there is to do for that.
+    pub(crate) async fn reply(&mut self, mut reply: oneshot::Receiver<Ended>) -> Ended {
+        poll_fn(|context| {
+            match self {
+                Self::OnItsWay => {}
+                // The reply is looked at next, whether this is done or not.
+                Self::ByWhoWaits(work) => drop(Pin::new(work).poll(context)),
+            }
+            Pin::new(&mut reply).poll(context)
+        })
+        .await
+        .unwrap_or(Ended::Gone)
+    }
 }
 
 /// The link ended before the message could be sent.

@@ -2,18 +2,17 @@
 //!
 //! [`Message`] has no other constructors, and a link sends nothing but messages.
 
-use bytes::Bytes;
 use callgate_call::TraceContext;
 use callgate_gate::{Permit, Target};
 use callgate_record::Recorded;
-use callgate_wire::{Edit, Frame, Id, ProtocolVersion, RpcError, message, methods, quote};
+use callgate_wire::{Edit, Frame, Id, Pieces, ProtocolVersion, RpcError, message, methods, quote};
 
 /// Prefixes of our own keys in `_meta`: read from hosts, never passed on.
 const OWN_META: [&str; 2] = ["dev.callgate/", "dev.agentguard/"];
 
 /// One message to an upstream.
 #[derive(Debug)]
-pub(crate) struct Message(Bytes);
+pub(crate) struct Message(Pieces);
 
 /// What the gateway itself says to an upstream.
 #[derive(Debug)]
@@ -128,17 +127,17 @@ impl Message {
             Housekeeping::Pong(id) => message::result(id, "{}"),
             Housekeeping::NoAnswer { id, error } => message::error(Some(id), error),
         };
-        Self(bytes)
+        Self(bytes.into())
     }
 
     /// A message of the host, without our own keys in it.
     fn hosts(edit: Edit<'_>) -> Self {
         let edit = edit.remove_meta(|key| OWN_META.iter().any(|own| key.starts_with(own)));
-        Self(edit.finish())
+        Self(edit.pieces())
     }
 
     /// The bytes to send.
-    pub(crate) fn into_bytes(self) -> Bytes {
+    pub(crate) fn into_pieces(self) -> Pieces {
         self.0
     }
 }

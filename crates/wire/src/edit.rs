@@ -8,6 +8,7 @@ use crate::escape::{key_is, quote_into};
 use crate::frame::{Frame, FrameKind};
 use crate::id::Id;
 use crate::json::Json;
+use crate::pieces::{COPIED_BYTES, Pieces};
 use crate::scan::{Member, Span, Strictness};
 
 /// A change being put together; nothing happens before [`Edit::finish`].
@@ -99,6 +100,29 @@ impl<'f> Edit<'f> {
             return self.frame.bytes().clone();
         }
         splice(self.frame.bytes(), &splices).into()
+    }
+
+    /// The changed message without copying what stays of a large one.
+    pub fn pieces(self) -> Pieces {
+        let text = self.frame.bytes();
+        let splices = self.splices();
+        if splices.is_empty() || text.len() <= COPIED_BYTES {
+            return self.finish().into();
+        }
+        let mut pieces = Vec::with_capacity(2 * splices.len() + 1);
+        let mut at = 0;
+        for Splice {
+            start,
+            end,
+            text: new,
+        } in splices
+        {
+            pieces.push(text.slice(at..start));
+            pieces.push(new.into());
+            at = end;
+        }
+        pieces.push(text.slice(at..));
+        pieces.into_iter().collect()
     }
 
     /// The changed message as one line: raw line breaks between tokens become spaces, and a line

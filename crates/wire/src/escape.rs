@@ -101,25 +101,69 @@ fn code_unit(text: &[u8]) -> Option<u32> {
     })
 }
 
-/// How many characters the inside of a string literal stands for. Runs between escapes are
-/// counted by their leading bytes, which the compiler does many at a time.
-pub(crate) fn char_count(mut raw: &[u8]) -> usize {
-    let mut count = 0;
-    while let Some(at) = memchr::memchr(b'\\', raw) {
-        let escape = &raw[at..];
+/// How many bytes at the start of `text` a string may hold as they are: up to the next quote, backslash
+/// or control character.
+///
+/// Eight bytes at a time in one number. A vector search over the rest would be faster on long runs, but
+/// text with escapes has short ones, and each search pays for its start.
+pub(crate) fn plain_run(text: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(eight) = text[at..].first_chunk::<8>() {
+        let eight = u64::from_le_bytes(*eight);
+        let found =
+            zero_bytes(eight ^ each(b'"')) | zero_bytes(eight ^ each(b'\\')) | controls(eight);
+        if found != 0 {
+            // Only the lowest mark is exact, and that is the first byte.
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let rest = text[at..].iter();
+    let stop = rest.take_while(|&&byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
+    at + stop.count()
+}
+
+const fn each(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
+
+/// Marks the top bit of each byte that is zero; above the lowest mark it may err.
+fn zero_bytes(eight: u64) -> u64 {
+    eight.wrapping_sub(each(1)) & !eight & each(0x80)
+}
+
+/// Marks the top bit of each byte below a space; above the lowest mark it may err.
+fn controls(eight: u64) -> u64 {
+    eight.wrapping_sub(each(0x20)) & !eight & each(0x80)
+}
+
+/// The length of the string literal at the start of a validated text, quotes included, and how many
+/// characters it stands for. A lone surrogate counts as one.
+pub(crate) fn measure(text: &[u8]) -> (usize, usize) {
+    let mut at = 1;
+    // What escapes are longer than the one character that each stands for.
+    let mut surplus = 0;
+    while at < text.len() {
+        at += plain_run(&text[at..]);
+        let escape = match text.get(at) {
+            Some(b'\\') => &text[at..],
+            Some(_) | None => break,
+        };
         let length = match escape.get(1) {
             Some(b'u') if is_pair(escape) => 12,
             Some(b'u') => 6,
             Some(_) | None => 2,
         };
-        count += leading_bytes(&raw[..at]) + 1;
-        raw = &escape[length.min(escape.len())..];
+        surplus += length - 1;
+        at += length;
     }
-    count + leading_bytes(raw)
-}
-
-fn leading_bytes(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
+    let inside = &text[1..at.min(text.len())];
+    let written = match std::str::from_utf8(inside) {
+        _ if inside.is_ascii() => inside.len(),
+        Ok(inside) => inside.chars().count(),
+        Err(_) => inside.len(),
+    };
+    ((at + 1).min(text.len()), written.saturating_sub(surplus))
 }
 
 /// Whether an escape is the first half of a surrogate pair and the second half follows.
@@ -149,7 +193,25 @@ mod tests {
             (r"\ud83d\ude00!", 2),
             (r"\uD83D\uDE00\uD83D", 2),
         ] {
-            assert_eq!(char_count(raw.as_bytes()), count, "{raw}");
+            let literal = format!("\"{raw}\", and more");
+            assert_eq!(measure(literal.as_bytes()), (raw.len() + 2, count), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_plain_run_ends_at_the_first_byte_that_is_special() {
+        for stop in [b'"', b'\\', 0, 0x1F] {
+            for length in 0..40 {
+                for filler in [b' ', b'!', b'#', b'[', b']', 0x7F, 0x80, 0xFF] {
+                    let mut text = vec![filler; 48];
+                    assert_eq!(plain_run(&text), 48);
+                    text[length] = stop;
+                    assert_eq!(plain_run(&text), length, "{stop} behind {length} {filler}");
+                    // What stands behind the first one changes nothing.
+                    text[length + 1..].fill(0);
+                    assert_eq!(plain_run(&text), length);
+                }
+            }
         }
     }
 

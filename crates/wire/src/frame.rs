@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::edit::Edit;
-use crate::escape::key_is;
+use crate::escape::{inside, key_is};
 use crate::id::Id;
 use crate::json::{Json, JsonKind};
 use crate::message::RpcError;
@@ -359,6 +359,10 @@ fn refuse_wrong_case(
     known: &[&'static str],
 ) -> Result<(), FrameError> {
     for member in members {
+        let raw = inside(member.key.of(text));
+        if known.iter().any(|name| name.as_bytes() == raw) {
+            continue;
+        }
         let Some(key) = Json::trusted(member.key.of(text)).as_str() else {
             continue;
         };

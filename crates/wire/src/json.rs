@@ -4,9 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use memchr::memchr2;
-
-use crate::escape::{char_count, inside, key_is, unescape_bytes};
+use crate::escape::{inside, key_is, measure, plain_run, unescape_bytes};
 use crate::scan::{ScanError, Strictness, scan};
 
 /// One JSON value inside a text that has been validated.
@@ -102,8 +100,7 @@ impl<'a> Json<'a> {
     /// How many characters a string has, without unescaping it; `None` for anything else. A lone
     /// surrogate counts as one.
     pub fn char_count(self) -> Option<usize> {
-        let quoted = (self.kind() == JsonKind::String).then_some(self.text)?;
-        Some(char_count(&quoted[1..quoted.len() - 1]))
+        (self.kind() == JsonKind::String).then(|| measure(self.text).1)
     }
 
     /// The value of a boolean.
@@ -144,6 +141,36 @@ impl<'a> Json<'a> {
             .filter(|(name, _)| key_is(name.text, key))
             .last()
             .map(|(_, value)| value)
+    }
+
+    /// How many characters the strings under `key` have, over all objects of an array: read in one pass,
+    /// where going through elements and members would take three.
+    pub fn chars_under(self, key: &str) -> usize {
+        let mut objects = Walk::inside(self, JsonKind::Array);
+        let mut characters = 0;
+        while objects.skip_to_value() {
+            if objects.rest.first() != Some(&b'{') {
+                objects.pass_value();
+                continue;
+            }
+            objects.rest = &objects.rest[1..];
+            let mut counted = 0;
+            while objects.skip_to_value() && objects.rest.first() != Some(&b'}') {
+                let Some(name) = objects.next_value() else {
+                    break;
+                };
+                objects.skip_to_value();
+                if key_is(name.text, key) {
+                    // Of members with one key the last counts.
+                    counted = objects.pass_and_measure();
+                } else {
+                    objects.pass_value();
+                }
+            }
+            objects.rest = objects.rest.get(1..).unwrap_or_default();
+            characters += counted;
+        }
+        characters
     }
 
     fn number_text(self) -> Option<&'a str> {
@@ -206,12 +233,33 @@ impl<'a> Walk<'a> {
 
     /// The next value; the commas, colons and white space before it are passed over.
     fn next_value(&mut self) -> Option<Json<'a>> {
+        self.skip_to_value().then(|| self.pass_value())
+    }
+
+    /// Passes over commas, colons and white space; whether anything stands behind them.
+    fn skip_to_value(&mut self) -> bool {
         let between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
-        let start = self.rest.iter().position(|byte| !between(byte))?;
-        let text = &self.rest[start..];
-        let (value, rest) = text.split_at(value_length(text));
+        let start = self.rest.iter().position(|byte| !between(byte));
+        self.rest = &self.rest[start.unwrap_or(self.rest.len())..];
+        start.is_some()
+    }
+
+    /// Passes over the value that the rest begins with.
+    fn pass_value(&mut self) -> Json<'a> {
+        let (value, rest) = self.rest.split_at(value_length(self.rest));
         self.rest = rest;
-        Some(Json::trusted(value))
+        Json::trusted(value)
+    }
+
+    /// The same, and how many characters it has if it is a string.
+    fn pass_and_measure(&mut self) -> usize {
+        if self.rest.first() != Some(&b'"') {
+            self.pass_value();
+            return 0;
+        }
+        let (length, characters) = measure(self.rest);
+        self.rest = &self.rest[length..];
+        characters
     }
 }
 
@@ -227,14 +275,16 @@ fn value_length(text: &[u8]) -> usize {
     }
 }
 
+/// Behind a backslash stands a byte that ends no string, whatever it is.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 1;
-    while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
-        at += found;
-        if text[at] == b'"' {
-            return at + 1;
+    while let Some(rest) = text.get(at..) {
+        at += plain_run(rest);
+        match text.get(at) {
+            Some(b'\\') => at += 2,
+            Some(_) => return at + 1,
+            None => break,
         }
-        at += 2;
     }
     text.len()
 }
@@ -312,6 +362,29 @@ mod tests {
         assert_eq!(value.elements().count(), 0);
         assert_eq!(list.members().count(), 0);
         assert_eq!(json("[ ]").elements().count(), 0);
+    }
+
+    #[test]
+    fn characters_under_a_key_are_those_of_its_strings() {
+        let cases = [
+            ("[]", 0),
+            (r#"{"text":"abc"}"#, 0),
+            (r#"[{"text":"abc"}]"#, 3),
+            (
+                r#"[ { "type" : "text" , "text" : "a\nb" } , {"text":"\u00e9}"} ]"#,
+                5,
+            ),
+            (
+                r#"[{"text":1},{"text":{"text":"no"}},{"other":{"text":"no"},"text":"yes"}]"#,
+                3,
+            ),
+            (r#"["text",[{"text":"no"}],7,{},{"t\u0065xt":"x"},null]"#, 1),
+            (r#"[{"text":"first","text":"22"}]"#, 2),
+            (r#"[{"text":"]}\","},{"text":"é"}]"#, 5),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(json(text).chars_under("text"), expected, "{text}");
+        }
     }
 
     #[test]

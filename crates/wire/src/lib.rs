@@ -19,6 +19,7 @@ mod frame;
 mod id;
 mod json;
 mod lines;
+mod pieces;
 
 mod registry;
 mod scan;
@@ -37,6 +38,7 @@ pub use id::Id;
 pub use json::{Elements, Json, JsonKind, Members};
 pub use lines::{Cut, LineCutter};
 pub use message::{RpcError, methods};
+pub use pieces::Pieces;
 pub use registry::{Content, Registry, Tool, ToolAnswer};
 pub use scan::{MAX_DEPTH, Member, Outline, ScanError, Span, Strictness, scan};
 pub use session::{Admission, Handshake, SessionState};

@@ -31,9 +31,9 @@ pub struct LineCutter {
     overlong: Option<Overlong>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Overlong {
-    head: Bytes,
+    head: BytesMut,
     tail: BytesMut,
 }
 
@@ -58,7 +58,7 @@ impl LineCutter {
         let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
         let Some(at) = found.map(|at| self.searched + at) else {
             self.searched = self.buffer.len();
-            if self.overlong.is_some() || self.buffer.len() > self.limit {
+            if self.overlong.is_some() || self.held() > self.limit {
                 self.drop_overlong();
             }
             return None;
@@ -69,43 +69,36 @@ impl LineCutter {
         if line.last() == Some(&b'\r') {
             line.truncate(line.len() - 1);
         }
-        if let Some(mut overlong) = self.overlong.take() {
+        if self.overlong.is_some() || line.len() > self.limit {
+            let mut overlong = self.overlong.take().unwrap_or_default();
             overlong.extend(&line);
             return Some(Cut::TooLong {
-                head: overlong.head,
-                tail: overlong.tail.freeze(),
-            });
-        }
-        if line.len() > self.limit {
-            let mut overlong = Overlong::new(&line);
-            overlong.extend(&line);
-            return Some(Cut::TooLong {
-                head: overlong.head,
+                head: overlong.head.freeze(),
                 tail: overlong.tail.freeze(),
             });
         }
         Some(Cut::Line(line.freeze()))
     }
 
+    /// How much of the unfinished line surely belongs to it: a carriage return at its end may turn
+    /// out to be half of the line break.
+    fn held(&self) -> usize {
+        let ends_in_return = self.buffer.last() == Some(&b'\r');
+        self.buffer.len() - usize::from(ends_in_return)
+    }
+
     fn drop_overlong(&mut self) {
-        let overlong = self
-            .overlong
-            .get_or_insert_with(|| Overlong::new(&self.buffer));
-        overlong.extend(&self.buffer);
-        self.buffer.clear();
-        self.searched = 0;
+        let dropped = self.buffer.split_to(self.held());
+        self.overlong.get_or_insert_default().extend(&dropped);
+        self.searched = self.buffer.len();
     }
 }
 
 impl Overlong {
-    fn new(start: &[u8]) -> Self {
-        Self {
-            head: Bytes::copy_from_slice(&start[..start.len().min(KEPT)]),
-            tail: BytesMut::new(),
-        }
-    }
-
     fn extend(&mut self, more: &[u8]) {
+        let missing = KEPT - self.head.len();
+        self.head
+            .extend_from_slice(&more[..more.len().min(missing)]);
         self.tail
             .extend_from_slice(&more[more.len().saturating_sub(KEPT)..]);
         let surplus = self.tail.len().saturating_sub(KEPT);
@@ -159,5 +152,19 @@ mod tests {
     fn a_line_at_the_limit_passes_and_one_over_does_not() {
         assert!(matches!(cut_all(b"12345\n", 5, 3)[0], Cut::Line(_)));
         assert!(matches!(cut_all(b"123456\n", 5, 3)[0], Cut::TooLong { .. }));
+    }
+
+    #[test]
+    fn a_carriage_return_counts_for_no_line_however_the_stream_is_chunked() {
+        for chunk in 1..10 {
+            let all = cut_all(b"12345\r\n123456\r\n1\r2345\r\r\n", 5, chunk);
+            let line = Cut::Line(Bytes::from_static(b"12345"));
+            let too_long = |text: &'static [u8]| Cut::TooLong {
+                head: Bytes::from_static(text),
+                tail: Bytes::from_static(text),
+            };
+            let expected = [line, too_long(b"123456"), too_long(b"1\r2345\r")];
+            assert_eq!(all, expected, "{chunk}");
+        }
     }
 }

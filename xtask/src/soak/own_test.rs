@@ -1,32 +1,43 @@
-//! Tests of the binary's own suite that a variable makes longer than CI has time for.
+//! Tests of our own suites that a variable makes longer than CI has time for.
 
 use anyhow::{Result, bail};
 
 use crate::command::{self, cargo, output};
 
+const CLI: &str = "callgate-cli";
+
 /// 200 gateways are killed.
 pub(super) fn kill9() -> Result<()> {
-    run("kill_9", "CALLGATE_KILLS", "200")
+    run(CLI, "kill_9", "CALLGATE_KILLS", "200")
 }
 
 /// The configuration is reloaded 1,000 times under load.
 pub(super) fn reload() -> Result<()> {
-    run("reloads_under_load", "CALLGATE_RELOADS", "1000")
+    run(CLI, "reloads_under_load", "CALLGATE_RELOADS", "1000")
 }
 
 /// A thousand slow sockets, and all the patience it takes to see each of them cut off.
 pub(super) fn slow_sockets() -> Result<()> {
-    run("slow_sockets_cost_others", "CALLGATE_SLOW_SOCKETS", "1000")
+    let test = "slow_sockets_cost_others";
+    run(CLI, test, "CALLGATE_SLOW_SOCKETS", "1000")
+}
+
+/// A million calls are decided by two evaluators, and a policy file is changed 1,000 times under load.
+pub(super) fn policy() -> Result<()> {
+    let agree = "the_gate_and_the_naive_evaluator_agree";
+    run("callgate-gate", agree, "CALLGATE_POLICY_CASES", "1000000")?;
+    let reloads = "policy_reloads_under_load";
+    run(CLI, reloads, "CALLGATE_POLICY_RELOADS", "1000")
 }
 
 /// Runs the test and shows what it prints. No test of that name is a failure too.
-fn run(test: &str, variable: &str, value: &str) -> Result<()> {
+fn run(package: &str, test: &str, variable: &str, value: &str) -> Result<()> {
     if command::exists("cargo-nextest", "--version") {
         let nextest = [
             "nextest",
             "run",
             "-p",
-            "callgate-cli",
+            package,
             "--no-capture",
             "--no-tests",
             "fail",
@@ -34,10 +45,10 @@ fn run(test: &str, variable: &str, value: &str) -> Result<()> {
         ];
         return command::run(cargo().args(nextest).env(variable, value));
     }
-    let listed = output(cargo().args(["test", "-p", "callgate-cli", test, "--", "--list"]))?;
+    let listed = output(cargo().args(["test", "-p", package, test, "--", "--list"]))?;
     if !listed.contains(test) {
-        bail!("callgate-cli has no test `{test}`");
+        bail!("{package} has no test `{test}`");
     }
-    let run = ["test", "-p", "callgate-cli", test, "--", "--nocapture"];
+    let run = ["test", "-p", package, test, "--", "--nocapture"];
     command::run(cargo().args(run).env(variable, value))
 }

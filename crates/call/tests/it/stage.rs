@@ -10,18 +10,19 @@ use std::{
 
 use bytes::Bytes;
 use callgate_call::{
-    Announcement, AskFailed, CallPath, Caller, Exchange, Failure, Pending, Provider, Providers,
-    Received, Reply, Telemetry,
+    Announcement, AskFailed, CallPath, Caller, Exchange, Failure, Provider, Providers, Received,
+    Reply, Telemetry,
 };
 use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, ServerName, Source, Tool,
     ToolFilter, Transport, Who,
 };
 use callgate_record::{OnFailure, Recorded, Recorder, Redactor};
-use callgate_wire::{Frame, Strictness};
+use callgate_wire::{Frame, Pieces, Strictness};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::{sync::broadcast, task::yield_now};
+use tokio_util::task::AbortOnDropHandle;
 
 use self::journal::Journal;
 
@@ -115,6 +116,15 @@ impl Setting {
     }
 }
 
+/// A door that waits for an answer, and goes away when it is dropped.
+pub(crate) struct Waiting(AbortOnDropHandle<Option<Bytes>>);
+
+impl Waiting {
+    pub(crate) async fn answer(&mut self) -> Option<Bytes> {
+        (&mut self.0).await.expect("the door does not panic")
+    }
+}
+
 impl Stage {
     /// One server with `read` and `delete`, played by `act`.
     pub(crate) fn played_by(act: Act) -> Self {
@@ -122,12 +132,12 @@ impl Stage {
     }
 
     /// Starts a request of session `s1`.
-    pub(crate) fn start(&self, request: &str) -> Pending {
+    pub(crate) fn start(&self, request: &str) -> Waiting {
         self.start_in("s1", request)
     }
 
     /// Starts a request of a session.
-    pub(crate) fn start_in(&self, session: &str, request: &str) -> Pending {
+    pub(crate) fn start_in(&self, session: &str, request: &str) -> Waiting {
         let frame =
             Frame::parse(Bytes::copy_from_slice(request.as_bytes()), Strictness::Full).unwrap();
         let who = Who {
@@ -151,7 +161,10 @@ impl Stage {
             door,
             trace: None,
         };
-        self.path.start(received, Arc::new(Silent))
+        let mut pending = self.path.start(received, Arc::new(Silent));
+        Waiting(AbortOnDropHandle::new(tokio::spawn(async move {
+            pending.answer().await.map(Pieces::into_bytes)
+        })))
     }
 
     /// The answer to a request, as JSON.

@@ -72,7 +72,8 @@ pub(crate) async fn call_through(
         .answer()
         .await;
     let answer = answer.ok_or_else(|| Failed::execution("the call was cancelled"))?;
-    Frame::parse(answer, Strictness::Envelope).map_err(|error| Failed::execution(error.to_string()))
+    Frame::parse(answer.into_bytes(), Strictness::Envelope)
+        .map_err(|error| Failed::execution(error.to_string()))
 }
 
 /// The local user as a host without capabilities.

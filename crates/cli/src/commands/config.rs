@@ -28,9 +28,7 @@ pub(crate) fn run(shared: &Shared, config: &Config) -> Result<ExitCode, Failed> 
             if shared.json {
                 outln!("{}", pretty(&json!(shown)));
             } else {
-                let text = serde_saphyr::to_string(&shown);
-                let text = text.map_err(|error| Failed::system(error.to_string()))?;
-                outln!("{}", text.trim_end());
+                outln!("{}", config::text(&shown)?.trim_end());
             }
         }
         ConfigCommand::Schema => outln!("{}", pretty(&config::schema())),

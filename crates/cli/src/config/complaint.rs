@@ -25,10 +25,7 @@ const NOT_YET: [&str; 8] = [
 pub(super) fn at(file: &Path, text: &str, place: Place, what: &str) -> Failed {
     let Place { line, column } = place;
     let name = file.display();
-    let shown = usize::try_from(line)
-        .ok()
-        .and_then(|line| text.lines().nth(line.checked_sub(1)?));
-    let Some(shown) = shown else {
+    let Some(shown) = line_of(text, line) else {
         return Failed::config(format!("configuration `{name}`: {what}"));
     };
     let gutter = " ".repeat(line.to_string().len());
@@ -43,6 +40,15 @@ pub(super) fn at(file: &Path, text: &str, place: Place, what: &str) -> Failed {
          {line} | {shown}\n\
          {gutter} | {under}^"
     ))
+}
+
+/// A line by its number. To YAML a carriage return alone ends a line, too.
+fn line_of(text: &str, number: u64) -> Option<&str> {
+    let text = text.strip_suffix(['\n', '\r']).unwrap_or(text);
+    let mut lines = text
+        .split('\n')
+        .flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'));
+    lines.nth(usize::try_from(number).ok()?.checked_sub(1)?)
 }
 
 /// Something that the reader of the file found.
@@ -100,6 +106,22 @@ mod tests {
         let expected =
             "configuration `f`: line 2 column 4: wrong\n --> f:2:4\n  |\n2 | \té x\n  | \t  ^";
         assert_eq!(failed.message(), expected);
+    }
+
+    #[test]
+    fn lines_end_where_yaml_ends_them() {
+        let text = "a\r\nb\rc\r\r\nd\n";
+        let lines: Vec<_> = (0..7).map(|number| line_of(text, number)).collect();
+        let expected = [
+            None,
+            Some("a"),
+            Some("b"),
+            Some("c"),
+            Some(""),
+            Some("d"),
+            None,
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

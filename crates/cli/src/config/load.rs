@@ -121,15 +121,20 @@ fn own_or_none(trust_dir: &Path) -> Result<Found, Failed> {
 }
 
 fn users(file: &Path, trust_dir: &Path) -> Result<Found, Failed> {
+    let found = of_content(file, &content(file)?, trust_dir)?;
+    let data_dir = found.config.data_dir.as_deref();
+    let data_dir = data_dir.map(|folder| file.parent().unwrap_or(Path::new("")).join(folder));
+    Ok(Found { data_dir, ..found })
+}
+
+/// A file that the user named, with this content.
+pub(super) fn of_content(file: &Path, content: &[u8], trust_dir: &Path) -> Result<Found, Failed> {
     let source = Source {
         origin: Origin::User,
         file: Some(file.to_owned()),
         trust_dir: trust_dir.to_owned(),
     };
-    let found = read(file, &content(file)?, source)?;
-    let data_dir = found.config.data_dir.as_deref();
-    let data_dir = data_dir.map(|folder| file.parent().unwrap_or(Path::new("")).join(folder));
-    Ok(Found { data_dir, ..found })
+    read(file, content, source)
 }
 
 /// A project's file, and the user's own where it may not decide.

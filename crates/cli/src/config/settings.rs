@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -65,8 +66,8 @@ impl Settings {
                 config.upstream.reconnect_cap,
             )?,
             listed_while_down: LISTED_WHILE_DOWN,
-            frame_bytes: config.limits.frame_mib.get() * MIB,
-            http_bytes: config.limits.http_mib.get() * MIB,
+            frame_bytes: bytes(config.limits.frame_mib),
+            http_bytes: bytes(config.limits.http_mib),
             concurrency_per_server: config.limits.concurrency_per_server.get(),
             processes_per_server: config.limits.processes_per_server.get(),
         };
@@ -95,17 +96,17 @@ impl Settings {
 
     /// Longest line on stdio.
     pub(crate) fn frame_bytes(&self) -> usize {
-        self.config.limits.frame_mib.get() * MIB
+        bytes(self.config.limits.frame_mib)
     }
 
     /// Largest body over HTTP.
     pub(crate) fn body_bytes(&self) -> usize {
-        self.config.limits.http_mib.get() * MIB
+        bytes(self.config.limits.http_mib)
     }
 
     /// Requests and answers in the works at once.
     pub(crate) fn inflight_bytes(&self) -> usize {
-        self.config.limits.inflight_mib.get().saturating_mul(MIB)
+        bytes(self.config.limits.inflight_mib)
     }
 
     /// Where to listen.
@@ -137,6 +138,11 @@ impl Settings {
         }
         tokens::load(&auth, &self.data_dir)
     }
+}
+
+/// A limit in bytes; one that no machine has the memory for is no limit.
+fn bytes(mib: NonZeroUsize) -> usize {
+    mib.get().saturating_mul(MIB)
 }
 
 /// The servers of the file and of the flags, and which of their tools there are.

@@ -38,6 +38,11 @@ pub(crate) fn effective(settings: &Settings, listen: Option<&str>) -> Result<Con
     Ok(config)
 }
 
+/// A configuration as it is written in a file.
+pub(crate) fn text(config: &Config) -> Result<String, Failed> {
+    serde_saphyr::to_string(config).map_err(|error| Failed::system(error.to_string()))
+}
+
 /// A server that a flag added, as the file would have it.
 fn of_spec(spec: &ServerSpec) -> Option<NamedServer> {
     let server = match &spec.launch {

@@ -31,7 +31,7 @@ const FIELDS: [&str; 27] = [
     "server",
     "tool",
     "arguments",
-    "arguments_sha256",
+    "arguments_blake3",
     "decision",
     "rule",
     "reason",
@@ -129,7 +129,7 @@ fn a_shown_record_has_every_field_of_the_promise() {
         json!({"operation_type": "write", "inferred": true})
     );
     assert!(record["duration_ms"].as_f64().expect("a number") > 0.0);
-    assert_eq!(record["arguments_sha256"].as_str().map(str::len), Some(64));
+    assert_eq!(record["arguments_blake3"].as_str().map(str::len), Some(64));
     let rule = record["rule"].as_str().expect("a rule");
     assert!(rule.starts_with("allow:"), "{rule}");
 }

@@ -1,5 +1,7 @@
 //! Who may come in: the agent's token opens `/mcp`, the admin's everything else.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
@@ -39,25 +41,21 @@ enum Role {
 pub(super) const AGENT_PRINCIPAL: &str = "agent";
 
 /// Lets agents in.
-pub(super) async fn agents_only(
-    State(shared): State<Shared>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match role(&shared.tokens, request.headers()) {
-        Some(Role::Agent) => next.run(request).await,
-        Some(Role::Admin) => (
-            StatusCode::FORBIDDEN,
-            "the admin token does not make calls; use the agent token\n",
-        )
-            .into_response(),
-        None => unauthorized(),
+#[expect(clippy::result_large_err, reason = "a refusal is an answer")]
+pub(super) fn agents_only(tokens: &Tokens, headers: &HeaderMap) -> Result<(), Response> {
+    match role(tokens, headers) {
+        Some(Role::Agent) => Ok(()),
+        Some(Role::Admin) => {
+            let text = "the admin token does not make calls; use the agent token\n";
+            Err((StatusCode::FORBIDDEN, text).into_response())
+        }
+        None => Err(unauthorized()),
     }
 }
 
 /// Lets admins in.
 pub(super) async fn admins_only(
-    State(shared): State<Shared>,
+    State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -73,7 +71,11 @@ pub(super) async fn admins_only(
 }
 
 /// Lets whoever scrapes metrics in: admins, and everybody on this machine where it is configured.
-pub(super) async fn scrapers_only(shared: State<Shared>, request: Request, next: Next) -> Response {
+pub(super) async fn scrapers_only(
+    shared: State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let peer = request.extensions().get::<Peer>();
     let from_here = peer.is_some_and(|Peer(address)| address.is_loopback());
     if shared.open_metrics && from_here {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
+use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -82,7 +82,10 @@ impl BodyError {
 }
 
 /// Reads a whole body. What it takes of the budget is given back with its last copy.
-pub(super) async fn read(body: Body, allowance: &Allowance) -> Result<Bytes, BodyError> {
+pub(super) async fn read<B>(body: B, allowance: &Allowance) -> Result<Bytes, BodyError>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut coming = Coming {
         body,
@@ -103,8 +106,8 @@ pub(super) async fn read(body: Body, allowance: &Allowance) -> Result<Bytes, Bod
 }
 
 /// A body that is being read.
-struct Coming<'a> {
-    body: Body,
+struct Coming<'a, B> {
+    body: B,
     allowance: &'a Allowance,
     announced: usize,
     /// The usual body comes in one piece and is not copied.
@@ -112,7 +115,7 @@ struct Coming<'a> {
     rest: BytesMut,
 }
 
-impl Coming<'_> {
+impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
     async fn collect(&mut self, mut room: Reservation) -> Result<Bytes, BodyError> {
         let pace = self.allowance.pace;
         let kept_free_until = Instant::now() + pace.kept_free;
@@ -207,6 +210,7 @@ mod tests {
         task::{Context, Poll},
     };
 
+    use axum::body::Body;
     use futures_util::{StreamExt, stream};
     use hyper::body::{Frame, SizeHint};
 

@@ -1,32 +1,25 @@
 //! Against DNS rebinding: a web page must not reach a gateway on loopback under its own name.
 
 use axum::{
-    extract::{Request, State},
-    http::{HeaderMap, HeaderName, StatusCode, header},
-    middleware::Next,
+    http::{HeaderMap, HeaderName, Request, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use callgate_wire::http::{host_allowed, origin_allowed};
 
-use super::Shared;
-
-/// Refuses requests whose `Host` or `Origin` is neither loopback nor configured.
-pub(super) async fn against_rebinding(
-    State(shared): State<Shared>,
-    request: Request,
-    next: Next,
-) -> Response {
+/// Refuses requests whose `Host` or `Origin` is neither loopback nor one of `hosts`.
+#[expect(clippy::result_large_err, reason = "a refusal is an answer")]
+pub(super) fn against_rebinding<B>(hosts: &[String], request: &Request<B>) -> Result<(), Response> {
     let headers = request.headers();
     let host =
         text(headers, header::HOST).or_else(|| request.uri().authority().map(|name| name.as_str()));
     let origin_given = headers.contains_key(header::ORIGIN);
     let origin = text(headers, header::ORIGIN);
     let origin_fine = origin.is_some() || !origin_given;
-    if host_allowed(host, &shared.hosts) && origin_fine && origin_allowed(origin, &shared.hosts) {
-        return next.run(request).await;
+    if host_allowed(host, hosts) && origin_fine && origin_allowed(origin, hosts) {
+        return Ok(());
     }
     let text = "this Host or Origin is not served; add it to `hosts` in the configuration if it should be\n";
-    (StatusCode::FORBIDDEN, text).into_response()
+    Err((StatusCode::FORBIDDEN, text).into_response())
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {

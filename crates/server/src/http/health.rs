@@ -1,5 +1,7 @@
 //! `/healthz` and `/readyz`: for whoever watches over the gateway. They need no token.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -13,7 +15,7 @@ use crate::{Gateway, gateway::ServerRow};
 
 /// `ok`, or `degraded` with the reasons. Degraded is still healthy: it is answered with 200, since
 /// a restart would help none of the reasons.
-pub(super) async fn health(State(shared): State<Shared>) -> Response {
+pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let reasons = reasons(&shared.gateway);
     let status = if reasons.is_empty() { "ok" } else { "degraded" };
     let config = shared.gateway.status.reloads();
@@ -21,7 +23,7 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
 }
 
 /// Ready once the first round of connects has settled, and until the gateway stops.
-pub(super) async fn ready(State(shared): State<Shared>) -> StatusCode {
+pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> StatusCode {
     let rows = shared.gateway.status.rows();
     let starting = rows.iter().any(|row| row.status == "starting");
     if starting || shared.closing.drain.is_cancelled() {

@@ -6,21 +6,21 @@
 
 mod crowd;
 mod stall;
+mod turns;
 
-use std::{io, net::IpAddr, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, future::poll_fn, io, net::IpAddr, panic::AssertUnwindSafe, pin::pin,
+    sync::Arc, time::Duration,
+};
 
 use axum::{
-    Router,
     body::Body,
     http::{Request, StatusCode},
     response::Response,
 };
 use futures_util::FutureExt;
-use hyper::{body::Incoming, server::conn::http1, service::Service};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use hyper::{body::Incoming, server::conn::http1};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -31,6 +31,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crowd::{Attended, Crowd, Seat};
 use stall::Stalling;
+use turns::Turns;
 
 /// The room for one header, and for what one connection has waiting to be written.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -45,7 +46,17 @@ const TURNED_AWAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: text/plain\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 44\r\n\r\n\
     too many connections (`limits.connections`)\n";
 
-/// Where a request comes from; every request carries it.
+/// What answers requests.
+pub(super) trait Answers: Clone + Send + Sync + 'static {
+    /// Answers one request.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> impl Future<Output = Response> + Send;
+}
+
+/// Where a request comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
@@ -75,9 +86,9 @@ impl Terms {
 }
 
 /// Serves `app` until `close` fires; then lets last answers be written, and cuts off the rest.
-pub(super) async fn serve(
+pub(super) async fn serve<A: Answers>(
     listener: TcpListener,
-    app: Router,
+    app: A,
     terms: Terms,
     close: CancellationToken,
 ) {
@@ -122,29 +133,29 @@ pub(super) async fn serve(
 
 /// What all connections share.
 #[derive(Debug, Clone)]
-struct House {
-    app: Router,
+struct House<A> {
+    app: A,
     terms: Terms,
     close: CancellationToken,
     cut: CancellationToken,
     turning_away: Arc<Semaphore>,
 }
 
-impl House {
+impl<A: Answers> House<A> {
     async fn attend(self, socket: TcpStream, peer: Peer, seat: Seat) {
         let seat = Arc::new(seat);
         // Without it a streamed answer waits for the other side's delayed acknowledgement.
         let _ = socket.set_nodelay(true);
         let socket = TokioIo::new(Stalling::new(socket, self.terms.stalled));
         let seated = seat.clone();
-        let app = TowerToHyperService::new(self.app);
-        let answering = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
+        let app = self.app;
+        let answering = hyper::service::service_fn(move |request: Request<Incoming>| {
             let attended = seated.attend();
-            let answer = AssertUnwindSafe(app.call(request)).catch_unwind();
+            let app = app.clone();
             async move {
-                let answer = answer.await.unwrap_or_else(|_| Ok(panicked()));
-                answer.map(|answer| answer.map(|body| Body::new(Attended { body, attended })))
+                let answer = AssertUnwindSafe(app.answer(request, peer)).catch_unwind();
+                let answer = answer.await.unwrap_or_else(|_| panicked());
+                Ok::<_, Infallible>(answer.map(|body| Attended { body, attended }))
             }
         });
         let serving = http1::Builder::new()
@@ -153,8 +164,9 @@ impl House {
             .max_buf_size(BUFFER_BYTES)
             .serve_connection(socket, answering);
         let mut serving = pin!(serving);
+        let turns = Turns::new();
         let ended = tokio::select! {
-            ended = serving.as_mut() => ended,
+            ended = poll_fn(|context| turns.poll(context, |context| serving.as_mut().poll(context))) => ended,
             () = seat.has_left() => Ok(()),
             () = self.close.cancelled() => {
                 // Nobody waits for an answer to half a header.

@@ -3,17 +3,17 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use callgate_call::{Caller, TraceContext};
+use callgate_call::TraceContext;
 use callgate_gate::{Door, Source, Transport};
 use callgate_wire::{
-    Batch, Frame, FrameError, FrameKind, Strictness, http as rules, message, methods,
+    Batch, Frame, FrameError, FrameKind, Pieces, Strictness, http as rules, message, methods,
 };
-use futures_util::{StreamExt, future::BoxFuture, stream};
+use futures_util::{StreamExt, stream};
+use hyper::body::Incoming;
 use tokio::sync::broadcast;
 
 use super::{
@@ -28,7 +28,7 @@ use crate::{
     inflight::Budget,
     outlet::Outlet,
     queue::{Receiver, queue},
-    session::{Session, stateless},
+    session::{Answering, Session, stateless},
 };
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -39,23 +39,24 @@ const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// POST: one frame (or, in 2025-03-26, a batch).
-pub(super) async fn post(State(shared): State<Shared>, request: Request) -> Response {
-    let headers = request.headers().clone();
+pub(super) async fn post(shared: &Shared, request: Request<Incoming>) -> Response {
+    let (parts, body) = request.into_parts();
+    let headers = parts.headers;
     if let Err(refusal) = rules::check_post(
         text(&headers, header::ACCEPT),
         text(&headers, header::CONTENT_TYPE),
     ) {
         return refuse_http(refusal.status(), &refusal.to_string());
     }
-    let body = match body::read(request.into_body(), &shared.bodies).await {
+    let body = match body::read(body, &shared.bodies).await {
         Ok(body) => body,
-        Err(error) => return no_body(&shared, error),
+        Err(error) => return no_body(shared, error),
     };
     let frame = match Frame::parse(body.clone(), Strictness::Full) {
         Ok(frame) => frame,
         Err(FrameError::Batch) if shared.closing.drain.is_cancelled() => return stopping(),
-        Err(FrameError::Batch) => return post_batch(&shared, &headers, body).await,
-        Err(error) => return refuse(&shared, 400, &error.to_rpc()),
+        Err(FrameError::Batch) => return post_batch(shared, &headers, body).await,
+        Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
     // What a host says about its calls under way still counts.
     if frame.kind() == FrameKind::Request && shared.closing.drain.is_cancelled() {
@@ -65,14 +66,14 @@ pub(super) async fn post(State(shared): State<Shared>, request: Request) -> Resp
         return json(StatusCode::BAD_REQUEST, message::error(frame.id(), &error));
     }
     if frame.kind() == FrameKind::Request && frame.method() == Some(methods::INITIALIZE) {
-        return initialize(&shared, &headers, frame).await;
+        return initialize(shared, &headers, frame).await;
     }
-    let session = match session_of(&shared, &headers) {
+    let session = match session_of(shared, &headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
     match frame.kind() {
-        FrameKind::Request => answer(&shared, session, frame, trace_of(&headers)).await,
+        FrameKind::Request => answer(shared, session, frame, trace_of(&headers)).await,
         FrameKind::Notification => {
             session.session.notified(frame).await;
             StatusCode::ACCEPTED.into_response()
@@ -85,11 +86,11 @@ pub(super) async fn post(State(shared): State<Shared>, request: Request) -> Resp
 }
 
 /// GET: the host's standing stream.
-pub(super) async fn get(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    if let Err(refusal) = rules::check_get(text(&headers, header::ACCEPT)) {
+pub(super) fn get(shared: &Shared, headers: &HeaderMap) -> Response {
+    if let Err(refusal) = rules::check_get(text(headers, header::ACCEPT)) {
         return refuse_http(refusal.status(), &refusal.to_string());
     }
-    let session = match session_of(&shared, &headers) {
+    let session = match session_of(shared, headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
@@ -111,8 +112,8 @@ pub(super) async fn get(State(shared): State<Shared>, headers: HeaderMap) -> Res
 }
 
 /// DELETE: the host ends its session.
-pub(super) async fn delete(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    match session_of(&shared, &headers) {
+pub(super) fn delete(shared: &Shared, headers: &HeaderMap) -> Response {
+    match session_of(shared, headers) {
         Ok(session) => {
             shared.sessions.remove(&session.session.id);
             StatusCode::NO_CONTENT.into_response()
@@ -212,24 +213,21 @@ async fn answer(
     let budget = shared.gateway.inflight.clone();
     let (messages, mut queue) = queue(budget.clone());
     let outlet = Arc::new(Outlet::new(messages, session.session.asks.clone()));
-    let mut answering: BoxFuture<'static, Option<Bytes>> = Box::pin(async move {
-        session
-            .session
-            .answer(request, outlet as Arc<dyn Caller>, trace)
-            .await
-    });
+    let mut answering = session.session.answer(request, outlet, trace);
     let first = tokio::select! {
         biased;
         Some(message) = queue.recv() => message,
         answer = &mut answering => return match answer {
             // Whatever was said in the last moment still comes before the answer.
             Some(answer) => match queue.try_recv() {
-                Some(message) => rest_and_answer(message, queue, &answer, &budget),
-                None => json(StatusCode::OK, budget.hold(answer)),
+                Some(message) => rest_and_answer(message, queue, answer, &budget),
+                None => json(StatusCode::OK, answer.map(|piece| budget.hold(piece))),
             },
             None => StatusCode::NO_CONTENT.into_response(),
         },
     };
+    // What is streamed is polled when its host reads; the call goes on in any case.
+    answering.hand_over();
     let state = AnswerStream {
         queue,
         answering: Some(answering),
@@ -242,10 +240,10 @@ async fn answer(
     event_stream(stream::once(async move { Ok::<_, Infallible>(event(&first)) }).chain(later))
 }
 
-fn rest_and_answer(first: Bytes, mut queue: Receiver, answer: &Bytes, budget: &Budget) -> Response {
+fn rest_and_answer(first: Bytes, mut queue: Receiver, answer: Pieces, budget: &Budget) -> Response {
     let mut all = vec![event(&first)];
     all.extend(std::iter::from_fn(|| queue.try_recv()).map(|message| event(&message)));
-    all.push(event(answer));
+    all.push(event(&answer.into_bytes()));
     let all: Vec<_> = all
         .into_iter()
         .map(|event| Ok(budget.hold(event)))
@@ -255,7 +253,7 @@ fn rest_and_answer(first: Bytes, mut queue: Receiver, answer: &Bytes, budget: &B
 
 struct AnswerStream {
     /// Dropped first: a call whose host went away is cancelled before its questions fail.
-    answering: Option<BoxFuture<'static, Option<Bytes>>>,
+    answering: Option<Answering>,
     queue: Receiver,
     answer: Option<Bytes>,
     budget: Budget,
@@ -272,7 +270,7 @@ impl AnswerStream {
             Some(message) = self.queue.recv() => Some(self.budget.hold(event(&message))),
             answer = answering => {
                 self.answering = None;
-                self.answer = answer;
+                self.answer = answer.map(Pieces::into_bytes);
                 let said = self.queue.try_recv().or_else(|| self.answer.take());
                 said.map(|message| self.budget.hold(event(&message)))
             }
@@ -316,10 +314,10 @@ async fn batched(
 ) -> Option<Bytes> {
     match frame {
         Ok(frame) if frame.kind() == FrameKind::Request => {
-            session
+            let answering = session
                 .session
-                .answer(frame, session.standing.clone(), trace)
-                .await
+                .answer(frame, session.standing.clone(), trace);
+            answering.await.map(Pieces::into_bytes)
         }
         Ok(frame) if frame.kind() == FrameKind::Notification => {
             session.session.notified(frame).await;

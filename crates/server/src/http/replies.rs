@@ -1,21 +1,30 @@
 //! What the door says in its own name: refusals, each with the right status and as JSON-RPC.
 
+use std::convert::Infallible;
+
 use axum::{
     body::Body,
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-use bytes::Bytes;
 use callgate_gate::Transport;
-use callgate_wire::{RpcError, message};
+use callgate_wire::{Pieces, RpcError, message};
+use futures_util::stream;
 
 use super::{Shared, body::BodyError};
 
 /// A frame, or a batch of them, as it is.
-pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
-    let mut response = Response::new(Body::from(body));
+pub(super) fn json(status: StatusCode, body: impl Into<Pieces>) -> Response {
+    let body = body.into();
+    let length = HeaderValue::from(body.len());
+    let mut response = Response::new(match body.count() {
+        0 | 1 => Body::from(body.into_bytes()),
+        _ => Body::from_stream(stream::iter(body.into_iter().map(Ok::<_, Infallible>))),
+    });
     *response.status_mut() = status;
-    response.headers_mut().insert(
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, length);
+    headers.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
     );

@@ -1,6 +1,6 @@
 //! `/events` and `/metrics`: what happens, and how much of it, for admins.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -29,7 +29,7 @@ const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
 /// What happens from now on, or from behind `Last-Event-ID` on, until the gateway stops.
-pub(super) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+pub(super) async fn events(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     let last_id = headers.get(LAST_EVENT_ID).map(|id| id.to_str());
     // An id that is no text is one that we never gave.
     let last_id = last_id.map(|id| id.unwrap_or_default());
@@ -44,7 +44,7 @@ pub(super) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
 }
 
 /// Everything that is counted.
-pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let status = &shared.gateway.status;
     let rows = status.rows();
     let standing = Standing {

@@ -14,8 +14,9 @@ use crate::{
     read,
 };
 
-/// How much of the log one transaction takes over, so that others need not wait long.
-const BATCH_BYTES: u64 = 4 * 1024 * 1024;
+/// How much of the log one transaction takes over, so that others need not wait long, and whoever
+/// has something better to do can stop soon.
+const BATCH_BYTES: u64 = 512 * 1024;
 
 /// How far a writer's log has been read.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,36 +28,62 @@ struct Mark {
     settled: Option<i64>,
 }
 
-/// Takes over everything that is new.
-pub(super) fn catch_up(connection: &mut Connection, dir: &Path) -> Result<u64, IndexError> {
-    let folders = Folder::list(&folder::log_path(dir))?;
-    forget_gone(connection, &folders)?;
-    let mut entries = 0;
-    for folder in &folders {
-        entries += catch_up_writer(connection, folder)?;
-    }
-    Ok(entries)
+/// How far a filling came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CaughtUp {
+    /// So many entries were taken over.
+    pub entries: u64,
+    /// Whether it stopped before the end.
+    pub stopped: bool,
 }
 
-fn catch_up_writer(connection: &mut Connection, folder: &Folder) -> Result<u64, IndexError> {
+/// Takes over everything that is new; asks before each batch whether to stop.
+pub(super) fn catch_up(
+    connection: &mut Connection,
+    dir: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<CaughtUp, IndexError> {
+    let folders = Folder::list(&folder::log_path(dir))?;
+    forget_gone(connection, &folders)?;
+    let mut all = CaughtUp::default();
+    for folder in &folders {
+        let one = catch_up_writer(connection, folder, stop)?;
+        all.entries += one.entries;
+        if one.stopped {
+            all.stopped = true;
+            break;
+        }
+    }
+    Ok(all)
+}
+
+fn catch_up_writer(
+    connection: &mut Connection,
+    folder: &Folder,
+    stop: &dyn Fn() -> bool,
+) -> Result<CaughtUp, IndexError> {
+    let mut all = CaughtUp::default();
     let changed = changed_at(folder)?;
     if mark(connection, folder)?
         .is_some_and(|mark| mark.settled.is_some() && mark.settled == changed)
     {
-        return Ok(0);
+        return Ok(all);
     }
     // Whether the writer lives is asked before reading: what a dead one wrote is all there.
     let is_sealed = folder.is_sealed();
     let is_dead = is_sealed || !folder.is_alive()?;
-    let mut entries = 0;
     loop {
+        if stop() {
+            all.stopped = true;
+            return Ok(all);
+        }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let batch = read_batch(&transaction, folder)?;
-        entries += batch.entries;
+        all.entries += batch.entries;
         if batch.is_last {
             settle(&transaction, folder, is_dead, changed.filter(|_| is_sealed))?;
             transaction.commit()?;
-            return Ok(entries);
+            return Ok(all);
         }
         transaction.commit()?;
     }
@@ -151,8 +178,14 @@ fn whole_lines(segment: &SegmentPath, offset: u64) -> io::Result<Vec<u8>> {
 /// The records that a batch begins or changes.
 #[derive(Default)]
 struct Fold {
-    changed: HashMap<CallId, Activity>,
+    changed: HashMap<CallId, Changed>,
     order: Vec<CallId>,
+}
+
+struct Changed {
+    activity: Activity,
+    /// Whether the index has had it before.
+    is_known: bool,
 }
 
 impl Fold {
@@ -174,14 +207,16 @@ impl Fold {
             Ok(entry) => entry,
             Err(error) => return Ok(Err(error)),
         };
-        if let Some(activity) = self.changed.get_mut(&id) {
-            activity.apply(&entry);
+        if let Some(changed) = self.changed.get_mut(&id) {
+            changed.activity.apply(&entry);
             return Ok(Ok(()));
         }
         let Front {
             writer, seq, at, ..
         } = line.front;
-        let activity = match load(transaction, id)? {
+        let known = load(transaction, id)?;
+        let is_known = known.is_some();
+        let activity = match known {
             Some(mut known) => {
                 known.apply(&entry);
                 Some(known)
@@ -190,60 +225,86 @@ impl Fold {
             None => Activity::begin(writer, seq, at, &entry),
         };
         if let Some(activity) = activity {
-            self.changed.insert(id, activity);
+            self.changed.insert(id, Changed { activity, is_known });
             self.order.push(id);
         }
         Ok(Ok(()))
     }
 
     fn store(&self, transaction: &Transaction<'_>) -> Result<(), IndexError> {
-        let mut row = transaction.prepare_cached(
-            "INSERT INTO activity (id, at, writer, seq, type, tenant, agent, session_id, request_id, parent_id,
-                server, tool, decision, rule, scopes, intent_type, status)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
-             ON CONFLICT (id) DO UPDATE SET decision = excluded.decision, rule = excluded.rule,
-                scopes = excluded.scopes, status = excluded.status
-             RETURNING key",
-        )?;
-        let mut document = transaction
-            .prepare_cached("INSERT OR REPLACE INTO document (key, json) VALUES (?1, ?2)")?;
         for id in &self.order {
-            let activity = &self.changed[id];
-            let scopes: String = activity
-                .checks
-                .iter()
-                .map(|check| format!("|{}|", check.scope))
-                .collect();
-            let key: i64 = row.query_row(
-                params![
-                    id.to_string(),
-                    activity.timestamp.as_microsecond(),
-                    activity.writer.to_string(),
-                    activity.seq,
-                    word(&activity.record_type)?,
-                    activity.tenant,
-                    activity.agent,
-                    activity.session_id,
-                    activity.request_id,
-                    activity.parent_id.map(|id| id.to_string()),
-                    activity.server,
-                    activity.tool,
-                    activity.decision.as_ref().map(word).transpose()?,
-                    activity.rule,
-                    scopes,
-                    activity
-                        .metadata
-                        .intent
-                        .as_ref()
-                        .map(|intent| &intent.operation_type),
-                    activity.status.as_ref().map(word).transpose()?,
-                ],
-                |row| row.get(0),
-            )?;
-            document.execute(params![key, serde_json::to_string(activity)?])?;
+            let Changed { activity, is_known } = &self.changed[id];
+            if *is_known {
+                change(transaction, *id, activity)?;
+            } else {
+                begin(transaction, *id, activity)?;
+            }
         }
         Ok(())
     }
+}
+
+/// Puts a new record into the index. A plain insert: one that could also replace would make SQLite
+/// copy every page it touches first.
+fn begin(transaction: &Transaction<'_>, id: CallId, activity: &Activity) -> Result<(), IndexError> {
+    let mut row = transaction.prepare_cached(
+        "INSERT INTO activity (id, at, writer, seq, type, tenant, agent, session_id, request_id, parent_id,
+            server, tool, decision, rule, scopes, intent_type, status)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+    )?;
+    let intent = activity.metadata.intent.as_ref();
+    let key = row.insert(params![
+        id.to_string(),
+        activity.timestamp.as_microsecond(),
+        activity.writer.to_string(),
+        activity.seq,
+        word(&activity.record_type)?,
+        activity.tenant,
+        activity.agent,
+        activity.session_id,
+        activity.request_id,
+        activity.parent_id.map(|id| id.to_string()),
+        activity.server,
+        activity.tool,
+        activity.decision.as_ref().map(word).transpose()?,
+        activity.rule,
+        scopes(activity),
+        intent.map(|intent| &intent.operation_type),
+        activity.status.as_ref().map(word).transpose()?,
+    ])?;
+    let mut document =
+        transaction.prepare_cached("INSERT INTO document (key, json) VALUES (?1, ?2)")?;
+    document.execute(params![key, serde_json::to_string(activity)?])?;
+    Ok(())
+}
+
+/// Changes what can change about a record.
+fn change(
+    transaction: &Transaction<'_>,
+    id: CallId,
+    activity: &Activity,
+) -> Result<(), IndexError> {
+    let mut row = transaction.prepare_cached(
+        "UPDATE activity SET decision = ?2, rule = ?3, scopes = ?4, status = ?5 WHERE id = ?1",
+    )?;
+    row.execute(params![
+        id.to_string(),
+        activity.decision.as_ref().map(word).transpose()?,
+        activity.rule,
+        scopes(activity),
+        activity.status.as_ref().map(word).transpose()?,
+    ])?;
+    let mut document = transaction.prepare_cached(
+        "UPDATE document SET json = ?2 WHERE key = (SELECT key FROM activity WHERE id = ?1)",
+    )?;
+    document.execute(params![id.to_string(), serde_json::to_string(activity)?])?;
+    Ok(())
+}
+
+/// The scopes that were checked, so that each can be searched for.
+fn scopes(activity: &Activity) -> String {
+    let checks = activity.checks.iter();
+    checks.map(|check| format!("|{}|", check.scope)).collect()
 }
 
 /// The word that an enum is written as.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::IndexError;
 
 /// The form that this version reads and writes; any change to the tables makes it one more.
-const FORM: i64 = 1;
+const FORM: i64 = 2;
 /// What every database file starts with.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How much of a database file tells its form.

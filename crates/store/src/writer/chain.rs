@@ -84,17 +84,22 @@ impl Chain {
 
     /// Takes an entry or refuses it; refuses while anything is owed.
     pub(super) fn take(&mut self, entry: &Entry) -> io::Result<u64> {
+        self.take_written(entry, &line::body(entry)?)
+    }
+
+    /// The same for an entry whose JSON was made before the chain was locked.
+    pub(super) fn take_written(&mut self, entry: &Entry, body: &[u8]) -> io::Result<u64> {
         if self.is_closed {
             return Err(closed());
         }
         self.pay()?;
-        let seq = self.write(entry)?;
+        let seq = self.write_body(entry, body)?;
         self.head_if_due();
         Ok(seq)
     }
 
-    /// Takes an entry for good: writes it now, or owes it.
-    pub(super) fn take_owed(&mut self, entry: Entry) -> Option<u64> {
+    /// Takes an entry for good: writes it now, or owes it. `body` is its JSON.
+    pub(super) fn take_owed(&mut self, entry: Entry, body: io::Result<Vec<u8>>) -> Option<u64> {
         if self.is_closed {
             // What it says stays out of the operator's log, which never shows arguments.
             tracing::error!("an entry came after the end of the log");
@@ -102,8 +107,8 @@ impl Chain {
         }
         // The end of a call on record has its room already, so it need not wait for others.
         let may_overtake = matches!(self.step(&entry), Step::Ends(_));
-        let result =
-            if may_overtake { Ok(()) } else { self.pay() }.and_then(|()| self.write(&entry));
+        let result = if may_overtake { Ok(()) } else { self.pay() }
+            .and_then(|()| self.write_body(&entry, &body?));
         match result {
             Ok(seq) => {
                 self.head_if_due();
@@ -248,7 +253,10 @@ impl Chain {
 
     /// Puts one line at the end of the chain. On an error the chain is as it was before.
     fn write(&mut self, entry: &Entry) -> io::Result<u64> {
-        let body = line::body(entry)?;
+        self.write_body(entry, &line::body(entry)?)
+    }
+
+    fn write_body(&mut self, entry: &Entry, body: &[u8]) -> io::Result<u64> {
         let at = self.next_instant();
         let stamp = Stamp {
             prev: self.hash,
@@ -257,7 +265,7 @@ impl Chain {
             at,
         };
         let mut line = std::mem::take(&mut self.line);
-        let hash = line::encode(&mut line, &stamp, &body);
+        let hash = line::encode(&mut line, &stamp, body);
         let step = self.step(entry);
         let result = self.write_line(&line, step);
         self.line = line;
@@ -294,7 +302,7 @@ impl Chain {
                 Step::Ends(_) => open - 1,
                 Step::Neither => open,
             };
-        let mut segment = self.segment_for(bytes, reserved)?;
+        let mut segment = self.segment_for(bytes, reserved, step)?;
         match segment.make_room(bytes + reserved) {
             Ok(()) => {}
             // What was set aside for this end is there, or a filesystem that reserves nothing
@@ -344,11 +352,12 @@ impl Chain {
     }
 
     /// The segment that the next line goes to: the current one, or a new one when that is full.
-    fn segment_for(&mut self, bytes: u64, reserved: u64) -> io::Result<Segment> {
+    fn segment_for(&mut self, bytes: u64, reserved: u64, step: Step) -> io::Result<Segment> {
         let Some(mut current) = self.segment.take() else {
             return self.next_segment(bytes + reserved);
         };
-        if current.is_deleted() {
+        // An end belongs to a beginning that found the file in its place.
+        if !matches!(step, Step::Ends(_)) && current.is_deleted() {
             // The next one shows that this one is missing; without a folder there is no next one,
             // and nothing is taken any more.
             return self.next_segment(bytes + reserved);

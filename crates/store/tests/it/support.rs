@@ -35,7 +35,7 @@ pub(crate) fn call(kind: &str, id: CallId) -> Value {
     json!({
         "kind": kind, "id": id, "type": "tool_call", "source": "mcp", "transport": "stdio", "tenant": "local",
         "principal": "user", "agent": "tester", "session_id": "s1", "request_id": "1", "server": "files",
-        "tool": "read", "arguments": {"bytes": 12, "sha256": "00", "value": {"path": "/tmp"}},
+        "tool": "read", "arguments": {"bytes": 12, "blake3": "00", "value": {"path": "/tmp"}},
         "decision": "ALLOW", "rule": "allow:default", "reason": "nothing forbids it",
         "checks": [{"scope": "mcp_tool", "decision": "ALLOW", "rule": "allow:default"}],
         "intent": {"operation_type": "read", "inferred": true},
@@ -49,7 +49,7 @@ pub(crate) fn forwarding(id: CallId) -> Entry {
 pub(crate) fn finished(id: CallId) -> Entry {
     entry(&json!({
         "kind": "finished", "id": id, "status": "success", "effect": "done", "duration_us": 1200,
-        "response": {"bytes": 2, "sha256": "11", "value": {"content": []}},
+        "response": {"bytes": 2, "blake3": "11", "value": {"content": []}},
     }))
 }
 

@@ -1,11 +1,11 @@
 //! The clock of one call: until when it waits, and what it says when that is over.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use callgate_call::{Exchange, Failure};
 use callgate_gate::ServerName;
 use callgate_record::Effect;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 
 use crate::pending::{Ended, OnBehalf};
 
@@ -40,16 +40,17 @@ impl Watch<'_> {
     /// Waits for the reply; while the host is being asked something, the clock stands still.
     pub(super) async fn reply(
         &mut self,
-        mut reply: oneshot::Receiver<Ended>,
+        reply: impl Future<Output = Ended>,
         exchange: &Exchange,
         on_behalf: &OnBehalf,
     ) -> Result<Ended, Failure> {
+        let mut reply = pin!(reply);
         loop {
             let waited = self
                 .unless_stopped(&mut reply, exchange, Effect::Unknown)
                 .await;
             match waited {
-                Ok(ended) => return Ok(ended.unwrap_or(Ended::Gone)),
+                Ok(ended) => return Ok(ended),
                 Err(failure @ Failure::TimedOut { .. }) => match on_behalf.clock.take() {
                     Duration::ZERO => return Err(failure),
                     stood_still => self.deadline += stood_still.max(CLOCK_GRAIN),

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use callgate_record::Effect;
+use callgate_wire::Pieces;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, uri::Scheme};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -27,7 +27,7 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 /// A client for every HTTP server.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient {
-    client: Arc<Client<HttpsConnector<HttpConnector>, Full<Bytes>>>,
+    client: Arc<Client<HttpsConnector<HttpConnector>, Full<Pieces>>>,
     /// Why no certificate can be checked, where that is so.
     no_roots: Option<Arc<str>>,
 }
@@ -100,7 +100,7 @@ impl HttpClient {
         &self,
         endpoint: &Endpoint,
         carried: &Carried<'_>,
-        message: Bytes,
+        message: Pieces,
     ) -> Result<Response<Incoming>, HttpFailed> {
         let mut request = request(Method::POST, endpoint, carried, Full::new(message));
         let headers = request.headers_mut();
@@ -140,7 +140,7 @@ impl HttpClient {
         Ok(self.send(request).await?.status())
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpFailed> {
+    async fn send(&self, request: Request<Full<Pieces>>) -> Result<Response<Incoming>, HttpFailed> {
         if let Some(why) = &self.no_roots
             && request.uri().scheme() == Some(&Scheme::HTTPS)
         {
@@ -171,8 +171,8 @@ fn request(
     method: Method,
     endpoint: &Endpoint,
     carried: &Carried<'_>,
-    body: Full<Bytes>,
-) -> Request<Full<Bytes>> {
+    body: Full<Pieces>,
+) -> Request<Full<Pieces>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = endpoint.url.clone();

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use http::StatusCode;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Link, LinkEnded, Parcel};
+use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     http::{Carried, Endpoint, Events, HttpClient, HttpFailed, Next, describe_status, effect_of},
     inbound::Inbound,
@@ -108,11 +108,11 @@ pub(crate) async fn read_events(mut stream: LegacyStream, inbound: Inbound) {
 }
 
 impl Link for LegacySseLink {
-    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<(), LinkEnded>> {
+    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>> {
         Box::pin(async move {
             let Some(id) = parcel.awaits else {
                 let posted = post(&self.client, &self.messages, parcel.message).await;
-                return posted.map_err(|_| LinkEnded);
+                return posted.map(|()| Sent::OnItsWay).map_err(|_| LinkEnded);
             };
             let (client, messages) = (self.client.clone(), self.messages.clone());
             let (pending, closing) = (self.pending.clone(), self.closing.clone());
@@ -127,7 +127,7 @@ impl Link for LegacySseLink {
                     () = closing.cancelled() => {}
                 }
             });
-            Ok(())
+            Ok(Sent::OnItsWay)
         })
     }
 
@@ -151,7 +151,7 @@ async fn post(client: &HttpClient, messages: &Endpoint, message: Message) -> Res
         detail,
     };
     let carried = Carried::default();
-    let posting = client.post(messages, &carried, message.into_bytes());
+    let posting = client.post(messages, &carried, message.into_pieces());
     match tokio::time::timeout(ACCEPT_DEADLINE, posting).await {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
         Ok(Ok(response)) => {

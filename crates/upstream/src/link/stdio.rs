@@ -1,7 +1,7 @@
 //! Lines over a child's standard streams.
 
-use bytes::{Bytes, BytesMut};
-use callgate_wire::{Cut, LineCutter};
+use bytes::BytesMut;
+use callgate_wire::{Cut, LineCutter, Pieces};
 use futures_util::future::BoxFuture;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Link, LinkEnded, Parcel};
+use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{inbound::Inbound, outgoing::Message};
 
 /// Messages that may wait to be written before senders wait, too.
@@ -20,7 +20,7 @@ const CHUNK: usize = 64 * 1024;
 /// The way to the writer task: whole lines, in order.
 #[derive(Debug)]
 pub(crate) struct StdioLink {
-    queue: mpsc::Sender<Bytes>,
+    queue: mpsc::Sender<Pieces>,
     closing: CancellationToken,
 }
 
@@ -38,15 +38,15 @@ impl StdioLink {
 }
 
 impl Link for StdioLink {
-    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<(), LinkEnded>> {
+    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>> {
         Box::pin(async move {
-            let sent = self.queue.send(parcel.message.into_bytes()).await;
-            sent.map_err(|_| LinkEnded)
+            let sent = self.queue.send(parcel.message.into_pieces()).await;
+            sent.map(|()| Sent::OnItsWay).map_err(|_| LinkEnded)
         })
     }
 
     fn give_up(&self, _id: u64, cancelled: Message) {
-        let _ = self.queue.try_send(cancelled.into_bytes());
+        let _ = self.queue.try_send(cancelled.into_pieces());
     }
 
     fn close(&self) {
@@ -78,7 +78,7 @@ where
 /// Writes whole lines; several that wait are written at once.
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut writer: W,
-    mut messages: mpsc::Receiver<Bytes>,
+    mut messages: mpsc::Receiver<Pieces>,
     closing: CancellationToken,
 ) {
     let mut buffer = BytesMut::new();
@@ -91,11 +91,11 @@ async fn write_lines<W: AsyncWrite + Unpin>(
             () = closing.cancelled() => return,
         };
         let Some(message) = message else { return };
-        push_line(&mut buffer, &message);
+        push_line(&mut buffer, message);
         while buffer.len() < CHUNK
             && let Ok(message) = messages.try_recv()
         {
-            push_line(&mut buffer, &message);
+            push_line(&mut buffer, message);
         }
         let written = async {
             writer.write_all(&buffer).await?;
@@ -111,11 +111,14 @@ async fn write_lines<W: AsyncWrite + Unpin>(
 }
 
 /// Raw line breaks in a message stand between tokens, where a space means the same.
-fn push_line(buffer: &mut BytesMut, message: &[u8]) {
-    let start = buffer.len();
-    buffer.extend_from_slice(message);
-    for at in memchr::memchr2_iter(b'\n', b'\r', message) {
-        buffer[start + at] = b' ';
+fn push_line(buffer: &mut BytesMut, message: Pieces) {
+    buffer.reserve(message.len() + 1);
+    for piece in message {
+        let start = buffer.len();
+        buffer.extend_from_slice(&piece);
+        for at in memchr::memchr2_iter(b'\n', b'\r', &piece) {
+            buffer[start + at] = b' ';
+        }
     }
     buffer.extend_from_slice(b"\n");
 }

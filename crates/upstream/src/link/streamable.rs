@@ -14,15 +14,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use callgate_call::InHand;
 use callgate_record::Effect;
-use callgate_wire::{Frame, Strictness};
+use callgate_wire::{Frame, Pieces, Strictness};
 use futures_util::future::BoxFuture;
 use http::{Response, header};
 use hyper::body::Incoming;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Link, LinkEnded, Parcel};
+use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     http::{Endpoint, Events, HttpClient, HttpFailed, describe_status, effect_of, read_body},
     inbound::Inbound,
@@ -85,14 +85,13 @@ impl StreamableLink {
         &self.inbound
     }
 
-    /// Makes one request in the background; whatever comes of it goes to the inbound side.
-    fn start(&self, id: u64, message: Bytes) {
-        let Some(link) = self.me.upgrade() else {
-            return;
-        };
+    /// Makes one request; whatever comes of it goes to the inbound side. What is still to come when
+    /// nobody waits any more, like the rest of a stream, is read in the background.
+    fn start(&self, id: u64, message: Pieces) -> Option<Sent> {
+        let link = self.me.upgrade()?;
         let abandoned = CancellationToken::new();
         self.under_way().insert(id, abandoned.clone());
-        self.tasks.spawn(async move {
+        let exchanging = async move {
             let outcome = tokio::select! {
                 outcome = link.exchange(id, message) => outcome,
                 () = abandoned.cancelled() => Ok(()),
@@ -104,7 +103,9 @@ impl StreamableLink {
             }
             link.under_way().remove(&id);
             link.end_if_unreachable();
-        });
+        };
+        let work = InHand::new(exchanging, self.tasks.clone());
+        Some(Sent::ByWhoWaits(work))
     }
 
     /// Ends the link when the server could not be reached and no exchange goes on: one that was
@@ -115,7 +116,7 @@ impl StreamableLink {
         }
     }
 
-    async fn exchange(&self, id: u64, message: Bytes) -> Result<(), Ended> {
+    async fn exchange(&self, id: u64, message: Pieces) -> Result<(), Ended> {
         let response = self.post(message).await?;
         if !response.status().is_success() {
             return self.refused(id, response).await;
@@ -137,7 +138,7 @@ impl StreamableLink {
     }
 
     /// Sends a message; a session that has expired is made anew once, unseen by the caller.
-    async fn post(&self, message: Bytes) -> Result<Response<Incoming>, Ended> {
+    async fn post(&self, message: Pieces) -> Result<Response<Incoming>, Ended> {
         let seen = self.session.snapshot();
         let response = self.post_once(&seen, message.clone()).await?;
         if seen.id.is_none() || !self.has_expired(&seen, response.status()).await {
@@ -153,7 +154,7 @@ impl StreamableLink {
     async fn post_once(
         &self,
         session: &session::Snapshot,
-        message: Bytes,
+        message: Pieces,
     ) -> Result<Response<Incoming>, Ended> {
         let sent = self
             .client
@@ -207,22 +208,21 @@ impl StreamableLink {
 }
 
 impl Link for StreamableLink {
-    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<(), LinkEnded>> {
+    fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>> {
         Box::pin(async move {
             if self.ended.is_cancelled() || self.closing.is_cancelled() {
                 return Err(LinkEnded);
             }
-            let message = parcel.message.into_bytes();
+            let message = parcel.message.into_pieces();
             if let Some(id) = parcel.awaits {
-                self.start(id, message);
-                return Ok(());
+                return self.start(id, message).ok_or(LinkEnded);
             }
             let posted = tokio::time::timeout(ACCEPT_DEADLINE, self.post(message)).await;
             self.end_if_unreachable();
             posted
                 .ok()
                 .and_then(Result::ok)
-                .map(|_| ())
+                .map(|_| Sent::OnItsWay)
                 .ok_or(LinkEnded)
         })
     }
@@ -232,7 +232,7 @@ impl Link for StreamableLink {
             return;
         };
         self.tasks.spawn(async move {
-            let told = link.post(cancelled.into_bytes());
+            let told = link.post(cancelled.into_pieces());
             let _ = tokio::time::timeout(CANCEL_DEADLINE, told).await;
             if let Some(token) = link.under_way().remove(&id) {
                 token.cancel();

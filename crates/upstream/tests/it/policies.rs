@@ -69,7 +69,7 @@ async fn call(path: &CallPath, id: usize, tool: &str) -> String {
         trace: None,
     };
     let answer = path.start(received, Arc::new(Silent)).answer().await;
-    String::from_utf8_lossy(&answer.expect("it is answered")).into_owned()
+    String::from_utf8_lossy(&answer.expect("it is answered").into_bytes()).into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,8 @@
-//! Strings, numbers and literals of the pass. Long strings are searched in blocks.
+//! Strings, numbers and literals of the pass.
 
-use memchr::memchr2;
-
+use crate::escape::plain_run;
 use crate::scan::ScanError;
 use crate::scan::scanner::Scanner;
-
-/// Runs of plain string bytes up to this length are walked byte by byte; a search over longer runs
-/// pays for its start-up.
-const SHORT_RUN: usize = 24;
 
 impl Scanner<'_> {
     /// Reads a string, quotes included; true when it holds an escape.
@@ -15,7 +10,7 @@ impl Scanner<'_> {
         self.at += 1;
         let mut escaped = false;
         loop {
-            self.plain_run();
+            self.at += plain_run(&self.text[self.at..]);
             match self.peek()? {
                 b'"' => {
                     self.at += 1;
@@ -28,22 +23,6 @@ impl Scanner<'_> {
                 _ => return Err(ScanError::ControlCharacter { at: self.at }),
             }
         }
-    }
-
-    /// Moves to the next quote, backslash or control character.
-    fn plain_run(&mut self) {
-        let rest = &self.text[self.at..];
-        let near = rest.len().min(SHORT_RUN);
-        let stop = rest[..near]
-            .iter()
-            .position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
-        if let Some(stop) = stop {
-            self.at += stop;
-            return;
-        }
-        let far = &rest[near..];
-        let end = memchr2(b'"', b'\\', far).unwrap_or(far.len());
-        self.at += near + first_control(&far[..end]).unwrap_or(end);
     }
 
     fn escape(&mut self) -> Result<(), ScanError> {
@@ -134,18 +113,4 @@ impl Scanner<'_> {
         }
         Ok(())
     }
-}
-
-/// The first control character. Whole blocks are tested without an early exit so that the test is
-/// done on many bytes at once.
-fn first_control(run: &[u8]) -> Option<usize> {
-    const BLOCK: usize = 64;
-    for (index, block) in run.chunks(BLOCK).enumerate() {
-        let found = block.iter().fold(false, |any, &byte| any | (byte < 0x20));
-        if found {
-            let within = block.iter().position(|&byte| byte < 0x20)?;
-            return Some(index * BLOCK + within);
-        }
-    }
-    None
 }

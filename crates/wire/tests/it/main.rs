@@ -3,5 +3,7 @@
 mod corpus;
 mod documents;
 mod edits;
+mod printing;
 mod scanning;
 mod streams;
+mod texts;

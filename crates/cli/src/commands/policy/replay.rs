@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use callgate_gate::{Digest, Facts, Kind, Policy};
-use callgate_record::{Activity, Decision, RecordType};
+use callgate_gate::{Facts, Kind, Policy};
+use callgate_record::{Activity, Decision, RecordType, body_digest};
 use callgate_store::ActivityFilter as Filter;
 use serde_json::{Value, json};
 
@@ -76,8 +76,8 @@ fn again(policy: &Policy, record: &Activity, was: Decision) -> Now {
         .arguments
         .as_ref()
         .map_or("{}", |arguments| arguments.get());
-    let kept = record.arguments_sha256.as_deref();
-    if kept.is_some_and(|kept| kept != Digest::of(arguments.as_bytes()).to_string()) {
+    let kept = record.arguments_blake3.as_deref();
+    if kept.is_some_and(|kept| kept != body_digest(arguments.as_bytes())) {
         return Now::Undecidable("the arguments are redacted or cut");
     }
     // What a server declared is not on record; what it was taken to do is.

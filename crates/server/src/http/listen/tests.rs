@@ -8,9 +8,11 @@ use std::{
     },
 };
 
-use axum::routing::get;
+use axum::{Router, routing::get};
 use bytes::Bytes;
 use futures_util::stream;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use tokio::{sync::Notify, task::JoinHandle};
 
 use super::*;
@@ -18,6 +20,15 @@ use super::*;
 /// Long enough for anything that happens at all.
 const LONG: Duration = Duration::from_secs(10);
 const GET: &str = " HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+impl Answers for Router {
+    async fn answer(&self, request: Request<Incoming>, _peer: Peer) -> Response {
+        let Ok(response) = TowerToHyperService::new(self.clone())
+            .call(request.map(Body::new))
+            .await;
+        response
+    }
+}
 
 struct Place {
     address: SocketAddr,

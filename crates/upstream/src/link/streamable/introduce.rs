@@ -32,7 +32,7 @@ impl StreamableLink {
             StatusCode::NOT_FOUND => true,
             StatusCode::BAD_REQUEST => {
                 let ping = Message::housekeeping(&Housekeeping::Ping, PING_ID);
-                let answered = self.post_once(seen, ping.into_bytes()).await;
+                let answered = self.post_once(seen, ping.into_pieces()).await;
                 answered.is_ok_and(|answer| answer.status().is_client_error())
             }
             _ => false,
@@ -80,7 +80,7 @@ impl StreamableLink {
             ..Snapshot::default()
         };
         let initialized = Message::housekeeping(&Housekeeping::Initialized, 0);
-        let told = self.post_once(&session, initialized.into_bytes()).await;
+        let told = self.post_once(&session, initialized.into_pieces()).await;
         told.map_err(in_words)?;
         Ok(session)
     }

@@ -2,8 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use callgate_wire::{Frame, Strictness, http::is_session_id, methods};
+use callgate_wire::{Frame, Pieces, Strictness, http::is_session_id, methods};
 use http::Response;
 use hyper::body::Incoming;
 use tokio::sync::watch;
@@ -42,7 +41,7 @@ pub(super) struct Session {
 #[derive(Debug, Default)]
 struct Current {
     snapshot: Snapshot,
-    introduction: Option<Bytes>,
+    introduction: Option<Pieces>,
 }
 
 impl Session {
@@ -51,7 +50,7 @@ impl Session {
     }
 
     /// The message that opened the session.
-    pub(super) fn introduction(&self) -> Option<Bytes> {
+    pub(super) fn introduction(&self) -> Option<Pieces> {
         self.lock().introduction.clone()
     }
 
@@ -61,11 +60,11 @@ impl Session {
     }
 
     /// Notes the session id that the response to `initialize` gave, and the message itself.
-    pub(super) fn note(&self, response: &Response<Incoming>, message: &Bytes) {
+    pub(super) fn note(&self, response: &Response<Incoming>, message: &Pieces) {
         if self.lock().introduction.is_some() || !response.status().is_success() {
             return;
         }
-        let frame = Frame::parse(message.clone(), Strictness::Envelope);
+        let frame = Frame::parse(message.clone().into_bytes(), Strictness::Envelope);
         if frame.is_ok_and(|frame| frame.method() == Some(methods::INITIALIZE)) {
             let mut current = self.lock();
             current.introduction = Some(message.clone());

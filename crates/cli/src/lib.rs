@@ -1,0 +1,67 @@
+//! The command line of callgate: arguments, configuration, wiring. It prints; it decides nothing.
+//!
+//! It is a library so that what reads the configuration can be given hostile files; the program
+//! `callgate` is [`main`] and nothing else.
+
+mod admin;
+mod args;
+mod attach;
+mod commands;
+mod config;
+mod exit;
+mod folders;
+mod housekeeping;
+mod logging;
+mod otlp;
+mod print;
+mod reload;
+mod signals;
+mod tokens;
+mod trust;
+mod watch;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use config::shown_config;
+
+use args::{Args, Command};
+use exit::Failed;
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return exit::usage(&error),
+    };
+    let ended = run(args);
+    logging::finish();
+    match ended {
+        Ok(code) => code,
+        Err(failed) => failed.report(),
+    }
+}
+
+fn run(args: Args) -> Result<ExitCode, Failed> {
+    let Args { command, shared } = args;
+    match command {
+        // Before any thread is started: a warden is a small process that only waits.
+        Some(Command::Warden(warden)) => Ok(commands::warden::run(warden)),
+        Some(Command::DemoServer) => commands::demo_server::run(),
+        Some(Command::Demo) => commands::demo::run(&shared),
+        Some(Command::Serve(serve)) => commands::serve::run(&shared, &serve),
+        Some(Command::Stdio(stdio)) => commands::stdio::run(&shared, &stdio),
+        Some(Command::Call(call)) => commands::call::run(&shared, &call),
+        Some(Command::Tools(tools)) => commands::tools::run(&shared, &tools),
+        Some(Command::Servers(servers)) => commands::servers::run(&shared, &servers),
+        Some(Command::Activity(activity)) => commands::activity::run(&shared, &activity),
+        Some(Command::Policy(policy)) => commands::policy::run(&shared, &policy),
+        Some(Command::Connect(connect)) => commands::connect::run(&shared, &connect),
+        Some(Command::Config(config)) => commands::config::run(&shared, &config),
+        Some(Command::Doctor) => commands::doctor::run(&shared),
+        Some(Command::Trust(trust)) => commands::trust::run(&shared, &trust),
+        None => commands::overview::run(&shared),
+    }
+}

@@ -1,0 +1,90 @@
+//! Log lines for programs: one JSON object a line, its fields in the order in which they were given.
+//!
+//! A line is written for every call, so it is put together by hand in a buffer that is kept.
+
+use std::{cell::RefCell, error::Error, fmt, io::Write as _};
+
+use jiff::Timestamp;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{Layer, layer::Context};
+
+use super::lines::Lines;
+
+thread_local! {
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes every event as a line of JSON.
+#[derive(Debug)]
+pub(super) struct JsonLines(pub(super) &'static Lines);
+
+impl<S: Subscriber> Layer<S> for JsonLines {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let level = *event.metadata().level();
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            let now = Timestamp::now();
+            // Writing to memory does not fail.
+            let _ = write!(line, r#"{{"timestamp":"{now:.6}","level":"{level}""#);
+            event.record(&mut Fields(line));
+            line.extend_from_slice(b"}\n");
+            self.0.take(line, level <= Level::WARN);
+        });
+    }
+}
+
+struct Fields<'a>(&'a mut Vec<u8>);
+
+impl Fields<'_> {
+    fn name(&mut self, field: &Field) {
+        self.0.push(b',');
+        self.text(field.name());
+        self.0.push(b':');
+    }
+
+    fn text(&mut self, text: &str) {
+        // Writing to memory does not fail.
+        let _ = serde_json::to_writer(&mut *self.0, text);
+    }
+
+    fn plain(&mut self, field: &Field, value: impl fmt::Display) {
+        self.name(field);
+        let _ = write!(self.0, "{value}");
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.name(field);
+        self.text(value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.record_str(field, &value.to_string());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.plain(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.plain(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.plain(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.name(field);
+        // What is no number is written as null.
+        let _ = serde_json::to_writer(&mut *self.0, &value);
+    }
+}

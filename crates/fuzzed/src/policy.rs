@@ -1,0 +1,41 @@
+//! The policy file: whatever is in it, it is understood in one way, or refused at places in it.
+
+use callgate_gate::{Ground, Rules, Surroundings};
+
+/// Reads the input as a policy file.
+pub fn policy(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let ground = Ground {
+        home: Some("/home/user".to_owned()),
+        folder: "/work".to_owned(),
+    };
+    let read = || {
+        let real = |_: &str| None;
+        let around = Surroundings {
+            ground: &ground,
+            real: &real,
+        };
+        Rules::read(text, around)
+    };
+    match (read(), read()) {
+        (Ok(rules), Ok(again)) => {
+            assert_eq!(rules.digest(), again.digest(), "one text is one policy");
+        }
+        (Err(problems), Err(again)) => {
+            assert_eq!(problems, again, "one text has the same problems");
+            assert!(!problems.is_empty(), "refused without a word");
+            let lines = text.lines().count() as u64 + 1;
+            for problem in &problems {
+                assert!(!problem.what.trim().is_empty(), "{problem:?}");
+                assert!(problem.place.line <= lines, "{problem:?} of {lines} lines");
+                let shown = problem.shown("policy.yaml", text);
+                assert!(shown.contains(&problem.what), "{shown}");
+            }
+        }
+        (Ok(_), Err(problems)) | (Err(problems), Ok(_)) => {
+            panic!("read once, and then not: {problems:?}")
+        }
+    }
+}

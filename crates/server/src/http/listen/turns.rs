@@ -1,0 +1,157 @@
+//! Turns of a future that wakes itself.
+//!
+//! A connection and what answers its requests are one task, and they wake each other: the one has read
+//! a body, the other wants the next. A task that is woken while it runs goes to the end of its thread's
+//! queue, and the runtime wakes another thread to help with a queue that is not empty. So such a future
+//! gets its next turn at once.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use futures_util::task::AtomicWaker;
+
+/// So many turns in a row; then others have theirs.
+const MAX_IN_A_ROW: usize = 16;
+
+/// The turns of one future.
+#[derive(Debug)]
+pub(super) struct Turns {
+    shared: Arc<Shared>,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    task: AtomicWaker,
+    is_running: AtomicBool,
+    is_woken: AtomicBool,
+}
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        let shared = Arc::<Shared>::default();
+        Self {
+            waker: Waker::from(shared.clone()),
+            shared,
+        }
+    }
+
+    /// Polls a future, and again as long as it wakes itself.
+    pub(super) fn poll<T>(
+        &self,
+        context: &Context<'_>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let shared = &*self.shared;
+        shared.task.register(context.waker());
+        shared.is_running.store(true, Ordering::SeqCst);
+        for _ in 0..MAX_IN_A_ROW {
+            shared.is_woken.store(false, Ordering::SeqCst);
+            let polled = poll(&mut Context::from_waker(&self.waker));
+            if polled.is_ready() {
+                return polled;
+            }
+            if !shared.is_woken.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+        shared.is_running.store(false, Ordering::SeqCst);
+        // Whoever woke it since the last look has seen that it was running, and left it at that.
+        if shared.is_woken.load(Ordering::SeqCst) {
+            shared.task.wake();
+        }
+        Poll::Pending
+    }
+}
+
+impl Wake for Shared {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        if !self.is_running.load(Ordering::SeqCst) {
+            self.task.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How often a future was polled in one turn, and how often its task was woken for it.
+    fn polled(mut wakes_itself: impl FnMut(usize) -> bool) -> (usize, usize) {
+        let counted = Arc::new(Counted::default());
+        let waker = Waker::from(counted.clone());
+        let mut polls = 0;
+        let pending: Poll<()> = Turns::new().poll(&Context::from_waker(&waker), |context| {
+            polls += 1;
+            if wakes_itself(polls) {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        });
+        assert!(pending.is_pending());
+        (polls, counted.0.load(Ordering::SeqCst))
+    }
+
+    #[test]
+    fn a_future_that_wakes_itself_goes_on_at_once_and_wakes_nobody() {
+        assert_eq!(polled(|_| false), (1, 0));
+        assert_eq!(polled(|polls| polls < 3), (3, 0));
+    }
+
+    #[test]
+    fn a_restless_future_lets_others_have_their_turn() {
+        assert_eq!(polled(|_| true), (MAX_IN_A_ROW, 1));
+    }
+
+    #[test]
+    fn whoever_wakes_it_between_two_turns_wakes_its_task() {
+        let counted = Arc::new(Counted::default());
+        let waker = Waker::from(counted.clone());
+        let turns = Turns::new();
+        let mut kept = None;
+        let pending: Poll<()> = turns.poll(&Context::from_waker(&waker), |context| {
+            kept = Some(context.waker().clone());
+            Poll::Pending
+        });
+        assert!(pending.is_pending());
+        kept.expect("it was polled").wake();
+        assert_eq!(counted.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn no_wake_is_lost_between_threads() {
+        for _ in 0..2000 {
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let turns = Turns::new();
+            let mut receive = std::pin::pin!(receive);
+            let sending = std::thread::spawn(move || send.send(()));
+            let received = std::future::poll_fn(|context| {
+                turns.poll(context, |context| receive.as_mut().poll(context))
+            });
+            let in_time = tokio::time::timeout(std::time::Duration::from_secs(10), received);
+            assert!(in_time.await.is_ok_and(|received| received.is_ok()));
+            let _ = sending.join();
+        }
+    }
+}

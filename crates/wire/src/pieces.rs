@@ -1,0 +1,133 @@
+//! A message in pieces: a large one that was changed shares its bytes with the one it was, and only
+//! what differs is new.
+
+use std::{
+    collections::{VecDeque, vec_deque},
+    io::IoSlice,
+};
+
+use bytes::{Buf, Bytes};
+
+/// Up to this length a message is copied when it is changed: one piece costs less than several.
+pub(crate) const COPIED_BYTES: usize = 16 * 1024;
+
+/// The bytes of a message, in order. None of the pieces is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pieces(VecDeque<Bytes>);
+
+impl Pieces {
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many pieces there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of it in one; what is in one already is not copied.
+    pub fn into_bytes(mut self) -> Bytes {
+        match self.0.len() {
+            0 | 1 => self.0.pop_front().unwrap_or_default(),
+            _ => self.copy_to_bytes(self.remaining()),
+        }
+    }
+
+    /// The same with each piece in another form.
+    pub fn map(self, change: impl FnMut(Bytes) -> Bytes) -> Self {
+        self.0.into_iter().map(change).collect()
+    }
+}
+
+impl From<Bytes> for Pieces {
+    fn from(whole: Bytes) -> Self {
+        [whole].into_iter().collect()
+    }
+}
+
+impl FromIterator<Bytes> for Pieces {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(pieces: I) -> Self {
+        let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+        Self(pieces.collect())
+    }
+}
+
+impl IntoIterator for Pieces {
+    type Item = Bytes;
+    type IntoIter = vec_deque::IntoIter<Bytes>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl Buf for Pieces {
+    fn remaining(&self) -> usize {
+        self.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.0.front().map_or(&[], |piece| piece)
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let pairs = slices.iter_mut().zip(&self.0);
+        pairs
+            .map(|(slice, piece)| *slice = IoSlice::new(piece))
+            .count()
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        assert!(count <= self.len(), "nobody reads more than there is");
+        while let Some(piece) = self.0.front_mut().filter(|_| count > 0) {
+            if count < piece.len() {
+                piece.advance(count);
+                return;
+            }
+            count -= piece.len();
+            self.0.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(texts: &[&'static str]) -> Pieces {
+        texts.iter().copied().map(Bytes::from).collect()
+    }
+
+    #[test]
+    fn pieces_are_read_as_one_text() {
+        for texts in [&["ab", "", "cde", "f"][..], &["abcdef"], &["a", "bcdef"]] {
+            let pieces = pieces(texts);
+            assert_eq!((pieces.len(), pieces.is_empty()), (6, false));
+            assert_eq!(pieces.clone().into_bytes(), "abcdef");
+            for read in 0..=6 {
+                let mut rest = pieces.clone();
+                rest.advance(read);
+                assert_eq!(rest.remaining(), 6 - read);
+                assert!(b"abcdef"[read..].starts_with(rest.chunk()));
+                let mut slices = [IoSlice::new(&[]); 8];
+                let count = rest.chunks_vectored(&mut slices);
+                let joined: Vec<u8> = slices[..count].iter().flat_map(|s| s.to_vec()).collect();
+                assert_eq!(joined, b"abcdef"[read..]);
+                assert_eq!(rest.into_bytes(), "abcdef"[read..]);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_piece() {
+        let nothing = pieces(&["", ""]);
+        assert_eq!((nothing.count(), nothing.len()), (0, 0));
+        assert_eq!(nothing.into_bytes(), "");
+    }
+}

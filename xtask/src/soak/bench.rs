@@ -1,0 +1,30 @@
+//! The measurements of `bench` that can fail: budgets, memory over time, instructions per call.
+
+use anyhow::Result;
+
+use crate::command::{cargo, run};
+
+/// Everything that has a budget.
+pub(super) fn budgets() -> Result<()> {
+    measure(&["budgets"])
+}
+
+/// Ten minutes of load over each of two pairs.
+pub(super) fn steady() -> Result<()> {
+    measure(&["steady", "--minutes", "10"])
+}
+
+/// Instructions per call against the committed ones; `bless` writes new ones.
+pub(super) fn instructions(bless: bool) -> Result<()> {
+    if bless {
+        measure(&["instructions", "--bless"])
+    } else {
+        measure(&["instructions"])
+    }
+}
+
+/// Measured is what users run: a release build.
+fn measure(arguments: &[&str]) -> Result<()> {
+    let bench = ["run", "--quiet", "--release", "--package", "bench", "--"];
+    run(cargo().args(bench).args(arguments))
+}
