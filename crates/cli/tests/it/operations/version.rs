@@ -37,7 +37,7 @@ fn a_log_of_a_newer_form_is_refused_and_left_alone() {
     assert_eq!(fs::read_to_string(&version).expect("it is there"), "1\n");
     fs::write(&version, "2\n").expect("it is ours");
     let before = everything(&bed.path("data/log"));
-    let wanted = "error: `$DIR/data/log/version` says that the log has form 2, and this callgate knows forms up to 2; use a newer callgate\n";
+    let wanted = "error: `$DIR/data/log/version` says that the log has form 2, and this callgate knows forms up to 1; use a newer callgate\n";
     let commands: [&[&str]; 5] = [
         &["serve", "--listen", "127.0.0.1:0"],
         &["tools", "list"],
