@@ -13,7 +13,7 @@ pub(crate) mod place;
 mod processes;
 pub(crate) mod raw;
 mod start;
-mod stats;
+pub(crate) mod stats;
 pub(crate) mod steady;
 mod table;
 mod way;

@@ -11,7 +11,7 @@ use callgate_gate::{
 use callgate_wire::{Frame, Strictness};
 use clap::Args;
 
-use crate::gateway::stats::{median, spread};
+use crate::gateway::stats::Figure;
 
 /// How often and how long to measure.
 #[derive(Debug, Args)]
@@ -53,12 +53,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "policy", "median ns", "lowest", "highest"
     );
     for way in &ways {
-        let (low, high) = spread(&way.figures);
+        let Figure { value, low, high } = Figure::median_of(&way.figures);
         let name = way.name;
-        println!(
-            "{name:<52} {:>9.0} {low:>9.0} {high:>9.0}",
-            median(&way.figures)
-        );
+        println!("{name:<52} {:>9.0} {low:>9.0} {high:>9.0}", value);
     }
     Ok(())
 }

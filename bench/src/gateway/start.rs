@@ -75,7 +75,10 @@ impl Setup {
 
     fn write(folder: &Path, servers: Map<String, Value>) -> anyhow::Result<Self> {
         let config = folder.join("callgate.yaml");
-        let text = json!({"servers": servers, "limits": {"frame_mib": 16}}).to_string();
+        let policy = folder.join("policy.yaml");
+        std::fs::write(&policy, hundred_rules())?;
+        let limits = json!({"frame_mib": 16});
+        let text = json!({"servers": servers, "policy": policy, "limits": limits}).to_string();
         std::fs::write(&config, text)?;
         Ok(Self {
             config,
@@ -163,4 +166,17 @@ pub(crate) fn listening(command: &mut Command) -> anyhow::Result<(Running, Socke
 
 fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// A policy of a hundred rules that allows what is measured: some name tools, some servers, some any tool
+/// of a name.
+fn hundred_rules() -> String {
+    let denied = (0..99).map(|at| match at % 3 {
+        0 => json!({"pattern": format!("crm:drop_{at}")}),
+        1 => json!({"pattern": format!("server{at}:*")}),
+        _ => json!({"pattern": format!("*:wipe_{at}"), "message": "never from an agent"}),
+    });
+    let denied: Vec<Value> = denied.collect();
+    let rules = json!([{"scope": "mcp_tool", "deny": denied, "allow": [{"pattern": "*:*"}]}]);
+    json!({"version": "1", "name": "bench", "rules": rules}).to_string()
 }
