@@ -8,7 +8,7 @@ pub fn policy(data: &[u8]) {
         return;
     };
     let ground = Ground {
-        home: Some("/home/user".to_owned()),
+        home: Some("/user".to_owned()),
         folder: "/work".to_owned(),
     };
     let read = || {
