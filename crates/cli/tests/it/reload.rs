@@ -17,7 +17,7 @@ use crate::talk::{DEADLINE, call, call_line, is_notification, parsed, tools};
 /// Reloads in CI; `CALLGATE_RELOADS` sets another number.
 const RELOADS: usize = 150;
 
-fn health(served: &Served) -> Value {
+pub(crate) fn health(served: &Served) -> Value {
     let url = served.url.replace("/mcp", "/healthz");
     let host = HttpHost::new(&url).expect("it listens on plain HTTP");
     let reply = host.send("GET", &[], b"").and_then(|reply| reply.text());
@@ -25,7 +25,7 @@ fn health(served: &Served) -> Value {
 }
 
 /// How many configurations were taken over, and how many rejected.
-fn reloads(served: &Served) -> (u64, u64) {
+pub(crate) fn reloads(served: &Served) -> (u64, u64) {
     let health = health(served);
     let count = |key: &str| health["config"][key].as_u64().expect("a number");
     (count("taken_over"), count("rejected"))

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use callgate_testkit::{HttpHost, StdioHost, wait_until};
-use serde_json::Value;
 
 use crate::evidence::assert_sound;
-use crate::setup::{Bed, Served};
-use crate::talk::{DEADLINE, call, parsed, text_of, tools};
+use crate::reload::{health, reloads};
+use crate::setup::Bed;
+use crate::talk::{DEADLINE, call, text_of, tools};
 
 /// Changes of the file in CI; `CALLGATE_POLICY_RELOADS` sets another number.
 const RELOADS: usize = 200;
@@ -39,19 +39,6 @@ fn write(bed: &Bed, text: &str) {
     let (file, fresh) = (bed.path("policy.yaml"), bed.path("policy.yaml.new"));
     fs::write(&fresh, text).expect("it is ours");
     fs::rename(fresh, file).expect("it is ours");
-}
-
-fn health(served: &Served) -> Value {
-    let url = served.url.replace("/mcp", "/healthz");
-    let host = HttpHost::new(&url).expect("it listens on plain HTTP");
-    let reply = host.send("GET", &[], b"").and_then(|reply| reply.text());
-    parsed(&reply.expect("health needs no token"))
-}
-
-fn reloads(served: &Served) -> (u64, u64) {
-    let health = health(served);
-    let count = |key: &str| health["config"][key].as_u64().expect("a number");
-    (count("taken_over"), count("rejected"))
 }
 
 #[test]
