@@ -38,7 +38,7 @@ impl<T: Send + 'static> InHand<T> {
     }
 
     /// Whether there is nothing left to do.
-    pub fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         matches!(self.work, Work::Done)
     }
 

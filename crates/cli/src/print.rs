@@ -13,6 +13,7 @@ pub(crate) use outln;
 /// is left to do.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     if writeln!(std::io::stdout().lock(), "{text}").is_err() {
+        crate::logging::finish();
         process::exit(0);
     }
 }
