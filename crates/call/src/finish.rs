@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use callgate_gate::{Attempt, Ruling, Target, ToolSource};
+use callgate_gate::{ApprovalId, Attempt, Ruling, Target, ToolSource};
 use callgate_record::{Effect, Failed, Open, Outcome, Recorder, Status};
 use callgate_wire::{Frame, Id, Pieces, RpcError, message, methods, quote};
 
@@ -20,9 +20,13 @@ const NO_RECORD_RULE: &str = "deny:gateway:no_record";
 
 /// A refusal, as it is told to the host.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    Denied(Ruling),
-    NeedsApproval(Ruling),
+pub(crate) enum Refusal<'a> {
+    Denied(&'a Ruling),
+    NeedsApproval {
+        ruling: &'a Ruling,
+        id: &'a ApprovalId,
+        url: &'a str,
+    },
 }
 
 /// What the host gets, and why it is no good answer.
@@ -192,8 +196,8 @@ pub(crate) fn finish_unresolved(
 }
 
 /// Answers a call that was refused or held: a tool result where one can carry it, else an error.
-pub(crate) fn refuse(request: &Frame, refusal: &Refusal) -> Answer {
-    let (Refusal::Denied(ruling) | Refusal::NeedsApproval(ruling)) = refusal;
+pub(crate) fn refuse(request: &Frame, refusal: &Refusal<'_>) -> Answer {
+    let (Refusal::Denied(ruling) | Refusal::NeedsApproval { ruling, .. }) = refusal;
     Answer {
         frame: request
             .id()
@@ -202,25 +206,47 @@ pub(crate) fn refuse(request: &Frame, refusal: &Refusal) -> Answer {
     }
 }
 
-fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal) -> Bytes {
-    let (headline, code, Ruling { rule, reason, .. }) = match refusal {
-        Refusal::Denied(ruling) => (
-            "[callgate] Action denied by policy.",
+/// A call whose host does not wait any more.
+pub(crate) fn given_up(ruling: &Ruling) -> Answer {
+    Answer {
+        frame: None,
+        error: Some(ruling.rule.clone()),
+    }
+}
+
+fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal<'_>) -> Bytes {
+    let (code, lines, data) = match refusal {
+        Refusal::Denied(Ruling { rule, reason, .. }) => (
             RpcError::DENIED,
-            ruling,
+            format!("[callgate] Action denied by policy.\nReason: {reason}\nRule: {rule}"),
+            String::new(),
         ),
-        Refusal::NeedsApproval(ruling) => (
-            "[callgate] Action requires approval.",
-            RpcError::APPROVAL,
-            ruling,
-        ),
+        Refusal::NeedsApproval { ruling, id, url } => {
+            let reason = &ruling.reason;
+            let url_text = quote(url);
+            (
+                RpcError::APPROVAL,
+                format!(
+                    "[callgate] Action requires approval.\nReason: {reason}\nApproval ID: {id}\nApprove at: {url}"
+                ),
+                format!(r#","approval_id":"{id}","approval_url":{url_text}"#),
+            )
+        }
     };
     if request.method() == Some(methods::TOOLS_CALL) {
-        let text = quote(&format!("{headline}\nReason: {reason}\nRule: {rule}"));
-        let result = format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true}}"#);
+        let (text, meta) = (quote(&lines), approval_meta(refusal));
+        let result =
+            format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true{meta}}}"#);
         return message::result(id, &result);
     }
-    let data = format!(r#"{{"rule":{},"reason":{}}}"#, quote(rule), quote(reason));
+    let (Refusal::Denied(ruling) | Refusal::NeedsApproval { ruling, .. }) = refusal;
+    let Ruling { rule, reason, .. } = ruling;
+    let data = format!(
+        r#"{{"rule":{},"reason":{}{data}}}"#,
+        quote(rule),
+        quote(reason)
+    );
+    let headline = lines.lines().next().unwrap_or_default();
     message::error(
         Some(id),
         &RpcError {
@@ -229,4 +255,22 @@ fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal) -> Bytes {
             data: Some(data),
         },
     )
+}
+
+/// The approval that a call needs, for hosts that read `_meta`: under our own keys, and under those of
+/// gateways that hosts know already.
+fn approval_meta(refusal: &Refusal<'_>) -> String {
+    match refusal {
+        Refusal::Denied(_) => String::new(),
+        Refusal::NeedsApproval { id, url, .. } => {
+            let url = quote(url);
+            let keys =
+                |prefix| format!(r#""{prefix}/approval_id":"{id}","{prefix}/approval_url":{url}"#);
+            format!(
+                r#","_meta":{{{},{}}}"#,
+                keys("dev.callgate"),
+                keys("dev.agentguard")
+            )
+        }
+    }
 }

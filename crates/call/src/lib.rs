@@ -14,6 +14,7 @@
 //! [`Providers`], [`Caller`]).
 
 mod announce;
+mod approvals;
 pub mod events;
 mod facts;
 mod failure;
@@ -32,6 +33,7 @@ mod telemetry;
 mod trace;
 
 pub use announce::{Announcement, Audience};
+pub use approvals::{Desk, DeskError, Terms};
 pub use events::{Event, Events};
 pub use facts::real_path;
 pub use failure::Failure;

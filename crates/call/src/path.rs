@@ -9,23 +9,19 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use callgate_gate::{Attempt, Call, Denied, Hold, Target, Verdict, decide};
-use callgate_record::{NotRecorded, Recorder};
+use callgate_gate::{Attempt, Call, Denied, Hold, Permit, Target, Verdict, decide};
+use callgate_record::{NotRecorded, Open, Recorded, Recorder};
 use callgate_wire::{Id, Pieces, RpcError, message};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Caller, Events, Exchange, InHand, Latency, Providers, Received, Registry, Telemetry,
-    events::{
-        self,
-        calls::{ApprovalRequired, CallStarted},
-        gateway::RecordFailed,
-    },
-    facts::FactSources,
-    finish::{Answer, Ended, Refusal, finish, finish_unresolved, no_record, refuse},
+    Caller, Desk, Events, Exchange, InHand, Latency, Providers, Received, Registry, Telemetry,
+    events::{self, calls::CallStarted, gateway::RecordFailed},
+    facts::{FactSources, Gathered},
+    finish::{Answer, Ended, Refusal, finish, finish_unresolved, given_up, no_record, refuse},
     forward::forward,
-    hold::hold,
+    hold::{Keeper, Unreleased},
     inspect::inspect,
     receive::receive,
     resolve::resolve,
@@ -45,6 +41,8 @@ struct Shared {
     telemetry: Telemetry,
     registry: Arc<Registry>,
     facts: FactSources,
+    /// Where people are asked about held calls.
+    desk: Option<Desk>,
     tasks: TaskTracker,
     /// Why the last call could not be put on record; nothing once one could.
     record_trouble: ArcSwapOption<String>,
@@ -81,6 +79,16 @@ impl CallPath {
     /// A path over `providers` that puts everything on record with `recorder` and tells of it
     /// through `telemetry`.
     pub fn new(providers: Arc<dyn Providers>, recorder: Recorder, telemetry: Telemetry) -> Self {
+        Self::with_desk(providers, recorder, telemetry, None)
+    }
+
+    /// The same with a desk where people are asked. Without one, what needs a person is refused.
+    pub fn with_desk(
+        providers: Arc<dyn Providers>,
+        recorder: Recorder,
+        telemetry: Telemetry,
+        desk: Option<Desk>,
+    ) -> Self {
         let registry = Arc::new(Registry::default());
         let tasks = TaskTracker::new();
         Self {
@@ -90,6 +98,7 @@ impl CallPath {
                 telemetry,
                 registry,
                 facts: FactSources::default(),
+                desk,
                 tasks,
                 record_trouble: ArcSwapOption::empty(),
             }),
@@ -115,6 +124,11 @@ impl CallPath {
     pub fn record_trouble(&self) -> Option<String> {
         let trouble = self.shared.record_trouble.load();
         trouble.as_deref().cloned()
+    }
+
+    /// Where people are asked about held calls.
+    pub fn desk(&self) -> Option<&Desk> {
+        self.shared.desk.as_ref()
     }
 
     /// Where what happens is told.
@@ -215,15 +229,21 @@ impl Shared {
         span.aim(&target);
         let policy = self.providers.policy();
         let gathering = self.facts.gather(&call, &policy);
-        let gathered = span.step("facts").over(gathering).await;
+        let mut gathered = span.step("facts").over(gathering).await;
         let facts = &gathered.facts;
         let verdict = span.step("decide").of(|| decide(call, &policy, facts));
         let permit = match verdict {
             Verdict::Permit(permit) => permit,
-            Verdict::Hold(held) => return self.held(&held, span).await,
+            // Boxed, so that calls which are not held do not carry the room for it.
+            Verdict::Hold(held) => {
+                match Box::pin(self.held(held, &mut gathered, &exchange, span)).await {
+                    Ok(permit) => permit,
+                    Err(answer) => return answer,
+                }
+            }
             Verdict::Deny(denied) => return self.denied(&denied, span),
         };
-        let recording = self.recorder.forwarding(permit);
+        let recording = self.put_on_record(permit);
         let (recorded, open) = match span.step("record").over(recording).await {
             Ok(recorded) => self.on_record(recorded),
             Err(error) => return self.not_recorded(&attempt, &target, &error),
@@ -259,21 +279,66 @@ impl Shared {
         span.step("finish").over(finishing).await
     }
 
-    async fn held(&self, held: &Hold, span: &CallSpan) -> Answer {
-        let (call, ruling) = (held.call(), held.ruling());
-        match span.step("hold").over(hold(&self.recorder, held)).await {
-            Ok(refusal) => {
-                let events = &self.telemetry.events;
-                events.emit(ApprovalRequired { call, ruling });
-                refuse(&call.attempt.frame, &refusal)
+    /// Keeps a held call until it is released, or says what the host is told.
+    async fn held(
+        &self,
+        held: Hold,
+        gathered: &mut Gathered,
+        exchange: &Exchange,
+        span: &CallSpan,
+    ) -> Result<Permit, Answer> {
+        let keeper = Keeper {
+            providers: &*self.providers,
+            recorder: &self.recorder,
+            events: &self.telemetry.events,
+            facts: &self.facts,
+            desk: self.desk.as_ref(),
+        };
+        let keeping = keeper.keep(held, gathered, exchange);
+        let unreleased = match span.step("hold").over(keeping).await {
+            Ok(permit) => return Ok(permit),
+            Err(unreleased) => *unreleased,
+        };
+        Err(match unreleased {
+            Unreleased::NeedsApproval { hold, id, url } => {
+                let (ruling, id, url) = (hold.ruling(), &id, url.as_str());
+                let refusal = Refusal::NeedsApproval { ruling, id, url };
+                refuse(&hold.call().attempt.frame, &refusal)
             }
-            Err(error) => self.not_recorded(&call.attempt, &call.target, &error),
+            Unreleased::Refused(denied, approval) => {
+                self.recorder.refused_by_person(&denied, approval.as_ref());
+                self.tell_denied(&denied)
+            }
+            Unreleased::Denied(denied) => self.denied(&denied, span),
+            Unreleased::Cancelled(ruling) => given_up(&ruling),
+            Unreleased::NotRecorded(hold, error) => {
+                let Call { attempt, target } = hold.call();
+                self.not_recorded(attempt, target, &error)
+            }
+        })
+    }
+
+    /// Puts "about to forward" on record, which also uses up the approval that a call rests on: the
+    /// store of approvals only follows.
+    async fn put_on_record(&self, permit: Permit) -> Result<(Recorded<Permit>, Open), NotRecorded> {
+        let approval = permit.approval().cloned();
+        let recorded = self.recorder.forwarding(permit).await;
+        if let (Some(approval), Some(desk)) = (&approval, &self.desk) {
+            match &recorded {
+                Ok(_) => desk.used(approval).await,
+                Err(_) => desk.give_back(approval).await,
+            }
         }
+        recorded
     }
 
     fn denied(&self, denied: &Denied, span: &CallSpan) -> Answer {
         let _step = span.step("finish");
         self.recorder.denied(denied);
+        self.tell_denied(denied)
+    }
+
+    fn tell_denied(&self, denied: &Denied) -> Answer {
         let Call { attempt, target } = denied.call();
         let ruling = denied.ruling();
         self.telemetry.events.emit(events::calls::Denied {
@@ -281,7 +346,7 @@ impl Shared {
             target,
             ruling,
         });
-        refuse(&attempt.frame, &Refusal::Denied(ruling.clone()))
+        refuse(&attempt.frame, &Refusal::Denied(ruling))
     }
 
     /// A record that can be written again is no trouble any more.
@@ -303,7 +368,7 @@ impl Shared {
             target,
             ruling: &ruling,
         });
-        refuse(&attempt.frame, &Refusal::Denied(ruling))
+        refuse(&attempt.frame, &Refusal::Denied(&ruling))
     }
 }
 

@@ -47,7 +47,8 @@ pub(crate) async fn resolve(
             error,
         });
     };
-    let mut found = providers.catalog().resolve(&name, &providers.policy());
+    let who = &attempt.host.who;
+    let mut found = providers.catalog().resolve(&name, &providers.policy(), who);
     if let Err(error) = &found {
         let server = match error {
             ResolveError::NeverSeen { server } => Some(server),
@@ -57,7 +58,7 @@ pub(crate) async fn resolve(
         };
         if server.is_some() || matches!(error, ResolveError::Unknown { .. }) {
             providers.first_connect(server).await;
-            found = providers.catalog().resolve(&name, &providers.policy());
+            found = providers.catalog().resolve(&name, &providers.policy(), who);
         }
     }
     match found {

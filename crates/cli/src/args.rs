@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Servers(Servers),
     /// What happened: every call on record
     Activity(Activity),
+    /// Calls that need a person: see them, approve them, deny them
+    Approvals(Approvals),
     /// Check, test, explain and replay policy files
     Policy(Policy),
     /// How to connect a host
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     Doctor,
     /// Allow the callgate.yaml of a folder to be used
     Trust(Trust),
+    /// Tokens for agents, approvers and admins
+    Token(Token),
     #[command(hide = true)]
     Warden(Warden),
     #[command(hide = true)]
@@ -220,6 +224,112 @@ pub(crate) struct ActivityFilter {
     /// Only since then: a time like 2026-01-31T12:00:00Z, or an age like 2h
     #[arg(long)]
     pub(crate) since: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Approvals {
+    #[command(subcommand)]
+    pub(crate) command: ApprovalsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List approvals, newest first
+    List {
+        /// Only those that stand so; `all` for every one
+        #[arg(long, value_enum, default_value_t = ApprovalState::Pending)]
+        status: ApprovalState,
+    },
+    /// Show one whole: who calls what, with which arguments, and why it needs a person
+    Show {
+        /// Its id, as listed
+        id: String,
+    },
+    /// Let the call happen, once
+    Approve {
+        /// Its id, as listed
+        id: String,
+    },
+    /// Keep the call from happening
+    Deny {
+        /// Its id, as listed
+        id: String,
+    },
+    /// Show each call that needs a person as it comes, and ask
+    Watch,
+    /// Print a link that logs a browser in to the page of the running gateway, once
+    Link,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ApprovalState {
+    Pending,
+    Approved,
+    Denied,
+    Expired,
+    Used,
+    All,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Token {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print its secret, which is shown only now
+    Create(NewToken),
+    /// List the tokens there are, revoked ones included
+    List,
+    /// End a token at once and for good
+    Revoke {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct NewToken {
+    /// Whom it stands for; names are never used again
+    #[arg(long)]
+    pub(crate) name: String,
+    /// What it is for
+    #[arg(long, value_enum)]
+    pub(crate) role: TokenRole,
+    /// The only servers that its holder sees, separated by commas; all when left out
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) servers: Option<Vec<String>>,
+    /// The view that its holder gets
+    #[arg(long)]
+    pub(crate) view: Option<String>,
+    /// The most that a call of its holder may do
+    #[arg(long, value_enum, default_value_t = Ceiling::Destructive)]
+    pub(crate) ceiling: Ceiling,
+    /// The tenant it belongs to
+    #[arg(long, default_value = "local")]
+    pub(crate) tenant: String,
+    /// How long it lasts, for example 30d or 12h; until it is revoked when left out
+    #[arg(long, value_name = "TIME")]
+    pub(crate) expires: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TokenRole {
+    /// Makes calls
+    Agent,
+    /// Decides about held calls
+    Approver,
+    /// Everything but making calls
+    Admin,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ceiling {
+    Read,
+    Write,
+    Destructive,
 }
 
 #[derive(Debug, ClapArgs)]

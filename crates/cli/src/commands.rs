@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub(crate) mod activity;
+pub(crate) mod approvals;
 pub(crate) mod call;
 pub(crate) mod config;
 pub(crate) mod connect;
@@ -12,6 +13,7 @@ pub(crate) mod policy;
 pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod stdio;
+pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod warden;

@@ -149,13 +149,14 @@ impl Catalog {
         }
     }
 
-    /// The one tool that `name` means: its shown name, or canonical `server:tool`.
-    pub fn resolve(&self, name: &str, policy: &Policy) -> Result<Target, ResolveError> {
+    /// The one tool that `name` means: its shown name, or canonical `server:tool`. The choices that an
+    /// error names are those that this caller sees.
+    pub fn resolve(&self, name: &str, policy: &Policy, who: &Who) -> Result<Target, ResolveError> {
         if let Some(tool) = self.by_shown.get(name) {
             return Ok(Target::Tool(tool.clone()));
         }
         let Some((listing, tool)) = self.split(name) else {
-            return Err(self.unknown(name, policy));
+            return Err(self.unknown(name, policy, who));
         };
         let own = self.by_server.get(&listing.server);
         if let Some(tool) = own.and_then(|tools| tools.get(tool)) {
@@ -167,7 +168,7 @@ impl Catalog {
             });
         }
         let of_server = self
-            .listed(policy)
+            .listed_to(policy, who)
             .filter(|tool| tool.server == listing.server);
         Err(ResolveError::UnknownTool {
             name: name.to_owned(),
@@ -188,18 +189,22 @@ impl Catalog {
             })
     }
 
-    fn unknown(&self, name: &str, policy: &Policy) -> ResolveError {
+    fn unknown(&self, name: &str, policy: &Policy, who: &Who) -> ResolveError {
         let name = name.to_owned();
         match (self.naming.prefix, self.listings.as_slice()) {
             (Prefix::Never, [only]) if only.tools.is_none() => ResolveError::NeverSeen {
                 server: only.server.clone(),
             },
             (Prefix::Never | Prefix::Step, _) => {
-                let tools = self.listed(policy).map(|tool| tool.shown.clone()).collect();
+                let listed = self.listed_to(policy, who);
+                let tools = listed.map(|tool| tool.shown.clone()).collect();
                 ResolveError::Unknown { name, tools }
             }
             (Prefix::Always, listings) => {
-                let servers = listings.iter().map(|l| l.server.to_string()).collect();
+                let servers = listings.iter().map(|l| l.server.to_string());
+                let servers = servers
+                    .filter(|server| who.grant.includes(server))
+                    .collect();
                 ResolveError::UnknownServer { name, servers }
             }
         }

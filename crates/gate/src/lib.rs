@@ -5,25 +5,30 @@
 //! call through, [`decide`]. What comes out of it as a [`Permit`] owns the very bytes it permits,
 //! cannot be copied and cannot be made anywhere else.
 
+mod approval;
 mod call;
 mod catalog;
 mod decide;
 mod digest;
 mod facts;
+mod grant;
 mod name;
 mod policy;
 mod tool;
+pub mod visible;
 mod who;
 
+pub use approval::{ApprovalId, Consent, NoApprovalId};
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
 pub use catalog::{Catalog, Finding, Listing, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
+pub use grant::Grant;
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, Ground, Kind,
     Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings, ToolFilter,
 };
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
-pub use who::{Host, Who};
+pub use who::{Host, Role, Who};

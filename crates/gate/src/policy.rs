@@ -28,6 +28,7 @@ mod rules;
 mod scope;
 mod written;
 
+pub(crate) use builtin::looks_destructive;
 pub use builtin::{Builtin, ToolFilter};
 pub use explain::{Explained, ExplainedRule, ExplainedScope, ExplainedSubject};
 pub use glob::Surroundings;
@@ -204,6 +205,7 @@ impl Policy {
     fn shows_by(&self, tool: &Tool, who: Option<&Who>) -> bool {
         let filter = self.filters.get(&tool.server);
         filter.and_then(|filter| filter.check(tool)).is_none()
+            && who.is_none_or(|who| who.grant.refuses(tool).is_none())
             && self.layers.iter().all(|layer| match layer {
                 Layer::Builtin(_) => true,
                 Layer::Rules(rules) => rules.shows(&tool.canonical(), who),

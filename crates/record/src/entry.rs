@@ -2,7 +2,7 @@
 //!
 //! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
 
-use callgate_gate::{CallId, Kind, Operation, Source, Transport};
+use callgate_gate::{ApprovalId, CallId, Kind, Operation, Source, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ulid::Ulid;
@@ -150,6 +150,8 @@ pub enum RecordType {
     ToolCall,
     /// Any other request that passed through.
     Other,
+    /// A person decided about a call.
+    Approval,
     /// Something that happened to an upstream server.
     Server,
     /// Something that happened to the gateway.
@@ -365,6 +367,9 @@ pub struct CallEntry {
     /// What the call was taken to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
+    /// The approval that a held call waits for, or that a forwarded one uses up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
     /// How a refused call stands; absent while it is forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
@@ -401,12 +406,12 @@ pub struct Unknown {
     pub of: WriterId,
 }
 
-/// Something that happened to the gateway.
+/// Something that happened to the gateway, or that a person decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The record's id.
     pub id: CallId,
-    /// `server` or `system`.
+    /// `server`, `system` or `approval`.
     #[serde(rename = "type")]
     pub record_type: RecordType,
     /// What happened, for example `upstream.down`.
@@ -417,4 +422,13 @@ pub struct Event {
     /// One sentence of detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The token of whoever decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// What was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// The approval that was decided about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
 }

@@ -1,13 +1,18 @@
 //! The answer to `initialize`: who we are and what can really be served.
 
 use callgate_call::Providers;
+use callgate_gate::Grant;
 use callgate_wire::{Json, ProtocolVersion, Strictness, quote};
 
 /// Capabilities that are the gateway's own, whatever servers say.
 const OWN: [&str; 2] = ["tools", "logging"];
 
 /// The result of `initialize`.
-pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) -> String {
+pub(crate) fn introduction(
+    providers: &dyn Providers,
+    version: ProtocolVersion,
+    grant: &Grant,
+) -> String {
     let mut members = vec![
         format!(r#""protocolVersion":{}"#, quote(version.as_str())),
         format!(r#""capabilities":{}"#, capabilities(providers)),
@@ -16,7 +21,7 @@ pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) 
             env!("CARGO_PKG_VERSION")
         ),
     ];
-    if let Some(text) = instructions(providers) {
+    if let Some(text) = instructions(providers, grant) {
         members.push(format!(r#""instructions":{text}"#));
     }
     format!("{{{}}}", members.join(","))
@@ -42,9 +47,11 @@ fn capabilities(providers: &dyn Providers) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// One server's instructions as they came; those of several under headings.
-fn instructions(providers: &dyn Providers) -> Option<String> {
-    let all = providers.instructions();
+/// One server's instructions as they came; those of several under headings. Servers that the host may
+/// not use tell it nothing.
+fn instructions(providers: &dyn Providers, grant: &Grant) -> Option<String> {
+    let mut all = providers.instructions();
+    all.retain(|(server, _)| grant.includes(server.as_str()));
     match all.as_slice() {
         [] => None,
         [(_, only)] => Some(only.clone()),

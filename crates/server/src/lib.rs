@@ -1,4 +1,4 @@
-//! The doors: MCP over stdio and Streamable HTTP, and health.
+//! The doors: MCP over stdio and Streamable HTTP, approvals, and health.
 //!
 //! A door reads frames, answers the little that is the gateway's own business (`initialize`,
 //! `ping`, `tools/list`, log levels) and hands everything else to the call path. It decides
@@ -12,11 +12,13 @@ mod inflight;
 mod introduce;
 mod list;
 mod outlet;
+mod principal;
 mod queue;
 mod session;
 mod stdio;
 
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
-pub use http::{Closing, HttpDoor, Tokens};
+pub use http::{Closing, HttpDoor, Logins, Tokens};
+pub use principal::{Keyring, Principal};
 pub use stdio::{StdioDoor, StdioEnd};

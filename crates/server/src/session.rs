@@ -17,7 +17,7 @@ use callgate_wire::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::{Gateway, asks::Asks, introduce::introduction, list::list_tools};
+use crate::{Gateway, Principal, asks::Asks, introduce::introduction, list::list_tools};
 
 /// What the names of notifications begin with. Anything else is a request, whatever it looks like.
 const NOTIFICATIONS: &str = "notifications/";
@@ -29,20 +29,20 @@ pub(crate) struct Session {
     pub(crate) asks: Arc<Asks>,
     gateway: Gateway,
     door: Door,
-    principal: String,
+    principal: Arc<Principal>,
     state: Mutex<SessionState>,
     host: OnceLock<Arc<Host>>,
 }
 
 impl Session {
     /// A fresh session of an authenticated principal.
-    pub(crate) fn new(gateway: Gateway, door: Door, principal: &str, id: String) -> Self {
+    pub(crate) fn new(gateway: Gateway, door: Door, principal: Arc<Principal>, id: String) -> Self {
         Self {
             id,
             asks: Arc::default(),
             gateway,
             door,
-            principal: principal.to_owned(),
+            principal,
             state: Mutex::default(),
             host: OnceLock::new(),
         }
@@ -55,7 +55,7 @@ impl Session {
 
     /// What authenticated the session.
     pub(crate) fn principal(&self) -> &str {
-        &self.principal
+        &self.principal.name
     }
 
     /// The version that the session speaks, once that is settled.
@@ -150,18 +150,30 @@ impl Session {
             // A second introduction is refused before it gets here.
             let _ = self.host.set(Arc::new(self.read_host(handshake)));
         }
-        introduction(&**self.gateway.path.providers(), version)
+        introduction(
+            &**self.gateway.path.providers(),
+            version,
+            &self.principal.grant,
+        )
     }
 
     fn read_host(&self, handshake: &Handshake) -> Host {
         let one_line = |raw: &str| raw.replace(['\n', '\r'], " ");
+        let Principal {
+            name,
+            tenant,
+            grant,
+            names_agent,
+            ..
+        } = &*self.principal;
+        let own_word = || handshake.client_name();
+        let agent = names_agent.then(|| name.clone()).or_else(own_word);
         let who = Who {
-            tenant: "local".to_owned(),
-            principal: self.principal.clone(),
-            agent: handshake
-                .client_name()
-                .unwrap_or_else(|| "anonymous".to_owned()),
+            tenant: tenant.clone(),
+            principal: name.clone(),
+            agent: agent.unwrap_or_else(|| "anonymous".to_owned()),
             session: self.id.clone(),
+            grant: grant.clone(),
         };
         Host {
             who,

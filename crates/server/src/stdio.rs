@@ -7,7 +7,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use callgate_call::{Announcement, Caller};
-use callgate_gate::{Door, Source, Transport};
+use callgate_gate::{Door, Role, Source, Transport};
 use callgate_wire::{
     Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
 };
@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Gateway,
+    Gateway, Principal,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
     session::{Answering, Session},
@@ -87,7 +87,8 @@ impl StdioDoor {
             source: Source::Mcp,
             transport: Transport::Stdio,
         };
-        let session = Session::new(self.gateway.clone(), door, &self.principal, self.session_id);
+        let principal = Arc::new(Principal::new(&self.principal, Role::Agent));
+        let session = Session::new(self.gateway.clone(), door, principal, self.session_id);
         let session = Arc::new(session);
         let (messages, queue) = queue(self.gateway.inflight.clone());
         let broken = CancellationToken::new();
@@ -291,6 +292,10 @@ async fn write_frames<W: AsyncWrite + Unpin>(
 ) {
     let mut buffer = BytesMut::new();
     while let Some(frame) = queue.recv().await {
+        // Nothing is a sign of life, which this transport has no need of.
+        if frame.is_empty() {
+            continue;
+        }
         push_line(&mut buffer, &frame);
         while buffer.len() < CHUNK
             && let Some(frame) = queue.try_recv()

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use callgate_gate::{
-    Attempt, Call, CallId, Door, Host, Listing, ServerName, Source, Target, Tool, Transport, Who,
+    Attempt, Call, CallId, Door, Grant, Host, Listing, ServerName, Source, Target, Tool, Transport,
+    Who,
 };
 use callgate_wire::{Frame, Id, Strictness, message, quote};
 use ulid::Ulid;
@@ -35,6 +36,17 @@ pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
     }
 }
 
+/// Somebody who may do everything.
+pub(crate) fn who() -> Who {
+    Who {
+        tenant: "local".into(),
+        principal: "user".into(),
+        agent: "anonymous".into(),
+        session: "s1".into(),
+        grant: Grant::default(),
+    }
+}
+
 /// A call of `target` from a host on stdio.
 pub(crate) fn call(target: Target) -> Call {
     let method = match &target {
@@ -42,14 +54,8 @@ pub(crate) fn call(target: Target) -> Call {
         Target::Method { method, .. } => method.as_str(),
     };
     let bytes = message::request(&Id::number(1), method, Some("{}"));
-    let who = Who {
-        tenant: "local".into(),
-        principal: "user".into(),
-        agent: "anonymous".into(),
-        session: "s1".into(),
-    };
     let host = Arc::new(Host {
-        who,
+        who: who(),
         client_info: None,
         capabilities: "{}".into(),
     });

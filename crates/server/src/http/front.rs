@@ -20,6 +20,7 @@ use super::{
     listen::{Answers, Peer},
     mcp,
 };
+use crate::Principal;
 
 /// The front of a door.
 #[derive(Debug, Clone)]
@@ -49,7 +50,7 @@ impl Front {
         if matches!(request.uri().path(), "/mcp" | "/mcp/direct") {
             return match auth::agents_only(&self.shared.tokens, request.headers()) {
                 Err(refusal) => refusal,
-                Ok(()) => self.mcp(request).await,
+                Ok(principal) => self.mcp(request, &principal).await,
             };
         }
         request.extensions_mut().insert(peer);
@@ -58,11 +59,11 @@ impl Front {
         response
     }
 
-    async fn mcp(&self, request: Request<Incoming>) -> Response {
+    async fn mcp(&self, request: Request<Incoming>, principal: &Arc<Principal>) -> Response {
         match *request.method() {
-            Method::POST => mcp::post(&self.shared, request).await,
-            Method::GET => mcp::get(&self.shared, request.headers()),
-            Method::DELETE => mcp::delete(&self.shared, request.headers()),
+            Method::POST => mcp::post(&self.shared, principal, request).await,
+            Method::GET => mcp::get(&self.shared, principal, request.headers()),
+            Method::DELETE => mcp::delete(&self.shared, principal, request.headers()),
             _ => {
                 let allowed = [(header::ALLOW, "GET, POST, DELETE")];
                 (StatusCode::METHOD_NOT_ALLOWED, allowed).into_response()

@@ -17,14 +17,13 @@ use hyper::body::Incoming;
 use tokio::sync::broadcast;
 
 use super::{
-    Shared,
-    auth::AGENT_PRINCIPAL,
-    body,
+    Shared, body,
     replies::{json, no_body, refuse, refuse_http, stopping},
     sessions::HttpSession,
     stream::{event, event_stream, keep_alive},
 };
 use crate::{
+    Principal,
     inflight::Budget,
     outlet::Outlet,
     queue::{Receiver, queue},
@@ -39,7 +38,11 @@ const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// POST: one frame (or, in 2025-03-26, a batch).
-pub(super) async fn post(shared: &Shared, request: Request<Incoming>) -> Response {
+pub(super) async fn post(
+    shared: &Shared,
+    principal: &Arc<Principal>,
+    request: Request<Incoming>,
+) -> Response {
     let (parts, body) = request.into_parts();
     let headers = parts.headers;
     if let Err(refusal) = rules::check_post(
@@ -55,7 +58,7 @@ pub(super) async fn post(shared: &Shared, request: Request<Incoming>) -> Respons
     let frame = match Frame::parse(body.clone(), Strictness::Full) {
         Ok(frame) => frame,
         Err(FrameError::Batch) if shared.closing.drain.is_cancelled() => return stopping(),
-        Err(FrameError::Batch) => return post_batch(shared, &headers, body).await,
+        Err(FrameError::Batch) => return post_batch(shared, principal, &headers, body).await,
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
     // What a host says about its calls under way still counts.
@@ -66,9 +69,9 @@ pub(super) async fn post(shared: &Shared, request: Request<Incoming>) -> Respons
         return json(StatusCode::BAD_REQUEST, message::error(frame.id(), &error));
     }
     if frame.kind() == FrameKind::Request && frame.method() == Some(methods::INITIALIZE) {
-        return initialize(shared, &headers, frame).await;
+        return initialize(shared, principal, &headers, frame).await;
     }
-    let session = match session_of(shared, &headers) {
+    let session = match session_of(shared, principal, &headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
@@ -86,11 +89,11 @@ pub(super) async fn post(shared: &Shared, request: Request<Incoming>) -> Respons
 }
 
 /// GET: the host's standing stream.
-pub(super) fn get(shared: &Shared, headers: &HeaderMap) -> Response {
+pub(super) fn get(shared: &Shared, principal: &Principal, headers: &HeaderMap) -> Response {
     if let Err(refusal) = rules::check_get(text(headers, header::ACCEPT)) {
         return refuse_http(refusal.status(), &refusal.to_string());
     }
-    let session = match session_of(shared, headers) {
+    let session = match session_of(shared, principal, headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
@@ -112,8 +115,8 @@ pub(super) fn get(shared: &Shared, headers: &HeaderMap) -> Response {
 }
 
 /// DELETE: the host ends its session.
-pub(super) fn delete(shared: &Shared, headers: &HeaderMap) -> Response {
-    match session_of(shared, headers) {
+pub(super) fn delete(shared: &Shared, principal: &Principal, headers: &HeaderMap) -> Response {
+    match session_of(shared, principal, headers) {
         Ok(session) => {
             shared.sessions.remove(&session.session.id);
             StatusCode::NO_CONTENT.into_response()
@@ -151,7 +154,12 @@ impl StandingStream {
     }
 }
 
-async fn initialize(shared: &Shared, headers: &HeaderMap, frame: Frame) -> Response {
+async fn initialize(
+    shared: &Shared,
+    principal: &Arc<Principal>,
+    headers: &HeaderMap,
+    frame: Frame,
+) -> Response {
     if headers.contains_key(SESSION_HEADER) {
         return refuse_http(
             400,
@@ -165,7 +173,7 @@ async fn initialize(shared: &Shared, headers: &HeaderMap, frame: Frame) -> Respo
     let Ok(id) = fresh_session_id() else {
         return refuse_http(500, "no random numbers can be had from the system");
     };
-    let session = Session::new(shared.gateway.clone(), door, AGENT_PRINCIPAL, id);
+    let session = Session::new(shared.gateway.clone(), door, principal.clone(), id);
     let nobody = Arc::new(super::sessions::Standing::default());
     let Some(answer) = session.answer(frame, nobody, None).await else {
         return StatusCode::NO_CONTENT.into_response();
@@ -188,7 +196,11 @@ async fn initialize(shared: &Shared, headers: &HeaderMap, frame: Frame) -> Respo
 }
 
 /// The session that a request belongs to, or the answer that says what is wrong with it.
-fn session_of(shared: &Shared, headers: &HeaderMap) -> Result<Arc<HttpSession>, Box<Response>> {
+fn session_of(
+    shared: &Shared,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Result<Arc<HttpSession>, Box<Response>> {
     let refused = |status, text: &str| Box::new(refuse_http(status, text));
     if let Err(refusal) = rules::protocol_version(text(headers, VERSION_HEADER)) {
         return Err(refused(refusal.status(), &refusal.to_string()));
@@ -199,7 +211,7 @@ fn session_of(shared: &Shared, headers: &HeaderMap) -> Result<Arc<HttpSession>, 
             "Mcp-Session-Id is missing; send `initialize` first",
         ));
     };
-    let found = shared.sessions.get(id, AGENT_PRINCIPAL);
+    let found = shared.sessions.get(id, &principal.name);
     found.ok_or_else(|| refused(404, "there is no such session; send `initialize` again"))
 }
 
@@ -279,8 +291,13 @@ impl AnswerStream {
     }
 }
 
-async fn post_batch(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Response {
-    let session = match session_of(shared, headers) {
+async fn post_batch(
+    shared: &Shared,
+    principal: &Principal,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Response {
+    let session = match session_of(shared, principal, headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
