@@ -10,9 +10,11 @@ mod catalog;
 mod decide;
 mod digest;
 mod facts;
+mod intent;
 mod name;
 mod policy;
 mod tool;
+mod view;
 mod who;
 
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
@@ -20,10 +22,12 @@ pub use catalog::{Catalog, Finding, Listing, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
+pub use intent::{Declared, Fault, IntentRules, MAX_REASON_CHARS};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, Ground, Kind,
     Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings, ToolFilter,
 };
 pub use tool::{Hints, Operation, Tool, ToolError};
+pub use view::{UnknownView, View};
 pub use who::{Host, Who};

@@ -64,6 +64,7 @@ pub(crate) fn call(target: Target) -> Call {
             host,
             door,
             frame,
+            declared: None,
         },
         target,
     }
