@@ -6,7 +6,7 @@ use callgate_wire::Frame;
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-use crate::{Declared, Hints, Host, Operation, ServerName, Tool};
+use crate::{Declared, Hints, Host, Operation, ServerName, Tool, ToolSource};
 
 /// The id of a call, and of its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub enum Source {
     Cli,
     /// A program that uses the REST API.
     Api,
+    /// An agent in one of our own steps.
+    Agent,
 }
 
 /// How the call came in.
@@ -98,6 +100,23 @@ impl Target {
         match self {
             Self::Tool(tool) => &tool.server,
             Self::Method { server, .. } => server,
+        }
+    }
+
+    /// Who does the call.
+    pub fn source(&self) -> ToolSource {
+        match self {
+            Self::Tool(tool) => tool.source,
+            Self::Method { .. } => ToolSource::Server,
+        }
+    }
+
+    /// Who does the call, as spans and log lines have it.
+    pub fn source_text(&self) -> String {
+        match self.source() {
+            ToolSource::Builtin => "builtin".to_owned(),
+            ToolSource::Plugin => format!("plugin:{}", self.server()),
+            ToolSource::Server => format!("server:{}", self.server()),
         }
     }
 

@@ -204,7 +204,7 @@ impl Catalog {
             (Prefix::Never, [only]) if only.tools.is_none() => ResolveError::NeverSeen {
                 server: only.server.clone(),
             },
-            (Prefix::Never, _) => {
+            (Prefix::Never | Prefix::Step, _) => {
                 let tools = self.listed(policy).map(|tool| tool.shown.clone()).collect();
                 ResolveError::Unknown { name, tools }
             }

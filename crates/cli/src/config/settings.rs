@@ -5,12 +5,19 @@ use std::{
     net::SocketAddr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
+use callgate_builtin::{Builtins, Roots};
+use callgate_call::InHouse;
 use callgate_gate::{IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View};
 use callgate_server::{Detail, IntentForm, ViewSettings};
-use callgate_upstream::{FleetOptions, FleetPlan, ServerSpec, environment, warden};
+use callgate_upstream::{
+    FleetOptions, FleetPlan, ServerSpec,
+    environment::{self, Inherit},
+    warden,
+};
 
 use super::{
     Config, Found, Source, complaint,
@@ -38,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) data_dir: PathBuf,
     pub(crate) servers: Vec<ServerSpec>,
+    /// The built-in tools, where hosts get them.
+    pub(crate) builtins: Option<Builtins>,
     pub(crate) policy: Policy,
     /// The policies in it, as they were chosen and read.
     pub(crate) policies: ChosenPolicies,
@@ -80,12 +89,20 @@ impl Settings {
             concurrency_per_server: config.limits.concurrency_per_server.get(),
             processes_per_server: config.limits.processes_per_server.get(),
         };
-        let policy = policies.compiled(filters, &servers);
+        let roots = config.builtins.roots.clone();
+        let builtins = config.builtins.enabled.then(|| {
+            let roots = roots.unwrap_or_else(|| vec![PathBuf::from(".")]);
+            builtins(roots, &options)
+        });
+        let builtins = builtins.transpose()?;
+        let root = builtins.as_ref().map(Builtins::root);
+        let policy = policies.compiled(filters, &servers, root);
         let views = views(&config, flags);
         Ok(Self {
             config,
             data_dir: data_dir.to_owned(),
             servers,
+            builtins,
             policy,
             policies,
             options,
@@ -100,6 +117,11 @@ impl Settings {
     pub(crate) fn plan(&self) -> FleetPlan {
         FleetPlan {
             servers: self.servers.clone(),
+            in_house: self
+                .builtins
+                .iter()
+                .map(|one| Arc::new(one.clone()) as Arc<dyn InHouse>)
+                .collect(),
             policy: self.policy.clone(),
             options: self.options.clone(),
         }
@@ -149,6 +171,14 @@ impl Settings {
         }
         tokens::load(&auth, &self.data_dir)
     }
+}
+
+/// The built-in tools over these folders.
+pub(crate) fn builtins(roots: Vec<PathBuf>, options: &FleetOptions) -> Result<Builtins, Failed> {
+    let roots =
+        Roots::open(roots).map_err(|error| Failed::config(format!("`builtins.roots`: {error}")))?;
+    let env = environment::minimal(Inherit::Minimal, &[], std::env::vars());
+    Ok(Builtins::new(roots, options.warden_program.clone(), env))
 }
 
 /// A limit in bytes; one that no machine has the memory for is no limit.
