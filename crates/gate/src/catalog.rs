@@ -1,8 +1,9 @@
 //! The catalog: an immutable snapshot of every tool there is, and the way from a name to a tool.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::HashMap;
 
 use crate::{Naming, Policy, Prefix, ServerName, Target, Tool, Who};
 

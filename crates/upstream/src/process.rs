@@ -30,7 +30,7 @@ const STDERR_SLACK: Duration = Duration::from_secs(1);
 /// What to start.
 #[derive(Debug, Clone)]
 pub struct ProcessSpec {
-    /// Our own binary, which is started as the warden; normally [`warden::own_program`].
+    /// The program that is started as the warden; normally [`warden::program`].
     pub warden_program: PathBuf,
     /// The server's command, looked up on the `PATH` of `env`.
     pub command: String,

@@ -225,7 +225,7 @@ fn servers(
 }
 
 fn warden_program() -> Result<PathBuf, Failed> {
-    warden::own_program().map_err(|error| Failed::system(format!("our own program: {error}")))
+    warden::program().map_err(|error| Failed::system(format!("our own program: {error}")))
 }
 
 fn filter(server: &Server) -> ToolFilter {
