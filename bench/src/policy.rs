@@ -183,6 +183,7 @@ fn call(arguments: &str) -> Result<Call> {
                 transport: Transport::Stdio,
             },
             frame: Frame::parse(line.into(), Strictness::Full)?,
+            declared: None,
         },
         target: Target::Tool(Arc::new(tool)),
     })

@@ -67,7 +67,8 @@ fn principal(token: &Token) -> Principal {
         role: token.role,
         tenant: token.tenant.clone(),
         grant: token.grant(),
-        view: token.view.clone(),
+        // A view that this version does not have is none.
+        view: token.view.as_ref().and_then(|view| view.parse().ok()),
         names_agent: true,
     }
 }

@@ -191,6 +191,7 @@ impl Reloader {
         let file = self.file(&settings);
         self.fleet.apply(settings.plan());
         self.desk.set_terms(settings.terms(&self.served_at));
+        self.gateway.set_views(settings.views.clone());
         let recorder = self.gateway.path().recorder();
         let is_another_policy = settings.policies != self.settings.policies;
         if is_another_policy {

@@ -12,9 +12,11 @@ mod decide;
 mod digest;
 mod facts;
 mod grant;
+mod intent;
 mod name;
 mod policy;
 mod tool;
+mod view;
 pub mod visible;
 mod who;
 
@@ -25,10 +27,12 @@ pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
 pub use grant::Grant;
+pub use intent::{Declared, Fault, IntentRules, MAX_REASON_CHARS};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, Ground, Kind,
     Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings, ToolFilter,
 };
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
+pub use view::{UnknownView, View};
 pub use who::{Host, Role, Who};

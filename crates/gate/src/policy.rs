@@ -178,6 +178,13 @@ impl Policy {
         self.shows_by(tool, Some(who))
     }
 
+    /// Why the configuration leaves out a `tool` that this caller could see otherwise. What the rules hide
+    /// stays hidden.
+    pub fn leaves_out(&self, tool: &Tool, who: &Who) -> Option<String> {
+        let check = self.filters.get(&tool.server)?.check(tool)?;
+        self.rules_show(tool, Some(who)).then_some(check.reason)
+    }
+
     /// What the policy says to a call: every check that was made, the strictest first in line to
     /// speak.
     pub fn judge(&self, call: &Call, facts: &Facts) -> Vec<Check> {
@@ -204,8 +211,11 @@ impl Policy {
 
     fn shows_by(&self, tool: &Tool, who: Option<&Who>) -> bool {
         let filter = self.filters.get(&tool.server);
-        filter.and_then(|filter| filter.check(tool)).is_none()
-            && who.is_none_or(|who| who.grant.refuses(tool).is_none())
+        filter.and_then(|filter| filter.check(tool)).is_none() && self.rules_show(tool, who)
+    }
+
+    fn rules_show(&self, tool: &Tool, who: Option<&Who>) -> bool {
+        who.is_none_or(|who| who.grant.refuses(tool).is_none())
             && self.layers.iter().all(|layer| match layer {
                 Layer::Builtin(_) => true,
                 Layer::Rules(rules) => rules.shows(&tool.canonical(), who),

@@ -158,8 +158,9 @@ impl Activity {
     fn of_call(writer: WriterId, seq: u64, at: Timestamp, call: &CallEntry) -> Self {
         let mut metadata = Metadata {
             intent: call.intent.clone(),
+            tool_variant: call.tool_variant.clone(),
+            warnings: call.warnings.clone(),
             approval_id: call.approval_id.clone(),
-            ..Metadata::default()
         };
         metadata.warnings.extend(
             call.arguments

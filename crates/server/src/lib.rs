@@ -1,4 +1,4 @@
-//! The doors: MCP over stdio and Streamable HTTP, approvals, and health.
+//! The doors: MCP over stdio and Streamable HTTP, the views behind them, approvals, and health.
 //!
 //! A door reads frames, answers the little that is the gateway's own business (`initialize`,
 //! `ping`, `tools/list`, log levels) and hands everything else to the call path. It decides
@@ -16,9 +16,11 @@ mod principal;
 mod queue;
 mod session;
 mod stdio;
+mod view;
 
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
 pub use http::{Closing, HttpDoor, Logins, Tokens};
 pub use principal::{Keyring, Principal};
 pub use stdio::{StdioDoor, StdioEnd};
+pub use view::{Detail, IntentForm, ViewSettings};

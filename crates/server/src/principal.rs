@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use callgate_gate::{Digest, Grant, Role};
+use callgate_gate::{Digest, Grant, Role, View};
 
 /// Somebody who was authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Principal {
     /// What they may do.
     pub grant: Grant,
     /// The view they get; the configured one when absent.
-    pub view: Option<String>,
+    pub view: Option<View>,
     /// Whether the name is also the agent's, whatever the client calls itself.
     pub names_agent: bool,
 }

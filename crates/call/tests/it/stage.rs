@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use callgate_call::{
     Announcement, AskFailed, CallPath, Caller, Desk, Exchange, Failure, Provider, Providers,
-    Received, Reply, Telemetry, Terms,
+    Reading, Received, Reply, Telemetry, Terms,
 };
 use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, ServerName, Source, Tool,
@@ -174,6 +174,7 @@ impl Stage {
             host,
             door,
             trace: None,
+            reading: Reading::Plain,
         };
         let mut pending = self.path.start(received, Arc::new(Silent));
         Waiting(AbortOnDropHandle::new(tokio::spawn(async move {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use callgate_gate::{Operation, Role};
+use callgate_gate::{Operation, Role, View};
 use callgate_store::{Token as Kept, TokenError, Tokens};
 use jiff::{SignedDuration, Span, Timestamp};
 
@@ -29,6 +29,10 @@ fn create(tokens: &Tokens, new: &NewToken, as_json: bool) -> Result<ExitCode, Fa
         .as_deref()
         .map(|text| end(text, now))
         .transpose()?;
+    if let Some(view) = &new.view {
+        let known: Result<View, _> = view.parse();
+        known.map_err(|error| Failed::user(error.to_string()))?;
+    }
     let wanted = callgate_store::NewToken {
         name: new.name.clone(),
         role: match new.role {

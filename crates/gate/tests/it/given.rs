@@ -70,6 +70,7 @@ pub(crate) fn call(target: Target) -> Call {
             host,
             door,
             frame,
+            declared: None,
         },
         target,
     }

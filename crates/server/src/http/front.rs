@@ -12,6 +12,7 @@ use axum::{
     http::{HeaderValue, Method, Request, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use callgate_gate::View;
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 
@@ -28,6 +29,14 @@ pub(super) struct Front {
     pub(super) shared: Arc<Shared>,
     /// Everything but `/mcp`.
     pub(super) others: Router,
+}
+
+/// The view that a URL asks for.
+enum Asked {
+    /// The one that the caller's token names, else the configured one.
+    Usual,
+    /// This one.
+    View(View),
 }
 
 impl Answers for Front {
@@ -47,10 +56,10 @@ impl Answers for Front {
 
 impl Front {
     async fn route(&self, mut request: Request<Incoming>, peer: Peer) -> Response {
-        if matches!(request.uri().path(), "/mcp" | "/mcp/direct") {
+        if let Some(view) = self.view(request.uri().path()) {
             return match auth::agents_only(&self.shared.tokens, request.headers()) {
                 Err(refusal) => refusal,
-                Ok(principal) => self.mcp(request, &principal).await,
+                Ok(principal) => self.mcp(request, view, &principal).await,
             };
         }
         request.extensions_mut().insert(peer);
@@ -59,9 +68,29 @@ impl Front {
         response
     }
 
-    async fn mcp(&self, request: Request<Incoming>, principal: &Arc<Principal>) -> Response {
+    /// What a URL asks for; `None` where it is not MCP's.
+    fn view(&self, path: &str) -> Option<Asked> {
+        match path {
+            "/mcp" => Some(Asked::Usual),
+            "/mcp/direct" => Some(Asked::View(View::Direct)),
+            "/mcp/search" => Some(Asked::View(View::Search)),
+            _ => None,
+        }
+    }
+
+    async fn mcp(
+        &self,
+        request: Request<Incoming>,
+        asked: Asked,
+        principal: &Arc<Principal>,
+    ) -> Response {
+        let usual = || self.shared.gateway.views.default_view();
+        let view = match asked {
+            Asked::View(view) => view,
+            Asked::Usual => principal.view.unwrap_or_else(usual),
+        };
         match *request.method() {
-            Method::POST => mcp::post(&self.shared, principal, request).await,
+            Method::POST => mcp::post(&self.shared, principal, view, request).await,
             Method::GET => mcp::get(&self.shared, principal, request.headers()),
             Method::DELETE => mcp::delete(&self.shared, principal, request.headers()),
             _ => {

@@ -7,8 +7,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use callgate_call::TraceContext;
-use callgate_gate::{Door, Source, Transport};
+use callgate_call::{Caller, TraceContext};
+use callgate_gate::{Door, Source, Transport, View};
 use callgate_wire::{
     Batch, Frame, FrameError, FrameKind, Pieces, Strictness, http as rules, message, methods,
 };
@@ -27,7 +27,7 @@ use crate::{
     inflight::Budget,
     outlet::Outlet,
     queue::{Receiver, queue},
-    session::{Answering, Session, stateless},
+    session::{Answering, Aside, Session, stateless},
 };
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -37,10 +37,28 @@ const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 /// How often an idle stream shows that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// What stands beside a request: in its URL and its headers.
+struct Beside {
+    view: View,
+    trace: Option<TraceContext>,
+}
+
+impl Beside {
+    fn with(self, caller: Arc<dyn Caller>) -> Aside {
+        let Self { view, trace } = self;
+        Aside {
+            view,
+            caller,
+            trace,
+        }
+    }
+}
+
 /// POST: one frame (or, in 2025-03-26, a batch).
 pub(super) async fn post(
     shared: &Shared,
     principal: &Arc<Principal>,
+    view: View,
     request: Request<Incoming>,
 ) -> Response {
     let (parts, body) = request.into_parts();
@@ -58,7 +76,7 @@ pub(super) async fn post(
     let frame = match Frame::parse(body.clone(), Strictness::Full) {
         Ok(frame) => frame,
         Err(FrameError::Batch) if shared.closing.drain.is_cancelled() => return stopping(),
-        Err(FrameError::Batch) => return post_batch(shared, principal, &headers, body).await,
+        Err(FrameError::Batch) => return post_batch(shared, principal, view, &headers, body).await,
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
     // What a host says about its calls under way still counts.
@@ -69,14 +87,17 @@ pub(super) async fn post(
         return json(StatusCode::BAD_REQUEST, message::error(frame.id(), &error));
     }
     if frame.kind() == FrameKind::Request && frame.method() == Some(methods::INITIALIZE) {
-        return initialize(shared, principal, &headers, frame).await;
+        return initialize(shared, principal, view, &headers, frame).await;
     }
     let session = match session_of(shared, principal, &headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
     match frame.kind() {
-        FrameKind::Request => answer(shared, session, frame, trace_of(&headers)).await,
+        FrameKind::Request => {
+            let trace = trace_of(&headers);
+            answer(shared, session, frame, Beside { view, trace }).await
+        }
         FrameKind::Notification => {
             session.session.notified(frame).await;
             StatusCode::ACCEPTED.into_response()
@@ -157,6 +178,7 @@ impl StandingStream {
 async fn initialize(
     shared: &Shared,
     principal: &Arc<Principal>,
+    view: View,
     headers: &HeaderMap,
     frame: Frame,
 ) -> Response {
@@ -175,7 +197,12 @@ async fn initialize(
     };
     let session = Session::new(shared.gateway.clone(), door, principal.clone(), id);
     let nobody = Arc::new(super::sessions::Standing::default());
-    let Some(answer) = session.answer(frame, nobody, None).await else {
+    let aside = Aside {
+        view,
+        caller: nobody,
+        trace: None,
+    };
+    let Some(answer) = session.answer(frame, aside).await else {
         return StatusCode::NO_CONTENT.into_response();
     };
     let mut response = json(StatusCode::OK, answer);
@@ -220,12 +247,12 @@ async fn answer(
     shared: &Shared,
     session: Arc<HttpSession>,
     request: Frame,
-    trace: Option<TraceContext>,
+    beside: Beside,
 ) -> Response {
     let budget = shared.gateway.inflight.clone();
     let (messages, mut queue) = queue(budget.clone());
     let outlet = Arc::new(Outlet::new(messages, session.session.asks.clone()));
-    let mut answering = session.session.answer(request, outlet, trace);
+    let mut answering = session.session.answer(request, beside.with(outlet));
     let first = tokio::select! {
         biased;
         Some(message) = queue.recv() => message,
@@ -294,6 +321,7 @@ impl AnswerStream {
 async fn post_batch(
     shared: &Shared,
     principal: &Principal,
+    view: View,
     headers: &HeaderMap,
     body: Bytes,
 ) -> Response {
@@ -313,7 +341,10 @@ async fn post_batch(
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
     let trace = trace_of(headers);
-    let one = |frame| batched(session.clone(), frame, trace.clone());
+    let one = |frame| {
+        let trace = trace.clone();
+        batched(session.clone(), frame, Beside { view, trace })
+    };
     let answers = futures_util::future::join_all(frames.into_iter().map(one)).await;
     let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
     if answers.is_empty() {
@@ -327,13 +358,12 @@ async fn post_batch(
 async fn batched(
     session: Arc<HttpSession>,
     frame: Result<Frame, FrameError>,
-    trace: Option<TraceContext>,
+    beside: Beside,
 ) -> Option<Bytes> {
     match frame {
         Ok(frame) if frame.kind() == FrameKind::Request => {
-            let answering = session
-                .session
-                .answer(frame, session.standing.clone(), trace);
+            let aside = beside.with(session.standing.clone());
+            let answering = session.session.answer(frame, aside);
             answering.await.map(Pieces::into_bytes)
         }
         Ok(frame) if frame.kind() == FrameKind::Notification => {
