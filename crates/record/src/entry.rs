@@ -2,10 +2,14 @@
 //!
 //! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
 
+mod chain;
+
 use callgate_gate::{ApprovalId, CallId, Declared, Kind, Operation, Source, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ulid::Ulid;
+
+pub use chain::{Checkpoint, Head, KeyedHead, Opened};
 
 /// One process start that writes to the log, with its own sequence and chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -100,46 +104,6 @@ pub enum EntryKind {
     Checkpoint,
     /// [`Entry::Event`].
     Event,
-}
-
-/// The beginning of a writer's chain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opened {
-    /// The process id, to tell an operator where to look.
-    pub pid: u32,
-    /// The version of the binary.
-    pub version: String,
-    /// Where the other writers stood.
-    pub heads: Vec<Head>,
-}
-
-/// Where a writer's chain stood.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
-    /// The writer.
-    pub writer: WriterId,
-    /// Its last sequence number.
-    pub seq: u64,
-    /// The hash of that entry, 64 hex digits.
-    pub hash: String,
-}
-
-/// A head and its message authentication code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyedHead {
-    /// The head that is vouched for: the entry before this one.
-    pub head: Head,
-    /// HMAC-SHA-256 over writer, seq and hash, 64 hex digits.
-    pub mac: String,
-}
-
-/// Segments that retention dropped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {
-    /// The last entry that is gone; the chain goes on from its hash.
-    pub dropped: Head,
-    /// How many entries are gone.
-    pub entries: u64,
 }
 
 /// What kind of request a record is about.
