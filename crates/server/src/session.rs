@@ -17,7 +17,13 @@ use callgate_wire::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::{Gateway, asks::Asks, introduce::introduction, list::list_tools};
+use crate::{
+    Gateway,
+    asks::Asks,
+    follow::follow,
+    introduce::introduction,
+    list::{Wanted, list},
+};
 
 /// What the names of notifications begin with. Anything else is a request, whatever it looks like.
 const NOTIFICATIONS: &str = "notifications/";
@@ -86,23 +92,30 @@ impl Session {
             Ok(Admission::Initialize(version)) => at_once(&id, Ok(self.introduce(version))),
             Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
                 (Some(methods::PING), _) | (_, None) => at_once(&id, Ok("{}".to_owned())),
-                (Some(methods::TOOLS_LIST), Some(host)) => Answering::own(async move {
-                    answer(&id, list_tools(&*providers, &host.who, &request).await)
-                }),
+                (
+                    Some(methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE),
+                    Some(host),
+                ) => Answering::own(async move { follow(&*providers, &host, &id, request).await }),
                 (Some(methods::SET_LEVEL), Some(host)) => Answering::own(async move {
                     providers.set_level(&host, request).await;
                     answer(&id, Ok("{}".to_owned()))
                 }),
-                (_, Some(host)) => {
-                    let (frame, door) = (request, self.door);
-                    let received = Received {
-                        frame,
-                        host,
-                        door,
-                        trace,
-                    };
-                    Answering::Call(self.gateway.path.start(received, caller))
-                }
+                (method, Some(host)) => match method.and_then(Wanted::of) {
+                    Some(wanted) => Answering::own(async move {
+                        let listed = list(&*providers, &host.who, wanted, &request);
+                        answer(&id, listed.await)
+                    }),
+                    None => {
+                        let (frame, door) = (request, self.door);
+                        let received = Received {
+                            frame,
+                            host,
+                            door,
+                            trace,
+                        };
+                        Answering::Call(self.gateway.path.start(received, caller))
+                    }
+                },
             },
         }
     }

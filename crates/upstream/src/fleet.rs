@@ -12,21 +12,24 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use callgate_call::{Announcement, Audience, Caller, Events, Provider, Providers};
-use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, ServerName};
-use callgate_record::Recorder;
+use callgate_call::{Announcement, Audience, Caller, Events, Failure, Provider, Providers, Reply};
+use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, Reference, ServerName};
+use callgate_record::{Effect, Recorder};
 use callgate_wire::{Frame, methods};
 use futures_util::future::{BoxFuture, join_all};
 use tokio::{
-    sync::{Notify, broadcast},
+    sync::broadcast,
     time::{Duration, Instant},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     FleetOptions, Profile, ServerSpec, ServerStatus,
+    followers::Followers,
     inbound::Wiring,
     lane::SharedWiring,
+    levels::Levels,
+    news::News,
     outgoing::Housekeeping,
     roster::{Changes, Roster},
     server::{Server, ServerParts, State},
@@ -50,6 +53,9 @@ pub struct Fleet {
     policy: ArcSwap<Policy>,
     announce: broadcast::Sender<Announcement>,
     residents: Mutex<HashMap<String, Resident>>,
+    /// Who follows resources, by server: a successor of a server takes them over.
+    followers: Mutex<HashMap<ServerName, Arc<Followers>>>,
+    levels: Arc<Levels>,
     rebuilding: Mutex<()>,
     events: Events,
     /// Whether lists had been answered when the configuration last changed.
@@ -121,6 +127,8 @@ impl Fleet {
             policy: ArcSwap::from_pointee(policy),
             announce: broadcast::Sender::new(ANNOUNCEMENTS_KEPT),
             residents: Mutex::default(),
+            followers: Mutex::default(),
+            levels: Arc::default(),
             rebuilding: Mutex::default(),
             events,
             answered: AtomicBool::new(false),
@@ -164,10 +172,8 @@ impl Fleet {
             .roster
             .apply(specs, |spec| self.new_server(spec, alone));
         for server in &started {
-            let (server, profile) = (server.clone(), self.profile.clone());
-            let shutdown = self.shutdown.child_token();
-            self.tasks
-                .spawn(async move { server.run(profile, shutdown).await });
+            let (server, shutdown) = (server.clone(), self.shutdown.child_token());
+            self.tasks.spawn(async move { server.run(shutdown).await });
         }
         for successor in successors {
             self.promote_when_settled(successor);
@@ -177,12 +183,15 @@ impl Fleet {
     }
 
     fn new_server(&self, spec: ServerSpec, alone: bool) -> Arc<Server> {
-        let tools_changed = Arc::new(Notify::new());
+        let news = Arc::new(News::default());
+        let followers = self.followers_of(&spec.name);
         let wiring = Wiring {
             server: spec.name.clone(),
             announce: self.announce.clone(),
             audience: Audience::All,
-            tools_changed: tools_changed.clone(),
+            profile: Profile::gateway(),
+            news: news.clone(),
+            followers: followers.clone(),
             resident: Arc::new(|| None),
             passes_all: alone,
             events: self.events.clone(),
@@ -193,9 +202,18 @@ impl Fleet {
             recorder: self.recorder.clone(),
             events: self.events.clone(),
             wiring: wiring_for(wiring, self.me.clone()),
-            tools_changed,
+            profile: self.profile.clone(),
+            news,
+            followers,
+            levels: self.levels.clone(),
             on_change: on_change(self.me.clone()),
         }))
+    }
+
+    fn followers_of(&self, server: &ServerName) -> Arc<Followers> {
+        let followers = self.followers.lock();
+        let mut followers = followers.unwrap_or_else(PoisonError::into_inner);
+        followers.entry(server.clone()).or_default().clone()
     }
 
     fn promote_when_settled(&self, successor: Arc<Server>) {
@@ -324,7 +342,26 @@ impl Providers for Fleet {
         })
     }
 
+    fn follow<'a>(
+        &'a self,
+        host: &'a Arc<Host>,
+        resource: &'a Reference,
+        request: Frame,
+    ) -> BoxFuture<'a, Result<Option<Reply>, Failure>> {
+        Box::pin(async move {
+            let Some(server) = self.roster.find(&resource.server) else {
+                return Err(Failure::Unavailable {
+                    server: resource.server.clone(),
+                    effect: Effect::None,
+                    detail: "the server is not configured any more".to_owned(),
+                });
+            };
+            server.follow(host, &resource.name, &request).await
+        })
+    }
+
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()> {
+        self.levels.note(host, &request);
         Box::pin(async move {
             self.tell(
                 host,
@@ -360,14 +397,33 @@ impl Providers for Fleet {
             .residents
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        for server in self.roster.active().iter() {
+            server.meet(&host);
+        }
         residents.insert(host.who.session.clone(), Resident { host, caller });
     }
 
     fn detach(&self, session: &str) {
-        self.residents
+        let mut residents = self
+            .residents
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(session);
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(Resident { host, .. }) = residents.remove(session) else {
+            return;
+        };
+        let is_kin = |other: &Resident| Profile::of(&other.host).fits(&Profile::of(&host));
+        if !residents.values().any(is_kin) {
+            self.levels.forget(&host);
+        }
+        drop(residents);
+        for server in self.roster.active().iter() {
+            let abandoned = server.left_by(&host);
+            if !abandoned.is_empty() {
+                let (server, host) = (server.clone(), host.clone());
+                self.tasks
+                    .spawn(async move { server.abandon(&host, abandoned).await });
+            }
+        }
     }
 }
 
@@ -380,9 +436,11 @@ fn wiring_for(base: Wiring, fleet: Weak<Fleet>) -> SharedWiring {
             },
             None => Audience::All,
         };
+        let profile = profile.clone();
         let (fleet, asked) = (fleet.clone(), audience.clone());
         let resident = Arc::new(move || fleet.upgrade()?.resident(&asked));
         Wiring {
+            profile,
             audience,
             resident,
             ..base.clone()
