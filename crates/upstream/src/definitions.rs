@@ -109,11 +109,11 @@ impl Kept {
     }
 
     fn read(self, kind: ItemKind, server: &ServerName) -> Items {
-        let item = |raw: &Box<RawValue>| {
+        let item = |raw: &RawValue| {
             Item::from_descriptor(kind, server, Bytes::from(raw.get().to_owned())).ok()
         };
         Items {
-            items: self.items.iter().filter_map(item).collect(),
+            items: self.items.iter().filter_map(|raw| item(raw)).collect(),
             extras: self.extras.into_iter().map(Bytes::from).collect(),
         }
     }

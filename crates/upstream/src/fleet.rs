@@ -2,6 +2,7 @@
 
 mod catalog;
 mod first_round;
+mod hosts;
 
 use std::{
     collections::HashMap,
@@ -16,11 +17,8 @@ use callgate_call::{Announcement, Audience, Caller, Events, Failure, Provider, P
 use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, Reference, ServerName};
 use callgate_record::{Effect, Recorder};
 use callgate_wire::{Frame, methods};
-use futures_util::future::{BoxFuture, join_all};
-use tokio::{
-    sync::broadcast,
-    time::{Duration, Instant},
-};
+use futures_util::future::BoxFuture;
+use tokio::{sync::broadcast, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -35,11 +33,10 @@ use crate::{
     server::{Server, ServerParts, State},
     supplies::Supplies,
 };
+use hosts::Resident;
 
 /// Announcements that a slow listener may lag behind before it misses some.
 const ANNOUNCEMENTS_KEPT: usize = 256;
-/// How long a notification to all servers may take.
-const TELL_ALL_DEADLINE: Duration = Duration::from_secs(1);
 
 /// All servers.
 #[derive(Debug)]
@@ -74,13 +71,6 @@ pub struct FleetPlan {
     pub policy: Policy,
     /// What the servers have in common.
     pub options: FleetOptions,
-}
-
-/// A host that can be asked outside of any call.
-#[derive(Debug)]
-struct Resident {
-    host: Arc<Host>,
-    caller: Arc<dyn Caller>,
 }
 
 /// How one server stands, for people.
@@ -271,41 +261,6 @@ impl Fleet {
         };
         self.roster.active().iter().map(report).collect()
     }
-
-    /// The only attached host that shares the connection of `audience`, if there is exactly one.
-    fn resident(&self, audience: &Audience) -> Option<Arc<dyn Caller>> {
-        let residents = self
-            .residents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut sharing = residents
-            .values()
-            .filter(|resident| audience.includes(&resident.host));
-        let first = sharing.next()?;
-        sharing.next().is_none().then(|| first.caller.clone())
-    }
-
-    async fn tell(&self, host: &Host, what: &Housekeeping<'_>, request: Option<&'static str>) {
-        let one = |server: &Arc<Server>| {
-            let server = server.clone();
-            async move {
-                // What a host says at once is not too early for a server that is about to be there.
-                let mut state = server.state.subscribe();
-                let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
-                drop(settled.await);
-                let Some(connection) = server.existing_connection(host) else {
-                    return;
-                };
-                // Best effort: a server that does not answer is not waited for.
-                match request {
-                    Some(method) => drop(connection.request(method, what, TELL_ALL_DEADLINE).await),
-                    None => drop(connection.notify(what).await),
-                }
-            }
-        };
-        let all = join_all(self.roster.active().iter().map(one));
-        let _ = tokio::time::timeout(TELL_ALL_DEADLINE, all).await;
-    }
 }
 
 impl Providers for Fleet {
@@ -393,37 +348,11 @@ impl Providers for Fleet {
     }
 
     fn attach(&self, host: Arc<Host>, caller: Arc<dyn Caller>) {
-        let mut residents = self
-            .residents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for server in self.roster.active().iter() {
-            server.meet(&host);
-        }
-        residents.insert(host.who.session.clone(), Resident { host, caller });
+        self.came(host, caller);
     }
 
     fn detach(&self, session: &str) {
-        let mut residents = self
-            .residents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let Some(Resident { host, .. }) = residents.remove(session) else {
-            return;
-        };
-        let is_kin = |other: &Resident| Profile::of(&other.host).fits(&Profile::of(&host));
-        if !residents.values().any(is_kin) {
-            self.levels.forget(&host);
-        }
-        drop(residents);
-        for server in self.roster.active().iter() {
-            let abandoned = server.left_by(&host);
-            if !abandoned.is_empty() {
-                let (server, host) = (server.clone(), host.clone());
-                self.tasks
-                    .spawn(async move { server.abandon(&host, abandoned).await });
-            }
-        }
+        self.went(session);
     }
 }
 

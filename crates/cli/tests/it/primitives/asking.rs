@@ -180,9 +180,7 @@ fn progress_of_reads_and_prompts_comes_under_the_hosts_token() {
 
 #[test]
 fn a_cancelled_or_timed_out_read_is_cancelled_at_its_own_server() {
-    let config = SEVERAL
-        .replace("--tag, b,", "--tag, b,")
-        .replace("--prompts, '1']}", "--prompts, '1'], timeout: 500ms}");
+    let config = SEVERAL.replace("--prompts, '1']}", "--prompts, '1'], timeout: 500ms}");
     let bed = Bed::new(&config);
     let mut host = bed.stdio_ready();
     let slow = |id: &str, uri: &str| {
