@@ -29,7 +29,7 @@ struct Check {
     run: fn(&Options) -> Result<()>,
 }
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     Check {
         name: "conformance",
         what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
@@ -64,6 +64,11 @@ const CHECKS: [Check; 11] = [
         name: "policy",
         what: "10^6 generated calls and policies, decided by two evaluators; 1,000 changes of a policy file under load",
         run: |_| own_test::policy(),
+    },
+    Check {
+        name: "arguments",
+        what: "10^5 random argument objects for the built-in tools; none ends the gateway",
+        run: |_| own_test::arguments(),
     },
     Check {
         name: "fuzz",

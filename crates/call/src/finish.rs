@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use callgate_gate::{Attempt, Ruling, Target};
+use callgate_gate::{Attempt, Ruling, Target, ToolSource};
 use callgate_record::{Effect, Failed, Open, Outcome, Recorder, Status};
 use callgate_wire::{Frame, Id, Pieces, RpcError, message, methods, quote};
 
 use crate::{
     Events, Failure, Latency, Reply,
-    events::calls::{CallError, CallFinished, CallUnresolved, ProxyToolCall},
+    events::calls::{CallError, CallFinished, CallUnresolved, ProxyToolCall, ToolCall},
     inspect::Inspected,
     resolve::Unresolved,
 };
@@ -77,13 +77,21 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
             (frame, Told::of_failure(&failure))
         }
     };
-    events.emit(ProxyToolCall {
-        target,
-        result_length: told.text_length,
-        duration: total,
-        error: told.error.as_ref(),
-        detail: told.detail.as_deref(),
-    });
+    let error = told.error.as_ref();
+    match target.source() {
+        ToolSource::Server => events.emit(ProxyToolCall {
+            target,
+            result_length: told.text_length,
+            duration: total,
+            error,
+            detail: told.detail.as_deref(),
+        }),
+        ToolSource::Builtin | ToolSource::Plugin => events.emit(ToolCall {
+            target,
+            duration: total,
+            error,
+        }),
+    }
     events.emit(CallFinished {
         attempt,
         target,

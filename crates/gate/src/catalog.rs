@@ -4,9 +4,10 @@
 mod items;
 mod offers;
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
+use foldhash::HashMap;
 
 pub use items::Items;
 pub use offers::Offers;
@@ -268,7 +269,7 @@ impl Catalog {
             (Prefix::Never, [only]) if only.tools.is_none() => ResolveError::NeverSeen {
                 server: only.server.clone(),
             },
-            (Prefix::Never, _) => {
+            (Prefix::Never | Prefix::Step, _) => {
                 let choices = match what {
                     Named::Tool => self.listed(policy).map(|tool| tool.shown.clone()).collect(),
                     Named::Prompt => {

@@ -28,5 +28,5 @@ pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, Ground, Kind,
     Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings, ToolFilter,
 };
-pub use tool::{Hints, Operation, Tool, ToolError};
+pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use who::{Host, Who};

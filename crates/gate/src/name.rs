@@ -48,6 +48,11 @@ impl ServerName {
         Ok(Self(text.to_owned()))
     }
 
+    /// The name of the built-in tools, which no configured server can have.
+    pub fn builtin() -> Self {
+        Self(RESERVED[0].to_owned())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -69,6 +74,8 @@ pub enum Prefix {
     Always,
     /// The tool's own name, unchanged.
     Never,
+    /// As in an agent's step: built-in tools bare, a plugin's as `plugin_operation`.
+    Step,
 }
 
 /// How tools are shown to hosts.
@@ -93,18 +100,31 @@ impl Default for Naming {
 }
 
 impl Naming {
+    /// How tools are shown in an agent's step.
+    pub fn step() -> Self {
+        Self {
+            separator: "_".to_owned(),
+            prefix: Prefix::Step,
+            ..Self::default()
+        }
+    }
+
     /// The name a host sees for `tool` of `server`: always the same for the same pair.
     ///
     /// A name that is too long, has characters that hosts refuse, or could be read as another
     /// server's (`a_` with `b`, `a` with `_b`), is cut and marked with a short hash of the
     /// canonical name, so that two such tools stay apart.
     pub fn shown(&self, server: &ServerName, tool: &str) -> String {
-        if self.prefix == Prefix::Never {
-            return tool.to_owned();
+        match self.prefix {
+            Prefix::Never => return tool.to_owned(),
+            Prefix::Step if *server == ServerName::builtin() => return tool.to_owned(),
+            Prefix::Always | Prefix::Step => {}
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         let whole = format!("{server}{}{tool}", self.separator);
-        let reads_back = whole.find(&self.separator) == Some(server.as_str().len());
+        // In a step two names that read alike are a mistake that is found before it starts.
+        let reads_back = self.prefix == Prefix::Step
+            || whole.find(&self.separator) == Some(server.as_str().len());
         if reads_back && whole.len() <= self.max_length && whole.chars().all(plain) {
             return whole;
         }

@@ -21,6 +21,20 @@ pub struct Tool {
     pub shown_descriptor: Bytes,
     /// What the server says about effects.
     pub hints: Hints,
+    /// Who does its calls.
+    pub source: ToolSource,
+}
+
+/// Who does a tool's calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolSource {
+    /// Somebody else's server.
+    #[default]
+    Server,
+    /// This very program.
+    Builtin,
+    /// A plugin.
+    Plugin,
 }
 
 /// Why a descriptor cannot enter the catalog.
@@ -76,7 +90,14 @@ impl Tool {
             descriptor,
             shown_descriptor,
             hints,
+            source: ToolSource::default(),
         })
+    }
+
+    /// The same tool, with who does its calls.
+    pub fn made_by(mut self, source: ToolSource) -> Self {
+        self.source = source;
+        self
     }
 
     /// The same tool under another shown name; only the name's bytes differ in its descriptor.

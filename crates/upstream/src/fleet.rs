@@ -13,7 +13,9 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use callgate_call::{Announcement, Audience, Caller, Events, Failure, Provider, Providers, Reply};
+use callgate_call::{
+    Announcement, Audience, Caller, Events, Failure, InHouse, Provider, Providers, Reply,
+};
 use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, Reference, ServerName};
 use callgate_record::{Effect, Recorder};
 use callgate_wire::{Frame, methods};
@@ -43,6 +45,8 @@ const ANNOUNCEMENTS_KEPT: usize = 256;
 pub struct Fleet {
     me: Weak<Self>,
     roster: Roster,
+    /// Providers that are no servers, listed behind them.
+    in_house: ArcSwap<Vec<Arc<dyn InHouse>>>,
     supplies: ArcSwap<Supplies>,
     profile: Profile,
     recorder: Recorder,
@@ -67,6 +71,8 @@ pub struct Fleet {
 pub struct FleetPlan {
     /// The servers, in order.
     pub servers: Vec<ServerSpec>,
+    /// Providers that are no servers: the built-in tools, plugins.
+    pub in_house: Vec<Arc<dyn InHouse>>,
     /// What may be called.
     pub policy: Policy,
     /// What the servers have in common.
@@ -104,12 +110,14 @@ impl Fleet {
     ) -> Arc<Self> {
         let FleetPlan {
             servers,
+            in_house,
             policy,
             options,
         } = plan;
         let fleet = Arc::new_cyclic(|me: &Weak<Self>| Self {
             me: me.clone(),
             roster: Roster::default(),
+            in_house: ArcSwap::from_pointee(in_house),
             supplies: ArcSwap::from_pointee(Supplies::new(options)),
             profile,
             recorder,
@@ -139,6 +147,7 @@ impl Fleet {
     pub fn apply(&self, plan: FleetPlan) {
         let FleetPlan {
             servers,
+            in_house,
             policy,
             options,
         } = plan;
@@ -149,11 +158,14 @@ impl Fleet {
         if self.supplies.load().options != options {
             self.supplies.store(Arc::new(Supplies::new(options)));
         }
+        self.in_house.store(Arc::new(in_house));
         self.take_over(servers, &before);
     }
 
     fn take_over(&self, specs: Vec<ServerSpec>, policy_before: &Policy) {
-        let alone = specs.len() == 1 && self.naming().prefix == Prefix::Never;
+        let alone = specs.len() == 1
+            && self.in_house.load().is_empty()
+            && self.naming().prefix == Prefix::Never;
         let Changes {
             started,
             successors,
@@ -286,8 +298,12 @@ impl Providers for Fleet {
     }
 
     fn provider(&self, server: &ServerName) -> Option<Arc<dyn Provider>> {
-        let found = self.roster.find(server)?;
-        Some(found)
+        if let Some(found) = self.roster.find(server) {
+            return Some(found);
+        }
+        let in_house = self.in_house.load();
+        let found = in_house.iter().find(|one| one.listing().server == *server);
+        found.map(|one| one.clone() as Arc<dyn Provider>)
     }
 
     fn tell_all<'a>(&'a self, host: &'a Arc<Host>, notification: Frame) -> BoxFuture<'a, ()> {

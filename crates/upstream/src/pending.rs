@@ -1,16 +1,14 @@
 //! The requests of one connection that wait for a reply, by our own id.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 
 use callgate_call::Caller;
 use callgate_record::Effect;
 use callgate_wire::Frame;
+use foldhash::HashMap;
 use tokio::sync::oneshot;
 
 use crate::stopped_clock::StoppedClock;

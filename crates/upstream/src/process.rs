@@ -30,7 +30,7 @@ const STDERR_SLACK: Duration = Duration::from_secs(1);
 /// What to start.
 #[derive(Debug, Clone)]
 pub struct ProcessSpec {
-    /// Our own binary, which is started as the warden; normally [`warden::own_program`].
+    /// The program that is started as the warden; normally [`warden::program`].
     pub warden_program: PathBuf,
     /// The server's command, looked up on the `PATH` of `env`.
     pub command: String,
@@ -110,6 +110,8 @@ pub struct Process {
     warden: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
+    /// Only where it is not drained here.
+    stderr_pipe: Option<ChildStderr>,
     stderr: StderrTail,
     /// Copies stderr into the tail until stderr ends; joined in [`Process::wait`].
     drain: Option<JoinHandle<()>>,
@@ -118,6 +120,15 @@ pub struct Process {
 impl Process {
     /// Starts `spec` under a warden and begins to drain its stderr into `stderr`. Needs a tokio runtime.
     pub fn spawn(spec: &ProcessSpec, stderr: StderrTail) -> Result<Self, SpawnError> {
+        let mut process = Self::spawn_piped(spec)?;
+        let pipe = process.stderr_pipe.take();
+        process.drain = pipe.map(|pipe| tokio::spawn(drain(pipe, stderr.clone())));
+        process.stderr = stderr;
+        Ok(process)
+    }
+
+    /// Starts `spec` under a warden and leaves its stderr to whoever takes it. Needs a tokio runtime.
+    pub fn spawn_piped(spec: &ProcessSpec) -> Result<Self, SpawnError> {
         if let Some(folder) = spec.cwd.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(SpawnError::FolderMissing {
                 folder: folder.clone(),
@@ -129,16 +140,13 @@ impl Process {
                 program: spec.warden_program.clone(),
                 source,
             })?;
-        let drain = warden
-            .stderr
-            .take()
-            .map(|pipe| tokio::spawn(drain(pipe, stderr.clone())));
         Ok(Self {
             stdin: warden.stdin.take(),
             stdout: warden.stdout.take(),
+            stderr_pipe: warden.stderr.take(),
             warden,
-            stderr,
-            drain,
+            stderr: StderrTail::new(),
+            drain: None,
         })
     }
 
@@ -150,6 +158,11 @@ impl Process {
     /// The pipe from the server, once.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.stdout.take()
+    }
+
+    /// The other pipe from a process of [`Process::spawn_piped`], once.
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.stderr_pipe.take()
     }
 
     /// What the server wrote to stderr.

@@ -1,6 +1,7 @@
 //! The warden: a small process between the gateway and one server, so that no descendant of that server outlives the gateway.
 //!
-//! It is our own binary started again as `callgate warden PARENT_PID -- COMMAND ARGS…`. It becomes the reaper of every
+//! It is `callgate-warden warden PARENT_PID -- COMMAND ARGS…`, a program that is nothing else and so takes next to no memory
+//! for each server; where that is missing it is our own binary with the same arguments. It becomes the reaper of every
 //! process below it, so a grandchild that called `setsid` or was forked twice comes back to it instead of escaping to init.
 //! It watches the gateway through a pidfd, which fires even after `kill -9`. It carries no bytes: the server owns the pipes.
 //! It does not restart anything and it cannot outlive a `SIGKILL` aimed at itself; its name differs from the gateway's so
@@ -28,6 +29,9 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 /// The hidden subcommand under which the binary calls [`run`].
 pub const SUBCOMMAND: &str = "warden";
 
+/// The program that is nothing but a warden, which is installed beside the binary.
+const PROGRAM: &str = "callgate-warden";
+
 /// The name a warden carries in process lists, both as `argv[0]` and as its thread name.
 pub const PROCESS_NAME: &str = "cg-warden";
 
@@ -52,7 +56,16 @@ const KILL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often the parent is looked at where the system has no pidfd.
 const PARENT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The program to start as a warden: this very binary.
+/// The program to start as a warden: the small one beside this binary, else this very binary.
+pub fn program() -> io::Result<PathBuf> {
+    let beside = std::env::current_exe()?.with_file_name(PROGRAM);
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    own_program()
+}
+
+/// This very binary.
 ///
 /// On Linux this is `/proc/self/exe`, which still names the running program after an upgrade has replaced the file.
 pub fn own_program() -> io::Result<PathBuf> {
@@ -61,6 +74,23 @@ pub fn own_program() -> io::Result<PathBuf> {
         return Ok(link);
     }
     std::env::current_exe()
+}
+
+/// The whole of the small program: reads `warden PARENT_PID -- COMMAND ARGS…`, and runs it.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut args = args.into_iter().skip(1);
+    let parent = args
+        .next()
+        .filter(|word| word == SUBCOMMAND)
+        .and_then(|_| args.next()?.to_str()?.parse().ok());
+    match (parent, args.next()) {
+        (Some(parent), Some(dashes)) if dashes == "--" => run(parent, args.collect()),
+        _ => {
+            let usage = "this program belongs to callgate, which starts it for each server";
+            let _ = writeln!(io::stderr(), "error: {usage}\nhelp: run `callgate --help`");
+            ExitCode::from(EXIT_NO_WARDEN)
+        }
+    }
 }
 
 /// Runs `argv` as a child of this process until it ends, the process `parent` is gone, or a signal asks to stop.
@@ -134,6 +164,7 @@ impl Warden {
     fn start(parent: u32, argv: &[OsString]) -> Result<Self, StartError> {
         let (command, args) = argv.split_first().ok_or(StartError::NoCommand)?;
         rename_and_become_reaper()?;
+        allow_huge_pages();
         let parent = Parent::open(parent)?;
         // The handlers stand before there is a child, so no signal from here on can leave one behind.
         let child_signals = signal_pipe(&[SIGCHLD])?;
@@ -315,6 +346,16 @@ fn rename_and_become_reaper() -> io::Result<()> {
 fn rename_and_become_reaper() -> io::Result<()> {
     Ok(())
 }
+
+/// The gateway does without huge pages, to stay small, and its children inherit that; servers are to have what they
+/// would have without us. Where it cannot be said, nothing is lost but speed.
+#[cfg(target_os = "linux")]
+fn allow_huge_pages() {
+    let _ = rustix::thread::disable_transparent_huge_pages(false);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allow_huge_pages() {}
 
 /// A socket that becomes readable when one of `signals` arrives.
 fn signal_pipe(signals: &[i32]) -> io::Result<UnixStream> {

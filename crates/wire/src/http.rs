@@ -3,6 +3,9 @@
 
 use crate::version::ProtocolVersion;
 
+/// What nearly every host sends, and need not be taken apart each time.
+const USUAL_ACCEPT: &str = "application/json, text/event-stream";
+
 /// A request that the transport's rules refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HttpRefusal {
@@ -35,6 +38,9 @@ impl HttpRefusal {
 pub fn check_post(accept: Option<&str>, content_type: Option<&str>) -> Result<(), HttpRefusal> {
     if !content_type.is_some_and(is_json) {
         return Err(HttpRefusal::UnsupportedMediaType);
+    }
+    if accept == Some(USUAL_ACCEPT) {
+        return Ok(());
     }
     let takes = |subtype| accepts(accept, subtype);
     if takes(("application", "json")) && takes(("text", "event-stream")) {

@@ -229,8 +229,8 @@ impl ToolAnswer {
         }
     }
 
-    /// The answer as a call's result.
-    fn to_raw(&self) -> String {
+    /// The answer as a call's result, as JSON text.
+    pub fn to_raw(&self) -> String {
         let blocks: Vec<_> = self.content.iter().map(Content::to_raw).collect();
         let mut out = format!(r#"{{"content":[{}]"#, blocks.join(","));
         if let Some(structured) = &self.structured {

@@ -30,6 +30,12 @@ pub(super) fn policy() -> Result<()> {
     run(CLI, reloads, "CALLGATE_POLICY_RELOADS", "1000")
 }
 
+/// Built-in tools are given a hundred thousand random argument objects.
+pub(super) fn arguments() -> Result<()> {
+    let test = "random_arguments_never_end_the_gateway";
+    run(CLI, test, "CALLGATE_RANDOM_ARGUMENTS", "100000")
+}
+
 /// Runs the test and shows what it prints. No test of that name is a failure too.
 fn run(package: &str, test: &str, variable: &str, value: &str) -> Result<()> {
     if command::exists("cargo-nextest", "--version") {

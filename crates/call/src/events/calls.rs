@@ -147,6 +147,33 @@ impl Event for ProxyToolCall<'_> {
     }
 }
 
+/// One line per call of a built-in tool or a plugin, for whoever reads logs.
+#[derive(Debug)]
+pub struct ToolCall<'a> {
+    /// What it was aimed at.
+    pub target: &'a Target,
+    /// How long it took.
+    pub duration: Duration,
+    /// What went wrong.
+    pub error: Option<&'a CallError>,
+}
+
+impl Event for ToolCall<'_> {
+    const NAME: &'static str = "tool call";
+    const TOLD: bool = false;
+
+    fn log(&self) {
+        tracing::info!(
+            tool = self.target.name(),
+            source = self.target.source_text(),
+            duration = milliseconds(self.duration),
+            error = self.error.map(|error| error.message.as_str()),
+            "{}",
+            Self::NAME
+        );
+    }
+}
+
 /// An attempt that led nowhere ended. Nobody knows a tool or server of the name it asked for, so
 /// the name is told and counted under no label.
 #[derive(Debug)]

@@ -89,7 +89,7 @@ fn record(data_dir: &Path) -> Result<Finding, Failed> {
 }
 
 async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
-    if settings.servers.is_empty() {
+    if settings.servers.is_empty() && settings.builtins.is_none() {
         let help = "add one in callgate.yaml under `servers:`, or try `callgate demo`";
         return Ok(vec![Finding {
             fine: true,

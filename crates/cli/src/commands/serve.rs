@@ -179,7 +179,7 @@ fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair) {
         eprintln!("agent token {}", tokens.agent);
         eprintln!("connect a host: callgate connect --print claude --http");
     }
-    if settings.servers.is_empty() {
+    if settings.servers.is_empty() && settings.builtins.is_none() {
         eprintln!(
             "no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml under `servers:`"
         );

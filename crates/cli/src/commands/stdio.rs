@@ -51,7 +51,7 @@ pub(crate) fn run(shared: &Shared, stdio: &Stdio) -> Result<ExitCode, Failed> {
 async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> {
     let signals = Signals::listen(Hangup::Stops)?;
     let mut input = tokio::io::stdin();
-    if settings.servers.is_empty() {
+    if settings.servers.is_empty() && settings.builtins.is_none() {
         tracing::warn!("no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml");
     }
     let first = tokio::select! {

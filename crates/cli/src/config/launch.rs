@@ -6,7 +6,6 @@ use callgate_gate::ServerName;
 use callgate_upstream::{
     Endpoint, Launch, ServerSpec, command_line,
     environment::{self, Inherit, MissingVariable},
-    warden,
 };
 
 use super::model::Server;
@@ -66,7 +65,8 @@ pub(crate) fn from_flag(text: &str, timeout: Duration) -> Result<ServerSpec, Fai
 /// The bundled demo server, started from our own binary.
 pub(crate) fn demo(timeout: Duration) -> Result<ServerSpec, Failed> {
     let name = ServerName::new("demo").expect("`demo` is a legal server name");
-    let program = warden::own_program();
+    // By its path: what starts it is the warden, which is another program.
+    let program = std::env::current_exe();
     let program = program.map_err(|error| Failed::system(format!("our own program: {error}")))?;
     let words = vec![
         program.to_string_lossy().into_owned(),

@@ -29,6 +29,8 @@ pub(crate) struct Config {
         skip_serializing_if = "ForeignServers::is_empty"
     )]
     pub(crate) mcp_servers: ForeignServers,
+    /// The tools that are built in: Read, Write, Edit, Bash, Glob and Grep.
+    pub(crate) builtins: Builtins,
     /// What hosts see: every tool of every server.
     pub(crate) view: View,
     /// How tools are shown.
@@ -132,6 +134,18 @@ pub(crate) struct ToolLists {
     pub(crate) deny: Vec<String>,
 }
 
+/// The built-in tools.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Builtins {
+    /// Whether hosts of `serve` and `stdio` get them. An agent's step has them in any case.
+    pub(crate) enabled: bool,
+    /// The folders that file tools may use, relative to the file; relative paths in calls start from
+    /// the first. The folder that the gateway was started in when left out. To an agent's step these
+    /// are added: its own folder comes first.
+    pub(crate) roots: Option<Vec<PathBuf>>,
+}
+
 /// What hosts see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -169,7 +183,7 @@ impl Default for Naming {
             separator,
             prefix: match prefix {
                 callgate_gate::Prefix::Always => Prefix::Always,
-                callgate_gate::Prefix::Never => Prefix::Never,
+                callgate_gate::Prefix::Never | callgate_gate::Prefix::Step => Prefix::Never,
             },
             max_length,
         }

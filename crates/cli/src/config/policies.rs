@@ -74,6 +74,7 @@ impl ChosenPolicies {
         &self,
         filters: HashMap<ServerName, ToolFilter>,
         servers: &[ServerSpec],
+        builtin_root: Option<&Path>,
     ) -> Policy {
         let layer = |chosen: &Chosen| match chosen {
             Chosen::Default => Layer::Builtin(Builtin::Default),
@@ -94,11 +95,12 @@ impl ChosenPolicies {
             | Launch::SwitchedOff
             | Launch::Off { .. } => None,
         };
+        let builtins = builtin_root.map(|root| (ServerName::builtin(), root.display().to_string()));
         Policy::of(self.chosen.iter().map(layer).collect(), filters)
             .mode(mode)
             .ground(
                 ground(Path::new(".")),
-                servers.iter().filter_map(folder).collect(),
+                servers.iter().filter_map(folder).chain(builtins).collect(),
             )
     }
 

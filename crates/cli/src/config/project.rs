@@ -20,6 +20,8 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     project.auth = weighing.users("auth", &users.auth);
     project.data_dir = weighing.users("data_dir", &users.data_dir);
     project.telemetry = weighing.users("telemetry", &users.telemetry);
+    // A shell and files are the user's to open, and so is where.
+    project.builtins = weighing.users("builtins", &users.builtins);
     let policy = (project.policy.take(), users.policy.clone());
     project.policy = weighing.stricter("policy", policy.0, policy.1, |project, users| {
         !allows_all(project) || allows_all(users)

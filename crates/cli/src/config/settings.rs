@@ -5,11 +5,18 @@ use std::{
     net::SocketAddr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
+use callgate_builtin::{Builtins, Roots};
+use callgate_call::InHouse;
 use callgate_gate::{Naming, Pattern, Policy, ServerName, ToolFilter};
-use callgate_upstream::{FleetOptions, FleetPlan, ServerSpec, environment, warden};
+use callgate_upstream::{
+    FleetOptions, FleetPlan, ServerSpec,
+    environment::{self, Inherit},
+    warden,
+};
 
 use super::{
     Config, Found, Source, complaint,
@@ -31,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) data_dir: PathBuf,
     pub(crate) servers: Vec<ServerSpec>,
+    /// The built-in tools, where hosts get them.
+    pub(crate) builtins: Option<Builtins>,
     pub(crate) policy: Policy,
     /// The policies in it, as they were chosen and read.
     pub(crate) policies: ChosenPolicies,
@@ -71,11 +80,19 @@ impl Settings {
             concurrency_per_server: config.limits.concurrency_per_server.get(),
             processes_per_server: config.limits.processes_per_server.get(),
         };
-        let policy = policies.compiled(filters, &servers);
+        let roots = config.builtins.roots.clone();
+        let builtins = config.builtins.enabled.then(|| {
+            let roots = roots.unwrap_or_else(|| vec![PathBuf::from(".")]);
+            builtins(roots, &options)
+        });
+        let builtins = builtins.transpose()?;
+        let root = builtins.as_ref().map(Builtins::root);
+        let policy = policies.compiled(filters, &servers, root);
         Ok(Self {
             config,
             data_dir: data_dir.to_owned(),
             servers,
+            builtins,
             policy,
             policies,
             options,
@@ -89,6 +106,11 @@ impl Settings {
     pub(crate) fn plan(&self) -> FleetPlan {
         FleetPlan {
             servers: self.servers.clone(),
+            in_house: self
+                .builtins
+                .iter()
+                .map(|one| Arc::new(one.clone()) as Arc<dyn InHouse>)
+                .collect(),
             policy: self.policy.clone(),
             options: self.options.clone(),
         }
@@ -140,6 +162,14 @@ impl Settings {
     }
 }
 
+/// The built-in tools over these folders.
+pub(crate) fn builtins(roots: Vec<PathBuf>, options: &FleetOptions) -> Result<Builtins, Failed> {
+    let roots =
+        Roots::open(roots).map_err(|error| Failed::config(format!("`builtins.roots`: {error}")))?;
+    let env = environment::minimal(Inherit::Minimal, &[], std::env::vars());
+    Ok(Builtins::new(roots, options.warden_program.clone(), env))
+}
+
 /// A limit in bytes; one that no machine has the memory for is no limit.
 fn bytes(mib: NonZeroUsize) -> usize {
     mib.get().saturating_mul(MIB)
@@ -184,7 +214,7 @@ fn servers(
 }
 
 fn warden_program() -> Result<PathBuf, Failed> {
-    warden::own_program().map_err(|error| Failed::system(format!("our own program: {error}")))
+    warden::program().map_err(|error| Failed::system(format!("our own program: {error}")))
 }
 
 fn filter(server: &Server) -> ToolFilter {

@@ -5,6 +5,7 @@ mod setup;
 
 mod activity;
 mod attach;
+mod builtins;
 mod cli;
 mod closed_socket;
 mod config;

@@ -1,9 +1,10 @@
 //! Prompts, resources and templates in the catalog: under which names they are shown, and whose a
 //! name or URI is.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::HashMap;
 
 use super::{Catalog, Finding, Listing, Named, ResolveError};
 use crate::{

@@ -1,7 +1,6 @@
 //! The sessions of the HTTP door.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -9,6 +8,7 @@ use std::{
 use bytes::Bytes;
 use callgate_call::{AskFailed, Caller};
 use callgate_wire::Frame;
+use foldhash::HashMap;
 use futures_util::future::BoxFuture;
 
 use crate::{outlet::Outlet, queue::Sender, session::Session};

@@ -1,7 +1,6 @@
 //! The state of a writer's chain under the mutex: where it stands, what is open, what is owed.
 
 use std::{
-    collections::HashSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,6 +8,7 @@ use std::{
 
 use callgate_gate::CallId;
 use callgate_record::{Entry, Head, WriterId};
+use foldhash::HashSet;
 use jiff::Timestamp;
 
 use crate::{
@@ -73,7 +73,7 @@ impl Chain {
             hash: NO_HASH,
             at: Timestamp::UNIX_EPOCH,
             since_head: 0,
-            open: HashSet::new(),
+            open: HashSet::default(),
             owed: Owed::default(),
             syncing: Syncing::default(),
             line: Vec::new(),

@@ -28,6 +28,7 @@ impl Fleet {
             .active()
             .iter()
             .map(|server| server.listing())
+            .chain(self.in_house.load().iter().map(|one| one.listing()))
             .collect();
         let (catalog, findings) = Catalog::build(self.naming(), listings);
         for Finding::ShownTwice {

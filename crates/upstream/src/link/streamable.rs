@@ -6,7 +6,6 @@ mod session;
 mod streams;
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -17,6 +16,7 @@ use std::{
 use callgate_call::InHand;
 use callgate_record::Effect;
 use callgate_wire::{Frame, Pieces, Strictness};
+use foldhash::HashMap;
 use futures_util::future::BoxFuture;
 use http::{Response, header};
 use hyper::body::Incoming;

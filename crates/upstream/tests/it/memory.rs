@@ -72,6 +72,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
         processes_per_server: 1,
     };
     FleetPlan {
+        in_house: Vec::new(),
         servers: vec![ServerSpec {
             name: ServerName::new("s").unwrap(),
             launch,

@@ -1,0 +1,178 @@
+//! The provider: a recorded permit in, a reply out.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
+use callgate_gate::{Listing, Permit, ServerName, Target};
+use callgate_record::{Effect, Recorded};
+use callgate_wire::{Frame, Id, RpcError, Strictness, ToolAnswer, message};
+use futures_util::future::BoxFuture;
+
+use crate::{
+    Roots,
+    answer::{Done, ToolFailed, failure},
+    arguments::Arguments,
+    descriptors,
+    tools::{bash, edit, glob, grep, read, write},
+};
+
+/// The built-in tools over some roots.
+#[derive(Debug, Clone)]
+pub struct Builtins {
+    place: Workplace,
+    shell: bash::Shell,
+}
+
+/// What file tools work with.
+#[derive(Debug, Clone)]
+pub(crate) struct Workplace {
+    pub(crate) roots: Roots,
+    /// Held while a file is changed: of two edits at once none is lost.
+    pub(crate) changing: Arc<Mutex<()>>,
+    /// Set when nobody waits any more.
+    pub(crate) given_up: Arc<AtomicBool>,
+}
+
+impl Builtins {
+    /// The tools over `roots`. Commands are started below `warden_program` with the environment `env`
+    /// and nothing else.
+    pub fn new(roots: Roots, warden_program: PathBuf, env: Vec<(String, String)>) -> Self {
+        Self {
+            place: Workplace {
+                roots,
+                changing: Arc::default(),
+                given_up: Arc::default(),
+            },
+            shell: bash::Shell {
+                warden_program,
+                env,
+            },
+        }
+    }
+
+    /// The folder that relative paths start from.
+    pub fn root(&self) -> &Path {
+        self.place.roots.first()
+    }
+
+    async fn answer(&self, tool: &str, arguments: Bytes, exchange: &Exchange) -> Answered {
+        if tool == "Bash" {
+            return bash::run(&self.shell, &self.place.roots, &arguments, exchange).await;
+        }
+        let Some(tool) = file_tool(tool) else {
+            return Answered::Unknown;
+        };
+        let given_up = Arc::new(AtomicBool::new(false));
+        let place = Workplace {
+            given_up: given_up.clone(),
+            ..self.place.clone()
+        };
+        // Files may be on a disk that is slow, and a search takes its time.
+        let working =
+            tokio::task::spawn_blocking(move || with(&arguments, |all| tool(&place, all)));
+        tokio::select! {
+            done = working => match done {
+                Ok(done) => Answered::Done(done),
+                Err(_) => Answered::Broken,
+            },
+            () = exchange.cancelled.cancelled() => {
+                given_up.store(true, Ordering::Release);
+                Answered::Cancelled
+            }
+        }
+    }
+}
+
+/// How a tool ended.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    /// With an answer, of a failure perhaps.
+    Done(Done),
+    /// There is no such tool.
+    Unknown,
+    /// Nobody waits for the answer any more.
+    Cancelled,
+    /// It broke.
+    Broken,
+}
+
+type FileTool = fn(&Workplace, Arguments<'_>) -> Done;
+
+fn file_tool(name: &str) -> Option<FileTool> {
+    match name {
+        "Edit" => Some(edit::run),
+        "Glob" => Some(glob::run),
+        "Grep" => Some(grep::run),
+        "Read" => Some(read::run),
+        "Write" => Some(write::run),
+        _ => None,
+    }
+}
+
+/// Reads the arguments and hands them to `tool`.
+pub(crate) fn with<T>(
+    arguments: &Bytes,
+    tool: impl FnOnce(Arguments<'_>) -> Result<T, ToolFailed>,
+) -> Result<T, ToolFailed> {
+    let json = callgate_wire::Json::validate(arguments, Strictness::Envelope)
+        .map_err(|_| crate::arguments::ArgumentError::NotAnObject)?;
+    tool(Arguments::new(Some(json))?)
+}
+
+impl Provider for Builtins {
+    fn forward(
+        &self,
+        call: Recorded<Permit>,
+        exchange: Exchange,
+    ) -> BoxFuture<'_, Result<Reply, Failure>> {
+        Box::pin(async move {
+            let call = call.into_call();
+            let frame = &call.attempt.frame;
+            let id = frame.id().cloned().unwrap_or_else(|| Id::number(0));
+            let Target::Tool(tool) = &call.target else {
+                return reply(unknown(&id, "method not found"));
+            };
+            let arguments = frame.param("arguments").map(|json| frame.share(json));
+            let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
+            match self.answer(&tool.name, arguments, &exchange).await {
+                Answered::Done(Ok(answer)) => reply(result(&id, &answer)),
+                Answered::Done(Err(failed)) => reply(result(&id, &failure(&failed))),
+                Answered::Unknown => reply(unknown(&id, "there is no such tool")),
+                Answered::Cancelled => Err(Failure::Cancelled {
+                    effect: Effect::Unknown,
+                }),
+                Answered::Broken => Err(Failure::Broken),
+            }
+        })
+    }
+}
+
+impl InHouse for Builtins {
+    fn listing(&self) -> Listing {
+        Listing {
+            listed: true,
+            tools: Some(descriptors::tools()),
+            ..Listing::unknown(ServerName::builtin())
+        }
+    }
+}
+
+fn result(id: &Id, answer: &ToolAnswer) -> Bytes {
+    message::result(id, &answer.to_raw())
+}
+
+fn unknown(id: &Id, what: &str) -> Bytes {
+    message::error(Some(id), &RpcError::new(RpcError::METHOD_NOT_FOUND, what))
+}
+
+fn reply(bytes: Bytes) -> Result<Reply, Failure> {
+    let frame = Frame::parse(bytes, Strictness::Envelope);
+    frame.map(Reply).map_err(|_| Failure::Broken)
+}

@@ -1,0 +1,78 @@
+//! Edit: one literal text for another.
+
+use std::{io::Read, sync::PoisonError};
+
+use callgate_wire::ToolAnswer;
+use memchr::memmem;
+
+use super::{PATH, files};
+use crate::{
+    answer::{Done, ToolFailed},
+    arguments::{ArgumentError, Arguments, Key},
+    provider::Workplace,
+};
+
+/// A larger file is not one that a model edits by hand.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+const OLD: Key = Key("old", Some("old_string"));
+const NEW: Key = Key("new", Some("new_string"));
+
+pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
+    let path = arguments.text(PATH)?;
+    let (old, new) = (arguments.text(OLD)?, arguments.text(NEW)?);
+    let all = arguments.flag("replace_all")?;
+    if old.is_empty() {
+        return Err(ArgumentError::WrongType {
+            name: OLD.0,
+            wanted: "a text that stands in the file, not an empty one; Write makes a new file",
+        }
+        .into());
+    }
+    if old == new {
+        return Err(ToolFailed::told("`old` and `new` are the same"));
+    }
+    let at = place.roots.place(&path)?;
+    let _one_at_a_time = place
+        .changing
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let mut before = Vec::new();
+    let file = files::open(&at)?;
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut before);
+    read.map_err(|error| at.failed(error))?;
+    if before.len() as u64 > MAX_BYTES {
+        return Err(ToolFailed::told(format!(
+            "`{path}` is larger than {MAX_BYTES} bytes, and is not edited"
+        )));
+    }
+    let found: Vec<usize> = memmem::find_iter(&before, old.as_bytes()).collect();
+    match (found.len(), all) {
+        (0, _) => {
+            let what = format!("`old` does not occur in `{path}`");
+            return Err(ToolFailed::told(what));
+        }
+        (1, _) | (_, true) => {}
+        (several, false) => {
+            return Err(ToolFailed::told(format!(
+                "`old` occurs {several} times in `{path}`: give more of the text around it, or set `replace_all`"
+            )));
+        }
+    }
+    files::replace(&at, &replaced(&before, &found, old.len(), new.as_bytes()))?;
+    let times = if found.len() == 1 { "time" } else { "times" };
+    let what = format!("replaced {} {times} in `{path}`", found.len());
+    Ok(ToolAnswer::text(what))
+}
+
+fn replaced(before: &[u8], found: &[usize], old: usize, new: &[u8]) -> Vec<u8> {
+    let mut after = Vec::with_capacity(before.len() + found.len() * new.len());
+    let mut from = 0;
+    for at in found {
+        after.extend_from_slice(&before[from..*at]);
+        after.extend_from_slice(new);
+        from = at + old;
+    }
+    after.extend_from_slice(&before[from..]);
+    after
+}

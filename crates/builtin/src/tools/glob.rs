@@ -1,0 +1,78 @@
+//! Glob: files by a pattern, newest first.
+
+use std::{
+    path::{Component, Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::{
+    files,
+    walk::{self, LONGEST, Next, WalkEnd},
+};
+use crate::{
+    answer::{Done, ToolFailed, texts},
+    arguments::{Arguments, Key},
+    provider::Workplace,
+};
+
+/// How many files are answered.
+const MAX_FILES: usize = 1000;
+
+pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
+    let pattern = arguments.text(Key("pattern", None))?;
+    let cwd = arguments.optional_text(Key("cwd", Some("path")))?;
+    let at = place.roots.place(cwd.as_deref().unwrap_or("."))?;
+    if !files::is_folder(&at)? {
+        let what = format!("`{}` is not a folder", at.asked());
+        return Err(ToolFailed::told(what));
+    }
+    let folder = at.whole();
+    let pattern = relative(&pattern, &folder).ok_or_else(|| {
+        ToolFailed::told(format!(
+            "`{pattern}` leads out of `{}`; name another folder in `cwd`",
+            folder.display()
+        ))
+    })?;
+    let matcher = walk::matcher(&pattern)?;
+    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let end = walk::files(&folder, &place.given_up, |path| {
+        let inside = path.strip_prefix(&folder).unwrap_or(&path);
+        // Looked at through the root, so that a folder that became a link tells nothing.
+        if matcher.is_match(inside)
+            && let Ok(data) = at.root.dir.symlink_metadata(at.inside.join(inside))
+        {
+            let modified = data.modified().map(cap_std::time::SystemTime::into_std);
+            found.push((modified.unwrap_or(SystemTime::UNIX_EPOCH), path));
+        }
+        Next::GoOn
+    });
+    found.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.cmp(second)));
+    let total = found.len();
+    found.truncate(MAX_FILES);
+    let names = found.iter().map(|(_, path)| place.roots.shown(path));
+    let names: Vec<String> = names.collect();
+    let text = if names.is_empty() {
+        "[no file matches]".to_owned()
+    } else {
+        names.join("\n")
+    };
+    let cut = (total > MAX_FILES)
+        .then(|| format!("[the newest {MAX_FILES} of {total} files; narrow the pattern]"));
+    let late = (end == WalkEnd::TooLong)
+        .then(|| format!("[stopped after {} s; narrow the folder]", LONGEST.as_secs()));
+    Ok(texts([text].into_iter().chain(cut).chain(late)))
+}
+
+/// A pattern relative to the folder; `None` when it leads out of it.
+fn relative(pattern: &str, folder: &Path) -> Option<String> {
+    let inside = match pattern.strip_prefix('/') {
+        None => pattern,
+        Some(_) => pattern
+            .strip_prefix(folder.to_str()?)?
+            .strip_prefix('/')
+            .unwrap_or_default(),
+    };
+    let climbs = |part: Component<'_>| matches!(part, Component::ParentDir);
+    let climbs = Path::new(inside).components().any(climbs);
+    (!climbs).then(|| inside.trim_start_matches("./").to_owned())
+}

@@ -1,0 +1,72 @@
+//! Walking a folder as ripgrep does: ignore files count, links are not followed, `.git` is left out.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use globset::{GlobBuilder, GlobMatcher};
+use ignore::WalkBuilder;
+
+use crate::answer::ToolFailed;
+
+/// A walk that takes longer says so and answers what it has.
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+
+/// Why a walk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WalkEnd {
+    /// Everything was seen.
+    Whole,
+    /// Whoever looks has enough.
+    Enough,
+    /// It took too long.
+    TooLong,
+}
+
+/// What to do after a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    GoOn,
+    Stop,
+}
+
+/// Shows each file below `folder` to `look`, sorted by path.
+pub(crate) fn files(
+    folder: &Path,
+    given_up: &AtomicBool,
+    mut look: impl FnMut(PathBuf) -> Next,
+) -> WalkEnd {
+    let end = Instant::now() + LONGEST;
+    let walk = WalkBuilder::new(folder)
+        .hidden(false)
+        .require_git(false)
+        .follow_links(false)
+        .filter_entry(|entry| entry.file_name() != ".git")
+        .sort_by_file_path(Path::cmp)
+        .build();
+    // What cannot be read is not there for this search.
+    for entry in walk.flatten() {
+        if given_up.load(Ordering::Acquire) {
+            return WalkEnd::Enough;
+        }
+        if Instant::now() >= end {
+            return WalkEnd::TooLong;
+        }
+        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        if is_file && look(entry.into_path()) == Next::Stop {
+            return WalkEnd::Enough;
+        }
+    }
+    WalkEnd::Whole
+}
+
+/// A pattern in which `*` stays inside a folder and `**` crosses folders.
+pub(crate) fn matcher(pattern: &str) -> Result<GlobMatcher, ToolFailed> {
+    let built = GlobBuilder::new(pattern).literal_separator(true).build();
+    let wrong = |error: globset::Error| {
+        ToolFailed::told(format!("`{pattern}` is no pattern: {}", error.kind()))
+    };
+    Ok(built.map_err(wrong)?.compile_matcher())
+}

@@ -1,0 +1,7 @@
+//! The binary `callgate-warden`: the small parent of one server's process, see the upstream room.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    callgate_upstream::warden::main(std::env::args_os())
+}
