@@ -20,6 +20,15 @@ pub(crate) struct Unresolved {
 }
 
 impl Unresolved {
+    /// An attempt for which the view itself has no name.
+    pub(crate) fn of_view(attempt: Attempt, error: RpcError) -> Self {
+        Self {
+            attempt,
+            server: None,
+            error,
+        }
+    }
+
     pub(crate) fn status(&self) -> Status {
         Status::Error
     }

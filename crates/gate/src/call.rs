@@ -6,7 +6,7 @@ use callgate_wire::Frame;
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-use crate::{Host, ItemKind, Reference, ServerName, Tool, ToolSource};
+use crate::{Declared, Hints, Host, ItemKind, Operation, Reference, ServerName, Tool, ToolSource};
 
 /// The id of a call, and of its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub enum Source {
     Mcp,
     /// A command of our own binary.
     Cli,
+    /// A program that uses the REST API.
+    Api,
     /// An agent in one of our own steps.
     Agent,
 }
@@ -72,8 +74,10 @@ pub struct Attempt {
     pub host: Arc<Host>,
     /// The door it came through.
     pub door: Door,
-    /// The request, byte for byte.
+    /// The request, byte for byte; where a view translated it, the call that it stands for.
     pub frame: Frame,
+    /// What the caller declared that it will do; `None` where the door has no way to declare it.
+    pub declared: Option<Arc<Declared>>,
 }
 
 /// What a call is aimed at: exactly one thing of exactly one server.
@@ -175,6 +179,20 @@ pub struct Call {
     pub attempt: Attempt,
     /// What it is aimed at.
     pub target: Target,
+}
+
+impl Call {
+    /// What the call will do: as it was declared, else as the server's annotations say.
+    pub fn operation(&self) -> Operation {
+        match (&self.attempt.declared, &self.target) {
+            (Some(declared), _) => declared.operation(),
+            (None, Target::Tool(tool)) => tool.hints.operation(),
+            (None, Target::Prompt(_) | Target::Resource(_) | Target::Completion(_)) => {
+                Hints::reading().operation()
+            }
+            (None, Target::Method { .. }) => Hints::default().operation(),
+        }
+    }
 }
 
 #[cfg(test)]

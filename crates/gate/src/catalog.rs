@@ -144,6 +144,8 @@ pub struct Catalog {
     naming: Naming,
     listings: Vec<Listing>,
     listed: Vec<Arc<Tool>>,
+    /// Tools of servers that have been away for a while.
+    unlisted: Vec<Arc<Tool>>,
     by_shown: HashMap<String, Arc<Tool>>,
     by_server: HashMap<ServerName, HashMap<String, Arc<Tool>>>,
     prompts: Shelf,
@@ -186,6 +188,8 @@ impl Catalog {
         own.insert(tool.name.clone(), tool.clone());
         if listed {
             self.listed.push(tool);
+        } else {
+            self.unlisted.push(tool);
         }
     }
 
@@ -201,6 +205,12 @@ impl Catalog {
         who: &'c Who,
     ) -> impl Iterator<Item = &'c Arc<Tool>> {
         self.listed.iter().filter(|tool| policy.shows_to(tool, who))
+    }
+
+    /// Every tool, whether hosts see it or not: those that are listed first, in configuration order.
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<Tool>, bool)> {
+        let listed = self.listed.iter().map(|tool| (tool, true));
+        listed.chain(self.unlisted.iter().map(|tool| (tool, false)))
     }
 
     /// What each server contributed.

@@ -194,6 +194,13 @@ impl Policy {
         })
     }
 
+    /// Why the configuration leaves out a `tool` that this caller could see otherwise. What the rules hide
+    /// stays hidden.
+    pub fn leaves_out(&self, tool: &Tool, who: &Who) -> Option<String> {
+        let check = self.filters.get(&tool.server)?.check(tool)?;
+        self.rules_show(tool, Some(who)).then_some(check.reason)
+    }
+
     /// What the policy says to a call: every check that was made, the strictest first in line to
     /// speak.
     pub fn judge(&self, call: &Call, facts: &Facts) -> Vec<Check> {
@@ -220,11 +227,14 @@ impl Policy {
 
     fn shows_by(&self, tool: &Tool, who: Option<&Who>) -> bool {
         let filter = self.filters.get(&tool.server);
-        filter.and_then(|filter| filter.check(tool)).is_none()
-            && self.layers.iter().all(|layer| match layer {
-                Layer::Builtin(_) => true,
-                Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), who),
-            })
+        filter.and_then(|filter| filter.check(tool)).is_none() && self.rules_show(tool, who)
+    }
+
+    fn rules_show(&self, tool: &Tool, who: Option<&Who>) -> bool {
+        self.layers.iter().all(|layer| match layer {
+            Layer::Builtin(_) => true,
+            Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), who),
+        })
     }
 
     fn ground_of(&self, target: &Target) -> &Ground {

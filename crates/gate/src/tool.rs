@@ -69,6 +69,36 @@ pub enum Operation {
     Destructive,
 }
 
+impl Operation {
+    /// All three, from least to most.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Destructive];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Destructive => "destructive",
+        }
+    }
+
+    /// The operation of that name.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.as_str() == word)
+    }
+
+    /// The tool of the `search` view that makes calls of this kind.
+    pub fn call_tool(self) -> &'static str {
+        match self {
+            Self::Read => "call_tool_read",
+            Self::Write => "call_tool_write",
+            Self::Destructive => "call_tool_destructive",
+        }
+    }
+}
+
 impl Tool {
     /// Reads a descriptor out of a scanned tools/list result; `shown` is filled by the catalog.
     pub fn from_descriptor(server: &ServerName, descriptor: Bytes) -> Result<Self, ToolError> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use callgate_gate::{Attempt, Call, CallId, Denied, Hold, Permit, Ruling, Target};
+use callgate_gate::{Attempt, Call, CallId, Declared, Denied, Fault, Hold, Permit, Ruling, Target};
 use callgate_wire::methods;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -158,6 +158,41 @@ impl Recorder {
         self.store.append_owed(Entry::Refused(Box::new(entry)));
     }
 
+    /// Puts an attempt on record that was refused for its intent or its arguments. Without a target, the
+    /// name that it asked for is kept as it stands.
+    pub fn faulted(&self, attempt: &Attempt, target: Option<&Target>, fault: &Fault) {
+        let mut entry = self.attempted(attempt);
+        match target {
+            Some(target) => {
+                entry.server = Some(target.server().to_string());
+                entry.tool = Some(name(target.name()));
+            }
+            None => {
+                let asked = attempt.frame.param("name").and_then(|asked| asked.as_str());
+                let (server, tool) = match asked.as_deref().and_then(|asked| asked.split_once(':'))
+                {
+                    Some((server, tool)) => (Some(name(server)), Some(name(tool))),
+                    None => (None, asked.as_deref().map(name)),
+                };
+                (entry.server, entry.tool) = (server, tool);
+            }
+        }
+        let text = self.redactor.text(&fault.to_string());
+        if fault.is_of_intent() {
+            entry.decision = Some(Decision::Deny);
+            entry.rule = Some(fault.rule());
+            entry.reason = Some(text.clone());
+            entry.status = Some(Status::Blocked);
+        } else {
+            entry.status = Some(Status::Error);
+        }
+        entry.error = Some(Failed {
+            code: 0,
+            message: text,
+        });
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+
     /// Puts the end of a forwarded call on record; it is owed, and never lost.
     pub async fn finished(&self, open: Open, outcome: Outcome<'_>) {
         let finished = Finished {
@@ -240,7 +275,13 @@ impl Recorder {
     fn decided(&self, call: &Call, ruling: &Ruling, decision: Decision) -> CallEntry {
         let mut entry = self.attempted(&call.attempt);
         if let Target::Tool(tool) = &call.target {
-            entry.intent = Some(Intent::inferred(tool.hints.operation()));
+            match &call.attempt.declared {
+                None => entry.intent = Some(Intent::inferred(tool.hints.operation())),
+                Some(declared) => {
+                    let warning = declared.against(tool).ok().flatten();
+                    entry.warnings.extend(warning);
+                }
+            }
         }
         entry.server = Some(call.target.server().to_string());
         entry.tool = Some(match &call.target {
@@ -271,6 +312,7 @@ impl Recorder {
             | RecordType::Server
             | RecordType::System => frame.params(),
         };
+        let declared = attempt.declared.as_deref();
         let client = attempt.host.client_info.clone();
         let client = client.filter(|info| info.len() <= MAX_CLIENT_BYTES);
         CallEntry {
@@ -292,9 +334,23 @@ impl Recorder {
             rule: None,
             reason: None,
             checks: Vec::new(),
-            intent: None,
+            intent: declared.map(|declared| self.intent(declared)),
+            tool_variant: declared.map(|declared| declared.variant.call_tool().to_owned()),
+            warnings: Vec::new(),
             status: None,
             error: None,
+        }
+    }
+
+    /// A declared intent; what the caller wrote in it is as untrusted as its arguments.
+    fn intent(&self, declared: &Declared) -> Intent {
+        let intent = Intent::declared(declared);
+        let blotted = |text: Option<String>| text.map(|text| self.redactor.text(&text));
+        Intent {
+            operation_type: blotted(intent.operation_type),
+            data_sensitivity: blotted(intent.data_sensitivity),
+            reason: blotted(intent.reason),
+            inferred: intent.inferred,
         }
     }
 

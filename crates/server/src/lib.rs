@@ -1,4 +1,4 @@
-//! The doors: MCP over stdio and Streamable HTTP, and health.
+//! The doors: MCP over stdio and Streamable HTTP, the views behind them, and health.
 //!
 //! A door reads frames, answers the little that is the gateway's own business (`initialize`,
 //! `ping`, lists, subscriptions, log levels) and hands everything else to the call path. It decides
@@ -16,8 +16,10 @@ mod outlet;
 mod queue;
 mod session;
 mod stdio;
+mod view;
 
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
 pub use http::{Closing, HttpDoor, Tokens};
 pub use stdio::{StdioDoor, StdioEnd};
+pub use view::{Detail, IntentForm, ViewSettings};

@@ -23,7 +23,7 @@ use crate::{
     Gateway,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
-    session::{Answering, Session},
+    session::{Answering, Aside, Session},
 };
 
 /// How much is asked of standard input at once.
@@ -213,7 +213,12 @@ impl Desk {
     /// Takes a request. A host that has just introduced itself can be asked from now on.
     fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
-        let answering = self.session.answer(request, self.outlet.clone(), None);
+        let aside = Aside {
+            view: self.gateway.views.default_view(),
+            caller: self.outlet.clone(),
+            trace: None,
+        };
+        let answering = self.session.answer(request, aside);
         if let (false, Some(host)) = (introduced, self.session.host()) {
             let providers = self.gateway.path.providers();
             providers.attach(host.clone(), self.outlet.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callgate_gate::{Attempt, Call, Ruling, Target};
+use callgate_gate::{Attempt, Call, Fault, Ruling, Target};
 use callgate_record::{Decision, Effect, Status};
 use callgate_wire::methods;
 
@@ -282,6 +282,94 @@ impl Event for ApprovalRequired<'_> {
             Decision::RequireApproval,
             self.ruling,
         )
+    }
+}
+
+/// A call was refused for its declared intent or its arguments, before policy was asked.
+#[derive(Debug)]
+pub struct IntentRefused<'a> {
+    /// What was received.
+    pub attempt: &'a Attempt,
+    /// What it was aimed at, where that was found out.
+    pub target: Option<&'a Target>,
+    /// What is wrong with it. Its text may repeat what the caller wrote, and is not told.
+    pub fault: &'a Fault,
+}
+
+impl IntentRefused<'_> {
+    fn status(&self) -> Status {
+        if self.fault.is_of_intent() {
+            Status::Blocked
+        } else {
+            Status::Error
+        }
+    }
+}
+
+impl Event for IntentRefused<'_> {
+    const NAME: &'static str = "denied";
+
+    fn log(&self) {
+        tracing::info!(
+            record_id = %self.attempt.id,
+            agent = name(&self.attempt.host.who.agent),
+            server = self.target.map(|target| target.server().as_str()),
+            tool = self.target.map(Target::name),
+            code = self.fault.code(),
+            "{}", Self::NAME
+        );
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        if self.fault.is_of_intent() {
+            metrics.decision(Decision::Deny);
+        }
+        metrics.call(self.target, self.status());
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        let shown = match self.target {
+            Some(target) => of_call(Self::NAME, self.attempt, target),
+            None => Shown {
+                record_id: Some(self.attempt.id),
+                who: Some(&self.attempt.host.who),
+                scope: Some(scope(self.attempt)),
+                transport: self.attempt.door.transport.as_str(),
+                ..Shown::new(Self::NAME)
+            },
+        };
+        Shown {
+            decision: Some(Decision::Deny.as_str()),
+            reason: Some(self.fault.code().to_owned()),
+            ..shown
+        }
+        .meta("status", self.status().as_str())
+        .meta("code", self.fault.code())
+    }
+}
+
+/// A declared intent is allowed, though the server's annotations say otherwise.
+#[derive(Debug)]
+pub struct IntentDoubtful<'a> {
+    /// The call.
+    pub call: &'a Call,
+    /// What differs.
+    pub warning: &'a str,
+}
+
+impl Event for IntentDoubtful<'_> {
+    const NAME: &'static str = "intent.doubtful";
+    const TOLD: bool = false;
+
+    fn log(&self) {
+        let Call { attempt, target } = self.call;
+        tracing::warn!(
+            record_id = %attempt.id,
+            server = %target.server(),
+            tool = target.name(),
+            warning = self.warning,
+            "{}", Self::NAME
+        );
     }
 }
 

@@ -10,8 +10,8 @@ use std::{
 
 use bytes::Bytes;
 use callgate_call::{
-    Announcement, AskFailed, CallPath, Caller, Exchange, Failure, Provider, Providers, Received,
-    Reply, Telemetry,
+    Announcement, AskFailed, CallPath, Caller, Exchange, Failure, Provider, Providers, Reading,
+    Received, Reply, Telemetry,
 };
 use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
@@ -160,6 +160,7 @@ impl Stage {
             host,
             door,
             trace: None,
+            reading: Reading::Plain,
         };
         let mut pending = self.path.start(received, Arc::new(Silent));
         Waiting(AbortOnDropHandle::new(tokio::spawn(async move {

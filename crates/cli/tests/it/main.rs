@@ -19,6 +19,7 @@ mod primitives;
 mod processes;
 mod protocol;
 mod reload;
+mod search;
 mod shell;
 mod talk;
 mod telemetry;

@@ -43,7 +43,8 @@ impl<'a> View<'a> {
         Self {
             name,
             arguments,
-            seen: Seen::new(&call.target, who, arguments),
+            seen: Seen::new(&call.target, who, arguments)
+                .declaring(call.attempt.declared.as_deref()),
             ground: policy.ground_of(&call.target),
             who,
             target: &call.target,

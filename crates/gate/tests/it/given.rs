@@ -78,6 +78,7 @@ pub(crate) fn call_with(target: Target, params: &str) -> Call {
             host,
             door,
             frame,
+            declared: None,
         },
         target,
     }
