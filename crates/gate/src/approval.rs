@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use callgate_wire::{Json, methods};
+use callgate_wire::Json;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -106,12 +106,11 @@ pub(crate) fn binding(call: &Call, ruling: &Ruling) -> Digest {
     bound.add(who.agent.as_bytes());
     bound.add(call.target.server().as_str().as_bytes());
     bound.add(call.target.name().as_bytes());
+    bound.add(call.attempt.frame.method().unwrap_or_default().as_bytes());
     match &call.target {
-        Target::Tool(tool) => {
-            bound.add(methods::TOOLS_CALL.as_bytes());
-            bound.add(&tool.descriptor);
+        Target::Tool(tool) => bound.add(&tool.descriptor),
+        Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
         }
-        Target::Method { method, .. } => bound.add(method.as_bytes()),
     }
     for (key, value) in call
         .attempt

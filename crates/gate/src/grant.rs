@@ -48,6 +48,10 @@ impl Grant {
         let limits = self.limits.as_deref()?;
         match target {
             Target::Tool(tool) => self.refuses(tool),
+            // To read is the least that can be done.
+            Target::Prompt(of) | Target::Resource(of) | Target::Completion(of) => {
+                self.refuses_as(limits, of.server.as_str(), || Operation::Read)
+            }
             Target::Method { server, method } => {
                 self.refuses_as(limits, server.as_str(), || operation_of_method(method))
             }

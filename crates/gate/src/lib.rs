@@ -13,8 +13,10 @@ mod digest;
 mod facts;
 mod grant;
 mod intent;
+mod item;
 mod name;
 mod policy;
+mod template;
 mod tool;
 mod view;
 pub mod visible;
@@ -22,12 +24,13 @@ mod who;
 
 pub use approval::{ApprovalId, Consent, NoApprovalId};
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
-pub use catalog::{Catalog, Finding, Listing, ResolveError};
+pub use catalog::{Catalog, Finding, Items, Listing, Named, Offers, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
 pub use grant::Grant;
 pub use intent::{Declared, Fault, IntentRules, MAX_REASON_CHARS};
+pub use item::{Item, ItemError, ItemKind, Reference};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, Ground, Kind,

@@ -112,6 +112,10 @@ pub enum EntryKind {
 pub enum RecordType {
     /// tools/call.
     ToolCall,
+    /// prompts/get.
+    PromptGet,
+    /// resources/read.
+    ResourceRead,
     /// Any other request that passed through.
     Other,
     /// A person decided about a call.

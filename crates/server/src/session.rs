@@ -20,7 +20,9 @@ use futures_util::future::BoxFuture;
 use crate::{
     Gateway, Principal,
     asks::Asks,
+    follow::follow,
     introduce::introduction,
+    list::Wanted,
     view::{self, Shape, Taken},
 };
 
@@ -89,17 +91,25 @@ impl Session {
             Ok(Admission::Initialize(version)) => at_once(&id, Ok(self.introduce(version))),
             Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
                 (Some(methods::PING), _) | (_, None) => at_once(&id, Ok("{}".to_owned())),
-                (Some(methods::TOOLS_LIST), Some(host)) => {
-                    let gateway = self.gateway.clone();
-                    Answering::own(async move {
-                        answer(&id, view::list(&gateway, view, &host, &request).await)
-                    })
+                (
+                    Some(methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE),
+                    Some(host),
+                ) => {
+                    let providers = self.gateway.path.providers().clone();
+                    Answering::own(async move { follow(&*providers, &host, &id, request).await })
                 }
                 (Some(methods::SET_LEVEL), Some(host)) => {
                     let providers = self.gateway.path.providers().clone();
                     Answering::own(async move {
                         providers.set_level(&host, request).await;
                         answer(&id, Ok("{}".to_owned()))
+                    })
+                }
+                (method, Some(host)) if let Some(wanted) = method.and_then(Wanted::of) => {
+                    let gateway = self.gateway.clone();
+                    Answering::own(async move {
+                        let listed = view::list(&gateway, view, &host, wanted, &request);
+                        answer(&id, listed.await)
                     })
                 }
                 (_, Some(host)) => match view::take(&self.gateway, view, &host, request) {

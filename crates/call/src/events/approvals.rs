@@ -33,7 +33,7 @@ impl Event for ApprovalResolved<'_> {
         let shown = Shown {
             record_id: Some(asking.record_id),
             server: Some(&asking.server),
-            tool: Some(&asking.tool),
+            tool: Some(asking.tool.as_str().into()),
             command: Some(format!("{}:{}", asking.server, name(&asking.tool))),
             decision: self.decision().map(Decision::as_str),
             rule: Some(&asking.rule),

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use callgate_gate::{
-    Call, Consent, Denied, Hold, Permit, Ruling, Target, Verdict,
+    Call, Consent, Denied, Hold, Permit, Ruling, Verdict,
     visible::{Layout, visible},
 };
 use callgate_wire::{Frame, Id, Json, Strictness, message, quote};
@@ -73,10 +73,7 @@ fn can_ask(capabilities: &str) -> bool {
 }
 
 fn request(call: &Call, ruling: &Ruling) -> Option<Frame> {
-    let name = match &call.target {
-        Target::Tool(tool) => tool.canonical(),
-        Target::Method { server, method } => format!("{server}:{method}"),
-    };
+    let name = format!("{}:{}", call.target.server(), call.target.name());
     let arguments = call.attempt.frame.param("arguments");
     let arguments = arguments.map_or("{}", |arguments| arguments.as_text());
     let shown = visible(arguments, Layout::OneLine);

@@ -15,8 +15,8 @@ use callgate_call::{
     Reading, Received, Reply, Telemetry, Terms,
 };
 use callgate_gate::{
-    Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, ServerName, Source, Tool,
-    ToolFilter, Transport, Who,
+    Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
+    Tool, ToolFilter, Transport, Who,
 };
 use callgate_record::{OnFailure, Recorded, Recorder, Redactor};
 use callgate_wire::{Frame, Pieces, Strictness};
@@ -259,6 +259,15 @@ impl Providers for Cast {
         Box::pin(async {})
     }
 
+    fn follow<'a>(
+        &'a self,
+        _host: &'a Arc<Host>,
+        _resource: &'a Reference,
+        _request: Frame,
+    ) -> BoxFuture<'a, Result<Option<Reply>, Failure>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn set_level<'a>(&'a self, _host: &'a Arc<Host>, _request: Frame) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
@@ -308,10 +317,9 @@ pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
     };
     let tools = Some(tools.iter().map(tool).collect());
     Listing {
-        server: server(of),
         listed: true,
         tools,
-        list_extras: Vec::new(),
+        ..Listing::unknown(server(of))
     }
 }
 

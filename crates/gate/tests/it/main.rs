@@ -4,5 +4,6 @@ mod approval;
 mod catalog;
 mod decide;
 mod given;
+mod items;
 mod laws;
 mod policy;

@@ -40,7 +40,10 @@ impl Recorder {
         let (frame, ruling) = (&attempt.frame, hold.ruling());
         let (body, definition) = match target {
             Target::Tool(tool) => (frame.param("arguments"), Some(Digest::of(&tool.descriptor))),
-            Target::Method { .. } => (frame.params(), None),
+            Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Completion(_)
+            | Target::Method { .. } => (frame.params(), None),
         };
         let raw = body.map_or(b"{}".as_slice(), |body| body.bytes());
         let shown = self.redactor.excerpt(raw, MAX_ASKED_BYTES);
@@ -51,7 +54,7 @@ impl Recorder {
             agent: name(&who.agent),
             session_id: who.session.clone(),
             server: target.server().to_string(),
-            tool: name(target.name()),
+            tool: name(&self.redactor.text(target.name())),
             arguments: shown.text,
             arguments_bytes: raw.len() as u64,
             arguments_whole: shown.whole,
