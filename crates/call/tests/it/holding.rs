@@ -41,8 +41,9 @@ async fn decide(stage: &Stage, answer: Answer) -> ApprovalId {
     id
 }
 
-async fn asked(stage: &Stage) {
-    while stage.people.newest().is_none() {
+/// Waits until a call is held, on record and all.
+async fn held(stage: &Stage) {
+    while stage.journal.story().is_empty() {
         tokio::task::yield_now().await;
     }
 }
@@ -144,7 +145,7 @@ async fn a_call_that_waits_goes_on_when_somebody_says_yes() {
     let stop = CancellationToken::new();
     let following = tokio::spawn(desk(&stage).clone().follow(stop.clone()));
     let mut waiting = stage.start(&tool_call("7", "fs__delete"));
-    asked(&stage).await;
+    held(&stage).await;
     decide(&stage, Answer::Approve).await;
     let done = json(&waiting.answer().await.expect("it is answered"));
     assert_eq!(done["result"]["content"][0]["text"], "ok");
@@ -172,10 +173,7 @@ async fn a_call_that_waits_in_vain_is_told_what_it_needs() {
 async fn a_door_that_goes_away_releases_a_call_that_waits() {
     let stage = asking(Duration::from_secs(600));
     let waiting = stage.start(&tool_call("7", "fs__delete"));
-    asked(&stage).await;
-    while stage.journal.story().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    held(&stage).await;
     drop(waiting);
     let given_up = stage.path.drain(Duration::from_secs(20)).await;
     assert_eq!(given_up, 0);
