@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use callgate_call::{Announcement, Audience, Caller, Events, InHouse, Provider, Providers};
 use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, ServerName};
 use callgate_record::Recorder;
-use callgate_wire::{Frame, methods};
+use callgate_wire::{Era, Frame, LogLevel, methods};
 use futures_util::future::{BoxFuture, join_all};
 use tokio::{
     sync::{Notify, broadcast},
@@ -52,6 +52,8 @@ pub struct Fleet {
     policy: ArcSwap<Policy>,
     announce: broadcast::Sender<Announcement>,
     residents: Mutex<HashMap<String, Resident>>,
+    /// Which log messages the hosts of sessions asked for.
+    levels: Mutex<HashMap<String, LogLevel>>,
     rebuilding: Mutex<()>,
     events: Events,
     /// Whether lists had been answered when the configuration last changed.
@@ -127,6 +129,7 @@ impl Fleet {
             policy: ArcSwap::from_pointee(policy),
             announce: broadcast::Sender::new(ANNOUNCEMENTS_KEPT),
             residents: Mutex::default(),
+            levels: Mutex::default(),
             rebuilding: Mutex::default(),
             events,
             answered: AtomicBool::new(false),
@@ -190,6 +193,8 @@ impl Fleet {
         let tools_changed = Arc::new(Notify::new());
         let wiring = Wiring {
             server: spec.name.clone(),
+            profile: Profile::gateway(),
+            level: Arc::new(|_| None),
             announce: self.announce.clone(),
             audience: Audience::All,
             tools_changed: tools_changed.clone(),
@@ -277,6 +282,11 @@ impl Fleet {
         sharing.next().is_none().then(|| first.caller.clone())
     }
 
+    fn level(&self, session: &str) -> Option<LogLevel> {
+        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        levels.get(session).copied()
+    }
+
     async fn tell(&self, host: &Host, what: &Housekeeping<'_>, request: Option<&'static str>) {
         let one = |server: &Arc<Server>| {
             let server = server.clone();
@@ -290,6 +300,8 @@ impl Fleet {
                 };
                 // Best effort: a server that does not answer is not waited for.
                 match request {
+                    // A stateless server is told with each call.
+                    Some(_) if connection.era() == Era::Stateless => {}
                     Some(method) => drop(connection.request(method, what, TELL_ALL_DEADLINE).await),
                     None => drop(connection.notify(what).await),
                 }
@@ -340,6 +352,11 @@ impl Providers for Fleet {
 
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            let session = host.who.session.clone();
+            if let Some(level) = request.param("level").and_then(LogLevel::read) {
+                let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+                levels.insert(session, level);
+            }
             self.tell(
                 host,
                 &Housekeeping::SetLevel(&request),
@@ -378,6 +395,10 @@ impl Providers for Fleet {
     }
 
     fn detach(&self, session: &str) {
+        self.levels
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(session);
         self.residents
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -395,8 +416,12 @@ fn wiring_for(base: Wiring, fleet: Weak<Fleet>) -> SharedWiring {
             None => Audience::All,
         };
         let (fleet, asked) = (fleet.clone(), audience.clone());
+        let of_levels = fleet.clone();
         let resident = Arc::new(move || fleet.upgrade()?.resident(&asked));
+        let level = Arc::new(move |session: &str| of_levels.upgrade()?.level(session));
         Wiring {
+            profile: profile.clone(),
+            level,
             audience,
             resident,
             ..base.clone()

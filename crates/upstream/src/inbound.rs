@@ -11,20 +11,31 @@ use callgate_call::{
     Announcement, Audience, Caller, Events, events::upstreams::UpstreamFrameError,
 };
 use callgate_gate::ServerName;
-use callgate_wire::{Frame, FrameKind, Id, RpcError, Strictness, methods};
+use callgate_wire::{
+    Era, Frame, FrameKind, Id, LogLevel, RpcError, Strictness, methods,
+    stateless::SUBSCRIPTION_ID_META,
+};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    Profile,
     link::{Link, Parcel},
     outgoing::{Housekeeping, Message},
     pending::{Ended, Pending, Sole},
 };
 
+/// The log messages that the host of a session wants.
+pub(crate) type LevelOf = Arc<dyn Fn(&str) -> Option<LogLevel> + Send + Sync>;
+
 /// What a connection is wired to.
 #[derive(Clone)]
 pub(crate) struct Wiring {
     pub(crate) server: ServerName,
+    /// In whose name the connection is made, and in which era.
+    pub(crate) profile: Profile,
+    /// Which log messages the host of a session wants.
+    pub(crate) level: LevelOf,
     /// Where notifications go that belong to no call.
     pub(crate) announce: broadcast::Sender<Announcement>,
     /// The hosts that share this connection.
@@ -139,6 +150,15 @@ impl Inbound {
                 .await;
             return;
         }
+        if self.wiring.profile.era == Era::Stateless {
+            // A server of this era asks in its answers.
+            self.send(no_answer(
+                &id,
+                "requests to clients are not part of this version",
+            ))
+            .await;
+            return;
+        }
         let cancelled = CancellationToken::new();
         self.asks
             .lock()
@@ -185,9 +205,17 @@ impl Inbound {
             Some(methods::PROGRESS) => self.progress(&frame),
             Some(methods::TOOLS_CHANGED) => self.wiring.tools_changed.notify_one(),
             Some(methods::CANCELLED) => self.cancelled(&frame),
+            Some(methods::ACKNOWLEDGED) => {}
+            // What was subscribed to belongs to no call.
+            Some(method) if frame.meta(SUBSCRIPTION_ID_META).is_some() => {
+                if self.wiring.passes_all || passes(method) {
+                    let plain = frame.edit().remove_meta(|key| key == SUBSCRIPTION_ID_META);
+                    self.announce(plain.finish());
+                }
+            }
             Some(method) if self.wiring.passes_all || passes(method) => match self.whose(during) {
                 Sole::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
-                Sole::Nobody | Sole::Several => self.announce(frame),
+                Sole::Nobody | Sole::Several => self.announce(frame.into_bytes()),
             },
             Some(_) | None => {}
         }
@@ -242,13 +270,10 @@ impl Inbound {
         }
     }
 
-    fn announce(&self, frame: Frame) {
+    fn announce(&self, frame: Bytes) {
         let audience = self.wiring.audience.clone();
         // Nobody listening is no failure.
-        let _ = self.wiring.announce.send(Announcement {
-            audience,
-            frame: frame.into_bytes(),
-        });
+        let _ = self.wiring.announce.send(Announcement { audience, frame });
     }
 
     pub(crate) fn too_long(&self, head: &[u8], tail: &[u8]) {

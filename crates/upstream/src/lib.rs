@@ -9,6 +9,7 @@
 
 mod connection;
 mod definitions;
+mod eras;
 mod fleet;
 mod handshake;
 mod http;
@@ -16,6 +17,7 @@ mod inbound;
 mod lane;
 mod lanes;
 mod link;
+mod listening;
 mod outgoing;
 mod pending;
 mod roster;
@@ -33,4 +35,4 @@ pub mod warden;
 pub use fleet::{Fleet, FleetPlan, ServerReport};
 pub use http::{Endpoint, EndpointError};
 pub use server::ServerStatus;
-pub use spec::{FleetOptions, Launch, Profile, ServerSpec};
+pub use spec::{FleetOptions, Launch, Profile, Protocol, ServerSpec};

@@ -52,6 +52,7 @@ pub(crate) fn call(target: Target) -> Call {
         who,
         client_info: None,
         capabilities: "{}".into(),
+        era: callgate_wire::Era::Handshake,
     });
     let door = Door {
         source: Source::Mcp,
@@ -61,6 +62,7 @@ pub(crate) fn call(target: Target) -> Call {
     Call {
         attempt: Attempt {
             id: CallId(Ulid::nil()),
+            parent: None,
             host,
             door,
             frame,

@@ -4,6 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use callgate_call::events::upstreams::{ProxyConnect, UpstreamDown, UpstreamUp};
 use callgate_record::RecordType;
+use callgate_wire::Era;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -11,6 +12,7 @@ use super::{Server, ServerStatus};
 use crate::{
     Launch, Profile,
     definitions::Definitions,
+    eras::open_in_either,
     handshake::{HandshakeError, ToolList, list_tools},
     lane::{Lane, LaneError},
 };
@@ -68,8 +70,31 @@ impl Server {
     }
 
     async fn open(&self, profile: &Profile) -> Result<(Lane, ToolList), LaneError> {
-        let wiring = (self.wiring)(profile);
-        let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring).await?;
+        let profile = match (profile.era, &self.spec.launch) {
+            // A server that is asked what it does not know may end, so it is found out beforehand.
+            (Era::Stateless, Launch::Stdio { .. }) => {
+                let wiring = |profile: &Profile| (self.wiring)(profile);
+                let found = self
+                    .eras
+                    .speaks_stateless(&self.spec, &self.supplies, wiring);
+                let era = if found.await {
+                    Era::Stateless
+                } else {
+                    Era::Handshake
+                };
+                Profile {
+                    era,
+                    ..profile.clone()
+                }
+            }
+            (Era::Stateless | Era::Handshake, _) => profile.clone(),
+        };
+        let lane = open_in_either(&self.spec, &profile, &self.supplies, &*self.wiring).await?;
+        if lane.profile.era == Era::Stateless {
+            self.eras
+                .note_stateless(&self.spec, &self.supplies, true)
+                .await;
+        }
         match self.list(&lane).await {
             Ok(list) => Ok((lane, list)),
             Err(error) => {
@@ -93,8 +118,11 @@ impl Server {
 
     /// Stays with a live server: lists again when it says so, returns when it is gone.
     async fn attend(&self, lane: &Lane, shutdown: &CancellationToken) {
+        let hearing = hear(lane);
+        tokio::pin!(hearing);
         loop {
             tokio::select! {
+                () = &mut hearing => return,
                 () = lane.connection.ended().cancelled() => return,
                 () = shutdown.cancelled() => return,
                 () = self.tools_changed.notified() => match self.list(lane).await {
@@ -257,5 +285,18 @@ impl Server {
             (self.on_change)();
         }
         std::future::pending().await
+    }
+}
+
+/// Hears of a server's changes; those of the handshake versions tell by themselves.
+async fn hear(lane: &Lane) {
+    match lane.profile.era {
+        Era::Handshake => std::future::pending().await,
+        Era::Stateless => {
+            lane.connection
+                .listen(&lane.introduction.capabilities)
+                .await;
+            lane.connection.ended().cancelled().await;
+        }
     }
 }
