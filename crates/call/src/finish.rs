@@ -205,6 +205,10 @@ pub(crate) fn finish_unresolved(
 ) -> Answer {
     let server = unresolved.server.as_ref().map(|server| server.as_str());
     let Unresolved { attempt, error, .. } = &unresolved;
+    let error = &match attempt.host.era {
+        Era::Handshake => error.clone(),
+        Era::Stateless => bridge::own_error_for_stateless(error),
+    };
     recorder.refused(attempt, server, unresolved.status(), unresolved.failed());
     let code = error.code;
     events.emit(CallUnresolved { attempt, code });

@@ -49,6 +49,7 @@ pub use path::{CallPath, Patience, Pending};
 pub use ports::{AskFailed, Caller, Exchange, InHouse, Provider, Providers, Reply};
 pub use receive::{Reading, Received};
 pub use registry::Registry;
+pub use resolve::resolve_resource;
 pub use seal::SealKey;
 pub use telemetry::Telemetry;
 pub use trace::{Spans, TraceContext};

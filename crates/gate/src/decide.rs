@@ -86,7 +86,9 @@ fn intent_fault(call: &Call) -> Option<Fault> {
     let declared = call.attempt.declared.as_ref()?;
     match &call.target {
         Target::Tool(tool) => declared.against(tool).err(),
-        Target::Method { .. } => declared.fault.clone(),
+        Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
+            declared.fault.clone()
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! One tool of one server: its descriptor as the server sent it, and the little we read of it.
 
 use bytes::Bytes;
-use callgate_wire::{Json, ParamHeader, Strictness, quote};
+use callgate_wire::{Json, ParamHeader, Strictness};
 use serde::Serialize;
 
-use crate::ServerName;
+use crate::{ServerName, item::respelled};
 
 /// A tool of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,13 +141,7 @@ impl Tool {
             ..self.clone()
         };
         if shown != tool.name {
-            let json = Json::validate(&self.descriptor, Strictness::Full).ok();
-            if let Some(name) = json.and_then(|json| json.get("name")) {
-                let start = name.bytes().as_ptr() as usize - self.descriptor.as_ptr() as usize;
-                let (before, rest) = self.descriptor.split_at(start);
-                let after = &rest[name.bytes().len()..];
-                tool.shown_descriptor = [before, quote(&shown).as_bytes(), after].concat().into();
-            }
+            tool.shown_descriptor = respelled(&self.descriptor, "name", &shown);
         }
         tool.shown = shown;
         tool
@@ -174,6 +168,14 @@ impl Hints {
         Self {
             read_only: hint("readOnlyHint"),
             destructive: hint("destructiveHint"),
+        }
+    }
+
+    /// Of what changes nothing by its nature.
+    pub(crate) fn reading() -> Self {
+        Self {
+            read_only: Some(true),
+            destructive: None,
         }
     }
 

@@ -148,6 +148,10 @@ pub struct Checkpoint {
 pub enum RecordType {
     /// tools/call.
     ToolCall,
+    /// prompts/get.
+    PromptGet,
+    /// resources/read.
+    ResourceRead,
     /// Any other request that passed through.
     Other,
     /// Something that happened to an upstream server.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use callgate_gate::{Attempt, Call, CallId, Declared, Denied, Fault, Hold, Permit, Ruling, Target};
+use callgate_wire::methods;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ulid::Ulid;
@@ -143,8 +144,10 @@ impl Recorder {
     pub fn refused(&self, attempt: &Attempt, server: Option<&str>, status: Status, error: Failed) {
         let mut entry = self.attempted(attempt);
         entry.server = server.map(str::to_owned);
+        let param = |key| attempt.frame.param(key).and_then(|asked| asked.as_str());
         let asked = match entry.record_type {
-            RecordType::ToolCall => attempt.frame.param("name").and_then(|asked| asked.as_str()),
+            RecordType::ToolCall | RecordType::PromptGet => param("name"),
+            RecordType::ResourceRead => param("uri").map(|uri| self.redactor.text(&uri).into()),
             RecordType::Other | RecordType::Server | RecordType::System => {
                 attempt.frame.method().map(Into::into)
             }
@@ -281,7 +284,11 @@ impl Recorder {
             }
         }
         entry.server = Some(call.target.server().to_string());
-        entry.tool = Some(name(call.target.name()));
+        entry.tool = Some(match &call.target {
+            Target::Tool(_) | Target::Prompt(_) | Target::Method { .. } => name(call.target.name()),
+            // A URI can hold a password.
+            Target::Resource(of) | Target::Completion(of) => name(&self.redactor.text(&of.name)),
+        });
         entry.decision = Some(decision);
         entry.rule = Some(ruling.rule.clone());
         entry.reason = Some(ruling.reason.clone());
@@ -292,22 +299,25 @@ impl Recorder {
     fn attempted(&self, attempt: &Attempt) -> CallEntry {
         let frame = &attempt.frame;
         let who = &attempt.host.who;
-        let is_tool = frame.method() == Some(callgate_wire::methods::TOOLS_CALL);
-        let body = if is_tool {
-            frame.param("arguments")
-        } else {
-            frame.params()
+        let record_type = match frame.method() {
+            Some(methods::TOOLS_CALL) => RecordType::ToolCall,
+            Some(methods::PROMPTS_GET) => RecordType::PromptGet,
+            Some(methods::RESOURCES_READ) => RecordType::ResourceRead,
+            Some(_) | None => RecordType::Other,
+        };
+        let body = match record_type {
+            RecordType::ToolCall | RecordType::PromptGet => frame.param("arguments"),
+            RecordType::ResourceRead
+            | RecordType::Other
+            | RecordType::Server
+            | RecordType::System => frame.params(),
         };
         let declared = attempt.declared.as_deref();
         let client = attempt.host.client_info.clone();
         let client = client.filter(|info| info.len() <= MAX_CLIENT_BYTES);
         CallEntry {
             id: attempt.id,
-            record_type: if is_tool {
-                RecordType::ToolCall
-            } else {
-                RecordType::Other
-            },
+            record_type,
             source: attempt.door.source,
             transport: attempt.door.transport,
             tenant: who.tenant.clone(),

@@ -1,12 +1,13 @@
 //! The doors: MCP over stdio and Streamable HTTP, the views behind them, and health.
 //!
 //! A door reads frames, answers the little that is the gateway's own business (`initialize`,
-//! `server/discover`, `ping`, `tools/list`, log levels, subscriptions) and hands everything else to the call path. It decides
+//! `server/discover`, `ping`, lists, subscriptions, log levels) and hands everything else to the call path. It decides
 //! nothing and has no other way to a provider. Inbound sockets live here and nowhere else.
 
 mod answering;
 mod asks;
 mod attach;
+mod follow;
 mod gateway;
 mod http;
 mod inflight;

@@ -20,7 +20,9 @@ use crate::{
     Gateway,
     answering::Answering,
     asks::Asks,
-    introduce::{capabilities, discovery, introduction},
+    follow::follow,
+    introduce::{discovery, introduction},
+    list::Wanted,
     subscriptions::Subscription,
     view::{self, Taken},
 };
@@ -99,6 +101,15 @@ impl Session {
                 (Some(methods::PING), _) | (_, None) => {
                     Answering::at_once(&id, Ok("{}".to_owned()))
                 }
+                (
+                    Some(methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE),
+                    Some(host),
+                ) => {
+                    let providers = self.gateway.path.providers().clone();
+                    Answering::lasting(async move {
+                        Some(follow(&*providers, &host, &id, request).await)
+                    })
+                }
                 (Some(methods::SET_LEVEL), Some(host)) => {
                     let providers = self.gateway.path.providers().clone();
                     Answering::own(Era::Handshake, id, methods::SET_LEVEL, async move {
@@ -151,10 +162,10 @@ impl Session {
             caller,
             trace,
         } = aside;
-        if request.method() == Some(methods::TOOLS_LIST) {
+        if let Some(wanted) = request.method().and_then(Wanted::of) {
             let gateway = self.gateway.clone();
-            return Answering::own(host.era, id, methods::TOOLS_LIST, async move {
-                view::list(&gateway, view, &host, &request).await
+            return Answering::own(host.era, id, wanted.method(), async move {
+                view::list(&gateway, view, &host, wanted, &request).await
             });
         }
         let era = host.era;
@@ -186,18 +197,19 @@ impl Session {
         caller: Arc<dyn Caller>,
     ) -> Answering {
         let cancelled = CancellationToken::new();
+        // What it follows it follows for itself, and leaves with it.
+        let mut listener = Host::clone(&host);
+        listener.who.session = format!("{}/{}", self.id, id.raw());
         self.listening().insert(id.clone(), cancelled.clone());
         let providers = self.gateway.path.providers();
         let subscription = Subscription {
             id,
-            host,
+            host: Arc::new(listener),
             caller,
             closing: self.closing.clone(),
             cancelled,
         };
-        let serving =
-            subscription.serve(request, capabilities(&**providers), providers.subscribe());
-        Answering::lasting(serving)
+        Answering::lasting(subscription.serve(request, providers.clone()))
     }
 
     /// Takes a notification. A cancellation has taken effect when this returns; what is to be

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use callgate_call::{Announcement, Caller, for_stateless_host};
+use callgate_call::{Announcement, Caller, Providers, for_stateless_host};
 use callgate_gate::Host;
 use callgate_wire::{
     Frame, Id, Json, JsonKind, Strictness, message, methods, quote, stateless::SUBSCRIPTION_ID_META,
 };
-use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
+
+use crate::{follow, introduce::capabilities};
 
 /// Resources that one subscription may name; more are not honoured.
 const MAX_RESOURCES: usize = 1000;
@@ -36,15 +38,23 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Tells until it is over; the answer is `None` where nobody wants one any more. `capabilities` is
-    /// what can be told at all.
+    /// Tells until it is over; the answer is `None` where nobody wants one any more.
     pub(crate) async fn serve(
         self,
         request: Frame,
-        capabilities: String,
-        mut announcements: Receiver<Announcement>,
+        providers: Arc<dyn Providers>,
     ) -> Option<Bytes> {
-        let filter = Filter::read(request.param("notifications")).within(&capabilities);
+        let mut announcements = providers.subscribe();
+        let wanted = Filter::read(request.param("notifications"));
+        let mut filter = wanted.within(&capabilities(&*providers));
+        let _here = Here::new(&providers, &self);
+        let mut followed = Vec::new();
+        for uri in std::mem::take(&mut filter.updates) {
+            if follow::begin(&*providers, &self.host, &uri).await {
+                followed.push(uri);
+            }
+        }
+        filter.updates = followed;
         self.say(methods::ACKNOWLEDGED, &filter.to_params());
         loop {
             tokio::select! {
@@ -101,6 +111,30 @@ impl Subscription {
         let id = self.id.raw();
         let result = format!(r#"{{"_meta":{{"{SUBSCRIPTION_ID_META}":{id}}}}}"#);
         for_stateless_host(message::result(&self.id, &result), methods::LISTEN)
+    }
+}
+
+/// A listener as the servers know it; what it follows it leaves when this is dropped.
+struct Here {
+    providers: Arc<dyn Providers>,
+    session: String,
+}
+
+impl Here {
+    fn new(providers: &Arc<dyn Providers>, subscription: &Subscription) -> Self {
+        let (host, caller) = (subscription.host.clone(), subscription.caller.clone());
+        let session = host.who.session.clone();
+        providers.attach(host, caller);
+        Self {
+            providers: providers.clone(),
+            session,
+        }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        self.providers.detach(&self.session);
     }
 }
 

@@ -15,7 +15,10 @@ use callgate_gate::{Host, IntentRules, View};
 use callgate_wire::{Frame, Pieces, RpcError};
 use futures_util::future::BoxFuture;
 
-use crate::{Gateway, list::list_tools};
+use crate::{
+    Gateway,
+    list::{self, Wanted},
+};
 use results::Results;
 use search::Shelf;
 
@@ -104,17 +107,20 @@ pub(crate) enum Taken {
 /// What becomes of an answer before the host gets it.
 pub(crate) type Shape = Box<dyn FnOnce(Pieces) -> Pieces + Send>;
 
-/// The result of one `tools/list`.
+/// The result of one list. Prompts and resources are the same in every view.
 pub(crate) async fn list(
     gateway: &Gateway,
     view: View,
     host: &Host,
+    wanted: Wanted,
     request: &Frame,
 ) -> Result<String, RpcError> {
     let providers = &**gateway.path.providers();
-    match view {
-        View::Direct => list_tools(providers, &host.who, request).await,
-        View::Search => Ok(search::list(gateway, host).await),
+    match (view, wanted) {
+        (View::Direct, _) | (View::Search, Wanted::Items(_)) => {
+            list::list(providers, &host.who, wanted, request).await
+        }
+        (View::Search, Wanted::Tools) => Ok(search::list(gateway, host).await),
     }
 }
 

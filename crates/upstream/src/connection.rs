@@ -18,7 +18,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Profile,
     http::{Endpoint, HttpClient},
-    inbound::{Inbound, LevelOf, Wiring},
+    inbound::{Inbound, Wiring},
+    levels::Levels,
     link::{
         Link, LinkEnded, Parcel,
         legacy_sse::{self, LegacySseError},
@@ -41,7 +42,7 @@ pub(crate) struct Connection {
 struct Inner {
     server: ServerName,
     profile: Profile,
-    level: LevelOf,
+    levels: Arc<Levels>,
     listening: Listening,
     pending: Arc<Pending>,
     link: Arc<dyn Link>,
@@ -204,9 +205,6 @@ impl Connection {
         let inner = &*self.inner;
         let name = recorded.call().target.name().to_owned();
         let attempt = &recorded.call().attempt;
-        if let Some(reply) = self.answer_here(attempt) {
-            return Ok(reply);
-        }
         if self.is_foreign(attempt) {
             return Err(Failure::UnknownState);
         }
@@ -281,6 +279,17 @@ impl Connection {
         }
     }
 
+    /// Does something until the connection ends.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.inner.ended.clone();
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = ended.cancelled() => {}
+            }
+        });
+    }
+
     /// What is listened for here.
     pub(crate) fn listening(&self) -> &Listening {
         &self.inner.listening
@@ -304,7 +313,7 @@ impl Connection {
         let host = &call.attempt.host;
         match (self.era(), host.era) {
             (Era::Stateless, Era::Handshake) => {
-                Some((self.inner.level)(&host.who.session).unwrap_or(LogLevel::Info))
+                Some(self.inner.levels.level(host).unwrap_or(LogLevel::Info))
             }
             (Era::Stateless | Era::Handshake, _) => None,
         }
@@ -415,7 +424,7 @@ impl Parts {
             inner: Arc::new(Inner {
                 server: wiring.server,
                 profile: wiring.profile,
-                level: wiring.level,
+                levels: wiring.levels,
                 listening: Listening::default(),
                 pending,
                 link,

@@ -12,21 +12,22 @@ use callgate_call::{
 };
 use callgate_gate::ServerName;
 use callgate_wire::{
-    Era, Frame, FrameKind, Id, LogLevel, RpcError, Strictness, methods,
+    Era, Frame, FrameKind, Id, RpcError, Strictness, methods, quote,
     stateless::SUBSCRIPTION_ID_META,
 };
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::broadcast;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Profile,
+    followers::Followers,
+    levels::Levels,
     link::{Link, Parcel},
+    lists::Lists,
+    news::{Change, News},
     outgoing::{Housekeeping, Message},
     pending::{Ended, Pending, Sole},
 };
-
-/// The log messages that the host of a session wants.
-pub(crate) type LevelOf = Arc<dyn Fn(&str) -> Option<LogLevel> + Send + Sync>;
 
 /// What a connection is wired to.
 #[derive(Clone)]
@@ -34,14 +35,16 @@ pub(crate) struct Wiring {
     pub(crate) server: ServerName,
     /// In whose name the connection is made, and in which era.
     pub(crate) profile: Profile,
-    /// Which log messages the host of a session wants.
-    pub(crate) level: LevelOf,
+    /// Which log messages hosts want.
+    pub(crate) levels: Arc<Levels>,
     /// Where notifications go that belong to no call.
     pub(crate) announce: broadcast::Sender<Announcement>,
     /// The hosts that share this connection.
     pub(crate) audience: Audience,
-    /// Rung when the server says that its tools changed.
-    pub(crate) tools_changed: Arc<Notify>,
+    /// Where it is noted what the server says has changed.
+    pub(crate) news: Arc<News>,
+    /// Who follows the server's resources.
+    pub(crate) followers: Arc<Followers>,
     /// The only host that could be asked outside of any call, if there is exactly one.
     pub(crate) resident: Arc<dyn Fn() -> Option<Arc<dyn Caller>> + Send + Sync>,
     /// Whether every notification passes, because this is the only server.
@@ -98,9 +101,9 @@ impl Inbound {
         self.pending.resolve(id, ended);
     }
 
-    /// Takes the news that the server may be another one than before.
-    pub(crate) fn tools_may_have_changed(&self) {
-        self.wiring.tools_changed.notify_one();
+    /// Takes the news that the session, and perhaps the server, is another one than before.
+    pub(crate) fn session_has_changed(&self) {
+        self.changed(Change::Session);
     }
 
     /// Takes the news that a message was over the limit and had to be dropped.
@@ -203,14 +206,16 @@ impl Inbound {
     fn notification(&self, frame: Frame, during: Option<u64>) {
         match frame.method() {
             Some(methods::PROGRESS) => self.progress(&frame),
-            Some(methods::TOOLS_CHANGED) => self.wiring.tools_changed.notify_one(),
+            Some(methods::TOOLS_CHANGED) => self.changed(Change::Lists(Lists::Tools)),
+            Some(methods::PROMPTS_CHANGED) => self.changed(Change::Lists(Lists::Prompts)),
+            Some(methods::RESOURCES_CHANGED) => self.changed(Change::Lists(Lists::Resources)),
+            Some(methods::RESOURCE_UPDATED) => self.updated(frame),
             Some(methods::CANCELLED) => self.cancelled(&frame),
             Some(methods::ACKNOWLEDGED) => {}
             // What was subscribed to belongs to no call.
             Some(method) if frame.meta(SUBSCRIPTION_ID_META).is_some() => {
                 if self.wiring.passes_all || passes(method) {
-                    let plain = frame.edit().remove_meta(|key| key == SUBSCRIPTION_ID_META);
-                    self.announce(plain.finish());
+                    self.announce(untagged(frame).into_bytes());
                 }
             }
             Some(method) if self.wiring.passes_all || passes(method) => match self.whose(during) {
@@ -270,8 +275,34 @@ impl Inbound {
         }
     }
 
+    fn changed(&self, change: Change) {
+        self.wiring.news.ring(&self.wiring.profile, change);
+    }
+
+    /// Tells those who follow a resource of its change, each in their own spelling of its URI.
+    fn updated(&self, frame: Frame) {
+        let frame = untagged(frame);
+        let uri = frame.param("uri").and_then(|uri| uri.as_str());
+        let uri = uri.unwrap_or_default().into_owned();
+        let heard = self.wiring.followers.of(&self.wiring.profile, &uri);
+        if heard.is_empty() && self.wiring.passes_all {
+            self.announce(frame.into_bytes());
+            return;
+        }
+        for (spelled, sessions) in heard {
+            let told = match spelled == uri {
+                true => frame.bytes().clone(),
+                false => frame.edit().param("uri", &quote(&spelled)).finish(),
+            };
+            self.announce_to(Audience::Sessions(sessions), told);
+        }
+    }
+
     fn announce(&self, frame: Bytes) {
-        let audience = self.wiring.audience.clone();
+        self.announce_to(self.wiring.audience.clone(), frame);
+    }
+
+    fn announce_to(&self, audience: Audience, frame: Bytes) {
         // Nobody listening is no failure.
         let _ = self.wiring.announce.send(Announcement { audience, frame });
     }
@@ -291,7 +322,8 @@ impl Inbound {
     }
 }
 
-/// With several servers, what names resources or prompts would be misunderstood by hosts.
+/// With several servers, what names resources or prompts in a way that nobody knows would be
+/// misunderstood by hosts.
 fn passes(method: &str) -> bool {
     !method.starts_with("notifications/resources/") && !method.starts_with("notifications/prompts/")
 }
@@ -322,6 +354,15 @@ fn id_of_overlong(head: &[u8], tail: &[u8]) -> Option<u64> {
     first
         .and_then(|(_, after)| number(after))
         .or_else(|| last().and_then(|(_, after)| number(after)))
+}
+
+/// A notification without what says which subscription of ours it belongs to.
+fn untagged(frame: Frame) -> Frame {
+    if frame.meta(SUBSCRIPTION_ID_META).is_none() {
+        return frame;
+    }
+    let plain = frame.edit().remove_meta(|key| key == SUBSCRIPTION_ID_META);
+    Frame::parse(plain.finish(), Strictness::Envelope).unwrap_or(frame)
 }
 
 #[cfg(test)]

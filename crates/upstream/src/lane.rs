@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callgate_gate::ServerName;
-use callgate_wire::{Era, Json};
+use callgate_wire::Era;
 
 use crate::{
     Endpoint, FleetOptions, Launch, Profile,
@@ -203,11 +203,14 @@ impl Lane {
         }
     }
 
-    /// Whether the server says that it has tools.
-    pub(crate) fn has_tools(&self) -> bool {
-        let capabilities = self.introduction.capabilities.as_bytes();
-        Json::validate(capabilities, callgate_wire::Strictness::Envelope)
-            .is_ok_and(|capabilities| capabilities.get("tools").is_some())
+    /// Hears of the server's changes from now on; those of the handshake versions tell by themselves.
+    pub(crate) fn hear(&self) {
+        match self.profile.era {
+            Era::Handshake => {}
+            Era::Stateless => self
+                .connection
+                .start_listening(self.introduction.capabilities.clone()),
+        }
     }
 
     /// The last line that the process wrote to stderr.

@@ -201,9 +201,7 @@ impl Lanes {
 
 impl Slot {
     fn fits(&self, profile: &Profile) -> bool {
-        self.profile.principal == profile.principal
-            && self.profile.capabilities == profile.capabilities
-            && self.profile.era == profile.era
+        self.profile.fits(profile)
     }
 
     /// Whether all of its calls wait for answers of their hosts.

@@ -2,14 +2,12 @@
 //! asked for. A host of the handshake versions subscribes as it always did, and we listen for it.
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use callgate_call::Reply;
-use callgate_gate::Attempt;
-use callgate_wire::{Era, Frame, Json, Strictness, message, methods, quote};
+use callgate_wire::{Era, Json, Strictness, methods, quote};
 use tokio::sync::watch;
 
 use crate::{
@@ -25,8 +23,8 @@ const LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 /// What is listened for on one connection.
 #[derive(Debug)]
 pub(crate) struct Listening {
-    /// How many hosts want to hear of each resource.
-    resources: Mutex<BTreeMap<String, usize>>,
+    /// The resources that hosts follow.
+    resources: Mutex<BTreeSet<String>>,
     /// Changes with them.
     changes: watch::Sender<u64>,
 }
@@ -41,20 +39,13 @@ impl Default for Listening {
 }
 
 impl Listening {
-    fn subscribe(&self, uri: String) {
-        *self.lock().entry(uri).or_default() += 1;
+    fn add(&self, uri: &str) {
+        self.lock().insert(uri.to_owned());
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn unsubscribe(&self, uri: &str) {
-        let mut resources = self.lock();
-        if let Some(hosts) = resources.get_mut(uri) {
-            *hosts -= 1;
-            if *hosts == 0 {
-                resources.remove(uri);
-            }
-        }
-        drop(resources);
+    fn remove(&self, uri: &str) {
+        self.lock().remove(uri);
         self.changes.send_modify(|changes| *changes += 1);
     }
 
@@ -77,13 +68,13 @@ impl Listening {
             .collect();
         let resources = self.lock();
         if !resources.is_empty() {
-            let uris: Vec<String> = resources.keys().map(|uri| quote(uri)).collect();
+            let uris: Vec<String> = resources.iter().map(|uri| quote(uri)).collect();
             members.push(format!(r#""resourceSubscriptions":[{}]"#, uris.join(",")));
         }
         (!members.is_empty()).then(|| format!("{{{}}}", members.join(",")))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.resources
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -91,8 +82,14 @@ impl Listening {
 }
 
 impl Connection {
+    /// Listens in a task of the connection.
+    pub(crate) fn start_listening(&self, capabilities: String) {
+        let connection = self.clone();
+        self.spawn(async move { connection.listen(&capabilities).await });
+    }
+
     /// Listens until the connection ends; each time what is wanted changes, anew.
-    pub(crate) async fn listen(&self, capabilities: &str) {
+    async fn listen(&self, capabilities: &str) {
         let mut changes = self.listening().changes.subscribe();
         loop {
             changes.borrow_and_update();
@@ -121,22 +118,18 @@ impl Connection {
         }
     }
 
-    /// The answer to what a host of the handshake versions asks and a stateless server does not know.
-    pub(crate) fn answer_here(&self, attempt: &Attempt) -> Option<Reply> {
-        if self.era() == Era::Handshake || attempt.host.era == Era::Stateless {
-            return None;
+    /// Whether this connection is listened on, and so need not be asked: then what is listened for has
+    /// changed with this.
+    pub(crate) fn listens(&self, method: &str, uri: &str) -> bool {
+        if self.era() == Era::Handshake {
+            return false;
         }
-        let frame = &attempt.frame;
-        let uri = || frame.param("uri").and_then(Json::as_str);
-        match frame.method()? {
-            methods::RESOURCES_SUBSCRIBE => self.listening().subscribe(uri()?.into_owned()),
-            methods::RESOURCES_UNSUBSCRIBE => self.listening().unsubscribe(&uri()?),
-            _ => return None,
+        if method == methods::RESOURCES_SUBSCRIBE {
+            self.listening().add(uri);
+        } else {
+            self.listening().remove(uri);
         }
-        let reply = message::result(frame.id()?, "{}");
-        let frame = Frame::parse(reply, Strictness::Envelope).ok()?;
-        let era = Era::Handshake;
-        Some(Reply { frame, era })
+        true
     }
 }
 
@@ -153,14 +146,13 @@ mod tests {
             Some(r#"{"toolsListChanged":true}"#)
         );
         assert_eq!(listening.filter("{}"), None);
-        listening.subscribe("b".to_owned());
-        listening.subscribe("a".to_owned());
-        listening.subscribe("a".to_owned());
-        listening.unsubscribe("a");
+        listening.add("b");
+        listening.add("a");
+        listening.add("a");
         let both = r#"{"resourceSubscriptions":["a","b"]}"#;
         assert_eq!(listening.filter("{}").as_deref(), Some(both));
-        listening.unsubscribe("a");
-        listening.unsubscribe("a");
+        listening.remove("a");
+        listening.remove("a");
         let one = r#"{"resourceSubscriptions":["b"]}"#;
         assert_eq!(listening.filter("{}").as_deref(), Some(one));
     }

@@ -1,5 +1,8 @@
-//! One configured server: kept running ([`supervise`]), and called.
+//! One configured server: kept running ([`supervise`]), listed, and called.
 
+mod adoption;
+mod following;
+mod relist;
 mod state;
 mod supervise;
 
@@ -17,10 +20,7 @@ use callgate_gate::{Host, Listing, Permit};
 use callgate_record::{Effect, Recorded, Recorder};
 use callgate_wire::{Era, Json, Strictness};
 use futures_util::future::BoxFuture;
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub use state::ServerStatus;
@@ -31,10 +31,14 @@ use crate::{
     connection::Connection,
     definitions::Definitions,
     eras::Eras,
+    followers::Followers,
     lane::{Lane, SharedWiring},
     lanes::{Lanes, Seat, Seats, Use},
+    levels::Levels,
+    news::News,
     supplies::Supplies,
 };
+use adoption::Adoption;
 
 /// How often a server that is being retired is looked at; one that was just looked up gets its
 /// call in this time.
@@ -56,7 +60,12 @@ pub(crate) struct Server {
     /// Calls under way, whatever connection they use.
     forwarding: AtomicUsize,
     retired: CancellationToken,
-    tools_changed: Arc<Notify>,
+    /// In whose name the primary is started.
+    profile: Mutex<Profile>,
+    adoption: watch::Sender<Adoption>,
+    news: Arc<News>,
+    followers: Arc<Followers>,
+    levels: Arc<Levels>,
     on_change: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -68,6 +77,15 @@ impl fmt::Debug for Server {
     }
 }
 
+/// What a connection is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// A call.
+    Call,
+    /// To be told of a resource's changes.
+    Follow,
+}
+
 /// What a server is built from.
 pub(crate) struct ServerParts {
     pub(crate) spec: ServerSpec,
@@ -75,7 +93,10 @@ pub(crate) struct ServerParts {
     pub(crate) recorder: Recorder,
     pub(crate) events: Events,
     pub(crate) wiring: SharedWiring,
-    pub(crate) tools_changed: Arc<Notify>,
+    pub(crate) profile: Profile,
+    pub(crate) news: Arc<News>,
+    pub(crate) followers: Arc<Followers>,
+    pub(crate) levels: Arc<Levels>,
     pub(crate) on_change: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -87,7 +108,10 @@ impl Server {
             recorder,
             events,
             wiring,
-            tools_changed,
+            profile,
+            news,
+            followers,
+            levels,
             on_change,
         } = parts;
         let folder = supplies.options.definitions_dir.as_deref();
@@ -107,7 +131,11 @@ impl Server {
             eras: Eras::default(),
             forwarding: AtomicUsize::new(0),
             retired: CancellationToken::new(),
-            tools_changed,
+            adoption: watch::Sender::new(Adoption::of(&profile)),
+            profile: Mutex::new(profile),
+            news,
+            followers,
+            levels,
             on_change,
         }
     }
@@ -120,6 +148,10 @@ impl Server {
             listed: state.listed,
             tools: state.tools.clone(),
             list_extras: state.extras.clone(),
+            prompts: state.others.prompts.clone(),
+            resources: state.others.resources.clone(),
+            templates: state.others.templates.clone(),
+            offers: state.offers(),
         }
     }
 
@@ -138,7 +170,20 @@ impl Server {
     }
 
     fn set_primary(&self, primary: Option<(Profile, Connection)>) {
-        *self.primary.lock().unwrap_or_else(PoisonError::into_inner) = primary;
+        *self.primary() = primary;
+    }
+
+    /// The live connection that was made in the name of `profile`.
+    fn connection_of(&self, profile: &Profile) -> Option<Connection> {
+        let own = self.profile();
+        let own = match self.primary_era() {
+            Some(era) => own.speaking(era),
+            None => own,
+        };
+        if own.fits(profile) {
+            return self.primary().as_ref().map(|(_, primary)| primary.clone());
+        }
+        self.lanes.get(profile)
     }
 
     /// The connection that this host's messages use, if there is one already.
@@ -178,18 +223,25 @@ impl Server {
     /// The primary connection, when this host may use it: same principal, and the same capabilities
     /// where a handshake settles them. The gateway's own is given to the first principal that fits.
     fn shared_primary(&self, host: &Host, era: Era) -> Option<Connection> {
-        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut primary = self.primary();
         let (profile, connection) = primary.as_mut()?;
         let fits = profile.era == era
             && (era == Era::Stateless || profile.capabilities == host.capabilities);
+        if !fits {
+            return None;
+        }
         let principal = profile
             .principal
             .get_or_insert_with(|| host.who.principal.clone());
-        (fits && *principal == host.who.principal).then(|| connection.clone())
+        (*principal == host.who.principal).then(|| connection.clone())
     }
 
     /// The connection for a call of this host. A server in its first connect is waited for.
-    async fn connection(&self, host: &Host) -> Result<(Connection, Option<Seat>), Failure> {
+    async fn connection(
+        &self,
+        host: &Host,
+        purpose: Purpose,
+    ) -> Result<(Connection, Option<Seat>), Failure> {
         if host.era == Era::Handshake
             && let Some(connection) = self.shared_primary(host, host.era)
         {
@@ -199,8 +251,14 @@ impl Server {
         let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
         let waited = tokio::time::timeout(self.supplies.options.connect_wait, settled).await;
         drop(waited);
+        if host.era == Era::Handshake {
+            self.adopted(host).await;
+        }
         let era = self.era_for(host).await;
-        let how = self.use_of(host, era);
+        let how = match purpose {
+            Purpose::Call => self.use_of(host, era),
+            Purpose::Follow => Use::Shared,
+        };
         if let Some(connection) = self.shared_primary(host, era) {
             match how {
                 Use::Shared => return Ok((connection, None)),
@@ -218,7 +276,13 @@ impl Server {
         }
         let profile = Profile::of(host).speaking(era);
         let wiring = (self.wiring)(&profile);
-        let open = || Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
+        let open = || async {
+            let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
+            let lane = lane.await?;
+            self.repeat(&lane.connection, &profile).await;
+            lane.hear();
+            Ok(lane)
+        };
         let lane = self.lanes.get_or_open(&profile, how, open).await;
         let (connection, seat) = lane.map_err(|error| self.unavailable(error.to_string()))?;
         Ok((connection, Some(seat)))
@@ -263,7 +327,7 @@ impl Provider for Server {
             let host = call.call().attempt.host.clone();
             let effect = Effect::None;
             let (connection, _seat) = tokio::select! {
-                connection = self.connection(&host) => connection?,
+                connection = self.connection(&host, Purpose::Call) => connection?,
                 () = exchange.cancelled.cancelled() => return Err(Failure::Cancelled { effect }),
                 () = tokio::time::sleep(self.spec.timeout) => {
                     let (server, timeout) = (self.spec.name.clone(), self.spec.timeout);

@@ -125,6 +125,14 @@ impl Profile {
         }
     }
 
+    /// Whether hosts of the other share connections of this one: one principal, the same capabilities,
+    /// one era.
+    pub(crate) fn fits(&self, other: &Self) -> bool {
+        self.principal == other.principal
+            && self.capabilities == other.capabilities
+            && self.era == other.era
+    }
+
     /// A host's.
     pub fn of(host: &callgate_gate::Host) -> Self {
         Self {

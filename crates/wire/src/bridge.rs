@@ -14,8 +14,6 @@ use crate::{era::PROTOCOL_VERSION_META, version::ProtocolVersion};
 
 /// Members of a result that only stateless replies have.
 const RESULT_MEMBERS: [&str; 3] = [RESULT_TYPE, "ttlMs", "cacheScope"];
-/// The code that handshake servers use for a resource that is not there.
-const RESOURCE_NOT_FOUND: i64 = -32002;
 
 /// A reply for a stateless host: it says what it is and who answers, and, where it may be kept, for how
 /// long. What the server says about the first and the last counts.
@@ -55,8 +53,20 @@ pub fn reply_for_handshake(edit: Edit<'_>) -> Edit<'_> {
 pub fn error_for_stateless(reply: &Frame, method: &str) -> Option<RpcError> {
     let error = reply.error()?;
     let code = error.get("code").and_then(Json::as_i64)?;
-    (method == methods::RESOURCES_READ && code == RESOURCE_NOT_FOUND)
+    (method == methods::RESOURCES_READ && code == RpcError::RESOURCE_NOT_FOUND)
         .then(|| said_as(RpcError::INVALID_PARAMS, error))
+}
+
+/// An error of our own as a stateless host knows it.
+pub fn own_error_for_stateless(error: &RpcError) -> RpcError {
+    let code = match error.code {
+        RpcError::RESOURCE_NOT_FOUND => RpcError::INVALID_PARAMS,
+        other => other,
+    };
+    RpcError {
+        code,
+        ..error.clone()
+    }
 }
 
 /// The error of a stateless server as a handshake host knows it; `None` where it stays as it is. What is

@@ -26,7 +26,7 @@ impl Event for CallStarted<'_> {
         tracing::debug!(
             record_id = %attempt.id,
             server = %target.server(),
-            tool = target.name(),
+            tool = &*target.label(),
             rule = self.ruling.rule,
             "{}", Self::NAME
         );
@@ -84,7 +84,7 @@ impl Event for CallFinished<'_> {
         tracing::debug!(
             record_id = %self.attempt.id,
             server = %self.target.server(),
-            tool = self.target.name(),
+            tool = &*self.target.label(),
             status = self.status.as_str(),
             duration = milliseconds(self.latency.total),
             "{}", Self::NAME
@@ -135,7 +135,7 @@ impl Event for ProxyToolCall<'_> {
     fn log(&self) {
         tracing::info!(
             server = %self.target.server(),
-            tool = self.target.name(),
+            tool = &*self.target.label(),
             resultLength = self.result_length,
             duration = milliseconds(self.duration),
             status = if self.error.is_none() { "SUCCESS" } else { "FAILED" },
@@ -378,7 +378,7 @@ fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling
         record_id = %attempt.id,
         agent = name(&attempt.host.who.agent),
         server = %target.server(),
-        tool = target.name(),
+        tool = &*target.label(),
         rule = ruling.rule,
         reason = ruling.reason,
         "{event}"
@@ -405,9 +405,9 @@ fn of_call<'a>(event: &'static str, attempt: &'a Attempt, target: &'a Target) ->
         record_id: Some(attempt.id),
         who: Some(&attempt.host.who),
         server: Some(target.server().as_str()),
-        tool: Some(target.name()),
-        scope: Some(scope(attempt)),
-        command: Some(format!("{}:{}", target.server(), name(target.name()))),
+        tool: Some(target.label()),
+        scope: Some(target.scope()),
+        command: Some(format!("{}:{}", target.server(), name(&target.label()))),
         transport: attempt.door.transport.as_str(),
         ..Shown::new(event)
     }
@@ -416,6 +416,8 @@ fn of_call<'a>(event: &'static str, attempt: &'a Attempt, target: &'a Target) ->
 fn scope(attempt: &Attempt) -> &'static str {
     match attempt.frame.method() {
         Some(methods::TOOLS_CALL) => "mcp_tool",
+        Some(methods::PROMPTS_GET) => "mcp_prompt",
+        Some(methods::RESOURCES_READ) => "mcp_resource",
         Some(_) | None => "mcp_method",
     }
 }

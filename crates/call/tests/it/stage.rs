@@ -14,8 +14,8 @@ use callgate_call::{
     Received, Reply, Telemetry,
 };
 use callgate_gate::{
-    Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, ServerName, Source, Tool,
-    ToolFilter, Transport, Who,
+    Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
+    Tool, ToolFilter, Transport, Who,
 };
 use callgate_record::{OnFailure, Recorded, Recorder, Redactor};
 use callgate_wire::{Era, Frame, Pieces, Strictness};
@@ -246,6 +246,15 @@ impl Providers for Cast {
         Box::pin(async {})
     }
 
+    fn follow<'a>(
+        &'a self,
+        _host: &'a Arc<Host>,
+        _resource: &'a Reference,
+        _request: Frame,
+    ) -> BoxFuture<'a, Result<Option<Reply>, Failure>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn set_level<'a>(&'a self, _host: &'a Arc<Host>, _request: Frame) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
@@ -295,10 +304,9 @@ pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
     };
     let tools = Some(tools.iter().map(tool).collect());
     Listing {
-        server: server(of),
         listed: true,
         tools,
-        list_extras: Vec::new(),
+        ..Listing::unknown(server(of))
     }
 }
 

@@ -16,6 +16,7 @@ mod kill9;
 mod lossless;
 mod operations;
 mod policy;
+mod primitives;
 mod processes;
 mod protocol;
 mod reload;

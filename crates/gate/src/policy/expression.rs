@@ -196,6 +196,7 @@ impl<'a> Seen<'a> {
     pub(super) fn action(&self) -> Option<Action> {
         match self.target {
             Target::Tool(tool) => Action::of_name(&tool.name),
+            Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) => Some(Action::Read),
             Target::Method { .. } => None,
         }
     }
@@ -250,6 +251,9 @@ impl Others {
     fn of(seen: &Seen<'_>) -> Self {
         let (destructive, hints) = match seen.target {
             Target::Tool(tool) => (looks_destructive(tool).is_some(), tool.hints),
+            Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) => {
+                (false, Hints::reading())
+            }
             Target::Method { .. } => (false, Hints::default()),
         };
         let text = |text: &str| Value::String(Arc::new(text.to_owned()));

@@ -47,7 +47,10 @@ pub(crate) fn seen(gateway: &Gateway, who: &Who, name: &str) -> Option<Arc<Tool>
     let policy = providers.policy();
     match providers.catalog().resolve(name, &policy) {
         Ok(Target::Tool(tool)) => policy.shows_to(&tool, who).then_some(tool),
-        Ok(Target::Method { .. }) | Err(_) => None,
+        Ok(
+            Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. },
+        )
+        | Err(_) => None,
     }
 }
 
