@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_call::{
-    CallPath, Desk, Events, Spans, Telemetry,
+    CallPath, Desk, Events, SealKey, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
 };
 use callgate_record::{RecordType, Recorder, Redactor};
@@ -28,6 +28,7 @@ use crate::{
     notify::Notifying,
     otlp::Exporter,
     reload::Standing,
+    tokens,
 };
 
 /// How long servers may take to go. Each is killed after 7 s, so this is never reached unless a
@@ -118,7 +119,9 @@ impl Running {
         let served_at = format!("http://{}", settings.listen(None)?);
         let desk = desk(settings, &served_at, &log, (&recorder, &events));
         let fleet = Fleet::start(settings.plan(), recorder.clone(), events, profile);
-        let path = CallPath::with_desk(fleet.clone(), recorder, telemetry, Some(desk.clone()));
+        let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
+        let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
+            .asking_at(desk.clone());
         let standing = Arc::new(Standing::default());
         let status = Status {
             fleet: fleet.clone(),

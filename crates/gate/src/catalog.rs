@@ -233,19 +233,24 @@ impl Catalog {
         }
     }
 
+    /// The tool of that name, shown or canonical, whoever asks.
+    pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        let of_server = || {
+            let (listing, tool) = self.split(name)?;
+            self.by_server.get(&listing.server)?.get(tool)
+        };
+        self.by_shown.get(name).or_else(of_server)
+    }
+
     /// The one tool that `name` means: its shown name, or canonical `server:tool`. The choices that an
     /// error names are those that this caller sees.
     pub fn resolve(&self, name: &str, policy: &Policy, who: &Who) -> Result<Target, ResolveError> {
-        if let Some(tool) = self.by_shown.get(name) {
+        if let Some(tool) = self.tool(name) {
             return Ok(Target::Tool(tool.clone()));
         }
-        let Some((listing, tool)) = self.split(name) else {
+        let Some((listing, _)) = self.split(name) else {
             return Err(self.unknown(Named::Tool, name, policy, who));
         };
-        let own = self.by_server.get(&listing.server);
-        if let Some(tool) = own.and_then(|tools| tools.get(tool)) {
-            return Ok(Target::Tool(tool.clone()));
-        }
         if listing.tools.is_none() {
             return Err(ResolveError::NeverSeen {
                 server: listing.server.clone(),

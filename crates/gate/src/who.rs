@@ -1,5 +1,6 @@
 //! Who is calling: what was authenticated, and what was merely said.
 
+use callgate_wire::Era;
 use serde::{Deserialize, Serialize};
 
 use crate::Grant;
@@ -67,4 +68,6 @@ pub struct Host {
     pub client_info: Option<String>,
     /// The raw JSON object of the host's capabilities; `{}` where it declared none.
     pub capabilities: String,
+    /// The era of the protocol that it speaks.
+    pub era: Era,
 }

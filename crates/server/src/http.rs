@@ -1,5 +1,5 @@
-//! The HTTP door: Streamable HTTP on `/mcp`, health, approvals for approvers, and for the admin the
-//! servers' state, events and metrics.
+//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, approvals for approvers, and for the admin
+//! the servers' state, events and metrics.
 
 mod approvals;
 mod auth;
@@ -13,6 +13,7 @@ mod page;
 mod problem;
 mod replies;
 mod sessions;
+mod stateless;
 mod stream;
 mod telemetry;
 

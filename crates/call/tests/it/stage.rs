@@ -19,7 +19,7 @@ use callgate_gate::{
     Tool, ToolFilter, Transport, Who,
 };
 use callgate_record::{OnFailure, Recorded, Recorder, Redactor};
-use callgate_wire::{Frame, Pieces, Strictness};
+use callgate_wire::{Era, Frame, Pieces, Strictness};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::{sync::broadcast, task::yield_now};
@@ -120,8 +120,12 @@ impl Setting {
             Desk::new(people.clone(), recorder.clone(), events, terms)
         };
         let desk = self.terms.map(desk);
+        let path = CallPath::new(Arc::new(cast), recorder, telemetry);
         Stage {
-            path: CallPath::with_desk(Arc::new(cast), recorder, telemetry, desk),
+            path: match desk {
+                Some(desk) => path.asking_at(desk),
+                None => path,
+            },
             people,
             journal,
             actor,
@@ -164,6 +168,7 @@ impl Stage {
             who,
             client_info: None,
             capabilities: "{}".into(),
+            era: Era::Handshake,
         });
         let door = Door {
             source: Source::Mcp,
@@ -345,7 +350,10 @@ pub(crate) fn fails(failure: Failure) -> Act {
 
 /// A reply of this text.
 pub(crate) fn reply(text: &'static str) -> Reply {
-    Reply(Frame::parse(Bytes::from_static(text.as_bytes()), Strictness::Full).unwrap())
+    Reply {
+        frame: Frame::parse(Bytes::from_static(text.as_bytes()), Strictness::Full).unwrap(),
+        era: Era::Handshake,
+    }
 }
 
 /// The answer's bytes as JSON.

@@ -19,7 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use super::{
     Shared, auth, guard,
     listen::{Answers, Peer},
-    mcp,
+    mcp, stateless,
 };
 use crate::Principal;
 
@@ -91,6 +91,9 @@ impl Front {
         };
         match *request.method() {
             Method::POST => mcp::post(&self.shared, principal, view, request).await,
+            Method::GET | Method::DELETE if stateless::is_claimed(request.headers()) => {
+                stateless::post_only()
+            }
             Method::GET => mcp::get(&self.shared, principal, request.headers()),
             Method::DELETE => mcp::delete(&self.shared, principal, request.headers()),
             _ => {
