@@ -42,4 +42,4 @@ pub use ports::{AskFailed, Caller, Exchange, InHouse, Provider, Providers, Reply
 pub use receive::Received;
 pub use registry::Registry;
 pub use telemetry::Telemetry;
-pub use trace::{Spans, TraceContext};
+pub use trace::{Spans, StepSpan, TraceContext};

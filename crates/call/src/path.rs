@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Caller, Events, Exchange, InHand, Latency, Providers, Received, Registry, Telemetry,
+    Caller, Events, Exchange, InHand, Latency, Providers, Received, Registry, Spans, Telemetry,
     events::{
         self,
         calls::{ApprovalRequired, CallStarted},
@@ -120,6 +120,11 @@ impl CallPath {
     /// Where what happens is told.
     pub fn events(&self) -> &Events {
         &self.shared.telemetry.events
+    }
+
+    /// Makes spans, where somebody wants them.
+    pub fn spans(&self) -> &Spans {
+        &self.shared.telemetry.spans
     }
 
     /// Takes a call: from now on it can be cancelled, and draining waits for it.

@@ -147,7 +147,8 @@ impl Activity {
                 | Status::Error
                 | Status::Blocked
                 | Status::Rejected
-                | Status::Unknown,
+                | Status::Unknown
+                | Status::Bypassed,
             ) => true,
         }
     }

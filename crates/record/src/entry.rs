@@ -29,7 +29,7 @@ pub enum Entry {
     Opened(Opened),
     /// A writer ended in good order; nothing of it follows.
     Closed {},
-    /// A call was refused before anything was sent.
+    /// A call was refused before anything was sent; or it was an agent's own and never came here.
     Refused(Box<CallEntry>),
     /// A call waits for a person.
     Held(Box<CallEntry>),
@@ -195,6 +195,8 @@ pub enum Status {
     Pending,
     /// Sent, outcome not seen.
     Unknown,
+    /// An agent's own tool: seen, and not gated.
+    Bypassed,
 }
 
 impl Status {
@@ -207,6 +209,7 @@ impl Status {
             Self::Rejected => "rejected",
             Self::Pending => "pending",
             Self::Unknown => "unknown",
+            Self::Bypassed => "bypassed",
         }
     }
 }

@@ -155,6 +155,17 @@ impl Recorder {
         self.store.append_owed(Entry::Refused(Box::new(entry)));
     }
 
+    /// Puts a tool on record that an agent used on its own: it was seen in the agent's events, and nobody
+    /// was asked.
+    pub fn bypassed(&self, attempt: &Attempt, agent: &str) {
+        let mut entry = self.attempted(attempt);
+        entry.server = Some(name(agent));
+        let tool = attempt.frame.param("name").and_then(|tool| tool.as_str());
+        entry.tool = tool.map(|tool| name(&tool));
+        entry.status = Some(Status::Bypassed);
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+
     /// Puts the end of a forwarded call on record; it is owed, and never lost.
     pub async fn finished(&self, open: Open, outcome: Outcome<'_>) {
         let finished = Finished {

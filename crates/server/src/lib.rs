@@ -15,8 +15,10 @@ mod outlet;
 mod queue;
 mod session;
 mod stdio;
+mod step;
 
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
 pub use http::{Closing, HttpDoor, Tokens};
 pub use stdio::{StdioDoor, StdioEnd};
+pub use step::StepDoor;

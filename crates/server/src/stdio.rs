@@ -10,6 +10,7 @@ use callgate_call::{Announcement, Caller};
 use callgate_gate::{Door, Source, Transport};
 use callgate_wire::{
     Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
+    methods,
 };
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -20,10 +21,11 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Gateway,
+    Gateway, StepDoor,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
     session::{Answering, Session},
+    step::SHUTDOWN,
 };
 
 /// How much is asked of standard input at once.
@@ -41,6 +43,7 @@ pub struct StdioDoor {
     frame_bytes: usize,
     principal: String,
     session_id: String,
+    step: Option<StepDoor>,
 }
 
 /// Why the door closed.
@@ -64,6 +67,10 @@ struct Desk {
     tasks: TaskTracker,
     /// The host's last notification, while it is being passed on.
     telling: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// Where the host is an agent in one of our own steps.
+    step: Option<StepDoor>,
+    /// Fires when the host has said goodbye.
+    goodbye: CancellationToken,
 }
 
 impl StdioDoor {
@@ -74,7 +81,15 @@ impl StdioDoor {
             frame_bytes,
             principal: principal.to_owned(),
             session_id,
+            step: None,
         }
+    }
+
+    /// The same for an agent in one of our own steps.
+    #[must_use]
+    pub fn for_step(mut self, step: StepDoor) -> Self {
+        self.step = Some(step);
+        self
     }
 
     /// Serves the host until it goes away or `stop` fires.
@@ -84,7 +99,10 @@ impl StdioDoor {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let door = Door {
-            source: Source::Mcp,
+            source: match self.step {
+                Some(_) => Source::Agent,
+                None => Source::Mcp,
+            },
             transport: Transport::Stdio,
         };
         let session = Session::new(self.gateway.clone(), door, &self.principal, self.session_id);
@@ -101,10 +119,13 @@ impl StdioDoor {
             outlet,
             tasks: TaskTracker::new(),
             telling: Arc::default(),
+            step: self.step,
+            goodbye: CancellationToken::new(),
         };
         let announcing = tokio::spawn(announce(desk.clone()));
         let end = tokio::select! {
             () = desk.read(reader, LineCutter::new(self.frame_bytes)) => StdioEnd::Eof,
+            () = desk.goodbye.cancelled() => StdioEnd::Eof,
             () = stop.cancelled() => StdioEnd::Stopped,
             () = broken.cancelled() => StdioEnd::Broken,
         };
@@ -178,18 +199,39 @@ impl Desk {
 
     fn frame(&self, frame: Frame) {
         match frame.kind() {
+            FrameKind::Request if self.says_goodbye(&frame) => self.let_go(&frame),
             FrameKind::Request => {
+                let list = frame.method() == Some(methods::TOOLS_LIST);
+                let step = self.step.clone().filter(|_| list);
                 let answering = self.answer(frame);
                 let messages = self.messages.clone();
                 self.tasks.spawn(async move {
-                    if let Some(answer) = answering.await {
-                        let _ = messages.send(answer.into_bytes()).await;
+                    if let Some(answer) = answering.await
+                        && messages.send(answer.into_bytes()).await.is_ok()
+                        && let Some(step) = step
+                    {
+                        step.list_served();
                     }
                 });
             }
             FrameKind::Notification => self.tell(self.session.notified(frame)),
             FrameKind::Result | FrameKind::Error => self.session.asks.resolve(frame),
         }
+    }
+
+    fn says_goodbye(&self, request: &Frame) -> bool {
+        self.step.is_some() && request.method() == Some(SHUTDOWN)
+    }
+
+    fn let_go(&self, request: &Frame) {
+        let answer = request.id().map(|id| message::result(id, "{}"));
+        let (messages, goodbye) = (self.messages.clone(), self.goodbye.clone());
+        self.tasks.spawn(async move {
+            if let Some(answer) = answer {
+                let _ = messages.send(answer).await;
+            }
+            goodbye.cancel();
+        });
     }
 
     /// Passes a notification on when the one before it has been: a server sees them in the order
@@ -213,7 +255,8 @@ impl Desk {
     /// Takes a request. A host that has just introduced itself can be asked from now on.
     fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
-        let answering = self.session.answer(request, self.outlet.clone(), None);
+        let trace = self.step.as_ref().and_then(|step| step.trace.clone());
+        let answering = self.session.answer(request, self.outlet.clone(), trace);
         if let (false, Some(host)) = (introduced, self.session.host()) {
             let providers = self.gateway.path.providers();
             providers.attach(host.clone(), self.outlet.clone());
