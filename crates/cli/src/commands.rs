@@ -1,12 +1,14 @@
 //! One file per subcommand.
 
 pub(crate) mod activity;
+pub(crate) mod agent;
 pub(crate) mod call;
 pub(crate) mod config;
 pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod demo_server;
 pub(crate) mod doctor;
+pub(crate) mod mcp_serve;
 pub(crate) mod overview;
 pub(crate) mod policy;
 pub(crate) mod serve;
