@@ -1,5 +1,6 @@
 //! Long checks (real servers, the conformance suite, the fuzzer, measurements), run before an issue is called resolved.
 
+mod agents;
 mod bench;
 mod conformance;
 mod fuzz;
@@ -29,7 +30,7 @@ struct Check {
     run: fn(&Options) -> Result<()>,
 }
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 14] = [
     Check {
         name: "conformance",
         what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
@@ -69,6 +70,16 @@ const CHECKS: [Check; 12] = [
         name: "arguments",
         what: "10^5 random argument objects for the built-in tools; none ends the gateway",
         run: |_| own_test::arguments(),
+    },
+    Check {
+        name: "agent-ends",
+        what: "100 agent steps end by signals, kill -9, timeouts and failures in a running command; a reply takes 35 s",
+        run: |_| own_test::agent_ends(),
+    },
+    Check {
+        name: "agents",
+        what: "the four agents from npm against a scripted model: e2e/agents.sh",
+        run: |_| agents::run(),
     },
     Check {
         name: "fuzz",
