@@ -182,6 +182,7 @@ fn call(arguments: &str) -> Result<Call> {
                 transport: Transport::Stdio,
             },
             frame: Frame::parse(line.into(), Strictness::Full)?,
+            declared: None,
         },
         target: Target::Tool(Arc::new(tool)),
     })

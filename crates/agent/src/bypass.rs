@@ -34,6 +34,7 @@ pub(crate) fn record(
             transport: Transport::Local,
         },
         frame,
+        declared: None,
     };
     recorder.bypassed(&attempt, provider);
 }

@@ -1,5 +1,10 @@
 //! Claude Code.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,6 +19,14 @@ const QUIET: [&str; 4] = [
     "DISABLE_ERROR_REPORTING",
     "DISABLE_AUTOUPDATER",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+];
+/// Where Claude keeps its configuration, when it is told.
+const CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
+/// What Claude can be let in by without a login.
+const BY_VARIABLE: [&str; 3] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
 ];
 /// Our tools as Claude names them.
 const PREFIX: &str = "mcp__callgate__";
@@ -73,13 +86,32 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         }
         Proxy::Additive | Proxy::Off => {}
     }
-    let env = QUIET.map(|name| (name.to_owned(), "1".to_owned()));
+    let mut env = QUIET.map(|name| (name.to_owned(), "1".to_owned())).to_vec();
+    if task.relay.is_some() && BY_VARIABLE.iter().any(|name| task.variable(name).is_some()) {
+        let home = private_home(task)?;
+        env.push((CONFIG_DIR.to_owned(), home.display().to_string()));
+    }
     Ok(Launch {
         program: "claude".to_owned(),
         args,
-        env: env.to_vec(),
+        env,
         stdin,
     })
+}
+
+/// A folder for what Claude notes about itself, with the user's settings in it: it would write into the
+/// user's own. Whoever has logged in keeps theirs, because a login that is renewed in a copy is lost.
+fn private_home(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
+    let users = match task.variable(CONFIG_DIR) {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => task
+            .variable("HOME")
+            .map(|home| Path::new(home).join(".claude")),
+    };
+    let settings = users.and_then(|users| fs::read_to_string(users.join("settings.json")).ok());
+    let settings = settings.unwrap_or_else(|| "{}".to_owned());
+    let file = task.folder.write("claude/settings.json", &settings)?;
+    Ok(file.with_file_name(""))
 }
 
 pub(crate) fn said(line: &Value) -> Vec<Said> {

@@ -1,5 +1,10 @@
 //! OpenCode.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -9,6 +14,8 @@ use crate::{
     launch::{CALL_TIMEOUT_MS, Launch, SERVER, Task, compact, nothing, number, push, text, used},
 };
 
+/// Where OpenCode looks for the user's configuration.
+const CONFIG_FILES: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.json"];
 /// Our tools as OpenCode names them.
 const PREFIX: &str = "callgate_";
 /// Off in any case: what fetches or shares.
@@ -26,8 +33,14 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         push(&mut args, &["-m", model]);
     }
     let mut env = Vec::new();
+    let private = match task.proxy {
+        Proxy::Full => Some(("XDG_CONFIG_HOME".to_owned(), private_home(task)?)),
+        // Other programs that the agent's own tools start look there, too.
+        Proxy::Additive | Proxy::Off => None,
+    };
+    env.extend(private.clone());
     if task.relay.is_some() {
-        let config = config(task).await?;
+        let config = config(task, private).await?;
         env.push(("OPENCODE_CONFIG_CONTENT".to_owned(), compact(&config)));
         env.extend(QUIET.map(|name| (name.to_owned(), "1".to_owned())));
     }
@@ -46,7 +59,27 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     })
 }
 
-async fn config(task: &Task<'_>) -> Result<Value, StepFailed> {
+/// A copy of the user's configuration: OpenCode completes what it reads, and would do so in the user's own.
+fn private_home(task: &Task<'_>) -> Result<String, StepFailed> {
+    let users = match task.variable("XDG_CONFIG_HOME") {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => task
+            .variable("HOME")
+            .map(|home| Path::new(home).join(".config")),
+    };
+    for name in CONFIG_FILES {
+        let file = users
+            .as_ref()
+            .map(|users| users.join("opencode").join(name));
+        if let Some(text) = file.and_then(|file| fs::read_to_string(file).ok()) {
+            task.folder
+                .write(&format!("config/opencode/{name}"), &text)?;
+        }
+    }
+    Ok(task.folder.path().join("config").display().to_string())
+}
+
+async fn config(task: &Task<'_>, private: Option<(String, String)>) -> Result<Value, StepFailed> {
     let Some(relay) = &task.relay else {
         return Ok(nothing());
     };
@@ -59,7 +92,7 @@ async fn config(task: &Task<'_>) -> Result<Value, StepFailed> {
     config.insert("share".to_owned(), json!("disabled"));
     match task.proxy {
         Proxy::Full => {
-            for name in other_servers(task).await? {
+            for name in other_servers(task, private).await? {
                 servers.insert(name, json!({"enabled": false}));
             }
             let permission = json!({"*": "deny", "callgate_*": "allow"});
@@ -90,11 +123,15 @@ fn inherited(task: &Task<'_>) -> Map<String, Value> {
 }
 
 /// The servers that the user has configured.
-async fn other_servers(task: &Task<'_>) -> Result<Vec<String>, StepFailed> {
+async fn other_servers(
+    task: &Task<'_>,
+    private: Option<(String, String)>,
+) -> Result<Vec<String>, StepFailed> {
+    let env: Vec<(String, String)> = task.env.iter().cloned().chain(private).collect();
     let question = Question {
         program: "opencode",
         args: &["debug", "config"],
-        env: task.env,
+        env: &env,
         cwd: task.workdir,
     };
     let shown = ask(task.house, &question).await?;

@@ -78,6 +78,7 @@ struct Stage {
     script: Vec<Turn>,
     next: AtomicUsize,
     offered: Mutex<Vec<Vec<Offered>>>,
+    requests: Mutex<Vec<Value>>,
 }
 
 /// A call with the name that the agent knows it by.
@@ -104,6 +105,7 @@ impl ScriptedModel {
             script,
             next: AtomicUsize::new(0),
             offered: Mutex::default(),
+            requests: Mutex::default(),
         });
         let serving = tokio::spawn(serve(listener, stage.clone()));
         Ok(Self {
@@ -117,6 +119,12 @@ impl ScriptedModel {
     pub fn offered(&self) -> Vec<Vec<Offered>> {
         let offered = self.stage.offered.lock();
         offered.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it was asked so far, in order.
+    pub fn requests(&self) -> Vec<Value> {
+        let requests = self.stage.requests.lock();
+        requests.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -146,6 +154,12 @@ async fn answer(stage: &Stage, request: Request<Incoming>) -> Response<Full<Byte
     let body = Limited::new(body, MAX_REQUEST_BYTES).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let mut requests = stage
+        .requests
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    requests.push(body.clone());
+    drop(requests);
     let (kind, text) = if path.ends_with("/messages") {
         anthropic::answer(stage, &body)
     } else if path.ends_with("/responses") {

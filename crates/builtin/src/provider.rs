@@ -157,10 +157,9 @@ impl Provider for Builtins {
 impl InHouse for Builtins {
     fn listing(&self) -> Listing {
         Listing {
-            server: ServerName::builtin(),
             listed: true,
             tools: Some(descriptors::tools()),
-            list_extras: Vec::new(),
+            ..Listing::unknown(ServerName::builtin())
         }
     }
 }

@@ -24,6 +24,8 @@ pub enum Audience {
         /// The capabilities, as raw JSON.
         capabilities: String,
     },
+    /// These sessions.
+    Sessions(Vec<String>),
 }
 
 impl Audience {
@@ -35,6 +37,7 @@ impl Audience {
                 principal,
                 capabilities,
             } => host.who.principal == *principal && host.capabilities == *capabilities,
+            Self::Sessions(sessions) => sessions.contains(&host.who.session),
         }
     }
 }

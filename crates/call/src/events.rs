@@ -13,6 +13,7 @@ mod ring;
 pub mod upstreams;
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -70,7 +71,7 @@ pub struct Shown<'a> {
     /// The server it is about.
     pub server: Option<&'a str>,
     /// The tool, or the method of any other request.
-    pub tool: Option<&'a str>,
+    pub tool: Option<Cow<'a, str>>,
     /// What it was checked under.
     pub scope: Option<&'static str>,
     /// What was asked for: `server:tool`.
@@ -228,7 +229,7 @@ impl Events {
             agent: agent.unwrap_or("callgate"),
             session: shown.who.map_or(boot, |who| &who.session),
             server: shown.server,
-            tool: shown.tool.map(name),
+            tool: shown.tool.as_deref().map(name),
             scope: shown.scope,
             command: shown.command,
             decision: shown.decision,

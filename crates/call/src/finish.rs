@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use callgate_gate::{Attempt, Ruling, Target, ToolSource};
+use callgate_gate::{Attempt, Fault, Ruling, Target, ToolSource};
 use callgate_record::{Effect, Failed, Open, Outcome, Recorder, Status};
 use callgate_wire::{Frame, Id, Pieces, RpcError, message, methods, quote};
 
@@ -199,6 +199,19 @@ pub(crate) fn refuse(request: &Frame, refusal: &Refusal) -> Answer {
             .id()
             .map(|id| refusal_frame(request, id, refusal).into()),
         error: Some(ruling.rule.clone()),
+    }
+}
+
+/// Answers a call whose intent or arguments do not hold: always a tool result, which the model can mend.
+pub(crate) fn refuse_fault(request: &Frame, fault: &Fault) -> Answer {
+    let (code, text) = (quote(fault.code()), quote(&fault.to_string()));
+    let result = format!(
+        r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{{"code":{code},"message":{text}}},"isError":true}}"#
+    );
+    let id = request.id();
+    Answer {
+        frame: id.map(|id| message::result(id, &result).into()),
+        error: Some(fault.code().to_owned()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The life of a call.
 //!
 //! Every door hands a request to [`CallPath::start`], and nothing else leads to a provider. The
-//! steps are files: [`receive`], [`resolve`], [`facts`], then `decide` of the gate, [`hold`],
+//! steps are files: [`receive`], [`resolve`], [`intent`], [`facts`], then `decide` of the gate, [`hold`],
 //! the recorder, [`forward`], [`inspect`] and [`finish`]. `path.rs` is their order.
 //!
 //! A call belongs to the path. Whoever waits for its answer walks the steps; when the door goes away
@@ -22,6 +22,7 @@ mod forward;
 mod hold;
 mod in_hand;
 mod inspect;
+mod intent;
 mod metrics;
 mod path;
 mod ports;
@@ -39,7 +40,8 @@ pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Patience, Pending};
 pub use ports::{AskFailed, Caller, Exchange, InHouse, Provider, Providers, Reply};
-pub use receive::Received;
+pub use receive::{Reading, Received};
 pub use registry::Registry;
+pub use resolve::resolve_resource;
 pub use telemetry::Telemetry;
 pub use trace::{Spans, StepSpan, TraceContext};

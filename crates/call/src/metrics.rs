@@ -169,8 +169,13 @@ impl Metrics {
         let calls = &self.inner.calls;
         let (server, tool) = match target {
             None => (String::new(), String::new()),
-            // A method is whatever the host says.
-            Some(Target::Method { server, .. }) => (server.to_string(), String::new()),
+            // A method is whatever the host says, and so is a URI.
+            Some(
+                other @ (Target::Prompt(_)
+                | Target::Resource(_)
+                | Target::Completion(_)
+                | Target::Method { .. }),
+            ) => (other.server().to_string(), String::new()),
             Some(Target::Tool(tool)) => (tool.server.to_string(), tool.name.clone()),
         };
         let mut labels = CallLabels {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use callgate_gate::{Attempt, Call, Denied, Hold, Target, Verdict, decide};
+use callgate_gate::{Attempt, Call, Denied, Fault, Hold, Target, Verdict, decide};
 use callgate_record::{NotRecorded, Recorder};
 use callgate_wire::{Id, Pieces, RpcError, message};
 use tokio::time::timeout;
@@ -19,16 +19,17 @@ use crate::{
     Caller, Events, Exchange, InHand, Latency, Providers, Received, Registry, Spans, Telemetry,
     events::{
         self,
-        calls::{ApprovalRequired, CallStarted},
+        calls::{ApprovalRequired, CallStarted, IntentDoubtful, IntentRefused},
         gateway::RecordFailed,
     },
     facts::FactSources,
-    finish::{Answer, Ended, Refusal, finish, finish_unresolved, no_record, refuse},
+    finish::{Answer, Ended, Refusal, finish, finish_unresolved, no_record, refuse, refuse_fault},
     forward::forward,
     hold::hold,
     inspect::inspect,
-    receive::receive,
-    resolve::resolve,
+    intent::{self, Schemas},
+    receive::{Begun, receive},
+    resolve::{Unresolved, resolve},
     trace::CallSpan,
 };
 
@@ -45,6 +46,7 @@ struct Shared {
     telemetry: Telemetry,
     registry: Arc<Registry>,
     facts: FactSources,
+    schemas: Schemas,
     tasks: TaskTracker,
     /// Why the last call could not be put on record; nothing once one could.
     record_trouble: ArcSwapOption<String>,
@@ -90,6 +92,7 @@ impl CallPath {
                 telemetry,
                 registry,
                 facts: FactSources::default(),
+                schemas: Schemas::default(),
                 tasks,
                 record_trouble: ArcSwapOption::empty(),
             }),
@@ -196,9 +199,20 @@ impl CallPath {
 
 impl Shared {
     async fn walk(&self, received: Received, exchange: Exchange) -> Option<Pieces> {
-        let (attempt, started, trace) = receive(received);
+        let Begun {
+            attempt,
+            nowhere,
+            started,
+            trace,
+        } = receive(received);
         let span = self.telemetry.spans.call(&attempt, trace);
-        let answer = self.steps(attempt, started, exchange, &span).await;
+        let answer = match nowhere {
+            None => self.steps(attempt, started, exchange, &span).await,
+            Some(error) => {
+                let nowhere = Unresolved::of_view(attempt, *error);
+                finish_unresolved(&self.recorder, &self.telemetry.events, nowhere)
+            }
+        };
         span.end(started.elapsed(), answer.error.as_deref());
         answer.frame
     }
@@ -211,6 +225,9 @@ impl Shared {
         span: &CallSpan,
     ) -> Answer {
         let events = &self.telemetry.events;
+        if let Some(fault) = intent::stated(&attempt) {
+            return self.faulted(&attempt, None, fault);
+        }
         let resolving = resolve(&*self.providers, attempt);
         let call = match span.step("resolve").over(resolving).await {
             Ok(call) => call,
@@ -219,6 +236,17 @@ impl Shared {
         let (attempt, target) = (call.attempt.clone(), call.target.clone());
         span.aim(&target);
         let policy = self.providers.policy();
+        if let Some(declared) = &attempt.declared {
+            let holds = || intent::holds(declared, &call, &policy, &self.schemas);
+            match span.step("intent").of(holds) {
+                Ok(None) => {}
+                Ok(Some(warning)) => events.emit(IntentDoubtful {
+                    call: &call,
+                    warning: &warning,
+                }),
+                Err(fault) => return self.faulted(&attempt, Some(&target), &fault),
+            }
+        }
         let gathering = self.facts.gather(&call, &policy);
         let gathered = span.step("facts").over(gathering).await;
         let facts = &gathered.facts;
@@ -274,6 +302,17 @@ impl Shared {
             }
             Err(error) => self.not_recorded(&call.attempt, &call.target, &error),
         }
+    }
+
+    /// Ends an attempt whose intent or arguments do not hold: nothing was asked, nothing is sent.
+    fn faulted(&self, attempt: &Attempt, target: Option<&Target>, fault: &Fault) -> Answer {
+        self.recorder.faulted(attempt, target, fault);
+        self.telemetry.events.emit(IntentRefused {
+            attempt,
+            target,
+            fault,
+        });
+        refuse_fault(&attempt.frame, fault)
     }
 
     fn denied(&self, denied: &Denied, span: &CallSpan) -> Answer {

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use callgate_gate::{Catalog, Host, Listing, Permit, Policy, ServerName};
+use callgate_gate::{Catalog, Host, Listing, Permit, Policy, Reference, ServerName};
 use callgate_record::Recorded;
 use callgate_wire::Frame;
 use futures_util::future::BoxFuture;
@@ -49,7 +49,18 @@ pub trait Providers: Send + Sync + fmt::Debug {
     /// best effort.
     fn tell_all<'a>(&'a self, host: &'a Arc<Host>, notification: Frame) -> BoxFuture<'a, ()>;
 
-    /// Passes `logging/setLevel` to every healthy upstream of this host; best effort.
+    /// Lets a host follow a resource, or takes that back: `request` is its `resources/subscribe` or
+    /// `resources/unsubscribe`. Gives the server's answer, or `None` where hosts that follow the same
+    /// resource over the same connection make it unnecessary to ask.
+    fn follow<'a>(
+        &'a self,
+        host: &'a Arc<Host>,
+        resource: &'a Reference,
+        request: Frame,
+    ) -> BoxFuture<'a, Result<Option<Reply>, Failure>>;
+
+    /// Passes `logging/setLevel` to every healthy upstream of this host, and repeats it to those that
+    /// come later; best effort.
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()>;
 
     /// Announcements from now on.

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
-use callgate_gate::{Attempt, CallId, Door, Host};
-use callgate_wire::Frame;
+use callgate_gate::{Attempt, CallId, Declared, Door, Host};
+use callgate_wire::{Frame, RpcError};
 use ulid::Ulid;
 
 use crate::TraceContext;
@@ -19,21 +19,56 @@ pub struct Received {
     pub door: Door,
     /// The trace it is part of, where that was said beside the request: in an HTTP header.
     pub trace: Option<TraceContext>,
+    /// What the view made of it.
+    pub reading: Reading,
+}
+
+/// What a view makes of a request.
+#[derive(Debug)]
+pub enum Reading {
+    /// It is the call that it seems to be.
+    Plain,
+    /// It stood for another call, which is in its place now, and this was declared with it.
+    Declared(Arc<Declared>),
+    /// The view has nothing of that name: the attempt ends here, and is put on record.
+    Nowhere(Box<RpcError>),
+}
+
+/// An attempt that was just received.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) attempt: Attempt,
+    /// Why the view leads it nowhere.
+    pub(crate) nowhere: Option<Box<RpcError>>,
+    pub(crate) started: Instant,
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// Mints the call's id and notes when it came.
-pub(crate) fn receive(received: Received) -> (Attempt, Instant, Option<TraceContext>) {
+pub(crate) fn receive(received: Received) -> Begun {
     let Received {
         frame,
         host,
         door,
         trace,
+        reading,
     } = received;
+    let (declared, nowhere) = match reading {
+        Reading::Plain => (None, None),
+        Reading::Declared(declared) => (Some(declared), None),
+        Reading::Nowhere(error) => (None, Some(error)),
+    };
     let attempt = Attempt {
         id: CallId(Ulid::generate()),
         host,
         door,
         frame,
+        declared,
     };
-    (attempt, Instant::now(), trace)
+    Begun {
+        attempt,
+        nowhere,
+        started: Instant::now(),
+        trace,
+    }
 }

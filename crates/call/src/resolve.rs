@@ -1,10 +1,15 @@
 //! resolve: a request names exactly one target, or it ends here.
 
-use callgate_gate::{Attempt, Call, ResolveError, ServerName, Target};
+use std::borrow::Cow;
+
+use callgate_gate::{Attempt, Call, Catalog, Policy, Reference, ResolveError, ServerName, Target};
 use callgate_record::{Failed, Status};
-use callgate_wire::{RpcError, methods, quote};
+use callgate_wire::{Frame, Json, RpcError, methods, quote};
 
 use crate::Providers;
+
+/// The members of a completion's `ref` that say what it is about.
+const REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
 /// An attempt that led nowhere, with what the host and the record are told.
 #[derive(Debug)]
@@ -15,6 +20,15 @@ pub(crate) struct Unresolved {
 }
 
 impl Unresolved {
+    /// An attempt for which the view itself has no name.
+    pub(crate) fn of_view(attempt: Attempt, error: RpcError) -> Self {
+        Self {
+            attempt,
+            server: None,
+            error,
+        }
+    }
+
     pub(crate) fn status(&self) -> Status {
         Status::Error
     }
@@ -32,37 +46,114 @@ pub(crate) async fn resolve(
     providers: &dyn Providers,
     attempt: Attempt,
 ) -> Result<Call, Unresolved> {
-    let method = attempt.frame.method().unwrap_or_default();
-    if method != methods::TOOLS_CALL {
-        return resolve_method(providers, attempt).await;
-    }
-    let Some(name) = attempt.frame.param("name").and_then(|name| name.as_str()) else {
-        let error = RpcError::new(
-            RpcError::INVALID_PARAMS,
-            "`params.name` must be the name of a tool",
-        );
-        return Err(Unresolved {
-            attempt,
-            server: None,
-            error,
-        });
-    };
-    let mut found = providers.catalog().resolve(&name, &providers.policy());
-    if let Err(error) = &found {
-        let server = match error {
-            ResolveError::NeverSeen { server } => Some(server),
-            ResolveError::UnknownServer { .. }
-            | ResolveError::UnknownTool { .. }
-            | ResolveError::Unknown { .. } => None,
-        };
-        if server.is_some() || matches!(error, ResolveError::Unknown { .. }) {
-            providers.first_connect(server).await;
-            found = providers.catalog().resolve(&name, &providers.policy());
+    let asked = match Asked::read(&attempt.frame) {
+        Ok(Some(asked)) => asked,
+        Ok(None) => return resolve_method(providers, attempt).await,
+        Err(message) => {
+            let error = RpcError::new(RpcError::INVALID_PARAMS, message);
+            return Err(Unresolved {
+                attempt,
+                server: None,
+                error,
+            });
         }
+    };
+    let mut found = asked.find(&providers.catalog(), &providers.policy());
+    if let Err(error) = &found
+        && let Some(server) = worth_waiting_for(error)
+    {
+        providers.first_connect(server).await;
+        found = asked.find(&providers.catalog(), &providers.policy());
     }
     match found {
         Ok(target) => Ok(Call { attempt, target }),
         Err(error) => Err(nowhere(attempt, error)),
+    }
+}
+
+/// What a request asks for, by the name or URI that it gives.
+#[derive(Debug)]
+enum Asked<'f> {
+    Tool(Cow<'f, str>),
+    Prompt(Cow<'f, str>),
+    Resource(Cow<'f, str>),
+    CompletionOfPrompt(Cow<'f, str>),
+    CompletionOfResource(Cow<'f, str>),
+}
+
+impl<'f> Asked<'f> {
+    /// `None` for a method that names nothing of its own.
+    fn read(frame: &'f Frame) -> Result<Option<Self>, &'static str> {
+        let param = |key| frame.param(key).and_then(|value| value.as_str());
+        let asked = match frame.method().unwrap_or_default() {
+            methods::TOOLS_CALL => {
+                let name = param("name").ok_or("`params.name` must be the name of a tool")?;
+                Self::Tool(name)
+            }
+            methods::PROMPTS_GET => {
+                let name = param("name").ok_or("`params.name` must be the name of a prompt")?;
+                Self::Prompt(name)
+            }
+            methods::RESOURCES_READ => {
+                let uri = param("uri").ok_or("`params.uri` must be the URI of a resource")?;
+                Self::Resource(uri)
+            }
+            methods::COMPLETE => Self::completion(frame.param("ref"))?,
+            _ => return Ok(None),
+        };
+        Ok(Some(asked))
+    }
+
+    fn completion(reference: Option<Json<'f>>) -> Result<Self, &'static str> {
+        const WHAT: &str =
+            "`params.ref` must be a `ref/prompt` with a `name` or a `ref/resource` with a `uri`";
+        let reference = reference.ok_or(WHAT)?;
+        // A server that folds case could take it for another reference.
+        let is_twin = |key: Json<'_>| {
+            key.as_str().is_some_and(|key| {
+                let lower = key.to_lowercase();
+                REFERENCE.contains(&lower.as_str()) && !REFERENCE.contains(&&*key)
+            })
+        };
+        if reference.members().any(|(key, _)| is_twin(key)) {
+            return Err("a member of `params.ref` differs from a known one only in case");
+        }
+        let member = |key| reference.get(key).and_then(|value| value.as_str());
+        let completion = match member("type").as_deref() {
+            Some("ref/prompt") => member("name").map(Self::CompletionOfPrompt),
+            Some("ref/resource") => member("uri").map(Self::CompletionOfResource),
+            Some(_) | None => None,
+        };
+        completion.ok_or(WHAT)
+    }
+
+    fn find(&self, catalog: &Catalog, policy: &Policy) -> Result<Target, ResolveError> {
+        match self {
+            Self::Tool(name) => catalog.resolve(name, policy),
+            Self::Prompt(name) => catalog.prompt(name, policy).map(Target::Prompt),
+            Self::Resource(uri) => catalog.resource(uri).map(Target::Resource),
+            Self::CompletionOfPrompt(name) => catalog.prompt(name, policy).map(Target::Completion),
+            Self::CompletionOfResource(uri) => catalog.template(uri).map(Target::Completion),
+        }
+    }
+}
+
+/// The resource that a request about one means; a server in its first connect is waited for.
+pub async fn resolve_resource(providers: &dyn Providers, uri: &str) -> Result<Reference, RpcError> {
+    let mut found = providers.catalog().resource(uri);
+    if found.is_err() {
+        providers.first_connect(None).await;
+        found = providers.catalog().resource(uri);
+    }
+    found.map_err(|error| told(&error))
+}
+
+/// Whether waiting for a first connect could help, and for whose.
+fn worth_waiting_for(error: &ResolveError) -> Option<Option<&ServerName>> {
+    match error {
+        ResolveError::NeverSeen { server } => Some(Some(server)),
+        ResolveError::Unknown { .. } | ResolveError::UnknownResource { .. } => Some(None),
+        ResolveError::UnknownServer { .. } | ResolveError::NotOfServer { .. } => None,
     }
 }
 
@@ -91,39 +182,49 @@ async fn resolve_method(providers: &dyn Providers, attempt: Attempt) -> Result<C
 }
 
 fn nowhere(attempt: Attempt, error: ResolveError) -> Unresolved {
+    let told = match &error {
+        // On other methods the code of an absent server means something else.
+        ResolveError::NeverSeen { .. } if attempt.frame.method() != Some(methods::TOOLS_CALL) => {
+            RpcError {
+                code: RpcError::INTERNAL,
+                ..told(&error)
+            }
+        }
+        ResolveError::NeverSeen { .. }
+        | ResolveError::UnknownServer { .. }
+        | ResolveError::NotOfServer { .. }
+        | ResolveError::Unknown { .. }
+        | ResolveError::UnknownResource { .. } => told(&error),
+    };
+    let server = match error {
+        ResolveError::NeverSeen { server } | ResolveError::NotOfServer { server, .. } => {
+            Some(server)
+        }
+        ResolveError::UnknownServer { .. }
+        | ResolveError::Unknown { .. }
+        | ResolveError::UnknownResource { .. } => None,
+    };
+    Unresolved {
+        attempt,
+        server,
+        error: told,
+    }
+}
+
+fn told(error: &ResolveError) -> RpcError {
     let message = error.to_string();
     match error {
         ResolveError::NeverSeen { server } => {
-            let data = format!(
-                r#"{{"namespace":{},"effect":"none"}}"#,
-                quote(server.as_str())
-            );
-            let error = RpcError {
-                code: RpcError::UNAVAILABLE,
-                message,
-                data: Some(data),
-            };
-            Unresolved {
-                attempt,
-                server: Some(server),
-                error,
-            }
+            let namespace = quote(server.as_str());
+            let data = format!(r#"{{"namespace":{namespace},"effect":"none"}}"#);
+            RpcError::new(RpcError::UNAVAILABLE, message).with_data(data)
         }
-        ResolveError::UnknownTool { server, .. } => {
-            let error = RpcError::new(RpcError::INVALID_PARAMS, &message);
-            Unresolved {
-                attempt,
-                server: Some(server),
-                error,
-            }
+        ResolveError::UnknownResource { uri } => {
+            let data = format!(r#"{{"uri":{}}}"#, quote(uri));
+            RpcError::new(RpcError::RESOURCE_NOT_FOUND, message).with_data(data)
         }
-        ResolveError::UnknownServer { .. } | ResolveError::Unknown { .. } => {
-            let error = RpcError::new(RpcError::INVALID_PARAMS, &message);
-            Unresolved {
-                attempt,
-                server: None,
-                error,
-            }
-        }
+        ResolveError::UnknownServer { .. }
+        | ResolveError::NotOfServer { .. }
+        | ResolveError::Unknown { .. } => RpcError::new(RpcError::INVALID_PARAMS, message),
     }
 }

@@ -5,7 +5,7 @@
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use callgate_gate::{Attempt, Target};
-use callgate_wire::Json;
+use callgate_wire::{Json, methods};
 use opentelemetry::{
     Context, KeyValue,
     global::BoxedTracer,
@@ -190,12 +190,15 @@ impl CallSpan {
             return;
         };
         let shown = match target {
-            Target::Tool(tool) => &tool.shown,
+            Target::Tool(tool) => tool.shown.as_str(),
+            Target::Prompt(_) => methods::PROMPTS_GET,
+            Target::Resource(_) => methods::RESOURCES_READ,
+            Target::Completion(_) => methods::COMPLETE,
             Target::Method { method, .. } => method,
         };
         let span = live.context.span();
         span.update_name(format!("tool.call.{shown}"));
-        span.set_attribute(KeyValue::new("tool.name", target.name().to_owned()));
+        span.set_attribute(KeyValue::new("tool.name", target.label().into_owned()));
         span.set_attribute(KeyValue::new("tool.source", target.source_text()));
     }
 

@@ -67,6 +67,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     McpServe,
     #[command(hide = true)]
+    ScriptedModel { script: PathBuf },
+    #[command(hide = true)]
     Warden(Warden),
     #[command(hide = true)]
     DemoServer,
@@ -78,6 +80,9 @@ pub(crate) struct Gateway {
     /// Add a server: `name:command with arguments`, or `name:https://…` (repeatable)
     #[arg(long = "upstream", value_name = "NAME:COMMAND|URL")]
     pub(crate) upstreams: Vec<String>,
+    /// What hosts see where the URL does not say it: direct (every tool) or search
+    #[arg(long, value_name = "VIEW", env = "CALLGATE_VIEW")]
+    pub(crate) view: Option<ViewName>,
     /// The policy: a file, default or allow-all
     #[arg(long, value_name = "POLICY", env = "CALLGATE_POLICY")]
     pub(crate) policy: Option<String>,
@@ -93,6 +98,12 @@ pub(crate) struct Gateway {
     /// Add the bundled demo server
     #[arg(long)]
     pub(crate) demo: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ViewName {
+    Direct,
+    Search,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod mcp_serve;
 pub(crate) mod overview;
 pub(crate) mod policy;
+pub(crate) mod scripted_model;
 pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod stdio;

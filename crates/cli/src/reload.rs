@@ -182,6 +182,7 @@ impl Reloader {
         let events = self.gateway.path().events();
         let file = self.file(&settings);
         self.fleet.apply(settings.plan());
+        self.gateway.set_views(settings.views.clone());
         let recorder = self.gateway.path().recorder();
         let is_another_policy = settings.policies != self.settings.policies;
         if is_another_policy {

@@ -120,6 +120,7 @@ impl Running {
         };
         let indexed = status.indexed.clone();
         let gateway = Gateway::new(path, status).inflight(settings.inflight_bytes());
+        gateway.set_views(settings.views.clone());
         let stop_housekeeping = CancellationToken::new();
         let limits = Limits {
             days: audit.retain.days,

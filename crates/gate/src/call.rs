@@ -1,12 +1,12 @@
 //! A call on its way: first an [`Attempt`], and once its target is known a [`Call`].
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use callgate_wire::Frame;
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-use crate::{Host, ServerName, Tool, ToolSource};
+use crate::{Declared, Hints, Host, ItemKind, Operation, Reference, ServerName, Tool, ToolSource};
 
 /// The id of a call, and of its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub enum Source {
     Mcp,
     /// A command of our own binary.
     Cli,
+    /// A program that uses the REST API.
+    Api,
     /// An agent in one of our own steps.
     Agent,
 }
@@ -72,8 +74,10 @@ pub struct Attempt {
     pub host: Arc<Host>,
     /// The door it came through.
     pub door: Door,
-    /// The request, byte for byte.
+    /// The request, byte for byte; where a view translated it, the call that it stands for.
     pub frame: Frame,
+    /// What the caller declared that it will do; `None` where the door has no way to declare it.
+    pub declared: Option<Arc<Declared>>,
 }
 
 /// What a call is aimed at: exactly one thing of exactly one server.
@@ -81,6 +85,12 @@ pub struct Attempt {
 pub enum Target {
     /// A tool of the catalog.
     Tool(Arc<Tool>),
+    /// A prompt that is to be filled in.
+    Prompt(Reference),
+    /// A resource that is to be read.
+    Resource(Reference),
+    /// An argument of a prompt, or of a template of resources, that is to be completed.
+    Completion(Reference),
     /// Any other request of the only server there is, passed on as it came.
     Method {
         /// The server that gets it.
@@ -95,6 +105,7 @@ impl Target {
     pub fn server(&self) -> &ServerName {
         match self {
             Self::Tool(tool) => &tool.server,
+            Self::Prompt(of) | Self::Resource(of) | Self::Completion(of) => &of.server,
             Self::Method { server, .. } => server,
         }
     }
@@ -103,7 +114,9 @@ impl Target {
     pub fn source(&self) -> ToolSource {
         match self {
             Self::Tool(tool) => tool.source,
-            Self::Method { .. } => ToolSource::Server,
+            Self::Prompt(_) | Self::Resource(_) | Self::Completion(_) | Self::Method { .. } => {
+                ToolSource::Server
+            }
         }
     }
 
@@ -116,12 +129,46 @@ impl Target {
         }
     }
 
-    /// The tool's own name, or the method.
+    /// The own name of the tool or prompt, the resource's URI, or the method.
     pub fn name(&self) -> &str {
         match self {
             Self::Tool(tool) => &tool.name,
+            Self::Prompt(of) | Self::Resource(of) | Self::Completion(of) => &of.name,
             Self::Method { method, .. } => method,
         }
+    }
+
+    /// The same for log lines and events: a URI without what may be secret in it.
+    pub fn label(&self) -> Cow<'_, str> {
+        match self {
+            Self::Tool(_) | Self::Method { .. } => self.name().into(),
+            Self::Prompt(of) | Self::Resource(of) | Self::Completion(of) => match of.kind {
+                ItemKind::Prompt => self.name().into(),
+                ItemKind::Resource | ItemKind::Template => without_secrets(&of.name),
+            },
+        }
+    }
+
+    /// The scope whose rules are asked about it.
+    pub fn scope(&self) -> &'static str {
+        match self {
+            Self::Tool(_) => "mcp_tool",
+            Self::Prompt(of) | Self::Resource(of) | Self::Completion(of) => of.kind.scope(),
+            Self::Method { .. } => "mcp_method",
+        }
+    }
+}
+
+/// A URI without user, password, query and fragment.
+fn without_secrets(uri: &str) -> Cow<'_, str> {
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = path.split_once("://") else {
+        return path.into();
+    };
+    let authority = rest.split('/').next().unwrap_or_default();
+    match authority.rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]).into(),
+        None => path.into(),
     }
 }
 
@@ -132,4 +179,43 @@ pub struct Call {
     pub attempt: Attempt,
     /// What it is aimed at.
     pub target: Target,
+}
+
+impl Call {
+    /// What the call will do: as it was declared, else as the server's annotations say.
+    pub fn operation(&self) -> Operation {
+        match (&self.attempt.declared, &self.target) {
+            (Some(declared), _) => declared.operation(),
+            (None, Target::Tool(tool)) => tool.hints.operation(),
+            (None, Target::Prompt(_) | Target::Resource(_) | Target::Completion(_)) => {
+                Hints::reading().operation()
+            }
+            (None, Target::Method { .. }) => Hints::default().operation(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_hold_no_secrets() {
+        let cases = [
+            ("file:///a/b", "file:///a/b"),
+            ("postgres://me:pw@db/t/schema", "postgres://db/t/schema"),
+            ("a://h/p?token=1", "a://h/p"),
+            ("a://h/p#token=1", "a://h/p"),
+            ("a://h/p@q", "a://h/p@q"),
+            ("urn:x", "urn:x"),
+        ];
+        for (uri, label) in cases {
+            let target = Target::Resource(Reference {
+                kind: ItemKind::Resource,
+                server: ServerName::new("s").unwrap(),
+                name: uri.to_owned(),
+            });
+            assert_eq!(target.label(), label);
+        }
+    }
 }

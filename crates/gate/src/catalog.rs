@@ -1,11 +1,19 @@
-//! The catalog: an immutable snapshot of every tool there is, and the way from a name to a tool.
+//! The catalog: an immutable snapshot of everything there is, and the way from a name to exactly one
+//! thing of one server. Prompts and resources are in `items.rs`.
 
-use std::sync::Arc;
+mod items;
+mod offers;
+
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use foldhash::HashMap;
 
-use crate::{Naming, Policy, Prefix, ServerName, Target, Tool, Who};
+pub use items::Items;
+pub use offers::Offers;
+
+use crate::{ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool, Who};
+use items::{Shelf, Source};
 
 /// How many choices an error names before it stops.
 const CHOICES_SHOWN: usize = 20;
@@ -23,52 +31,106 @@ pub struct Listing {
     /// The members of its list result other than `tools` and `nextCursor`, as raw
     /// `"key":value` text. Shown only where there is a single server.
     pub list_extras: Vec<Bytes>,
+    /// Its prompts.
+    pub prompts: Items,
+    /// Its resources.
+    pub resources: Items,
+    /// Its templates of resources.
+    pub templates: Items,
+    /// What else it says it can do.
+    pub offers: Offers,
+}
+
+impl Listing {
+    /// A server of which nothing is known yet.
+    pub fn unknown(server: ServerName) -> Self {
+        Self {
+            server,
+            listed: false,
+            tools: None,
+            list_extras: Vec::new(),
+            prompts: Items::default(),
+            resources: Items::default(),
+            templates: Items::default(),
+            offers: Offers::default(),
+        }
+    }
 }
 
 /// Something the operator should know about the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// Two tools would be shown under one name; the later one was left out.
+    /// Two tools, or two prompts, would be shown under one name; the later one was left out.
     ShownTwice {
         /// The name in question.
         shown: String,
-        /// The tool that keeps it.
+        /// What keeps it.
         kept: String,
-        /// The tool that was left out.
+        /// What was left out.
         left_out: String,
     },
+}
+
+/// What a name is the name of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// A tool.
+    Tool,
+    /// A prompt.
+    Prompt,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+        })
+    }
 }
 
 /// Why a name leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// No server of that name is configured.
-    #[error("unknown tool `{name}`: no such server; servers: {}", choices(.servers))]
+    #[error("unknown {what} `{name}`: no such server; servers: {}", named(.servers))]
     UnknownServer {
+        /// What was asked for.
+        what: Named,
         /// The name that was asked for.
         name: String,
         /// The servers there are.
         servers: Vec<String>,
     },
-    /// The server has no such tool.
-    #[error("unknown tool `{name}` of server `{server}`; its tools: {}", choices(.tools))]
-    UnknownTool {
+    /// The server has nothing of that name.
+    #[error("unknown {what} `{name}` of server `{server}`; its {what}s: {}", named(.choices))]
+    NotOfServer {
+        /// What was asked for.
+        what: Named,
         /// The name that was asked for.
         name: String,
         /// The server that was meant.
         server: ServerName,
-        /// The tools it has.
-        tools: Vec<String>,
+        /// What it has.
+        choices: Vec<String>,
     },
     /// Without prefixes there is no server to name.
-    #[error("unknown tool `{name}`; tools: {}", choices(.tools))]
+    #[error("unknown {what} `{name}`; {what}s: {}", named(.choices))]
     Unknown {
+        /// What was asked for.
+        what: Named,
         /// The name that was asked for.
         name: String,
-        /// The tools there are.
-        tools: Vec<String>,
+        /// What there is.
+        choices: Vec<String>,
     },
-    /// The server is configured but never told its tools.
+    /// No server has such a resource, nor a template that could make it.
+    #[error("resource not found")]
+    UnknownResource {
+        /// The URI that was asked for.
+        uri: String,
+    },
+    /// The server is configured but never told what it has.
     #[error("upstream \"{server}\" unavailable")]
     NeverSeen {
         /// The server that was meant.
@@ -82,8 +144,14 @@ pub struct Catalog {
     naming: Naming,
     listings: Vec<Listing>,
     listed: Vec<Arc<Tool>>,
+    /// Tools of servers that have been away for a while.
+    unlisted: Vec<Arc<Tool>>,
     by_shown: HashMap<String, Arc<Tool>>,
     by_server: HashMap<ServerName, HashMap<String, Arc<Tool>>>,
+    prompts: Shelf,
+    resources: Shelf,
+    templates: Shelf,
+    sources: Vec<Source>,
 }
 
 impl Catalog {
@@ -98,6 +166,7 @@ impl Catalog {
             for tool in listing.tools.iter().flatten() {
                 catalog.add(tool, listing.listed, &mut findings);
             }
+            catalog.add_items(listing, &mut findings);
         }
         catalog.listings = listings;
         (catalog, findings)
@@ -119,6 +188,8 @@ impl Catalog {
         own.insert(tool.name.clone(), tool.clone());
         if listed {
             self.listed.push(tool);
+        } else {
+            self.unlisted.push(tool);
         }
     }
 
@@ -136,9 +207,21 @@ impl Catalog {
         self.listed.iter().filter(|tool| policy.shows_to(tool, who))
     }
 
+    /// Every tool, whether hosts see it or not: those that are listed first, in configuration order.
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<Tool>, bool)> {
+        let listed = self.listed.iter().map(|tool| (tool, true));
+        listed.chain(self.unlisted.iter().map(|tool| (tool, false)))
+    }
+
     /// What each server contributed.
     pub fn listings(&self) -> &[Listing] {
         &self.listings
+    }
+
+    /// What some server offers besides tools.
+    pub fn offers(&self) -> Offers {
+        let offers = self.listings.iter().map(|listing| listing.offers);
+        offers.fold(Offers::default(), Offers::or)
     }
 
     /// The only server, when there is one and tools are shown without prefix: then every
@@ -156,7 +239,7 @@ impl Catalog {
             return Ok(Target::Tool(tool.clone()));
         }
         let Some((listing, tool)) = self.split(name) else {
-            return Err(self.unknown(name, policy));
+            return Err(self.unknown(Named::Tool, name, policy));
         };
         let own = self.by_server.get(&listing.server);
         if let Some(tool) = own.and_then(|tools| tools.get(tool)) {
@@ -170,10 +253,11 @@ impl Catalog {
         let of_server = self
             .listed(policy)
             .filter(|tool| tool.server == listing.server);
-        Err(ResolveError::UnknownTool {
+        Err(ResolveError::NotOfServer {
+            what: Named::Tool,
             name: name.to_owned(),
             server: listing.server.clone(),
-            tools: of_server.map(|tool| tool.shown.clone()).collect(),
+            choices: of_server.map(|tool| tool.shown.clone()).collect(),
         })
     }
 
@@ -189,25 +273,39 @@ impl Catalog {
             })
     }
 
-    fn unknown(&self, name: &str, policy: &Policy) -> ResolveError {
+    fn unknown(&self, what: Named, name: &str, policy: &Policy) -> ResolveError {
         let name = name.to_owned();
         match (self.naming.prefix, self.listings.as_slice()) {
             (Prefix::Never, [only]) if only.tools.is_none() => ResolveError::NeverSeen {
                 server: only.server.clone(),
             },
             (Prefix::Never | Prefix::Step, _) => {
-                let tools = self.listed(policy).map(|tool| tool.shown.clone()).collect();
-                ResolveError::Unknown { name, tools }
+                let choices = match what {
+                    Named::Tool => self.listed(policy).map(|tool| tool.shown.clone()).collect(),
+                    Named::Prompt => {
+                        let prompts = self.items(ItemKind::Prompt, policy, None);
+                        prompts.map(|prompt| prompt.shown.clone()).collect()
+                    }
+                };
+                ResolveError::Unknown {
+                    what,
+                    name,
+                    choices,
+                }
             }
             (Prefix::Always, listings) => {
                 let servers = listings.iter().map(|l| l.server.to_string()).collect();
-                ResolveError::UnknownServer { name, servers }
+                ResolveError::UnknownServer {
+                    what,
+                    name,
+                    servers,
+                }
             }
         }
     }
 }
 
-fn choices(all: &[String]) -> String {
+fn named(all: &[String]) -> String {
     match all.len() {
         0 => "none".to_owned(),
         n if n <= CHOICES_SHOWN => all.join(", "),

@@ -3,7 +3,7 @@
 //! Pure: the same call, policy and facts always give the same verdict. Facts that need a clock, a
 //! file or another process are gathered before, by the call path, and handed in.
 
-use crate::{Call, Check, Digest, Facts, Kind, Policy};
+use crate::{Call, Check, Digest, Facts, Fault, Kind, Policy, Target};
 
 /// Which rule spoke, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +51,12 @@ pub enum Verdict {
     Deny(Denied),
 }
 
-/// Decides one call: the strictest of all checks counts.
+/// Decides one call: its intent must hold, and then the strictest of all checks counts.
 pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
+    if let Some(fault) = intent_fault(&call) {
+        let ruling = Ruling::new(&fault.rule(), &fault.to_string());
+        return Verdict::Deny(Denied { call, ruling });
+    }
     let checks = policy.judge(&call, facts);
     // The earlier of two that are as strict; a policy without any layer allows nothing.
     let strictest = checks.iter().rev().max_by_key(|check| check.kind);
@@ -73,6 +77,18 @@ pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
         Kind::Allow => Verdict::Permit(Permit { call, ruling }),
         Kind::Confirm | Kind::RequireApproval => Verdict::Hold(Hold { call, ruling }),
         Kind::Deny => Verdict::Deny(Denied { call, ruling }),
+    }
+}
+
+/// What is wrong with the declared intent of a call. The path asks before it gathers facts; that no permit
+/// is made for such a call does not depend on it.
+fn intent_fault(call: &Call) -> Option<Fault> {
+    let declared = call.attempt.declared.as_ref()?;
+    match &call.target {
+        Target::Tool(tool) => declared.against(tool).err(),
+        Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
+            declared.fault.clone()
+        }
     }
 }
 

@@ -10,20 +10,27 @@ mod catalog;
 mod decide;
 mod digest;
 mod facts;
+mod intent;
+mod item;
 mod name;
 mod policy;
+mod template;
 mod tool;
+mod view;
 mod who;
 
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
-pub use catalog::{Catalog, Finding, Listing, ResolveError};
+pub use catalog::{Catalog, Finding, Items, Listing, Named, Offers, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
+pub use intent::{Declared, Fault, IntentRules, MAX_REASON_CHARS};
+pub use item::{Item, ItemError, ItemKind, Reference};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, Ground, Kind,
     Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings, ToolFilter,
 };
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
+pub use view::{UnknownView, View};
 pub use who::{Host, Who};

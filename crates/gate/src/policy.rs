@@ -7,7 +7,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::{Call, Digest, Facts, Needs, ServerName, Target, Tool, Who};
+use crate::{Call, Digest, Facts, Item, ItemKind, Needs, ServerName, Target, Tool, Who};
+use callgate_wire::methods;
 
 mod builtin;
 mod compile;
@@ -177,6 +178,29 @@ impl Policy {
         self.shows_by(tool, Some(who))
     }
 
+    /// Whether this caller, or everyone, may see a prompt, resource or template: whether asking for it
+    /// is not refused whatever is asked.
+    pub fn shows_item(&self, item: &Item, who: Option<&Who>) -> bool {
+        let method = match item.kind {
+            ItemKind::Prompt => methods::PROMPTS_GET,
+            ItemKind::Resource | ItemKind::Template => methods::RESOURCES_READ,
+        };
+        self.layers.iter().all(|layer| match layer {
+            Layer::Builtin(_) => true,
+            Layer::Rules(rules) => {
+                rules.shows(item.kind.scope(), &item.canonical(), who)
+                    && rules.shows("mcp_method", method, who)
+            }
+        })
+    }
+
+    /// Why the configuration leaves out a `tool` that this caller could see otherwise. What the rules hide
+    /// stays hidden.
+    pub fn leaves_out(&self, tool: &Tool, who: &Who) -> Option<String> {
+        let check = self.filters.get(&tool.server)?.check(tool)?;
+        self.rules_show(tool, Some(who)).then_some(check.reason)
+    }
+
     /// What the policy says to a call: every check that was made, the strictest first in line to
     /// speak.
     pub fn judge(&self, call: &Call, facts: &Facts) -> Vec<Check> {
@@ -203,11 +227,14 @@ impl Policy {
 
     fn shows_by(&self, tool: &Tool, who: Option<&Who>) -> bool {
         let filter = self.filters.get(&tool.server);
-        filter.and_then(|filter| filter.check(tool)).is_none()
-            && self.layers.iter().all(|layer| match layer {
-                Layer::Builtin(_) => true,
-                Layer::Rules(rules) => rules.shows(&tool.canonical(), who),
-            })
+        filter.and_then(|filter| filter.check(tool)).is_none() && self.rules_show(tool, who)
+    }
+
+    fn rules_show(&self, tool: &Tool, who: Option<&Who>) -> bool {
+        self.layers.iter().all(|layer| match layer {
+            Layer::Builtin(_) => true,
+            Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), who),
+        })
     }
 
     fn ground_of(&self, target: &Target) -> &Ground {

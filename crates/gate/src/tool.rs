@@ -1,10 +1,10 @@
 //! One tool of one server: its descriptor as the server sent it, and the little we read of it.
 
 use bytes::Bytes;
-use callgate_wire::{Json, Strictness, quote};
+use callgate_wire::{Json, Strictness};
 use serde::Serialize;
 
-use crate::ServerName;
+use crate::{ServerName, item::respelled};
 
 /// A tool of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +69,36 @@ pub enum Operation {
     Destructive,
 }
 
+impl Operation {
+    /// All three, from least to most.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Destructive];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Destructive => "destructive",
+        }
+    }
+
+    /// The operation of that name.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.as_str() == word)
+    }
+
+    /// The tool of the `search` view that makes calls of this kind.
+    pub fn call_tool(self) -> &'static str {
+        match self {
+            Self::Read => "call_tool_read",
+            Self::Write => "call_tool_write",
+            Self::Destructive => "call_tool_destructive",
+        }
+    }
+}
+
 impl Tool {
     /// Reads a descriptor out of a scanned tools/list result; `shown` is filled by the catalog.
     pub fn from_descriptor(server: &ServerName, descriptor: Bytes) -> Result<Self, ToolError> {
@@ -107,13 +137,7 @@ impl Tool {
             ..self.clone()
         };
         if shown != tool.name {
-            let json = Json::validate(&self.descriptor, Strictness::Full).ok();
-            if let Some(name) = json.and_then(|json| json.get("name")) {
-                let start = name.bytes().as_ptr() as usize - self.descriptor.as_ptr() as usize;
-                let (before, rest) = self.descriptor.split_at(start);
-                let after = &rest[name.bytes().len()..];
-                tool.shown_descriptor = [before, quote(&shown).as_bytes(), after].concat().into();
-            }
+            tool.shown_descriptor = respelled(&self.descriptor, "name", &shown);
         }
         tool.shown = shown;
         tool
@@ -140,6 +164,14 @@ impl Hints {
         Self {
             read_only: hint("readOnlyHint"),
             destructive: hint("destructiveHint"),
+        }
+    }
+
+    /// Of what changes nothing by its nature.
+    pub(crate) fn reading() -> Self {
+        Self {
+            read_only: Some(true),
+            destructive: None,
         }
     }
 

@@ -156,7 +156,8 @@ impl Activity {
     fn of_call(writer: WriterId, seq: u64, at: Timestamp, call: &CallEntry) -> Self {
         let mut metadata = Metadata {
             intent: call.intent.clone(),
-            ..Metadata::default()
+            tool_variant: call.tool_variant.clone(),
+            warnings: call.warnings.clone(),
         };
         metadata.warnings.extend(
             call.arguments

@@ -2,7 +2,7 @@
 //!
 //! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
 
-use callgate_gate::{CallId, Kind, Operation, Source, Transport};
+use callgate_gate::{CallId, Declared, Kind, Operation, Source, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ulid::Ulid;
@@ -148,6 +148,10 @@ pub struct Checkpoint {
 pub enum RecordType {
     /// tools/call.
     ToolCall,
+    /// prompts/get.
+    PromptGet,
+    /// resources/read.
+    ResourceRead,
     /// Any other request that passed through.
     Other,
     /// Something that happened to an upstream server.
@@ -263,11 +267,19 @@ impl From<&callgate_gate::Check> for Check {
 }
 
 /// What the call was said, or taken, to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// `read`, `write` or `destructive`.
-    pub operation_type: String,
-    /// Whether it was derived from the server's annotations instead of declared.
+    /// `read`, `write` or `destructive`; of a refused call what it said, and nothing where it said nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation_type: Option<String>,
+    /// How private its data are, as it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_sensitivity: Option<String>,
+    /// Why it was made, as it said; redacted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether the operation was derived instead of declared: from the server's annotations, or from the
+    /// way the call was made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inferred: bool,
 }
@@ -275,14 +287,25 @@ pub struct Intent {
 impl Intent {
     /// The intent of a call that declared none.
     pub fn inferred(operation: Operation) -> Self {
-        let operation_type = match operation {
-            Operation::Read => "read",
-            Operation::Write => "write",
-            Operation::Destructive => "destructive",
+        Self {
+            operation_type: Some(operation.as_str().to_owned()),
+            inferred: true,
+            ..Self::default()
+        }
+    }
+
+    /// The intent as it was declared.
+    pub(crate) fn declared(declared: &Declared) -> Self {
+        let stated = declared.operation_type.clone();
+        let chosen = || {
+            let chosen = declared.inferred.then(|| declared.variant.as_str());
+            chosen.map(str::to_owned)
         };
         Self {
-            operation_type: operation_type.to_owned(),
-            inferred: true,
+            operation_type: stated.or_else(chosen),
+            data_sensitivity: declared.data_sensitivity.clone(),
+            reason: declared.reason.clone(),
+            inferred: declared.inferred,
         }
     }
 }
@@ -368,6 +391,12 @@ pub struct CallEntry {
     /// What the call was taken to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
+    /// The `call_tool_*` variant that it came through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_variant: Option<String>,
+    /// What a reader of the record should know about the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// How a refused call stands; absent while it is forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,

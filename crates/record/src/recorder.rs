@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use callgate_gate::{Attempt, Call, CallId, Denied, Hold, Permit, Ruling, Target};
+use callgate_gate::{Attempt, Call, CallId, Declared, Denied, Fault, Hold, Permit, Ruling, Target};
+use callgate_wire::methods;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ulid::Ulid;
@@ -143,8 +144,10 @@ impl Recorder {
     pub fn refused(&self, attempt: &Attempt, server: Option<&str>, status: Status, error: Failed) {
         let mut entry = self.attempted(attempt);
         entry.server = server.map(str::to_owned);
+        let param = |key| attempt.frame.param(key).and_then(|asked| asked.as_str());
         let asked = match entry.record_type {
-            RecordType::ToolCall => attempt.frame.param("name").and_then(|asked| asked.as_str()),
+            RecordType::ToolCall | RecordType::PromptGet => param("name"),
+            RecordType::ResourceRead => param("uri").map(|uri| self.redactor.text(&uri).into()),
             RecordType::Other | RecordType::Server | RecordType::System => {
                 attempt.frame.method().map(Into::into)
             }
@@ -163,6 +166,41 @@ impl Recorder {
         let tool = attempt.frame.param("name").and_then(|tool| tool.as_str());
         entry.tool = tool.map(|tool| name(&tool));
         entry.status = Some(Status::Bypassed);
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+
+    /// Puts an attempt on record that was refused for its intent or its arguments. Without a target, the
+    /// name that it asked for is kept as it stands.
+    pub fn faulted(&self, attempt: &Attempt, target: Option<&Target>, fault: &Fault) {
+        let mut entry = self.attempted(attempt);
+        match target {
+            Some(target) => {
+                entry.server = Some(target.server().to_string());
+                entry.tool = Some(name(target.name()));
+            }
+            None => {
+                let asked = attempt.frame.param("name").and_then(|asked| asked.as_str());
+                let (server, tool) = match asked.as_deref().and_then(|asked| asked.split_once(':'))
+                {
+                    Some((server, tool)) => (Some(name(server)), Some(name(tool))),
+                    None => (None, asked.as_deref().map(name)),
+                };
+                (entry.server, entry.tool) = (server, tool);
+            }
+        }
+        let text = self.redactor.text(&fault.to_string());
+        if fault.is_of_intent() {
+            entry.decision = Some(Decision::Deny);
+            entry.rule = Some(fault.rule());
+            entry.reason = Some(text.clone());
+            entry.status = Some(Status::Blocked);
+        } else {
+            entry.status = Some(Status::Error);
+        }
+        entry.error = Some(Failed {
+            code: 0,
+            message: text,
+        });
         self.store.append_owed(Entry::Refused(Box::new(entry)));
     }
 
@@ -248,10 +286,20 @@ impl Recorder {
     fn decided(&self, call: &Call, ruling: &Ruling, decision: Decision) -> CallEntry {
         let mut entry = self.attempted(&call.attempt);
         if let Target::Tool(tool) = &call.target {
-            entry.intent = Some(Intent::inferred(tool.hints.operation()));
+            match &call.attempt.declared {
+                None => entry.intent = Some(Intent::inferred(tool.hints.operation())),
+                Some(declared) => {
+                    let warning = declared.against(tool).ok().flatten();
+                    entry.warnings.extend(warning);
+                }
+            }
         }
         entry.server = Some(call.target.server().to_string());
-        entry.tool = Some(name(call.target.name()));
+        entry.tool = Some(match &call.target {
+            Target::Tool(_) | Target::Prompt(_) | Target::Method { .. } => name(call.target.name()),
+            // A URI can hold a password.
+            Target::Resource(of) | Target::Completion(of) => name(&self.redactor.text(&of.name)),
+        });
         entry.decision = Some(decision);
         entry.rule = Some(ruling.rule.clone());
         entry.reason = Some(ruling.reason.clone());
@@ -262,21 +310,25 @@ impl Recorder {
     fn attempted(&self, attempt: &Attempt) -> CallEntry {
         let frame = &attempt.frame;
         let who = &attempt.host.who;
-        let is_tool = frame.method() == Some(callgate_wire::methods::TOOLS_CALL);
-        let body = if is_tool {
-            frame.param("arguments")
-        } else {
-            frame.params()
+        let record_type = match frame.method() {
+            Some(methods::TOOLS_CALL) => RecordType::ToolCall,
+            Some(methods::PROMPTS_GET) => RecordType::PromptGet,
+            Some(methods::RESOURCES_READ) => RecordType::ResourceRead,
+            Some(_) | None => RecordType::Other,
         };
+        let body = match record_type {
+            RecordType::ToolCall | RecordType::PromptGet => frame.param("arguments"),
+            RecordType::ResourceRead
+            | RecordType::Other
+            | RecordType::Server
+            | RecordType::System => frame.params(),
+        };
+        let declared = attempt.declared.as_deref();
         let client = attempt.host.client_info.clone();
         let client = client.filter(|info| info.len() <= MAX_CLIENT_BYTES);
         CallEntry {
             id: attempt.id,
-            record_type: if is_tool {
-                RecordType::ToolCall
-            } else {
-                RecordType::Other
-            },
+            record_type,
             source: attempt.door.source,
             transport: attempt.door.transport,
             tenant: who.tenant.clone(),
@@ -293,9 +345,23 @@ impl Recorder {
             rule: None,
             reason: None,
             checks: Vec::new(),
-            intent: None,
+            intent: declared.map(|declared| self.intent(declared)),
+            tool_variant: declared.map(|declared| declared.variant.call_tool().to_owned()),
+            warnings: Vec::new(),
             status: None,
             error: None,
+        }
+    }
+
+    /// A declared intent; what the caller wrote in it is as untrusted as its arguments.
+    fn intent(&self, declared: &Declared) -> Intent {
+        let intent = Intent::declared(declared);
+        let blotted = |text: Option<String>| text.map(|text| self.redactor.text(&text));
+        Intent {
+            operation_type: blotted(intent.operation_type),
+            data_sensitivity: blotted(intent.data_sensitivity),
+            reason: blotted(intent.reason),
+            inferred: intent.inferred,
         }
     }
 

@@ -6,7 +6,10 @@ use callgate_call::{CallPath, events::gateway::FrameError};
 use callgate_gate::Transport;
 use serde::{Deserialize, Serialize};
 
-use crate::inflight::Budget;
+use crate::{
+    inflight::Budget,
+    view::{ViewSettings, Views},
+};
 
 /// What may be in the works at once unless it is set.
 const INFLIGHT_BYTES: usize = 256 * 1024 * 1024;
@@ -17,6 +20,7 @@ pub struct Gateway {
     pub(crate) path: CallPath,
     pub(crate) status: Arc<dyn StatusSource>,
     pub(crate) inflight: Budget,
+    pub(crate) views: Arc<Views>,
 }
 
 /// How one server stands, as health and the admin API tell it.
@@ -90,6 +94,7 @@ impl Gateway {
             path,
             status: Arc::new(status),
             inflight: Budget::new(INFLIGHT_BYTES),
+            views: Arc::default(),
         }
     }
 
@@ -98,6 +103,16 @@ impl Gateway {
     pub fn inflight(mut self, bytes: usize) -> Self {
         self.inflight = Budget::new(bytes);
         self
+    }
+
+    /// Tells the views what is configured, at the start and whenever it changes.
+    pub fn set_views(&self, settings: ViewSettings) {
+        self.views.set(settings);
+    }
+
+    /// What is configured for the views right now.
+    pub fn view_settings(&self) -> Arc<ViewSettings> {
+        self.views.settings()
     }
 
     /// The call path behind the doors.

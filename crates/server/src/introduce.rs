@@ -1,6 +1,7 @@
 //! The answer to `initialize`: who we are and what can really be served.
 
 use callgate_call::Providers;
+use callgate_gate::Offers;
 use callgate_wire::{Json, ProtocolVersion, Strictness, quote};
 
 /// Capabilities that are the gateway's own, whatever servers say.
@@ -22,17 +23,20 @@ pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) 
     format!("{{{}}}", members.join(","))
 }
 
-/// Tools and logging always; what else the only server has, as it says it.
+/// Tools and logging always; what else the only server has, as it says it, or what some server has.
 fn capabilities(providers: &dyn Providers) -> String {
     let mut members = vec![
         r#""tools":{"listChanged":true}"#.to_owned(),
         r#""logging":{}"#.to_owned(),
     ];
+    let catalog = providers.catalog();
+    if catalog.only_server().is_none() {
+        members.extend(offered(catalog.offers()));
+        return format!("{{{}}}", members.join(","));
+    }
     let of_servers = providers.capabilities();
-    if let ([only], true) = (
-        of_servers.as_slice(),
-        providers.catalog().only_server().is_some(),
-    ) && let Ok(json) = Json::validate(only.as_bytes(), Strictness::Envelope)
+    if let [only] = of_servers.as_slice()
+        && let Ok(json) = Json::validate(only.as_bytes(), Strictness::Envelope)
     {
         let others = json
             .members()
@@ -40,6 +44,29 @@ fn capabilities(providers: &dyn Providers) -> String {
         members.extend(others.map(|(key, value)| format!("{}:{}", key.as_text(), value.as_text())));
     }
     format!("{{{}}}", members.join(","))
+}
+
+/// What is put together from all servers that have it.
+fn offered(offers: Offers) -> Vec<String> {
+    let subscribe = if offers.subscribe {
+        r#""subscribe":true,"#
+    } else {
+        ""
+    };
+    let all = [
+        (
+            offers.resources,
+            format!(r#""resources":{{{subscribe}"listChanged":true}}"#),
+        ),
+        (
+            offers.prompts,
+            r#""prompts":{"listChanged":true}"#.to_owned(),
+        ),
+        (offers.completions, r#""completions":{}"#.to_owned()),
+    ];
+    let all = all.into_iter();
+    all.filter_map(|(offered, text)| offered.then_some(text))
+        .collect()
 }
 
 /// One server's instructions as they came; those of several under headings.

@@ -1,11 +1,12 @@
-//! The doors: MCP over stdio and Streamable HTTP, and health.
+//! The doors: MCP over stdio and Streamable HTTP, the views behind them, and health.
 //!
 //! A door reads frames, answers the little that is the gateway's own business (`initialize`,
-//! `ping`, `tools/list`, log levels) and hands everything else to the call path. It decides
+//! `ping`, lists, subscriptions, log levels) and hands everything else to the call path. It decides
 //! nothing and has no other way to a provider. Inbound sockets live here and nowhere else.
 
 mod asks;
 mod attach;
+mod follow;
 mod gateway;
 mod http;
 mod inflight;
@@ -16,9 +17,11 @@ mod queue;
 mod session;
 mod stdio;
 mod step;
+mod view;
 
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
 pub use http::{Closing, HttpDoor, Tokens};
 pub use stdio::{StdioDoor, StdioEnd};
 pub use step::StepDoor;
+pub use view::{Detail, IntentForm, ViewSettings};

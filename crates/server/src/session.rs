@@ -10,14 +10,21 @@ use std::{
 
 use bytes::Bytes;
 use callgate_call::{Caller, Pending, Received, TraceContext};
-use callgate_gate::{Door, Host, Who};
+use callgate_gate::{Door, Host, View, Who};
 use callgate_wire::{
     Admission, Era, Frame, FrameKind, Handshake, Id, Pieces, ProtocolVersion, RpcError,
     SessionState, message, methods, quote,
 };
 use futures_util::future::BoxFuture;
 
-use crate::{Gateway, asks::Asks, introduce::introduction, list::list_tools};
+use crate::{
+    Gateway,
+    asks::Asks,
+    follow::follow,
+    introduce::introduction,
+    list::Wanted,
+    view::{self, Shape, Taken},
+};
 
 /// What the names of notifications begin with. Anything else is a request, whatever it looks like.
 const NOTIFICATIONS: &str = "notifications/";
@@ -66,13 +73,12 @@ impl Session {
     /// Takes a request and answers it; `None` when it was cancelled: then the host wants no answer.
     ///
     /// A call has started when this returns, so that a cancellation right behind it finds it.
-    /// `trace` is what was said beside the request about the trace it is part of.
-    pub(crate) fn answer(
-        &self,
-        request: Frame,
-        caller: Arc<dyn Caller>,
-        trace: Option<TraceContext>,
-    ) -> Answering {
+    pub(crate) fn answer(&self, request: Frame, aside: Aside) -> Answering {
+        let Aside {
+            view,
+            caller,
+            trace,
+        } = aside;
         let Some(id) = request.id().cloned() else {
             return Answering::AtOnce(None);
         };
@@ -80,29 +86,52 @@ impl Session {
             return at_once(&id, Err(error));
         }
         let admission = self.state().on_request(&request);
-        let providers = self.gateway.path.providers().clone();
         match admission {
             Err(error) => at_once(&id, Err(error)),
             Ok(Admission::Initialize(version)) => at_once(&id, Ok(self.introduce(version))),
             Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
                 (Some(methods::PING), _) | (_, None) => at_once(&id, Ok("{}".to_owned())),
-                (Some(methods::TOOLS_LIST), Some(host)) => Answering::own(async move {
-                    answer(&id, list_tools(&*providers, &host.who, &request).await)
-                }),
-                (Some(methods::SET_LEVEL), Some(host)) => Answering::own(async move {
-                    providers.set_level(&host, request).await;
-                    answer(&id, Ok("{}".to_owned()))
-                }),
-                (_, Some(host)) => {
-                    let (frame, door) = (request, self.door);
-                    let received = Received {
-                        frame,
-                        host,
-                        door,
-                        trace,
-                    };
-                    Answering::Call(self.gateway.path.start(received, caller))
+                (
+                    Some(methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE),
+                    Some(host),
+                ) => {
+                    let providers = self.gateway.path.providers().clone();
+                    Answering::own(async move { follow(&*providers, &host, &id, request).await })
                 }
+                (Some(methods::SET_LEVEL), Some(host)) => {
+                    let providers = self.gateway.path.providers().clone();
+                    Answering::own(async move {
+                        providers.set_level(&host, request).await;
+                        answer(&id, Ok("{}".to_owned()))
+                    })
+                }
+                (method, Some(host)) if let Some(wanted) = method.and_then(Wanted::of) => {
+                    let gateway = self.gateway.clone();
+                    Answering::own(async move {
+                        let listed = view::list(&gateway, view, &host, wanted, &request);
+                        answer(&id, listed.await)
+                    })
+                }
+                (_, Some(host)) => match view::take(&self.gateway, view, &host, request) {
+                    Taken::Call {
+                        frame,
+                        reading,
+                        shape,
+                    } => {
+                        let received = Received {
+                            frame,
+                            host,
+                            door: self.door,
+                            trace,
+                            reading,
+                        };
+                        let pending = self.gateway.path.start(received, caller);
+                        Answering::Call { pending, shape }
+                    }
+                    Taken::Own(answering) => {
+                        Answering::own(async move { answer(&id, answering.await) })
+                    }
+                },
             },
         }
     }
@@ -141,6 +170,7 @@ impl Session {
 
     /// Ends the session: its calls are cancelled, and it can be asked nothing any more.
     pub(crate) fn end(&self) {
+        self.gateway.views.results.forget(&self.id);
         self.gateway.path.registry().cancel_session(&self.id);
         self.gateway.path.providers().detach(&self.id);
     }
@@ -175,6 +205,16 @@ impl Session {
     }
 }
 
+/// What comes with a request and is no part of it.
+pub(crate) struct Aside {
+    /// What the host sees.
+    pub(crate) view: View,
+    /// The host's side of the request.
+    pub(crate) caller: Arc<dyn Caller>,
+    /// What was said beside the request about the trace it is part of.
+    pub(crate) trace: Option<TraceContext>,
+}
+
 /// A request that is being answered. Whoever waits for the answer does the work.
 pub(crate) enum Answering {
     /// The answer is there; `None` when the host wants none.
@@ -182,7 +222,12 @@ pub(crate) enum Answering {
     /// Something of our own.
     Own(BoxFuture<'static, Bytes>),
     /// A call, which is cancelled when this is dropped.
-    Call(Pending),
+    Call {
+        /// The call.
+        pending: Pending,
+        /// What becomes of its answer; nothing in most views.
+        shape: Option<Shape>,
+    },
 }
 
 impl Answering {
@@ -193,7 +238,7 @@ impl Answering {
     /// Lets a call go on however seldom it is waited for from now on.
     pub(crate) fn hand_over(&mut self) {
         match self {
-            Self::Call(pending) => pending.hand_over(),
+            Self::Call { pending, .. } => pending.hand_over(),
             Self::AtOnce(_) | Self::Own(_) => {}
         }
     }
@@ -209,7 +254,13 @@ impl Future for Answering {
                 .as_mut()
                 .poll(context)
                 .map(|answer| Some(answer.into())),
-            Self::Call(pending) => pending.poll_answer(context),
+            Self::Call { pending, shape } => {
+                let answered = pending.poll_answer(context);
+                match shape.take_if(|_| answered.is_ready()) {
+                    Some(shape) => answered.map(|answer| answer.map(shape)),
+                    None => answered,
+                }
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use callgate_call::{Announcement, Caller};
-use callgate_gate::{Door, Source, Transport};
+use callgate_gate::{Door, Source, Transport, View};
 use callgate_wire::{
     Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
     methods,
@@ -24,7 +24,7 @@ use crate::{
     Gateway, StepDoor,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
-    session::{Answering, Session},
+    session::{Answering, Aside, Session},
     step::SHUTDOWN,
 };
 
@@ -255,8 +255,17 @@ impl Desk {
     /// Takes a request. A host that has just introduced itself can be asked from now on.
     fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
-        let trace = self.step.as_ref().and_then(|step| step.trace.clone());
-        let answering = self.session.answer(request, self.outlet.clone(), trace);
+        let step = self.step.as_ref();
+        let aside = Aside {
+            view: match step {
+                // An agent was told of its tools, and of no way to search for them.
+                Some(_) => View::Direct,
+                None => self.gateway.views.default_view(),
+            },
+            caller: self.outlet.clone(),
+            trace: step.and_then(|step| step.trace.clone()),
+        };
+        let answering = self.session.answer(request, aside);
         if let (false, Some(host)) = (introduced, self.session.host()) {
             let providers = self.gateway.path.providers();
             providers.attach(host.clone(), self.outlet.clone());

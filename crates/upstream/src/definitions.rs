@@ -7,11 +7,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use callgate_gate::{Digest, ServerName, Tool};
+use callgate_gate::{Digest, Item, ItemKind, Items, ServerName, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::Launch;
+use crate::{Launch, lists::OtherLists};
 
 /// The file of one server.
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,6 +22,19 @@ struct File {
     instructions: Option<Box<RawValue>>,
     tools: Vec<Box<RawValue>>,
     extras: Vec<String>,
+    #[serde(default)]
+    prompts: Kept,
+    #[serde(default)]
+    resources: Kept,
+    #[serde(default)]
+    templates: Kept,
+}
+
+/// A list as it is kept.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    items: Vec<Box<RawValue>>,
+    extras: Vec<String>,
 }
 
 /// What a server said when it was last reached.
@@ -31,6 +44,7 @@ pub(crate) struct Definitions {
     pub(crate) instructions: Option<String>,
     pub(crate) tools: Vec<Tool>,
     pub(crate) extras: Vec<Bytes>,
+    pub(crate) others: OtherLists,
 }
 
 impl Definitions {
@@ -47,6 +61,11 @@ impl Definitions {
             instructions: file.instructions.map(|text| text.get().to_owned()),
             tools: file.tools.iter().filter_map(|raw| tool(raw)).collect(),
             extras: file.extras.into_iter().map(Bytes::from).collect(),
+            others: OtherLists {
+                prompts: file.prompts.read(ItemKind::Prompt, server),
+                resources: file.resources.read(ItemKind::Resource, server),
+                templates: file.templates.read(ItemKind::Template, server),
+            },
         })
     }
 
@@ -58,8 +77,6 @@ impl Definitions {
     }
 
     fn write(&self, folder: &Path, server: &ServerName, launch: &Launch) -> std::io::Result<()> {
-        let raw = |text: &str| RawValue::from_string(text.to_owned());
-        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let tools: Result<Vec<_>, _> = self
             .tools
             .iter()
@@ -71,12 +88,43 @@ impl Definitions {
             instructions: self.instructions.as_deref().map(raw).transpose()?,
             tools: tools?,
             extras: self.extras.iter().map(text).collect(),
+            prompts: Kept::of(&self.others.prompts)?,
+            resources: Kept::of(&self.others.resources)?,
+            templates: Kept::of(&self.others.templates)?,
         };
         fs::create_dir_all(folder)?;
         let fresh = folder.join(format!("{server}.{}.new", std::process::id()));
         fs::write(&fresh, serde_json::to_vec(&file)?)?;
         fs::rename(&fresh, path(folder, server))
     }
+}
+
+impl Kept {
+    fn of(list: &Items) -> serde_json::Result<Self> {
+        let items = list.items.iter().map(|item| raw(&text(&item.descriptor)));
+        Ok(Self {
+            items: items.collect::<Result<_, _>>()?,
+            extras: list.extras.iter().map(text).collect(),
+        })
+    }
+
+    fn read(self, kind: ItemKind, server: &ServerName) -> Items {
+        let item = |raw: &RawValue| {
+            Item::from_descriptor(kind, server, Bytes::from(raw.get().to_owned())).ok()
+        };
+        Items {
+            items: self.items.iter().filter_map(|raw| item(raw)).collect(),
+            extras: self.extras.into_iter().map(Bytes::from).collect(),
+        }
+    }
+}
+
+fn raw(text: &str) -> serde_json::Result<Box<RawValue>> {
+    RawValue::from_string(text.to_owned())
+}
+
+fn text(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn path(folder: &Path, server: &ServerName) -> PathBuf {
@@ -110,6 +158,20 @@ mod tests {
                 Tool::from_descriptor(&server, Bytes::from_static(raw.as_bytes())).unwrap(),
             ],
             extras: vec![Bytes::from_static(br#""_meta":{"k":1}"#)],
+            others: OtherLists {
+                resources: Items {
+                    items: vec![
+                        Item::from_descriptor(
+                            ItemKind::Resource,
+                            &server,
+                            Bytes::from_static(br#"{"uri":"a:\/\/b", "n":1.0}"#),
+                        )
+                        .unwrap(),
+                    ],
+                    extras: vec![Bytes::from_static(br#""x":-0"#)],
+                },
+                ..OtherLists::default()
+            },
         };
         known.save(folder.path(), &server, &launch("one"));
         assert_eq!(

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod first_round;
+mod hosts;
 
 use std::{
     collections::HashMap,
@@ -12,31 +13,32 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use callgate_call::{Announcement, Audience, Caller, Events, InHouse, Provider, Providers};
-use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, ServerName};
-use callgate_record::Recorder;
-use callgate_wire::{Frame, methods};
-use futures_util::future::{BoxFuture, join_all};
-use tokio::{
-    sync::{Notify, broadcast},
-    time::{Duration, Instant},
+use callgate_call::{
+    Announcement, Audience, Caller, Events, Failure, InHouse, Provider, Providers, Reply,
 };
+use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, Reference, ServerName};
+use callgate_record::{Effect, Recorder};
+use callgate_wire::{Frame, methods};
+use futures_util::future::BoxFuture;
+use tokio::{sync::broadcast, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     FleetOptions, Profile, ServerSpec, ServerStatus,
+    followers::Followers,
     inbound::Wiring,
     lane::SharedWiring,
+    levels::Levels,
+    news::News,
     outgoing::Housekeeping,
     roster::{Changes, Roster},
     server::{Server, ServerParts, State},
     supplies::Supplies,
 };
+use hosts::Resident;
 
 /// Announcements that a slow listener may lag behind before it misses some.
 const ANNOUNCEMENTS_KEPT: usize = 256;
-/// How long a notification to all servers may take.
-const TELL_ALL_DEADLINE: Duration = Duration::from_secs(1);
 
 /// All servers.
 #[derive(Debug)]
@@ -52,6 +54,9 @@ pub struct Fleet {
     policy: ArcSwap<Policy>,
     announce: broadcast::Sender<Announcement>,
     residents: Mutex<HashMap<String, Resident>>,
+    /// Who follows resources, by server: a successor of a server takes them over.
+    followers: Mutex<HashMap<ServerName, Arc<Followers>>>,
+    levels: Arc<Levels>,
     rebuilding: Mutex<()>,
     events: Events,
     /// Whether lists had been answered when the configuration last changed.
@@ -72,13 +77,6 @@ pub struct FleetPlan {
     pub policy: Policy,
     /// What the servers have in common.
     pub options: FleetOptions,
-}
-
-/// A host that can be asked outside of any call.
-#[derive(Debug)]
-struct Resident {
-    host: Arc<Host>,
-    caller: Arc<dyn Caller>,
 }
 
 /// How one server stands, for people.
@@ -127,6 +125,8 @@ impl Fleet {
             policy: ArcSwap::from_pointee(policy),
             announce: broadcast::Sender::new(ANNOUNCEMENTS_KEPT),
             residents: Mutex::default(),
+            followers: Mutex::default(),
+            levels: Arc::default(),
             rebuilding: Mutex::default(),
             events,
             answered: AtomicBool::new(false),
@@ -174,10 +174,8 @@ impl Fleet {
             .roster
             .apply(specs, |spec| self.new_server(spec, alone));
         for server in &started {
-            let (server, profile) = (server.clone(), self.profile.clone());
-            let shutdown = self.shutdown.child_token();
-            self.tasks
-                .spawn(async move { server.run(profile, shutdown).await });
+            let (server, shutdown) = (server.clone(), self.shutdown.child_token());
+            self.tasks.spawn(async move { server.run(shutdown).await });
         }
         for successor in successors {
             self.promote_when_settled(successor);
@@ -187,12 +185,15 @@ impl Fleet {
     }
 
     fn new_server(&self, spec: ServerSpec, alone: bool) -> Arc<Server> {
-        let tools_changed = Arc::new(Notify::new());
+        let news = Arc::new(News::default());
+        let followers = self.followers_of(&spec.name);
         let wiring = Wiring {
             server: spec.name.clone(),
             announce: self.announce.clone(),
             audience: Audience::All,
-            tools_changed: tools_changed.clone(),
+            profile: Profile::gateway(),
+            news: news.clone(),
+            followers: followers.clone(),
             resident: Arc::new(|| None),
             passes_all: alone,
             events: self.events.clone(),
@@ -203,9 +204,18 @@ impl Fleet {
             recorder: self.recorder.clone(),
             events: self.events.clone(),
             wiring: wiring_for(wiring, self.me.clone()),
-            tools_changed,
+            profile: self.profile.clone(),
+            news,
+            followers,
+            levels: self.levels.clone(),
             on_change: on_change(self.me.clone()),
         }))
+    }
+
+    fn followers_of(&self, server: &ServerName) -> Arc<Followers> {
+        let followers = self.followers.lock();
+        let mut followers = followers.unwrap_or_else(PoisonError::into_inner);
+        followers.entry(server.clone()).or_default().clone()
     }
 
     fn promote_when_settled(&self, successor: Arc<Server>) {
@@ -263,41 +273,6 @@ impl Fleet {
         };
         self.roster.active().iter().map(report).collect()
     }
-
-    /// The only attached host that shares the connection of `audience`, if there is exactly one.
-    fn resident(&self, audience: &Audience) -> Option<Arc<dyn Caller>> {
-        let residents = self
-            .residents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut sharing = residents
-            .values()
-            .filter(|resident| audience.includes(&resident.host));
-        let first = sharing.next()?;
-        sharing.next().is_none().then(|| first.caller.clone())
-    }
-
-    async fn tell(&self, host: &Host, what: &Housekeeping<'_>, request: Option<&'static str>) {
-        let one = |server: &Arc<Server>| {
-            let server = server.clone();
-            async move {
-                // What a host says at once is not too early for a server that is about to be there.
-                let mut state = server.state.subscribe();
-                let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
-                drop(settled.await);
-                let Some(connection) = server.existing_connection(host) else {
-                    return;
-                };
-                // Best effort: a server that does not answer is not waited for.
-                match request {
-                    Some(method) => drop(connection.request(method, what, TELL_ALL_DEADLINE).await),
-                    None => drop(connection.notify(what).await),
-                }
-            }
-        };
-        let all = join_all(self.roster.active().iter().map(one));
-        let _ = tokio::time::timeout(TELL_ALL_DEADLINE, all).await;
-    }
 }
 
 impl Providers for Fleet {
@@ -338,7 +313,26 @@ impl Providers for Fleet {
         })
     }
 
+    fn follow<'a>(
+        &'a self,
+        host: &'a Arc<Host>,
+        resource: &'a Reference,
+        request: Frame,
+    ) -> BoxFuture<'a, Result<Option<Reply>, Failure>> {
+        Box::pin(async move {
+            let Some(server) = self.roster.find(&resource.server) else {
+                return Err(Failure::Unavailable {
+                    server: resource.server.clone(),
+                    effect: Effect::None,
+                    detail: "the server is not configured any more".to_owned(),
+                });
+            };
+            server.follow(host, &resource.name, &request).await
+        })
+    }
+
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()> {
+        self.levels.note(host, &request);
         Box::pin(async move {
             self.tell(
                 host,
@@ -370,18 +364,11 @@ impl Providers for Fleet {
     }
 
     fn attach(&self, host: Arc<Host>, caller: Arc<dyn Caller>) {
-        let mut residents = self
-            .residents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        residents.insert(host.who.session.clone(), Resident { host, caller });
+        self.came(host, caller);
     }
 
     fn detach(&self, session: &str) {
-        self.residents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(session);
+        self.went(session);
     }
 }
 
@@ -394,9 +381,11 @@ fn wiring_for(base: Wiring, fleet: Weak<Fleet>) -> SharedWiring {
             },
             None => Audience::All,
         };
+        let profile = profile.clone();
         let (fleet, asked) = (fleet.clone(), audience.clone());
         let resident = Arc::new(move || fleet.upgrade()?.resident(&asked));
         Wiring {
+            profile,
             audience,
             resident,
             ..base.clone()

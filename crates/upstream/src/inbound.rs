@@ -11,12 +11,16 @@ use callgate_call::{
     Announcement, Audience, Caller, Events, events::upstreams::UpstreamFrameError,
 };
 use callgate_gate::ServerName;
-use callgate_wire::{Frame, FrameKind, Id, RpcError, Strictness, methods};
-use tokio::sync::{Notify, broadcast};
+use callgate_wire::{Frame, FrameKind, Id, RpcError, Strictness, methods, quote};
+use tokio::sync::broadcast;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    Profile,
+    followers::Followers,
     link::{Link, Parcel},
+    lists::Lists,
+    news::{Change, News},
     outgoing::{Housekeeping, Message},
     pending::{Ended, Pending, Sole},
 };
@@ -29,8 +33,12 @@ pub(crate) struct Wiring {
     pub(crate) announce: broadcast::Sender<Announcement>,
     /// The hosts that share this connection.
     pub(crate) audience: Audience,
-    /// Rung when the server says that its tools changed.
-    pub(crate) tools_changed: Arc<Notify>,
+    /// In whose name the connection is made.
+    pub(crate) profile: Profile,
+    /// Where it is noted what the server says has changed.
+    pub(crate) news: Arc<News>,
+    /// Who follows the server's resources.
+    pub(crate) followers: Arc<Followers>,
     /// The only host that could be asked outside of any call, if there is exactly one.
     pub(crate) resident: Arc<dyn Fn() -> Option<Arc<dyn Caller>> + Send + Sync>,
     /// Whether every notification passes, because this is the only server.
@@ -87,9 +95,9 @@ impl Inbound {
         self.pending.resolve(id, ended);
     }
 
-    /// Takes the news that the server may be another one than before.
-    pub(crate) fn tools_may_have_changed(&self) {
-        self.wiring.tools_changed.notify_one();
+    /// Takes the news that the session, and perhaps the server, is another one than before.
+    pub(crate) fn session_has_changed(&self) {
+        self.changed(Change::Session);
     }
 
     /// Takes the news that a message was over the limit and had to be dropped.
@@ -183,7 +191,10 @@ impl Inbound {
     fn notification(&self, frame: Frame, during: Option<u64>) {
         match frame.method() {
             Some(methods::PROGRESS) => self.progress(&frame),
-            Some(methods::TOOLS_CHANGED) => self.wiring.tools_changed.notify_one(),
+            Some(methods::TOOLS_CHANGED) => self.changed(Change::Lists(Lists::Tools)),
+            Some(methods::PROMPTS_CHANGED) => self.changed(Change::Lists(Lists::Prompts)),
+            Some(methods::RESOURCES_CHANGED) => self.changed(Change::Lists(Lists::Resources)),
+            Some(methods::RESOURCE_UPDATED) => self.updated(frame),
             Some(methods::CANCELLED) => self.cancelled(&frame),
             Some(method) if self.wiring.passes_all || passes(method) => match self.whose(during) {
                 Sole::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
@@ -242,13 +253,35 @@ impl Inbound {
         }
     }
 
+    fn changed(&self, change: Change) {
+        self.wiring.news.ring(&self.wiring.profile, change);
+    }
+
+    /// Tells those who follow a resource of its change, each in their own spelling of its URI.
+    fn updated(&self, frame: Frame) {
+        let uri = frame.param("uri").and_then(|uri| uri.as_str());
+        let uri = uri.unwrap_or_default().into_owned();
+        let heard = self.wiring.followers.of(&self.wiring.profile, &uri);
+        if heard.is_empty() && self.wiring.passes_all {
+            self.announce(frame);
+            return;
+        }
+        for (spelled, sessions) in heard {
+            let told = match spelled == uri {
+                true => frame.bytes().clone(),
+                false => frame.edit().param("uri", &quote(&spelled)).finish(),
+            };
+            self.announce_to(Audience::Sessions(sessions), told);
+        }
+    }
+
     fn announce(&self, frame: Frame) {
-        let audience = self.wiring.audience.clone();
+        self.announce_to(self.wiring.audience.clone(), frame.into_bytes());
+    }
+
+    fn announce_to(&self, audience: Audience, frame: Bytes) {
         // Nobody listening is no failure.
-        let _ = self.wiring.announce.send(Announcement {
-            audience,
-            frame: frame.into_bytes(),
-        });
+        let _ = self.wiring.announce.send(Announcement { audience, frame });
     }
 
     pub(crate) fn too_long(&self, head: &[u8], tail: &[u8]) {
@@ -266,7 +299,8 @@ impl Inbound {
     }
 }
 
-/// With several servers, what names resources or prompts would be misunderstood by hosts.
+/// With several servers, what names resources or prompts in a way that nobody knows would be
+/// misunderstood by hosts.
 fn passes(method: &str) -> bool {
     !method.starts_with("notifications/resources/") && !method.starts_with("notifications/prompts/")
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use callgate_gate::ServerName;
-use callgate_wire::Json;
 
 use crate::{
     Endpoint, FleetOptions, Launch, Profile,
@@ -176,13 +175,6 @@ impl Lane {
                 })
             }
         }
-    }
-
-    /// Whether the server says that it has tools.
-    pub(crate) fn has_tools(&self) -> bool {
-        let capabilities = self.introduction.capabilities.as_bytes();
-        Json::validate(capabilities, callgate_wire::Strictness::Envelope)
-            .is_ok_and(|capabilities| capabilities.get("tools").is_some())
     }
 
     /// The last line that the process wrote to stderr.

@@ -122,8 +122,7 @@ impl Lanes {
 
 impl Slot {
     fn fits(&self, profile: &Profile) -> bool {
-        self.profile.principal == profile.principal
-            && self.profile.capabilities == profile.capabilities
+        self.profile.fits(profile)
     }
 
     /// Whether nobody uses it: not being opened, and no call under way.

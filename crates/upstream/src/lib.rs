@@ -10,12 +10,16 @@
 mod connection;
 mod definitions;
 mod fleet;
+mod followers;
 mod handshake;
 mod http;
 mod inbound;
 mod lane;
 mod lanes;
+mod levels;
 mod link;
+mod lists;
+mod news;
 mod outgoing;
 mod pending;
 mod roster;

@@ -3,7 +3,7 @@
 //! [`Message`] has no other constructors, and a link sends nothing but messages.
 
 use callgate_call::TraceContext;
-use callgate_gate::{Permit, Target};
+use callgate_gate::{ItemKind, Permit, Reference, Target};
 use callgate_record::Recorded;
 use callgate_wire::{Edit, Frame, Id, Pieces, ProtocolVersion, RpcError, message, methods, quote};
 
@@ -28,10 +28,26 @@ pub(crate) enum Housekeeping<'a> {
     Initialized,
     /// Asks whether the session is still known.
     Ping,
-    /// Asks for a page of tools.
-    ListTools {
+    /// Asks for a page of a list.
+    List {
+        /// Its method.
+        method: &'static str,
         /// Where the page before ended, raw.
         cursor: Option<&'a str>,
+    },
+    /// A host's `resources/subscribe` or `resources/unsubscribe`, with the server's own URI.
+    Follow {
+        /// As it came.
+        request: &'a Frame,
+        /// The server's own URI.
+        uri: &'a str,
+    },
+    /// The same in the gateway's own name, for hosts that said it earlier or have gone.
+    FollowOn {
+        /// Which of the two.
+        method: &'static str,
+        /// The server's own URI.
+        uri: &'a str,
     },
     /// A host's `logging/setLevel`, as it came.
     SetLevel(&'a Frame),
@@ -63,7 +79,7 @@ pub(crate) enum Housekeeping<'a> {
 }
 
 impl Message {
-    /// The message of a recorded call under our own id. Only the id, the tool's name, the progress
+    /// The message of a recorded call under our own id. Only the id, the target's name, the progress
     /// token and our own `_meta` keys differ from what the host sent, and the place in a trace where
     /// there is one to be handed on.
     ///
@@ -75,13 +91,14 @@ impl Message {
     ) -> (Self, Option<String>) {
         let call = recorded.into_call();
         let frame = &call.attempt.frame;
-        let mut edit = frame.edit().id(&Id::number(id));
-        if let Target::Tool(tool) = &call.target {
-            let asked = frame.param("name").and_then(|name| name.as_str());
-            if asked.as_deref() != Some(tool.name.as_str()) {
-                edit = edit.param("name", &quote(&tool.name));
-            }
-        }
+        let edit = frame.edit().id(&Id::number(id));
+        let mut edit = match &call.target {
+            Target::Tool(tool) => named(edit, frame, "name", &tool.name),
+            Target::Prompt(of) => named(edit, frame, "name", &of.name),
+            Target::Resource(of) => named(edit, frame, "uri", &of.name),
+            Target::Completion(of) => referring(edit, frame, of),
+            Target::Method { .. } => edit,
+        };
         let token = frame
             .meta("progressToken")
             .map(|token| token.as_text().to_owned());
@@ -113,9 +130,16 @@ impl Message {
             }
             Housekeeping::Initialized => message::notification(methods::INITIALIZED, None),
             Housekeeping::Ping => message::request(&id, methods::PING, None),
-            Housekeeping::ListTools { cursor } => {
+            Housekeeping::List { method, cursor } => {
                 let params = cursor.map(|cursor| format!(r#"{{"cursor":{cursor}}}"#));
-                message::request(&id, methods::TOOLS_LIST, params.as_deref())
+                message::request(&id, method, params.as_deref())
+            }
+            Housekeeping::Follow { request, uri } => {
+                return Self::hosts(named(request.edit().id(&id), request, "uri", uri));
+            }
+            Housekeeping::FollowOn { method, uri } => {
+                let params = format!(r#"{{"uri":{}}}"#, quote(uri));
+                message::request(&id, method, Some(&params))
             }
             Housekeeping::SetLevel(frame) => return Self::hosts(frame.edit().id(&id)),
             Housekeeping::Cancelled { id, reason } => {
@@ -140,4 +164,34 @@ impl Message {
     pub(crate) fn into_pieces(self) -> Pieces {
         self.0
     }
+}
+
+/// Puts the server's own name where the host used another spelling of it.
+fn named<'f>(edit: Edit<'f>, frame: &Frame, key: &str, own: &str) -> Edit<'f> {
+    let asked = frame.param(key).and_then(|name| name.as_str());
+    match asked.as_deref() == Some(own) {
+        true => edit,
+        false => edit.param(key, &quote(own)),
+    }
+}
+
+/// The same for what a completion refers to; everything else in its `ref` stays byte for byte.
+fn referring<'f>(edit: Edit<'f>, frame: &Frame, of: &Reference) -> Edit<'f> {
+    let key = match of.kind {
+        ItemKind::Prompt => "name",
+        ItemKind::Resource | ItemKind::Template => "uri",
+    };
+    let reference = frame.param("ref");
+    let asked = reference.and_then(|reference| reference.get(key));
+    let (Some(reference), Some(asked)) = (reference, asked) else {
+        return edit;
+    };
+    if asked.as_str().as_deref() == Some(of.name.as_str()) {
+        return edit;
+    }
+    let text = reference.as_text();
+    let start = asked.bytes().as_ptr() as usize - reference.bytes().as_ptr() as usize;
+    let end = start + asked.bytes().len();
+    let own = quote(&of.name);
+    edit.param("ref", &format!("{}{own}{}", &text[..start], &text[end..]))
 }

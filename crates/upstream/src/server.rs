@@ -1,5 +1,8 @@
-//! One configured server: kept running ([`supervise`]), and called.
+//! One configured server: kept running ([`supervise`]), listed, and called.
 
+mod adoption;
+mod following;
+mod relist;
 mod state;
 mod supervise;
 
@@ -16,10 +19,7 @@ use callgate_call::{Events, Exchange, Failure, Provider, Reply};
 use callgate_gate::{Host, Listing, Permit};
 use callgate_record::{Effect, Recorded, Recorder};
 use futures_util::future::BoxFuture;
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub use state::ServerStatus;
@@ -29,10 +29,14 @@ use crate::{
     Profile, ServerSpec,
     connection::Connection,
     definitions::Definitions,
+    followers::Followers,
     lane::{Lane, SharedWiring},
     lanes::Lanes,
+    levels::Levels,
+    news::News,
     supplies::Supplies,
 };
+use adoption::Adoption;
 
 /// How often a server that is being retired is looked at; one that was just looked up gets its
 /// call in this time.
@@ -51,7 +55,12 @@ pub(crate) struct Server {
     /// Calls under way, whatever connection they use.
     forwarding: AtomicUsize,
     retired: CancellationToken,
-    tools_changed: Arc<Notify>,
+    /// In whose name the primary is started.
+    profile: Mutex<Profile>,
+    adoption: watch::Sender<Adoption>,
+    news: Arc<News>,
+    followers: Arc<Followers>,
+    levels: Arc<Levels>,
     on_change: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -70,7 +79,10 @@ pub(crate) struct ServerParts {
     pub(crate) recorder: Recorder,
     pub(crate) events: Events,
     pub(crate) wiring: SharedWiring,
-    pub(crate) tools_changed: Arc<Notify>,
+    pub(crate) profile: Profile,
+    pub(crate) news: Arc<News>,
+    pub(crate) followers: Arc<Followers>,
+    pub(crate) levels: Arc<Levels>,
     pub(crate) on_change: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -82,7 +94,10 @@ impl Server {
             recorder,
             events,
             wiring,
-            tools_changed,
+            profile,
+            news,
+            followers,
+            levels,
             on_change,
         } = parts;
         let folder = supplies.options.definitions_dir.as_deref();
@@ -100,7 +115,11 @@ impl Server {
             lanes,
             forwarding: AtomicUsize::new(0),
             retired: CancellationToken::new(),
-            tools_changed,
+            adoption: watch::Sender::new(Adoption::of(&profile)),
+            profile: Mutex::new(profile),
+            news,
+            followers,
+            levels,
             on_change,
         }
     }
@@ -113,6 +132,10 @@ impl Server {
             listed: state.listed,
             tools: state.tools.clone(),
             list_extras: state.extras.clone(),
+            prompts: state.others.prompts.clone(),
+            resources: state.others.resources.clone(),
+            templates: state.others.templates.clone(),
+            offers: state.offers(),
         }
     }
 
@@ -131,7 +154,15 @@ impl Server {
     }
 
     fn set_primary(&self, primary: Option<(Profile, Connection)>) {
-        *self.primary.lock().unwrap_or_else(PoisonError::into_inner) = primary;
+        *self.primary() = primary;
+    }
+
+    /// The live connection that was made in the name of `profile`.
+    fn connection_of(&self, profile: &Profile) -> Option<Connection> {
+        if self.profile().fits(profile) {
+            return self.primary().as_ref().map(|(_, primary)| primary.clone());
+        }
+        self.lanes.get(profile)
     }
 
     /// The connection that this host's messages use, if there is one already.
@@ -145,13 +176,15 @@ impl Server {
     /// The primary connection, when this host may use it: same capabilities, same principal. The
     /// gateway's own is given to the first principal that fits.
     fn shared_primary(&self, host: &Host) -> Option<Connection> {
-        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut primary = self.primary();
         let (profile, connection) = primary.as_mut()?;
-        let fits = profile.capabilities == host.capabilities;
+        if profile.capabilities != host.capabilities {
+            return None;
+        }
         let principal = profile
             .principal
             .get_or_insert_with(|| host.who.principal.clone());
-        (fits && *principal == host.who.principal).then(|| connection.clone())
+        (*principal == host.who.principal).then(|| connection.clone())
     }
 
     /// The connection for a call of this host. A server in its first connect is waited for.
@@ -163,6 +196,7 @@ impl Server {
         let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
         let waited = tokio::time::timeout(self.supplies.options.connect_wait, settled).await;
         drop(waited);
+        self.adopted(host).await;
         if let Some(connection) = self.shared_primary(host) {
             return Ok(connection);
         }
@@ -173,7 +207,12 @@ impl Server {
         }
         let profile = Profile::of(host);
         let wiring = (self.wiring)(&profile);
-        let open = || Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
+        let open = || async {
+            let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
+            let lane = lane.await?;
+            self.repeat(&lane.connection, &profile).await;
+            Ok(lane)
+        };
         let lane = self.lanes.get_or_open(&profile, open).await;
         lane.map_err(|error| self.unavailable(error.to_string()))
     }

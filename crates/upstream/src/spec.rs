@@ -109,6 +109,11 @@ impl Profile {
         }
     }
 
+    /// Whether hosts of the other share connections of this one: one principal, the same capabilities.
+    pub(crate) fn fits(&self, other: &Self) -> bool {
+        self.principal == other.principal && self.capabilities == other.capabilities
+    }
+
     /// A host's.
     pub fn of(host: &callgate_gate::Host) -> Self {
         Self {

@@ -34,6 +34,8 @@ impl RpcError {
     pub const APPROVAL: i64 = -32001;
     /// The upstream is gone or did not answer in time.
     pub const UNAVAILABLE: i64 = -32002;
+    /// There is no such resource; the number is that of [`Self::UNAVAILABLE`], on other methods.
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// 2026-07-28: a header differs from the body.
     pub const HEADER_MISMATCH: i64 = -32020;
     /// 2026-07-28: the client did not declare what the request needs.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use callgate_call::{AskFailed, Caller, Received, TraceContext};
+use callgate_call::{AskFailed, Caller, Reading, Received, TraceContext};
 use callgate_gate::{Door, Host, Source, Tool, Transport};
 use callgate_server::Gateway;
 use callgate_wire::{Frame, Id, Json, Strictness, message, methods, quote};
@@ -89,6 +89,7 @@ impl Calls {
                 transport: Transport::Local,
             },
             trace: self.trace.clone(),
+            reading: Reading::Plain,
         };
         let mut pending = self.gateway.path().start(received, Arc::new(Nobody));
         match pending.answer().await {

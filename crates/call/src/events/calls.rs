@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callgate_gate::{Attempt, Call, Ruling, Target};
+use callgate_gate::{Attempt, Call, Fault, Ruling, Target};
 use callgate_record::{Decision, Effect, Status};
 use callgate_wire::methods;
 
@@ -26,7 +26,7 @@ impl Event for CallStarted<'_> {
         tracing::debug!(
             record_id = %attempt.id,
             server = %target.server(),
-            tool = target.name(),
+            tool = &*target.label(),
             rule = self.ruling.rule,
             "{}", Self::NAME
         );
@@ -84,7 +84,7 @@ impl Event for CallFinished<'_> {
         tracing::debug!(
             record_id = %self.attempt.id,
             server = %self.target.server(),
-            tool = self.target.name(),
+            tool = &*self.target.label(),
             status = self.status.as_str(),
             duration = milliseconds(self.latency.total),
             "{}", Self::NAME
@@ -135,7 +135,7 @@ impl Event for ProxyToolCall<'_> {
     fn log(&self) {
         tracing::info!(
             server = %self.target.server(),
-            tool = self.target.name(),
+            tool = &*self.target.label(),
             resultLength = self.result_length,
             duration = milliseconds(self.duration),
             status = if self.error.is_none() { "SUCCESS" } else { "FAILED" },
@@ -285,12 +285,100 @@ impl Event for ApprovalRequired<'_> {
     }
 }
 
+/// A call was refused for its declared intent or its arguments, before policy was asked.
+#[derive(Debug)]
+pub struct IntentRefused<'a> {
+    /// What was received.
+    pub attempt: &'a Attempt,
+    /// What it was aimed at, where that was found out.
+    pub target: Option<&'a Target>,
+    /// What is wrong with it. Its text may repeat what the caller wrote, and is not told.
+    pub fault: &'a Fault,
+}
+
+impl IntentRefused<'_> {
+    fn status(&self) -> Status {
+        if self.fault.is_of_intent() {
+            Status::Blocked
+        } else {
+            Status::Error
+        }
+    }
+}
+
+impl Event for IntentRefused<'_> {
+    const NAME: &'static str = "denied";
+
+    fn log(&self) {
+        tracing::info!(
+            record_id = %self.attempt.id,
+            agent = name(&self.attempt.host.who.agent),
+            server = self.target.map(|target| target.server().as_str()),
+            tool = self.target.map(Target::name),
+            code = self.fault.code(),
+            "{}", Self::NAME
+        );
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        if self.fault.is_of_intent() {
+            metrics.decision(Decision::Deny);
+        }
+        metrics.call(self.target, self.status());
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        let shown = match self.target {
+            Some(target) => of_call(Self::NAME, self.attempt, target),
+            None => Shown {
+                record_id: Some(self.attempt.id),
+                who: Some(&self.attempt.host.who),
+                scope: Some(scope(self.attempt)),
+                transport: self.attempt.door.transport.as_str(),
+                ..Shown::new(Self::NAME)
+            },
+        };
+        Shown {
+            decision: Some(Decision::Deny.as_str()),
+            reason: Some(self.fault.code().to_owned()),
+            ..shown
+        }
+        .meta("status", self.status().as_str())
+        .meta("code", self.fault.code())
+    }
+}
+
+/// A declared intent is allowed, though the server's annotations say otherwise.
+#[derive(Debug)]
+pub struct IntentDoubtful<'a> {
+    /// The call.
+    pub call: &'a Call,
+    /// What differs.
+    pub warning: &'a str,
+}
+
+impl Event for IntentDoubtful<'_> {
+    const NAME: &'static str = "intent.doubtful";
+    const TOLD: bool = false;
+
+    fn log(&self) {
+        let Call { attempt, target } = self.call;
+        tracing::warn!(
+            record_id = %attempt.id,
+            server = %target.server(),
+            tool = target.name(),
+            warning = self.warning,
+            "{}", Self::NAME
+        );
+    }
+}
+
 fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling) {
     tracing::info!(
         record_id = %attempt.id,
         agent = name(&attempt.host.who.agent),
         server = %target.server(),
-        tool = target.name(),
+        tool = &*target.label(),
         rule = ruling.rule,
         reason = ruling.reason,
         "{event}"
@@ -317,9 +405,9 @@ fn of_call<'a>(event: &'static str, attempt: &'a Attempt, target: &'a Target) ->
         record_id: Some(attempt.id),
         who: Some(&attempt.host.who),
         server: Some(target.server().as_str()),
-        tool: Some(target.name()),
-        scope: Some(scope(attempt)),
-        command: Some(format!("{}:{}", target.server(), name(target.name()))),
+        tool: Some(target.label()),
+        scope: Some(target.scope()),
+        command: Some(format!("{}:{}", target.server(), name(&target.label()))),
         transport: attempt.door.transport.as_str(),
         ..Shown::new(event)
     }
@@ -328,6 +416,8 @@ fn of_call<'a>(event: &'static str, attempt: &'a Attempt, target: &'a Target) ->
 fn scope(attempt: &Attempt) -> &'static str {
     match attempt.frame.method() {
         Some(methods::TOOLS_CALL) => "mcp_tool",
+        Some(methods::PROMPTS_GET) => "mcp_prompt",
+        Some(methods::RESOURCES_READ) => "mcp_resource",
         Some(_) | None => "mcp_method",
     }
 }

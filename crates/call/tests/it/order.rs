@@ -84,18 +84,32 @@ async fn a_reply_comes_back_byte_for_byte_under_the_hosts_id() {
 
 #[tokio::test]
 async fn another_request_passes_to_the_only_server_and_is_recorded() {
-    let stage = passing_through().played_by(replies(FINE));
-    stage.ask(METHOD).await;
-    assert_eq!(
-        stage.journal.story(),
-        ["append forwarding", "reached", "owe finished Success Done"]
-    );
-    let entry = stage.journal.call_entry();
-    assert_eq!(
-        (entry.record_type, entry.tool.as_deref()),
-        (RecordType::Other, Some("resources/read"))
-    );
-    assert_eq!(entry.rule.as_deref(), Some("allow:mcp_method:*"));
+    let custom = r#"{"jsonrpc":"2.0","id":7,"method":"x/custom"}"#;
+    let prompt = r#"{"jsonrpc":"2.0","id":7,"method":"prompts/get","params":{"name":"p","arguments":{"a":"1"}}}"#;
+    let cases = [
+        (custom, RecordType::Other, "x/custom", "allow:mcp_method:*"),
+        (
+            METHOD,
+            RecordType::ResourceRead,
+            "x:",
+            "allow:mcp_resource:*",
+        ),
+        (prompt, RecordType::PromptGet, "p", "allow:mcp_prompt:*"),
+    ];
+    for (request, record_type, name, rule) in cases {
+        let stage = passing_through().played_by(replies(FINE));
+        stage.ask(request).await;
+        assert_eq!(
+            stage.journal.story(),
+            ["append forwarding", "reached", "owe finished Success Done"]
+        );
+        let entry = stage.journal.call_entry();
+        assert_eq!(
+            (entry.record_type, entry.tool.as_deref()),
+            (record_type, Some(name))
+        );
+        assert_eq!(entry.rule.as_deref(), Some(rule));
+    }
 }
 
 #[tokio::test]

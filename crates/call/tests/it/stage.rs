@@ -10,12 +10,12 @@ use std::{
 
 use bytes::Bytes;
 use callgate_call::{
-    Announcement, AskFailed, CallPath, Caller, Exchange, Failure, Provider, Providers, Received,
-    Reply, Telemetry,
+    Announcement, AskFailed, CallPath, Caller, Exchange, Failure, Provider, Providers, Reading,
+    Received, Reply, Telemetry,
 };
 use callgate_gate::{
-    Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, ServerName, Source, Tool,
-    ToolFilter, Transport, Who,
+    Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
+    Tool, ToolFilter, Transport, Who,
 };
 use callgate_record::{OnFailure, Recorded, Recorder, Redactor};
 use callgate_wire::{Frame, Pieces, Strictness};
@@ -160,6 +160,7 @@ impl Stage {
             host,
             door,
             trace: None,
+            reading: Reading::Plain,
         };
         let mut pending = self.path.start(received, Arc::new(Silent));
         Waiting(AbortOnDropHandle::new(tokio::spawn(async move {
@@ -244,6 +245,15 @@ impl Providers for Cast {
         Box::pin(async {})
     }
 
+    fn follow<'a>(
+        &'a self,
+        _host: &'a Arc<Host>,
+        _resource: &'a Reference,
+        _request: Frame,
+    ) -> BoxFuture<'a, Result<Option<Reply>, Failure>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn set_level<'a>(&'a self, _host: &'a Arc<Host>, _request: Frame) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
@@ -293,10 +303,9 @@ pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
     };
     let tools = Some(tools.iter().map(tool).collect());
     Listing {
-        server: server(of),
         listed: true,
         tools,
-        list_extras: Vec::new(),
+        ..Listing::unknown(server(of))
     }
 }
 

@@ -71,11 +71,58 @@ async fn a_call_without_a_tools_name_is_refused() {
 async fn another_request_has_nowhere_to_go_when_names_have_prefixes() {
     let stage = Stage::played_by(replies(FINE));
     let answer = stage
-        .ask(r#"{"jsonrpc":"2.0","id":7,"method":"resources/read"}"#)
+        .ask(r#"{"jsonrpc":"2.0","id":7,"method":"x/custom"}"#)
         .await;
     assert_eq!(answer["error"]["code"], -32601);
     assert_eq!(stage.journal.story(), ["owe refused Error"]);
     assert_eq!(stage.journal.call_entry().record_type, RecordType::Other);
+}
+
+#[tokio::test]
+async fn prompts_and_resources_that_nobody_has_are_recorded_as_what_they_are() {
+    let cases = [
+        (
+            r#""resources/read","params":{"uri":"x:y"}"#,
+            -32002,
+            RecordType::ResourceRead,
+            Some("x:y"),
+        ),
+        (
+            r#""prompts/get","params":{"name":"fs__p"}"#,
+            -32602,
+            RecordType::PromptGet,
+            Some("fs__p"),
+        ),
+        (
+            r#""resources/read""#,
+            -32602,
+            RecordType::ResourceRead,
+            None,
+        ),
+        (r#""prompts/get""#, -32602, RecordType::PromptGet, None),
+        (
+            r#""completion/complete","params":{"ref":{"type":"ref/prompt","name":"fs__p"}}"#,
+            -32602,
+            RecordType::Other,
+            Some("completion/complete"),
+        ),
+        (
+            r#""completion/complete","params":{"ref":{"type":"ref/prompt","Name":"fs__p"}}"#,
+            -32602,
+            RecordType::Other,
+            Some("completion/complete"),
+        ),
+    ];
+    for (rest, code, record_type, name) in cases {
+        let stage = Stage::played_by(replies(FINE));
+        let request = format!(r#"{{"jsonrpc":"2.0","id":7,"method":{rest}}}"#);
+        let answer = stage.ask(&request).await;
+        assert_eq!(answer["error"]["code"], code, "{rest}");
+        assert_eq!(stage.journal.story(), ["owe refused Error"], "{rest}");
+        let entry = stage.journal.call_entry();
+        assert_eq!(entry.record_type, record_type, "{rest}");
+        assert_eq!(entry.tool.as_deref(), name, "{rest}");
+    }
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ fn row(record: &Record) -> Vec<String> {
         .metadata
         .intent
         .as_ref()
-        .map(|intent| intent.operation_type.clone());
+        .and_then(|intent| intent.operation_type.clone());
     vec![
         record.id.to_string(),
         record.timestamp.strftime("%Y-%m-%d %H:%M:%S").to_string(),

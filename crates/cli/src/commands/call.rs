@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use callgate_call::{AskFailed, Caller, Received};
+use callgate_call::{AskFailed, Caller, Reading, Received};
 use callgate_gate::{Door, Host, Source, Transport, Who};
 use callgate_upstream::Profile;
 use callgate_wire::{Frame, Id, Json, Strictness, message, methods, quote};
@@ -64,6 +64,7 @@ pub(crate) async fn call_through(
         host: host.clone(),
         door,
         trace: None,
+        reading: Reading::Plain,
     };
     let answer = running
         .gateway

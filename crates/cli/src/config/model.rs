@@ -31,7 +31,7 @@ pub(crate) struct Config {
     pub(crate) mcp_servers: ForeignServers,
     /// The tools that are built in: Read, Write, Edit, Bash, Glob and Grep.
     pub(crate) builtins: Builtins,
-    /// What hosts see: every tool of every server.
+    /// What hosts see where neither the URL nor a flag says it.
     pub(crate) view: View,
     /// How tools are shown.
     pub(crate) naming: Naming,
@@ -49,6 +49,10 @@ pub(crate) struct Config {
     pub(crate) policy: Option<PolicyChoice>,
     /// How much a policy file is asked about each call; `strict` when left out.
     pub(crate) policy_mode: Option<PolicyMode>,
+    /// How callers of the `search` view declare what their calls will do.
+    pub(crate) intent_declaration: IntentDeclaration,
+    /// The `search` view.
+    pub(crate) search: Search,
     /// How the record is kept.
     pub(crate) audit: Audit,
     /// Limits. What happens at each is in its sentence.
@@ -154,6 +158,91 @@ pub(crate) enum View {
     /// Every tool of every server.
     #[default]
     Direct,
+    /// A handful of tools that find, describe and call the others.
+    Search,
+}
+
+impl View {
+    /// A view of the doors, as it is written here.
+    pub(crate) fn of(view: callgate_gate::View) -> Self {
+        match view {
+            callgate_gate::View::Direct => Self::Direct,
+            callgate_gate::View::Search => Self::Search,
+        }
+    }
+
+    /// The view as the doors know it.
+    pub(crate) fn meant(self) -> callgate_gate::View {
+        match self {
+            Self::Direct => callgate_gate::View::Direct,
+            Self::Search => callgate_gate::View::Search,
+        }
+    }
+}
+
+/// How callers of the `search` view declare what their calls will do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct IntentDeclaration {
+    /// Whether a call is refused that a server marks as doing more than was declared; otherwise that is
+    /// a warning, in the log and on record.
+    pub(crate) strict_server_validation: bool,
+    /// Whether the operation must be declared besides being chosen; otherwise it is inferred.
+    pub(crate) required: bool,
+    /// How the schemas say that it is written; by the client's name when left out, `nested` for most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) form: Option<IntentForm>,
+}
+
+impl Default for IntentDeclaration {
+    fn default() -> Self {
+        Self {
+            strict_server_validation: true,
+            required: true,
+            form: None,
+        }
+    }
+}
+
+/// How an intent is written; both spellings are always understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum IntentForm {
+    /// As an object.
+    Nested,
+    /// Beside the tool's name, without any object, for models that cannot write nested ones.
+    Flat,
+}
+
+/// The `search` view.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Search {
+    /// How much a search tells about each tool where it is not asked.
+    pub(crate) detail: SearchDetail,
+    /// A result with more characters is shown as a beginning and a handle, which `read_result` reads.
+    pub(crate) inline_chars: NonZeroUsize,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            detail: SearchDetail::Full,
+            inline_chars: NonZeroUsize::new(20_000).expect("a default is not zero"),
+        }
+    }
+}
+
+/// How much a search tells about each tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum SearchDetail {
+    /// A one-line signature.
+    Compact,
+    /// The whole schema.
+    Full,
 }
 
 /// How tools are shown.

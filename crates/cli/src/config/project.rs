@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     Config,
-    model::{Audit, Limits, PolicyChoice, PolicyMode},
+    model::{Audit, IntentDeclaration, Limits, PolicyChoice, PolicyMode, View},
 };
 
 /// Takes the user's values wherever the project's are not stricter, and names the keys of the project
@@ -30,6 +30,10 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     let is_as_strict = |project: &_, users: &_| mode(*project) >= mode(*users);
     let modes = (project.policy_mode, users.policy_mode);
     project.policy_mode = weighing.stricter("policy_mode", modes.0, modes.1, is_as_strict);
+    // The user's `search` view is also what makes calls declare what they do.
+    let is_as_strict = |project: &View, users: &View| project == users || *users == View::Direct;
+    project.view = weighing.stricter("view", project.view, users.view, is_as_strict);
+    weigh_intent(&mut weighing, project, &users.intent_declaration);
     weigh_audit(&mut weighing, &mut project.audit, &users.audit);
     weigh_limits(&mut weighing, &mut project.limits, &users.limits);
     weighing.ignored
@@ -107,6 +111,24 @@ fn weigh_audit(weighing: &mut Weighing<'_>, project: &mut Audit, users: &Audit) 
         body_bytes: weighing.users("audit.body_bytes", &users.body_bytes),
         retain: weighing.users("audit.retain", &users.retain),
     };
+}
+
+/// What must be declared, and what a server's word counts for, is loosened by nobody but the user.
+fn weigh_intent(weighing: &mut Weighing<'_>, project: &mut Config, users: &IntentDeclaration) {
+    let declared = &mut project.intent_declaration;
+    declared.strict_server_validation = weighing.at_least(
+        "intent_declaration.strict_server_validation",
+        declared.strict_server_validation,
+        users.strict_server_validation,
+    );
+    declared.required = weighing.at_least(
+        "intent_declaration.required",
+        declared.required,
+        users.required,
+    );
+    if !weighing.is_set("intent_declaration.form") {
+        declared.form = users.form;
+    }
 }
 
 fn weigh_limits(weighing: &mut Weighing<'_>, project: &mut Limits, users: &Limits) {

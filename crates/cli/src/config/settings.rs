@@ -11,7 +11,8 @@ use std::{
 
 use callgate_builtin::{Builtins, Roots};
 use callgate_call::InHouse;
-use callgate_gate::{Naming, Pattern, Policy, ServerName, ToolFilter};
+use callgate_gate::{IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View};
+use callgate_server::{Detail, IntentForm, ViewSettings};
 use callgate_upstream::{
     FleetOptions, FleetPlan, ServerSpec,
     environment::{self, Inherit},
@@ -21,10 +22,16 @@ use callgate_upstream::{
 use super::{
     Config, Found, Source, complaint,
     launch::{demo, from_flag, launch},
-    model::{NamedServer, Prefix, Server, Span},
+    model::{self, NamedServer, Prefix, SearchDetail, Server, Span},
     policies::ChosenPolicies,
 };
-use crate::{args::Gateway, exit::Failed, folders::CONFIG_FILE, tokens, tokens::TokenPair};
+use crate::{
+    args::{Gateway, ViewName},
+    exit::Failed,
+    folders::CONFIG_FILE,
+    tokens,
+    tokens::TokenPair,
+};
 
 /// Where `serve` listens when nothing else is said.
 const DEFAULT_LISTEN: &str = "127.0.0.1:7117";
@@ -44,6 +51,8 @@ pub(crate) struct Settings {
     /// The policies in it, as they were chosen and read.
     pub(crate) policies: ChosenPolicies,
     pub(crate) options: FleetOptions,
+    /// What the views are told.
+    pub(crate) views: ViewSettings,
     /// How long a call may take where the server says nothing else.
     pub(crate) default_timeout: Duration,
     pub(crate) source: Source,
@@ -88,6 +97,7 @@ impl Settings {
         let builtins = builtins.transpose()?;
         let root = builtins.as_ref().map(Builtins::root);
         let policy = policies.compiled(filters, &servers, root);
+        let views = views(&config, flags);
         Ok(Self {
             config,
             data_dir: data_dir.to_owned(),
@@ -96,6 +106,7 @@ impl Settings {
             policy,
             policies,
             options,
+            views,
             default_timeout,
             source,
             text,
@@ -240,6 +251,30 @@ fn filter(server: &Server) -> ToolFilter {
     ToolFilter {
         allow: server.tools.allow.as_deref().map(patterns),
         deny: patterns(&server.tools.deny),
+    }
+}
+
+fn views(config: &Config, flags: &Gateway) -> ViewSettings {
+    let declared = &config.intent_declaration;
+    ViewSettings {
+        default: match flags.view {
+            None => config.view.meant(),
+            Some(ViewName::Direct) => View::Direct,
+            Some(ViewName::Search) => View::Search,
+        },
+        intent: IntentRules {
+            required: declared.required,
+            strict: declared.strict_server_validation,
+        },
+        form: declared.form.map(|form| match form {
+            model::IntentForm::Nested => IntentForm::Nested,
+            model::IntentForm::Flat => IntentForm::Flat,
+        }),
+        detail: match config.search.detail {
+            SearchDetail::Compact => Detail::Compact,
+            SearchDetail::Full => Detail::Full,
+        },
+        inline_chars: config.search.inline_chars.get(),
     }
 }
 

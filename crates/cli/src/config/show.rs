@@ -7,7 +7,7 @@ use callgate_upstream::{Launch, ServerSpec};
 
 use super::{
     Config, Settings,
-    model::{NamedServer, Place, Server, Span},
+    model::{NamedServer, Place, Server, Span, View},
 };
 use crate::exit::Failed;
 
@@ -23,6 +23,7 @@ pub(crate) fn effective(settings: &Settings, listen: Option<&str>) -> Result<Con
     let mut config = settings.config.clone();
     config.listen = Some(settings.listen(listen)?.to_string());
     config.data_dir = Some(settings.data_dir.clone());
+    config.view = View::of(settings.views.default);
     config.policy = Some(settings.policies.chosen());
     config.policy_mode = Some(settings.policies.mode);
     config.upstream.timeout = Span(settings.default_timeout);

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::setup::Bed;
 use crate::shell::{Ran, named, normalised, run};
-use crate::talk::{parsed, received, tools};
+use crate::talk::{http_as, parsed, received, tools};
 
 const ONE: &str = "servers: {x: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}";
 
@@ -218,8 +218,7 @@ fn tools_and_servers_are_tables_for_people_and_json_for_programs() {
 fn a_running_gateway_is_asked_instead_of_starting_servers_again() {
     let bed = Bed::new("servers: {x: {command: '@counter@', args: [--log, '@dir@/log']}}");
     let served = bed.serve();
-    let mut host = served.host_ready();
-    tools(&mut host);
+    tools(&mut http_as(&served, "{}"));
     let before = received(&bed, "log", "initialize").len();
     let ran = run(&mut named(&bed, ["servers", "list", "--json"]));
     assert_eq!(parsed(&ran.stdout)[0]["status"], "ok");

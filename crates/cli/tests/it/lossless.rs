@@ -12,10 +12,21 @@ use crate::setup::{BARE, Bed, PREFIXED};
 use runs::{Door, Run, Scene, Transport, direct, direct_over, received, run, through};
 
 /// Methods that the gateway answers itself, so that no upstream sees them as they came.
-const ANSWERED_HERE: [&str; 3] = ["initialize", "tools/list", "ping"];
+const ANSWERED_HERE: [&str; 6] = [
+    "initialize",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "ping",
+];
 
-/// What the gateway itself announces once its servers have told their tools.
-const OWN_ANNOUNCEMENT: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+/// What the gateway itself announces once its servers have told what they have.
+const OWN_ANNOUNCEMENTS: [&str; 3] = [
+    r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#,
+];
 
 /// How long the last line of a test may take to reach the upstream's log.
 const ARRIVAL: Duration = Duration::from_secs(10);
@@ -253,16 +264,15 @@ fn assert_same(direct: &Run, through: &Run) {
 }
 
 fn assert_only_names_differ(direct: &Run, through: &Run) {
-    let steps: Vec<Exchange> = direct.exchanges.iter().filter(of_tools).cloned().collect();
-    let same_steps: Vec<Exchange> = through.exchanges.iter().filter(of_tools).cloned().collect();
-    assert!(steps.len() > 25, "the script is about tools");
+    let steps: Vec<Exchange> = direct.exchanges.iter().filter(is_known).cloned().collect();
+    assert!(steps.len() > 35, "the script is about everything");
     let mut renamed = 0;
-    for difference in weird::compare(&steps, &same_steps) {
+    for difference in weird::compare(&steps, &through.exchanges) {
         assert!(
             matches!(difference.place, Place::ListItem(_)),
             "{difference}"
         );
-        let raw = frame::member(&difference.direct, "name").expect("a tool has a name");
+        let raw = frame::member(&difference.direct, "name").expect("it has a name");
         let name: String = serde_json::from_str(raw).expect("which is text");
         let shown = difference
             .direct
@@ -270,15 +280,16 @@ fn assert_only_names_differ(direct: &Run, through: &Run) {
         assert_eq!(difference.through, shown);
         renamed += 1;
     }
-    assert_eq!(renamed, 2 * replies::TOOLS.len(), "two lists are compared");
+    let listed = 2 * replies::TOOLS.len() + 1;
+    assert_eq!(renamed, listed, "two lists of tools and one of prompts");
     assert_received_as_sent(direct, through, "weird__");
 }
 
-/// Steps that need no more than a tool's shown name to find their upstream.
-fn of_tools(exchange: &&Exchange) -> bool {
+/// Steps of methods that MCP knows, which find their upstream without being the only one's.
+fn is_known(exchange: &&Exchange) -> bool {
     let method = Frame::parse(&exchange.sent).and_then(|frame| frame.method);
     let method = method.unwrap_or_default();
-    method.starts_with("tools/") || matches!(method.as_str(), "ping" | "logging/setLevel")
+    !method.starts_with("x/") && !method.starts_with("vendor/")
 }
 
 /// Requests arrive as the host sent them but for what the gateway owns in them; answers to
@@ -291,7 +302,6 @@ fn assert_received_as_sent(direct: &Run, through: &Run, prefix: &str) {
     let sent: Vec<Frame> = through
         .exchanges
         .iter()
-        .filter(|exchange| prefix.is_empty() || of_tools(exchange))
         .filter_map(|exchange| Frame::parse(&exchange.sent))
         .collect();
     let sent: Vec<&Frame> = sent.iter().filter(forwarded).collect();
@@ -337,7 +347,7 @@ fn next_frame(stream: &mut EventStream) -> Frame {
 fn next_announced(stream: &mut EventStream) -> Frame {
     loop {
         let frame = next_frame(stream);
-        if frame.raw != OWN_ANNOUNCEMENT {
+        if !OWN_ANNOUNCEMENTS.contains(&frame.raw.as_str()) {
             return frame;
         }
     }

@@ -63,7 +63,7 @@ pub(super) fn explain(policy: &Policy, call: &Call, facts: &Facts) -> Explained 
 }
 
 fn explained(set: &RuleSet, view: &View<'_>, facts: &Facts) -> ExplainedScope {
-    let (check, told) = set.explain(view.question(facts));
+    let (check, told) = set.explain(view.question(set.scope.as_str(), facts));
     let rule = |(at, said): (usize, Result<String, _>)| {
         let rule = &set.rules[at];
         let (id, missed) = match said {

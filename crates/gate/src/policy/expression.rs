@@ -18,7 +18,7 @@ use cel::{
 };
 
 use super::{builtin::looks_destructive, projection::Action};
-use crate::{Hints, Operation, Target, Who};
+use crate::{Declared, Hints, Target, Who};
 
 mod inspect;
 mod matching;
@@ -37,7 +37,9 @@ const VARIABLES: [&str; 5] = ["tool", "args", "intent", "agent", "session"];
 /// What is known about a tool.
 const TOOL_FIELDS: [&str; 5] = ["server", "name", "destructive", "read_only", "annotated"];
 /// What is known about the intent.
-const INTENT_FIELDS: [&str; 2] = ["operation_type", "inferred"];
+const INTENT_FIELDS: [&str; 4] = ["operation_type", "inferred", "data_sensitivity", "reason"];
+/// What a call that says nothing about its data is taken to say.
+const UNSAID_SENSITIVITY: &str = "unknown";
 
 /// A parsed expression.
 pub(super) struct Expression {
@@ -79,6 +81,7 @@ pub(super) enum NoValue {
 pub(super) struct Seen<'a> {
     target: &'a Target,
     who: &'a Who,
+    declared: Option<&'a Declared>,
     arguments: Option<Json<'a>>,
     values: OnceLock<Result<Arguments, NoValue>>,
     others: OnceLock<Others>,
@@ -176,16 +179,24 @@ impl<'a> Seen<'a> {
         Self {
             target,
             who,
+            declared: None,
             arguments,
             values: OnceLock::new(),
             others: OnceLock::new(),
         }
     }
 
+    /// The same, with what the caller declared.
+    pub(super) fn declaring(mut self, declared: Option<&'a Declared>) -> Self {
+        self.declared = declared;
+        self
+    }
+
     /// What the tool's name says that it does; `None` when it says nothing.
     pub(super) fn action(&self) -> Option<Action> {
         match self.target {
             Target::Tool(tool) => Action::of_name(&tool.name),
+            Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) => Some(Action::Read),
             Target::Method { .. } => None,
         }
     }
@@ -240,12 +251,10 @@ impl Others {
     fn of(seen: &Seen<'_>) -> Self {
         let (destructive, hints) = match seen.target {
             Target::Tool(tool) => (looks_destructive(tool).is_some(), tool.hints),
+            Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) => {
+                (false, Hints::reading())
+            }
             Target::Method { .. } => (false, Hints::default()),
-        };
-        let operation = match hints.operation() {
-            Operation::Read => "read",
-            Operation::Write => "write",
-            Operation::Destructive => "destructive",
         };
         let text = |text: &str| Value::String(Arc::new(text.to_owned()));
         let tool = map([
@@ -255,9 +264,19 @@ impl Others {
             ("read_only", Value::Bool(hints.read_only == Some(true))),
             ("annotated", Value::Bool(!hints.is_silent())),
         ]);
+        let declared = seen.declared;
+        let operation = declared.map_or_else(|| hints.operation(), Declared::operation);
+        let inferred = declared.is_none_or(|declared| declared.inferred);
+        let sensitivity = declared.and_then(|declared| declared.data_sensitivity.as_deref());
+        let reason = declared.and_then(|declared| declared.reason.as_deref());
         let intent = map([
-            ("operation_type", text(operation)),
-            ("inferred", Value::Bool(true)),
+            ("operation_type", text(operation.as_str())),
+            ("inferred", Value::Bool(inferred)),
+            (
+                "data_sensitivity",
+                text(sensitivity.unwrap_or(UNSAID_SENSITIVITY)),
+            ),
+            ("reason", text(reason.unwrap_or_default())),
         ]);
         Self {
             tool: boxed(tool),

@@ -1,6 +1,6 @@
 //! Asks the scopes of a policy about a call.
 
-use callgate_wire::{Json, methods};
+use callgate_wire::Json;
 
 use super::{
     Check, Kind, Layer, Mode, Policy,
@@ -26,36 +26,40 @@ pub(super) struct View<'a> {
     pub(super) seen: Seen<'a>,
     pub(super) ground: &'a Ground,
     pub(super) who: &'a Who,
-    is_tool: bool,
+    target: &'a Target,
+    method: &'a str,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(policy: &'a Policy, call: &'a Call) -> Self {
         let who = &call.attempt.host.who;
         let frame = &call.attempt.frame;
-        let is_tool = frame.method() == Some(methods::TOOLS_CALL);
-        let arguments = if is_tool {
-            frame.param("arguments")
-        } else {
-            frame.params()
-        };
+        let arguments = arguments(call);
         let name = match &call.target {
             Target::Tool(tool) => tool.canonical(),
+            Target::Prompt(of) | Target::Resource(of) | Target::Completion(of) => of.canonical(),
             Target::Method { method, .. } => method.clone(),
         };
         Self {
             name,
             arguments,
-            seen: Seen::new(&call.target, who, arguments),
+            seen: Seen::new(&call.target, who, arguments)
+                .declaring(call.attempt.declared.as_deref()),
             ground: policy.ground_of(&call.target),
             who,
-            is_tool: matches!(call.target, Target::Tool(_)),
+            target: &call.target,
+            method: frame.method().unwrap_or_default(),
         }
     }
 
-    pub(super) fn question<'q>(&'q self, facts: &'q Facts) -> Question<'q> {
+    /// The question to a scope: about the call's name or, in `mcp_method`, about its method.
+    pub(super) fn question<'q>(&'q self, scope: &str, facts: &'q Facts) -> Question<'q> {
+        let name = match scope {
+            METHOD_SCOPE => self.method,
+            _ => &self.name,
+        };
         Question {
-            name: &self.name,
+            name,
             arguments: self.arguments,
             ground: self.ground,
             asked: Asked {
@@ -73,7 +77,9 @@ pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
             .filters
             .get(&tool.server)
             .and_then(|filter| filter.check(tool)),
-        Target::Method { .. } => None,
+        Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
+            None
+        }
     };
     if let Some(check) = filtered {
         return vec![check];
@@ -83,7 +89,13 @@ pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     for layer in &policy.layers {
         match (layer, &call.target) {
             (Layer::Builtin(builtin), Target::Tool(tool)) => checks.push(builtin.check(tool)),
-            (Layer::Builtin(_), Target::Method { .. }) => checks.push(method_passes()),
+            (
+                Layer::Builtin(_),
+                Target::Prompt(_)
+                | Target::Resource(_)
+                | Target::Completion(_)
+                | Target::Method { .. },
+            ) => checks.push(passes(call.target.scope())),
             (Layer::Rules(rules), _) => {
                 let view = view.get_or_insert_with(|| View::of(policy, call));
                 checks.extend(check_rules(rules, view, policy.mode, cost(call), facts));
@@ -110,7 +122,7 @@ pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
                 needs.cost = Some(cost(call));
             }
             if set.scope.sought().is_some() {
-                let arguments = call.attempt.frame.param("arguments");
+                let arguments = arguments(call);
                 let ground = policy.ground_of(&call.target);
                 needs.paths.extend(set.paths_asked(arguments, ground));
             }
@@ -154,6 +166,15 @@ pub(super) fn asked_sets<'r>(
 fn scope_names<'r>(rules: &'r Rules, target: &Target, mode: Mode) -> Vec<&'r str> {
     match (target, mode) {
         (Target::Method { .. }, _) => vec![METHOD_SCOPE],
+        (Target::Prompt(of) | Target::Completion(of), _) => vec![of.kind.scope(), METHOD_SCOPE],
+        (Target::Resource(of), Mode::Fast) => vec![of.kind.scope(), METHOD_SCOPE],
+        (Target::Resource(of), Mode::Strict) => {
+            let mapped = rules.scope_of(&of.canonical());
+            [Some(of.kind.scope()), Some(METHOD_SCOPE), mapped]
+                .into_iter()
+                .flatten()
+                .collect()
+        }
         (Target::Tool(_), Mode::Fast) => vec![TOOL_SCOPE],
         (Target::Tool(tool), Mode::Strict) => {
             let mapped = rules.scope_of(&tool.canonical());
@@ -173,29 +194,32 @@ fn check_rules(
     facts: &Facts,
 ) -> Vec<Check> {
     let (own, everyones) = rules.for_whom(view.who);
-    let question = view.question(facts);
-    let mut checks = check_scopes(rules, own, question, mode, view.is_tool);
-    checks.extend(check_cost(own, mode, view.is_tool, cost, facts));
-    if let Some(everyones) = everyones {
-        checks.extend(check_scopes(rules, everyones, question, mode, view.is_tool));
-        checks.extend(check_cost(everyones, mode, view.is_tool, cost, facts));
+    let mut checks = Vec::new();
+    for scopes in [Some(own), everyones].into_iter().flatten() {
+        match view.target {
+            Target::Tool(_) => {
+                checks.extend(check_tool(rules, scopes, view, mode, facts));
+                checks.extend(check_cost(scopes, mode, cost, facts));
+            }
+            Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Completion(_)
+            | Target::Method { .. } => {
+                checks.extend(check_other(rules, scopes, view, mode, facts));
+            }
+        }
     }
     checks
 }
 
-fn check_scopes(
+fn check_tool(
     rules: &Rules,
     scopes: &Scopes,
-    question: Question<'_>,
+    view: &View<'_>,
     mode: Mode,
-    is_tool: bool,
+    facts: &Facts,
 ) -> Vec<Check> {
-    if !is_tool {
-        return vec![match scopes.get(METHOD_SCOPE) {
-            Some(set) => set.check(question),
-            None => method_passes(),
-        }];
-    }
+    let question = view.question(TOOL_SCOPE, facts);
     let mut checks = vec![match scopes.get(TOOL_SCOPE) {
         Some(set) => set.check(question),
         None => Check::default_deny(TOOL_SCOPE),
@@ -210,14 +234,29 @@ fn check_scopes(
     checks
 }
 
-fn check_cost(
+/// What is no tool passes where its own scope has no rules; those of the other scopes are asked in any
+/// case.
+fn check_other(
+    rules: &Rules,
     scopes: &Scopes,
+    view: &View<'_>,
     mode: Mode,
-    is_tool: bool,
-    cost: Cost,
     facts: &Facts,
-) -> Option<Check> {
-    if mode == Mode::Fast || !is_tool {
+) -> Vec<Check> {
+    let asked = scope_names(rules, view.target, mode);
+    let sets = asked.into_iter().filter_map(|scope| scopes.get(scope));
+    let mut checks: Vec<Check> = sets
+        .map(|set| set.check(view.question(set.scope.as_str(), facts)))
+        .collect();
+    let own = view.target.scope();
+    if scopes.get(own).is_none() {
+        checks.insert(0, passes(own));
+    }
+    checks
+}
+
+fn check_cost(scopes: &Scopes, mode: Mode, cost: Cost, facts: &Facts) -> Option<Check> {
+    if mode == Mode::Fast {
         return None;
     }
     let limits = scopes.get(COST_SCOPE)?.limits?;
@@ -234,14 +273,23 @@ fn check_cost(
     })
 }
 
-fn method_passes() -> Check {
-    let rule = "allow:mcp_method:*";
+fn passes(scope: &'static str) -> Check {
+    let rule = format!("allow:{scope}:*");
     Check {
-        scope: METHOD_SCOPE.to_owned(),
+        scope: scope.to_owned(),
         kind: Kind::Allow,
-        rule: rule.to_owned(),
-        reason: "requests of the only server pass".to_owned(),
+        reason: format!("there are no rules for the scope `{scope}`"),
         hash: Digest::of(rule.as_bytes()),
+        rule,
+    }
+}
+
+/// What a call is asked about beyond its name: a tool's or prompt's arguments, else all parameters.
+fn arguments(call: &Call) -> Option<Json<'_>> {
+    let frame = &call.attempt.frame;
+    match &call.target {
+        Target::Tool(_) | Target::Prompt(_) => frame.param("arguments"),
+        Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => frame.params(),
     }
 }
 

@@ -147,15 +147,16 @@ impl Rules {
         self.needs_nothing
     }
 
-    /// Whether a caller, or everyone, may see a tool.
-    pub(super) fn shows(&self, name: &str, who: Option<&Who>) -> bool {
+    /// Whether a caller, or everyone, may see what has this name in a scope. Without rules no tool may
+    /// be called, and everything else may.
+    pub(super) fn shows(&self, scope: &str, name: &str, who: Option<&Who>) -> bool {
         let (own, everyones) = match who {
             Some(who) => self.for_whom(who),
             None => (&self.everyones, None),
         };
         let refuses = |scopes: &Scopes| {
-            let set = scopes.get("mcp_tool");
-            set.is_none_or(|set| set.refuses_outright(name))
+            let set = scopes.get(scope);
+            set.map_or(scope == "mcp_tool", |set| set.refuses_outright(name))
         };
         !refuses(own) && !everyones.is_some_and(refuses)
     }
@@ -212,7 +213,14 @@ fn mappings(
         let WrittenMapping { pattern, scope } = &mapping.value;
         let place = Place::of(&scope.referenced);
         match Scope::read(&scope.value) {
-            Some(Scope::McpTool | Scope::McpMethod | Scope::Cost) | None => {
+            Some(
+                Scope::McpTool
+                | Scope::McpPrompt
+                | Scope::McpResource
+                | Scope::McpMethod
+                | Scope::Cost,
+            )
+            | None => {
                 let what = format!("a tool cannot be mapped to the scope `{}`", scope.value);
                 problems.push(Problem::at(place, what));
             }

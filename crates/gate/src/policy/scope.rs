@@ -7,7 +7,11 @@ use super::projection::Sought;
 pub(super) enum Scope {
     /// Every tool call, by its name.
     McpTool,
-    /// Every other request, by its method.
+    /// Every prompt that is asked for or completed, by its name.
+    McpPrompt,
+    /// Every resource that is read or completed, by its URI.
+    McpResource,
+    /// Every request that is no tool call, by its method.
     McpMethod,
     /// Paths.
     Filesystem,
@@ -48,6 +52,8 @@ impl Scope {
                 .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
         is_word.then(|| match text {
             "mcp_tool" => Self::McpTool,
+            "mcp_prompt" => Self::McpPrompt,
+            "mcp_resource" => Self::McpResource,
             "mcp_method" => Self::McpMethod,
             "filesystem" => Self::Filesystem,
             "shell" => Self::Shell,
@@ -62,6 +68,8 @@ impl Scope {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::McpTool => "mcp_tool",
+            Self::McpPrompt => "mcp_prompt",
+            Self::McpResource => "mcp_resource",
             Self::McpMethod => "mcp_method",
             Self::Filesystem => "filesystem",
             Self::Shell => "shell",
@@ -80,14 +88,24 @@ impl Scope {
             Self::Shell => Some(Sought::Commands),
             Self::Network | Self::Browser => Some(Sought::Hosts),
             Self::Data => Some(Sought::Texts),
-            Self::McpTool | Self::McpMethod | Self::Cost | Self::Word(_) => None,
+            Self::McpTool
+            | Self::McpPrompt
+            | Self::McpResource
+            | Self::McpMethod
+            | Self::Cost
+            | Self::Word(_) => None,
         }
     }
 
     /// The fields that a call has in this scope. A rule with another one could never match.
     pub(super) fn fields(&self) -> &'static [Field] {
         match self {
-            Self::McpTool | Self::McpMethod | Self::Shell | Self::Data => &[Field::Pattern],
+            Self::McpTool
+            | Self::McpPrompt
+            | Self::McpResource
+            | Self::McpMethod
+            | Self::Shell
+            | Self::Data => &[Field::Pattern],
             Self::Filesystem => &[Field::Paths, Field::Action],
             Self::Network | Self::Browser => &[Field::Domains],
             Self::Cost => &[],

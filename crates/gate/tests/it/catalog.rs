@@ -35,7 +35,7 @@ fn never_seen(name: &str) -> Listing {
 fn resolved(catalog: &Catalog, name: &str) -> Result<String, String> {
     match catalog.resolve(name, &Policy::default()) {
         Ok(Target::Tool(tool)) => Ok(tool.canonical()),
-        Ok(Target::Method { .. }) => panic!("`{name}` names a tool, never a method"),
+        Ok(other) => panic!("`{name}` names a tool, never {other:?}"),
         Err(error) => Err(error.to_string()),
     }
 }

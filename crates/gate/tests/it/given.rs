@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use callgate_gate::{
-    Attempt, Call, CallId, Door, Host, Listing, ServerName, Source, Target, Tool, Transport, Who,
+    Attempt, Call, CallId, Door, Host, Item, ItemKind, Listing, ServerName, Source, Target, Tool,
+    Transport, Who,
 };
 use callgate_wire::{Frame, Id, Strictness, message, quote};
 use ulid::Ulid;
@@ -28,20 +29,33 @@ pub(crate) fn named(of: &str, name: &str) -> Tool {
 pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
     let tools = tools.iter().map(|name| named(of, name)).collect();
     Listing {
-        server: server(of),
         listed: true,
         tools: Some(tools),
-        list_extras: Vec::new(),
+        ..Listing::unknown(server(of))
     }
+}
+
+/// A prompt, resource or template with a name and nothing else.
+pub(crate) fn item(kind: ItemKind, of: &str, name: &str) -> Item {
+    let descriptor = format!(r#"{{"{}":{}}}"#, kind.key(), quote(name));
+    Item::from_descriptor(kind, &server(of), descriptor.into()).unwrap()
 }
 
 /// A call of `target` from a host on stdio.
 pub(crate) fn call(target: Target) -> Call {
+    call_with(target, "{}")
+}
+
+/// The same with these raw parameters.
+pub(crate) fn call_with(target: Target, params: &str) -> Call {
     let method = match &target {
         Target::Tool(_) => "tools/call",
+        Target::Prompt(_) => "prompts/get",
+        Target::Resource(_) => "resources/read",
+        Target::Completion(_) => "completion/complete",
         Target::Method { method, .. } => method.as_str(),
     };
-    let bytes = message::request(&Id::number(1), method, Some("{}"));
+    let bytes = message::request(&Id::number(1), method, Some(params));
     let who = Who {
         tenant: "local".into(),
         principal: "user".into(),
@@ -64,6 +78,7 @@ pub(crate) fn call(target: Target) -> Call {
             host,
             door,
             frame,
+            declared: None,
         },
         target,
     }

@@ -3,5 +3,6 @@
 mod catalog;
 mod decide;
 mod given;
+mod items;
 mod laws;
 mod policy;

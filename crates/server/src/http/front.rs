@@ -12,6 +12,7 @@ use axum::{
     http::{HeaderValue, Method, Request, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use callgate_gate::View;
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 
@@ -46,10 +47,10 @@ impl Answers for Front {
 
 impl Front {
     async fn route(&self, mut request: Request<Incoming>, peer: Peer) -> Response {
-        if matches!(request.uri().path(), "/mcp" | "/mcp/direct") {
+        if let Some(view) = self.view(request.uri().path()) {
             return match auth::agents_only(&self.shared.tokens, request.headers()) {
                 Err(refusal) => refusal,
-                Ok(()) => self.mcp(request).await,
+                Ok(()) => self.mcp(view, request).await,
             };
         }
         request.extensions_mut().insert(peer);
@@ -58,9 +59,19 @@ impl Front {
         response
     }
 
-    async fn mcp(&self, request: Request<Incoming>) -> Response {
+    /// The view that a URL asks for; `None` where it is not MCP's.
+    fn view(&self, path: &str) -> Option<View> {
+        match path {
+            "/mcp" => Some(self.shared.gateway.views.default_view()),
+            "/mcp/direct" => Some(View::Direct),
+            "/mcp/search" => Some(View::Search),
+            _ => None,
+        }
+    }
+
+    async fn mcp(&self, view: View, request: Request<Incoming>) -> Response {
         match *request.method() {
-            Method::POST => mcp::post(&self.shared, request).await,
+            Method::POST => mcp::post(&self.shared, view, request).await,
             Method::GET => mcp::get(&self.shared, request.headers()),
             Method::DELETE => mcp::delete(&self.shared, request.headers()),
             _ => {

@@ -7,8 +7,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use callgate_call::TraceContext;
-use callgate_gate::{Door, Source, Transport};
+use callgate_call::{Caller, TraceContext};
+use callgate_gate::{Door, Source, Transport, View};
 use callgate_wire::{
     Batch, Frame, FrameError, FrameKind, Pieces, Strictness, http as rules, message, methods,
 };
@@ -28,7 +28,7 @@ use crate::{
     inflight::Budget,
     outlet::Outlet,
     queue::{Receiver, queue},
-    session::{Answering, Session, stateless},
+    session::{Answering, Aside, Session, stateless},
 };
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -38,8 +38,25 @@ const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 /// How often an idle stream shows that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// What stands beside a request: in its URL and its headers.
+struct Beside {
+    view: View,
+    trace: Option<TraceContext>,
+}
+
+impl Beside {
+    fn with(self, caller: Arc<dyn Caller>) -> Aside {
+        let Self { view, trace } = self;
+        Aside {
+            view,
+            caller,
+            trace,
+        }
+    }
+}
+
 /// POST: one frame (or, in 2025-03-26, a batch).
-pub(super) async fn post(shared: &Shared, request: Request<Incoming>) -> Response {
+pub(super) async fn post(shared: &Shared, view: View, request: Request<Incoming>) -> Response {
     let (parts, body) = request.into_parts();
     let headers = parts.headers;
     if let Err(refusal) = rules::check_post(
@@ -55,7 +72,7 @@ pub(super) async fn post(shared: &Shared, request: Request<Incoming>) -> Respons
     let frame = match Frame::parse(body.clone(), Strictness::Full) {
         Ok(frame) => frame,
         Err(FrameError::Batch) if shared.closing.drain.is_cancelled() => return stopping(),
-        Err(FrameError::Batch) => return post_batch(shared, &headers, body).await,
+        Err(FrameError::Batch) => return post_batch(shared, view, &headers, body).await,
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
     // What a host says about its calls under way still counts.
@@ -66,14 +83,17 @@ pub(super) async fn post(shared: &Shared, request: Request<Incoming>) -> Respons
         return json(StatusCode::BAD_REQUEST, message::error(frame.id(), &error));
     }
     if frame.kind() == FrameKind::Request && frame.method() == Some(methods::INITIALIZE) {
-        return initialize(shared, &headers, frame).await;
+        return initialize(shared, view, &headers, frame).await;
     }
     let session = match session_of(shared, &headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
     match frame.kind() {
-        FrameKind::Request => answer(shared, session, frame, trace_of(&headers)).await,
+        FrameKind::Request => {
+            let trace = trace_of(&headers);
+            answer(shared, session, frame, Beside { view, trace }).await
+        }
         FrameKind::Notification => {
             session.session.notified(frame).await;
             StatusCode::ACCEPTED.into_response()
@@ -151,7 +171,7 @@ impl StandingStream {
     }
 }
 
-async fn initialize(shared: &Shared, headers: &HeaderMap, frame: Frame) -> Response {
+async fn initialize(shared: &Shared, view: View, headers: &HeaderMap, frame: Frame) -> Response {
     if headers.contains_key(SESSION_HEADER) {
         return refuse_http(
             400,
@@ -167,7 +187,12 @@ async fn initialize(shared: &Shared, headers: &HeaderMap, frame: Frame) -> Respo
     };
     let session = Session::new(shared.gateway.clone(), door, AGENT_PRINCIPAL, id);
     let nobody = Arc::new(super::sessions::Standing::default());
-    let Some(answer) = session.answer(frame, nobody, None).await else {
+    let aside = Aside {
+        view,
+        caller: nobody,
+        trace: None,
+    };
+    let Some(answer) = session.answer(frame, aside).await else {
         return StatusCode::NO_CONTENT.into_response();
     };
     let mut response = json(StatusCode::OK, answer);
@@ -208,12 +233,12 @@ async fn answer(
     shared: &Shared,
     session: Arc<HttpSession>,
     request: Frame,
-    trace: Option<TraceContext>,
+    beside: Beside,
 ) -> Response {
     let budget = shared.gateway.inflight.clone();
     let (messages, mut queue) = queue(budget.clone());
     let outlet = Arc::new(Outlet::new(messages, session.session.asks.clone()));
-    let mut answering = session.session.answer(request, outlet, trace);
+    let mut answering = session.session.answer(request, beside.with(outlet));
     let first = tokio::select! {
         biased;
         Some(message) = queue.recv() => message,
@@ -279,7 +304,7 @@ impl AnswerStream {
     }
 }
 
-async fn post_batch(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Response {
+async fn post_batch(shared: &Shared, view: View, headers: &HeaderMap, body: Bytes) -> Response {
     let session = match session_of(shared, headers) {
         Ok(session) => session,
         Err(response) => return *response,
@@ -296,7 +321,10 @@ async fn post_batch(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Respon
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
     let trace = trace_of(headers);
-    let one = |frame| batched(session.clone(), frame, trace.clone());
+    let one = |frame| {
+        let trace = trace.clone();
+        batched(session.clone(), frame, Beside { view, trace })
+    };
     let answers = futures_util::future::join_all(frames.into_iter().map(one)).await;
     let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
     if answers.is_empty() {
@@ -310,13 +338,12 @@ async fn post_batch(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Respon
 async fn batched(
     session: Arc<HttpSession>,
     frame: Result<Frame, FrameError>,
-    trace: Option<TraceContext>,
+    beside: Beside,
 ) -> Option<Bytes> {
     match frame {
         Ok(frame) if frame.kind() == FrameKind::Request => {
-            let answering = session
-                .session
-                .answer(frame, session.standing.clone(), trace);
+            let aside = beside.with(session.standing.clone());
+            let answering = session.session.answer(frame, aside);
             answering.await.map(Pieces::into_bytes)
         }
         Ok(frame) if frame.kind() == FrameKind::Notification => {

@@ -269,7 +269,7 @@ fn begin(transaction: &Transaction<'_>, id: CallId, activity: &Activity) -> Resu
         activity.decision.as_ref().map(word).transpose()?,
         activity.rule,
         scopes(activity),
-        intent.map(|intent| &intent.operation_type),
+        intent.and_then(|intent| intent.operation_type.as_deref()),
         activity.status.as_ref().map(word).transpose()?,
     ])?;
     let mut document =

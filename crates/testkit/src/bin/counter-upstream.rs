@@ -51,6 +51,10 @@ struct Options {
     /// How many plain tools there are beside the named ones.
     #[arg(long, default_value_t = 0)]
     tools: usize,
+    /// A file with a JSON array of descriptors, listed in place of the named tools and read again for each
+    /// list. Each of them appends its name and key; `announce` says that the list changed.
+    #[arg(long)]
+    catalog: Option<PathBuf>,
     /// Prints lines that are no frames, one of them oversize, between its frames.
     #[arg(long)]
     garbage: bool,
@@ -223,6 +227,11 @@ impl Counter {
     }
 
     fn descriptors(&self) -> Vec<String> {
+        if let Some(catalog) = &self.options.catalog {
+            let text = std::fs::read_to_string(catalog).unwrap_or_default();
+            let all: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap_or_default();
+            return all.iter().map(ToString::to_string).collect();
+        }
         let named = TOOLS.iter().map(|(name, description, properties, annotations)| {
             let annotations = match *annotations {
                 "" => String::new(),
@@ -249,6 +258,14 @@ impl Counter {
             .and_then(|raw| serde_json::from_str(raw).ok());
         let key = request.argument("key").unwrap_or_default();
         match name.as_deref().unwrap_or_default() {
+            "announce" => {
+                peer.announce("notifications/tools/list_changed", "{}");
+                peer.reply_text(request, "announced");
+            }
+            called if self.options.catalog.is_some() => {
+                self.append(&format!("{called}:{key}"));
+                peer.reply_text(request, &format!("{called} {key}"));
+            }
             "effect" => {
                 self.append(&key);
                 thread::sleep(Duration::from_millis(self.options.delay_ms));

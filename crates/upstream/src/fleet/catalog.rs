@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use callgate_call::{Announcement, Audience};
-use callgate_gate::{Catalog, Finding, Policy};
+use callgate_gate::{Catalog, Finding, ItemKind, Policy};
 use callgate_wire::{message, methods};
 use tokio::time::Instant;
 
@@ -41,14 +41,31 @@ impl Fleet {
                 shown,
                 kept,
                 left_out,
-                "two tools have one shown name; the later is left out"
+                "two tools or prompts have one shown name; the later is left out"
             );
         }
         let (before, policy) = (self.catalog.load(), self.policy.load());
-        let changed = !before.listed(policy_before).eq(catalog.listed(&policy));
+        let items_changed = |kind| {
+            let listed_before = before.items(kind, policy_before, None);
+            !listed_before.eq(catalog.items(kind, &policy, None))
+        };
+        let changes = [
+            (
+                !before.listed(policy_before).eq(catalog.listed(&policy)),
+                methods::TOOLS_CHANGED,
+            ),
+            (items_changed(ItemKind::Prompt), methods::PROMPTS_CHANGED),
+            (
+                items_changed(ItemKind::Resource) || items_changed(ItemKind::Template),
+                methods::RESOURCES_CHANGED,
+            ),
+        ];
         self.catalog.store(Arc::new(catalog));
-        if changed && self.lists_are_answered() {
-            let frame = message::notification(methods::TOOLS_CHANGED, None);
+        if !self.lists_are_answered() {
+            return;
+        }
+        for (_, method) in changes.into_iter().filter(|(changed, _)| *changed) {
+            let frame = message::notification(method, None);
             // Nobody listening is no failure.
             let _ = self.announce.send(Announcement {
                 audience: Audience::All,

@@ -1,11 +1,14 @@
 //! What is known about a server.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use bytes::Bytes;
-use callgate_gate::Tool;
+use callgate_gate::{Offers, Tool};
 
-use crate::definitions::Definitions;
+use crate::{
+    definitions::Definitions,
+    lists::{Lists, OtherLists},
+};
 
 /// How a server stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,9 @@ pub(crate) struct State {
     pub(crate) from_memory: bool,
     pub(crate) tools: Option<Vec<Tool>>,
     pub(crate) extras: Vec<Bytes>,
+    pub(crate) others: OtherLists,
+    /// What is wrong with its lists.
+    pub(crate) complaints: HashMap<Lists, Vec<String>>,
     pub(crate) capabilities: Option<String>,
     pub(crate) instructions: Option<String>,
     pub(crate) pid: Option<u32>,
@@ -63,6 +69,8 @@ impl State {
             from_memory: false,
             tools: None,
             extras: Vec::new(),
+            others: OtherLists::default(),
+            complaints: HashMap::new(),
             capabilities: None,
             instructions: None,
             pid: None,
@@ -74,16 +82,24 @@ impl State {
                 instructions,
                 tools,
                 extras,
+                others,
             }) => Self {
                 listed: true,
                 from_memory: true,
                 tools: Some(tools),
                 extras,
+                others,
                 capabilities: Some(capabilities),
                 instructions,
                 ..fresh
             },
         }
+    }
+
+    /// What the server says it can do.
+    pub(crate) fn offers(&self) -> Offers {
+        let capabilities = self.capabilities.as_deref();
+        capabilities.map(Offers::of).unwrap_or_default()
     }
 
     /// Whether a list can be answered without waiting for the first connect. Tools that were just

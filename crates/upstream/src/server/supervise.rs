@@ -3,16 +3,17 @@
 use std::{convert::Infallible, time::Duration};
 
 use callgate_call::events::upstreams::{ProxyConnect, UpstreamDown, UpstreamUp};
+use callgate_gate::Offers;
 use callgate_record::RecordType;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Server, ServerStatus};
+use super::{Server, ServerStatus, adoption::Adoption, relist::Fresh};
 use crate::{
     Launch, Profile,
-    definitions::Definitions,
-    handshake::{HandshakeError, ToolList, list_tools},
     lane::{Lane, LaneError},
+    lists::Lists,
+    news::Change,
 };
 
 /// Pauses before the attempts to reach a server again; the last one repeats.
@@ -20,28 +21,29 @@ const BACKOFF_SECONDS: [u64; 5] = [1, 2, 5, 30, 60];
 
 impl Server {
     /// Keeps the server running until it is retired or `shutdown` fires; then ends its processes.
-    pub(crate) async fn run(&self, profile: Profile, shutdown: CancellationToken) {
+    pub(crate) async fn run(&self, shutdown: CancellationToken) {
         tokio::select! {
-            () = self.supervise(profile, &self.retired) => {}
+            () = self.supervise(&self.retired) => {}
             () = async { shutdown.cancelled().await; self.retired.cancel(); std::future::pending().await } => {}
         }
     }
 
-    async fn supervise(&self, profile: Profile, shutdown: &CancellationToken) {
+    async fn supervise(&self, shutdown: &CancellationToken) {
         let mut failures = 0;
         // What is listed from memory leaves the list like a server that went away.
         let mut down_since = self.state.borrow().listed.then(Instant::now);
         while !shutdown.is_cancelled() {
+            let profile = self.profile();
             let opened = tokio::select! {
                 opened = self.open(&profile) => opened,
                 never = self.unlist_when_due(down_since) => match never {},
                 () = shutdown.cancelled() => break,
             };
             match opened {
-                Ok((lane, list)) => {
+                Ok((lane, fresh)) => {
                     failures = 0;
-                    self.up(&lane, list);
-                    self.attend(&lane, shutdown).await;
+                    self.up(&lane, fresh);
+                    let lane = self.attend(lane, shutdown).await;
                     self.set_primary(None);
                     let reason = lane.last_words().map_or_else(
                         || "the server went away".to_owned(),
@@ -67,11 +69,14 @@ impl Server {
         self.lanes.close_all().await;
     }
 
-    async fn open(&self, profile: &Profile) -> Result<(Lane, ToolList), LaneError> {
+    /// Starts the server in someone's name, and asks for its lists.
+    pub(super) async fn open(&self, profile: &Profile) -> Result<(Lane, Vec<Fresh>), LaneError> {
         let wiring = (self.wiring)(profile);
         let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring).await?;
-        match self.list(&lane).await {
-            Ok(list) => Ok((lane, list)),
+        self.repeat(&lane.connection, profile).await;
+        let offers = Offers::of(&lane.introduction.capabilities);
+        match self.ask(&lane.connection, &Lists::ALL, offers).await {
+            Ok(fresh) => Ok((lane, fresh)),
             Err(error) => {
                 let last_words = lane.last_words();
                 lane.close().await;
@@ -80,34 +85,57 @@ impl Server {
         }
     }
 
-    async fn list(&self, lane: &Lane) -> Result<ToolList, HandshakeError> {
-        if lane.has_tools() {
-            return list_tools(&lane.connection, &self.spec.name).await;
-        }
-        Ok(ToolList {
-            tools: Vec::new(),
-            extras: Vec::new(),
-            complaints: Vec::new(),
-        })
-    }
-
-    /// Stays with a live server: lists again when it says so, returns when it is gone.
-    async fn attend(&self, lane: &Lane, shutdown: &CancellationToken) {
+    /// Stays with a live server: lists again when it says so, gives way to a host's process, returns
+    /// when it is gone.
+    async fn attend(&self, mut lane: Lane, shutdown: &CancellationToken) -> Lane {
+        let mut adoption = self.adoption.subscribe();
         loop {
             tokio::select! {
-                () = lane.connection.ended().cancelled() => return,
-                () = shutdown.cancelled() => return,
-                () = self.tools_changed.notified() => match self.list(lane).await {
-                    Ok(list) => self.relisted(list),
-                    Err(error) => self.complain(&[error.to_string()]),
-                },
+                () = lane.connection.ended().cancelled() => return lane,
+                () = shutdown.cancelled() => return lane,
+                said = self.news.next() => self.look_again(said).await,
+                profile = self.adopter(&mut adoption) => {
+                    if let Some((adopting, fresh)) = self.adopt(&profile).await {
+                        self.settle(&adopting, fresh);
+                        let own = std::mem::replace(&mut lane, adopting);
+                        self.adoption.send_replace(Adoption::Settled);
+                        own.close().await;
+                    } else {
+                        self.adoption.send_replace(Adoption::Settled);
+                    }
+                }
             }
         }
     }
 
-    fn up(&self, lane: &Lane, list: ToolList) {
+    /// Asks again for what was said to have changed, over the connection that it was said over.
+    async fn look_again(&self, said: Vec<(Profile, Change)>) {
+        for (profile, change) in said {
+            let Some(connection) = self.connection_of(&profile) else {
+                continue;
+            };
+            let wanted = match change {
+                Change::Lists(lists) => vec![lists],
+                Change::Session => {
+                    self.repeat(&connection, &profile).await;
+                    Lists::ALL.to_vec()
+                }
+            };
+            let offers = self.state.borrow().offers();
+            match self.ask(&connection, &wanted, offers).await {
+                Ok(fresh) => self.relisted(fresh),
+                Err(error) => self.complain(&[error.to_string()]),
+            }
+        }
+    }
+
+    fn up(&self, lane: &Lane, fresh: Vec<Fresh>) {
         let (server, transport) = (&self.spec.name, self.spec.launch.transport());
-        let tools = list.tools.len();
+        let count = |fresh: &Fresh| match fresh {
+            Fresh::Tools(tools) => tools.list.tools.len(),
+            Fresh::Prompts(_) | Fresh::Resources(..) => 0,
+        };
+        let tools = fresh.iter().map(count).sum();
         self.events.emit(ProxyConnect {
             server,
             transport,
@@ -124,58 +152,18 @@ impl Server {
             Some(self.spec.name.as_str()),
             None,
         );
+        self.settle(lane, fresh);
+    }
+
+    /// Makes a process the primary.
+    fn settle(&self, lane: &Lane, fresh: Vec<Fresh>) {
         self.set_primary(Some((lane.profile.clone(), lane.connection.clone())));
         self.state.send_modify(|state| {
             state.capabilities = Some(lane.introduction.capabilities.clone());
             state.instructions = lane.introduction.instructions.clone();
             state.pid = lane.pid();
         });
-        self.relisted(list);
-    }
-
-    fn relisted(&self, list: ToolList) {
-        let changed = self.state.borrow().tools.as_ref() != Some(&list.tools);
-        self.state.send_modify(|state| {
-            state.listed = true;
-            state.tools = Some(list.tools);
-            state.extras = list.extras;
-        });
-        // Whoever waits for the first connect looks into the catalog next, so that comes first.
-        (self.on_change)();
-        self.state.send_modify(|state| {
-            let faulty = !list.complaints.is_empty();
-            state.status = if faulty {
-                ServerStatus::Degraded
-            } else {
-                ServerStatus::Ok
-            };
-            state.reason = faulty.then(|| list.complaints.join("; "));
-        });
-        self.complain(&list.complaints);
-        if changed {
-            self.remember();
-        }
-    }
-
-    /// Keeps what the server says for the next start.
-    fn remember(&self) {
-        let Some(folder) = &self.supplies.options.definitions_dir else {
-            return;
-        };
-        let state = self.state.borrow().clone();
-        let definitions = Definitions {
-            capabilities: state.capabilities.unwrap_or_else(|| "{}".to_owned()),
-            instructions: state.instructions,
-            tools: state.tools.unwrap_or_default(),
-            extras: state.extras,
-        };
-        definitions.save(folder, &self.spec.name, &self.spec.launch);
-    }
-
-    fn complain(&self, complaints: &[String]) {
-        for complaint in complaints {
-            tracing::warn!(server = %self.spec.name, complaint, "the tool list has a fault");
-        }
+        self.relisted(fresh);
     }
 
     fn down(&self, reason: &str) {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use callgate_call::{AskFailed, CallPath, Caller, Providers, Received, Telemetry};
+use callgate_call::{AskFailed, CallPath, Caller, Providers, Reading, Received, Telemetry};
 use callgate_gate::{
     Door, Ground, Host, Layer, Policy, Rules, Source, Surroundings, Transport, Who,
 };
@@ -67,6 +67,7 @@ async fn call(path: &CallPath, id: usize, tool: &str) -> String {
             transport: Transport::Stdio,
         },
         trace: None,
+        reading: Reading::Plain,
     };
     let answer = path.start(received, Arc::new(Silent)).answer().await;
     String::from_utf8_lossy(&answer.expect("it is answered").into_bytes()).into_owned()

@@ -79,6 +79,7 @@ pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
                 transport: Transport::Local,
             },
             frame,
+            declared: None,
         },
         target: Target::Tool(Arc::new(tool)),
     })

@@ -85,7 +85,7 @@ fn again(policy: &Policy, record: &Activity, was: Decision) -> Now {
         .metadata
         .intent
         .as_ref()
-        .map(|intent| intent.operation_type.as_str());
+        .and_then(|intent| intent.operation_type.as_deref());
     let annotations = match intent {
         Some("destructive") => r#"{"destructiveHint":true}"#,
         Some("read") => r#"{"readOnlyHint":true}"#,

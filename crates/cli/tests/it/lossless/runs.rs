@@ -6,7 +6,7 @@ use std::process::Command;
 use callgate_testkit::weird::{self, Direction, Exchange};
 use callgate_testkit::{DataDir, Frame, Host, HttpHost, HttpUpstream, StdioHost, bin, wait_until};
 
-use super::{ARRIVAL, OWN_ANNOUNCEMENT};
+use super::{ARRIVAL, OWN_ANNOUNCEMENTS};
 use crate::setup::{BARE, Bed, VERSION};
 
 /// One run of the script: what the host saw, and what the upstream received.
@@ -145,7 +145,8 @@ pub(super) fn direct() -> Run {
 pub(super) fn run(host: &mut dyn Host, log: &Path, prefix: &str) -> Run {
     let mut exchanges = weird::run(host, prefix).expect("every step is answered");
     for exchange in &mut exchanges {
-        exchange.received.retain(|line| line != OWN_ANNOUNCEMENT);
+        let own = |line: &String| OWN_ANNOUNCEMENTS.contains(&line.as_str());
+        exchange.received.retain(|line| !own(line));
     }
     for line in weird::NOTIFICATIONS {
         host.notify(line).expect("notifications are read");

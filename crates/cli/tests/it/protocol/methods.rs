@@ -26,13 +26,7 @@ fn unknown_methods_lead_nowhere_with_several_upstreams_and_pass_with_one() {
     let bed = Bed::new(SEVERAL);
     let (doors, _served) = Door::both(&bed, VERSION);
     for mut door in doors {
-        for method in [
-            "x/custom",
-            "tools/Call",
-            "resources/list",
-            "prompts/get",
-            "",
-        ] {
+        for method in ["x/custom", "tools/Call", "resources/List", "tasks/list", ""] {
             let answer = door.ask(&request("1", method, "{}"));
             let expected = format!(r#"{{"code":-32601,"message":"method `{method}` not found"}}"#);
             assert_eq!(error(&answer), expected, "{}", door.name());

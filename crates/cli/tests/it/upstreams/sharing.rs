@@ -97,6 +97,9 @@ fn there_are_never_more_processes_than_the_setting_says() {
     let marker = marker("limited");
     let bed = marked(&marker, "limits: {processes_per_server: 2}");
     let served = bed.serve();
+    // The gateway's own process becomes the first host's, and the limit is one more.
+    let mut first = http_as(&served, r#"{"roots":{}}"#);
+    call_text(&mut first, "x__read_thing", "{}");
     let mut busy = http_as(&served, r#"{"elicitation":{}}"#);
     let mut other = http_as(&served, r#"{"sampling":{}}"#);
     let slow = thread::spawn(move || {

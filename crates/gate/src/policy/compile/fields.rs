@@ -83,8 +83,10 @@ impl Compiler<'_> {
         if pattern.value.is_empty() {
             let what = "an empty pattern can never match";
             self.problems.push(Problem::at(place, what));
-        } else if matches!(scope, Scope::McpTool)
-            && let Err(problem) = names::check_tool_pattern(&pattern.value)
+        } else if matches!(
+            scope,
+            Scope::McpTool | Scope::McpPrompt | Scope::McpResource
+        ) && let Err(problem) = names::check_tool_pattern(&pattern.value)
         {
             self.problems.push(Problem { place, ..problem });
         }

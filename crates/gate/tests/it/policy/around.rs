@@ -1,6 +1,6 @@
 //! What stands around the rules: agents, lists, methods, several policies at once, facts.
 
-use callgate_gate::{RealPath, Verdict, decide};
+use callgate_gate::{ItemKind, RealPath, Reference, Target, Verdict, decide};
 use callgate_testkit::policy::Case;
 
 use super::{
@@ -102,6 +102,77 @@ fn methods_are_judged_where_there_are_rules_for_them() {
     assert_eq!(said(&with, "resources/read"), "deny:mcp_method:resources/*");
     assert_eq!(said(&with, "prompts/get"), "allow:mcp_method:prompts/get");
     assert_eq!(said(&with, "x"), "deny:default");
+}
+
+fn reference(kind: ItemKind, name: &str) -> Reference {
+    Reference {
+        kind,
+        server: crate::given::server("fs"),
+        name: name.into(),
+    }
+}
+
+#[test]
+fn prompts_and_resources_are_judged_by_their_names_and_their_methods() {
+    let policy = policy(
+        "version: '1'
+rules:
+  - {scope: mcp_prompt, deny: [{pattern: 'fs:secret*'}], allow: [{pattern: 'fs:*', when: 'tool.read_only && !has(args.x)'}]}
+  - {scope: mcp_resource, deny: [{pattern: 'fs:file:///etc/*'}], allow: [{pattern: '*:*'}]}
+  - {scope: mcp_method, deny: [{pattern: 'completion/*'}], allow: [{pattern: '*'}]}",
+    );
+    let said = |target: Target, params: &str| {
+        let call = crate::given::call_with(target, params);
+        answer(decide(call, &policy, &Default::default())).1
+    };
+    let prompt = |name: &str| Target::Prompt(reference(ItemKind::Prompt, name));
+    let resource = |uri: &str| Target::Resource(reference(ItemKind::Resource, uri));
+    assert_eq!(said(prompt("greet"), "{}"), "allow:mcp_prompt:fs:*");
+    let with_x = r#"{"arguments":{"x":"1"}}"#;
+    assert_eq!(said(prompt("greet"), with_x), "deny:default");
+    assert_eq!(said(prompt("secret_1"), "{}"), "deny:mcp_prompt:fs:secret*");
+    assert_eq!(said(resource("file:///a"), "{}"), "allow:mcp_resource:*:*");
+    let etc = "deny:mcp_resource:fs:file:///etc/*";
+    assert_eq!(said(resource("file:///etc/passwd"), "{}"), etc);
+    let completion = Target::Completion(reference(ItemKind::Prompt, "greet"));
+    assert_eq!(said(completion, "{}"), "deny:mcp_method:completion/*");
+
+    let shown = |kind, name| policy.shows_item(&crate::given::item(kind, "fs", name), None);
+    assert!(shown(ItemKind::Prompt, "greet") && !shown(ItemKind::Prompt, "secret_1"));
+    assert!(shown(ItemKind::Resource, "file:///a"));
+    assert!(!shown(ItemKind::Resource, "file:///etc/passwd"));
+}
+
+#[test]
+fn without_rules_of_their_own_prompts_and_resources_pass_and_mapped_paths_are_still_judged() {
+    let policy = policy(
+        "version: '1'
+rules:
+  - {scope: mcp_tool, deny: [{pattern: '*'}]}
+  - {scope: filesystem, deny: [{paths: ['/etc/**']}], allow: [{action: read, paths: ['/**']}]}
+tool_scope_map: [{pattern: 'fs:*', scope: filesystem}]",
+    );
+    let read = |uri: &str| {
+        let target = Target::Resource(reference(ItemKind::Resource, uri));
+        let call = crate::given::call_with(target, &format!(r#"{{"uri":"{uri}"}}"#));
+        let there = |path: String| (path.clone(), RealPath::At(path));
+        let facts = callgate_gate::Facts {
+            real_paths: policy.needs(&call).paths.into_iter().map(there).collect(),
+            ..Default::default()
+        };
+        answer(decide(call, &policy, &facts)).1
+    };
+    assert_eq!(read("file:///tmp/a"), "allow:mcp_resource:*");
+    let denied = "deny:filesystem:/etc/**";
+    assert_eq!(read("file:///etc/passwd"), denied);
+    assert_eq!(read("file:///%65tc/passwd"), denied);
+    let prompt = Target::Prompt(reference(ItemKind::Prompt, "greet"));
+    let (_, rule) = answer(decide(
+        crate::given::call(prompt),
+        &policy,
+        &Default::default(),
+    ));
+    assert_eq!(rule, "allow:mcp_prompt:*");
 }
 
 #[test]

@@ -40,7 +40,7 @@ impl StreamableLink {
     }
 
     /// Makes the session anew unless that was done since `seen`. The server may have been started
-    /// anew, too, so its tools are asked for again.
+    /// anew, too, so its lists are asked for again, and it is told again what hosts asked for.
     pub(super) async fn renew(&self, seen: &Snapshot) -> Result<(), String> {
         let introduce = || async {
             let again = tokio::time::timeout(DEADLINE, self.introduce_again());
@@ -49,7 +49,7 @@ impl StreamableLink {
                 .unwrap_or_else(|_| Err("the new handshake took too long".to_owned()))
         };
         if self.session.renew(seen, introduce).await? {
-            self.inbound.tools_may_have_changed();
+            self.inbound.session_has_changed();
         }
         Ok(())
     }

@@ -1,0 +1,337 @@
+//! The index of one snapshot: which tool uses which word how much, and the ranking of tools for a question.
+
+use std::{cmp::Reverse, collections::HashMap};
+
+use crate::{kin::Vocabulary, phrases, thesaurus, words};
+
+/// How soon further uses of a word count for less.
+const SATURATION: f32 = 1.0;
+/// How much of a score depends on whether the question means the whole of a tool's name.
+const NAMED: f32 = 0.15;
+/// What a word that no tool uses takes from every score, against one that a single tool uses.
+const UNKNOWN: f32 = 0.3;
+/// Words of a question beyond this are not looked at.
+const MAX_WORDS: usize = 48;
+/// Scores are told, and tools ordered, by so many steps.
+const SCORE_STEPS: f32 = 1000.0;
+
+/// The texts of a tool, in the order of [`FIELDS`].
+const FIELD_COUNT: usize = 7;
+
+/// What a field counts for, and how much it matters that it is long.
+struct Field {
+    weight: f32,
+    length_matters: f32,
+}
+
+/// Name, title, first sentence and rest of the description, names and descriptions of parameters, server.
+const FIELDS: [Field; FIELD_COUNT] = [
+    Field::new(2.5, 0.5),
+    Field::new(2.0, 0.5),
+    Field::new(2.0, 0.4),
+    Field::new(0.3, 0.8),
+    Field::new(0.6, 0.6),
+    Field::new(0.1, 0.6),
+    Field::new(1.0, 0.2),
+];
+
+impl Field {
+    const fn new(weight: f32, length_matters: f32) -> Self {
+        Self {
+            weight,
+            length_matters,
+        }
+    }
+}
+
+/// The texts of one tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Document {
+    /// What it is called, without its server. Equal scores are ordered by server and name.
+    pub name: String,
+    /// The server that has it.
+    pub server: String,
+    /// A name for people.
+    pub title: String,
+    /// What it does.
+    pub description: String,
+    /// Its parameters: names and descriptions.
+    pub parameters: Vec<(String, String)>,
+}
+
+/// A tool that was found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hit {
+    /// Which of the documents that the index was made from.
+    pub document: usize,
+    /// How well it fits, from 0 to 1 with three decimals.
+    pub score: f32,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// The best, in order of score and then of name.
+    pub hits: Vec<Hit>,
+    /// How many fit, the best included.
+    pub total: usize,
+}
+
+/// The words of all tools of one snapshot.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// All stems, sorted, with their number.
+    sorted: Vec<(Box<str>, u32)>,
+    /// By the number of a stem: the documents that use it, and how much.
+    uses: Vec<Vec<Use>>,
+    /// By document: the stems of its name.
+    names: Vec<Vec<u32>>,
+    /// By document: its place in the order of names.
+    order: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    document: u32,
+    /// Weighted over the fields, and by their lengths.
+    weight: f32,
+}
+
+/// A word of a question and all that it may stand for.
+struct Concept {
+    /// Stems with what each counts for.
+    terms: Vec<(u32, f32)>,
+}
+
+impl Index {
+    /// Makes the index of these tools.
+    pub fn new(documents: &[Document]) -> Self {
+        let texts: Vec<[Vec<String>; FIELD_COUNT]> = documents.iter().map(fields).collect();
+        let average = averages(&texts);
+        let mut numbers: HashMap<String, u32> = HashMap::new();
+        let mut uses: Vec<Vec<Use>> = Vec::new();
+        let mut names = Vec::with_capacity(documents.len());
+        for (document, fields) in texts.into_iter().enumerate() {
+            let mut weights: HashMap<u32, f32> = HashMap::new();
+            let mut name = Vec::new();
+            for (at, stems) in fields.into_iter().enumerate() {
+                let Field {
+                    weight,
+                    length_matters,
+                } = FIELDS[at];
+                let length = stems.len() as f32 / average[at];
+                let weight = weight / (1.0 - length_matters + length_matters * length);
+                for stem in stems {
+                    let next = numbers.len() as u32;
+                    let term = *numbers.entry(stem).or_insert(next);
+                    if term == next {
+                        uses.push(Vec::new());
+                    }
+                    *weights.entry(term).or_default() += weight;
+                    if at == 0 && !name.contains(&term) {
+                        name.push(term);
+                    }
+                }
+            }
+            let document = document as u32;
+            for (term, weight) in weights {
+                uses[term as usize].push(Use { document, weight });
+            }
+            names.push(name);
+        }
+        let mut sorted: Vec<(Box<str>, u32)> = numbers
+            .into_iter()
+            .map(|(stem, number)| (stem.into_boxed_str(), number))
+            .collect();
+        sorted.sort_unstable();
+        Self {
+            sorted,
+            uses,
+            names,
+            order: order(documents),
+        }
+    }
+
+    /// How many tools are in it.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether no tool is in it.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The tools that fit `question` best, of those that `counts` lets count, at most `limit`.
+    pub fn search(
+        &self,
+        question: &str,
+        limit: usize,
+        mut counts: impl FnMut(usize) -> bool,
+    ) -> Found {
+        let concepts = self.concepts(question);
+        let mut scores: Vec<f32> = vec![0.0; self.len()];
+        let mut best = 0.0;
+        // For each stem of a name, how surely the question means it.
+        let mut meant: HashMap<u32, f32> = HashMap::new();
+        for concept in &concepts {
+            let rarity = self.add(concept, &mut scores);
+            best += rarity;
+            for (term, weight) in &concept.terms {
+                let known = meant.entry(*term).or_default();
+                *known = known.max(*weight);
+            }
+        }
+        if best <= 0.0 {
+            return Found::default();
+        }
+        let mut hits: Vec<(Reverse<u32>, u32, usize)> = Vec::new();
+        for (document, score) in scores.into_iter().enumerate() {
+            if score <= 0.0 || !counts(document) {
+                continue;
+            }
+            let score = score / best * (1.0 - NAMED + NAMED * self.named(document, &meant));
+            let steps = (score.clamp(0.0, 1.0) * SCORE_STEPS).round() as u32;
+            hits.push((Reverse(steps), self.order[document], document));
+        }
+        let total = hits.len();
+        hits.sort_unstable();
+        hits.truncate(limit);
+        let hits = hits.into_iter().map(|(Reverse(steps), _, document)| Hit {
+            document,
+            score: steps as f32 / SCORE_STEPS,
+        });
+        Found {
+            hits: hits.collect(),
+            total,
+        }
+    }
+
+    /// Adds what a concept is worth to each document's score; the best that it could be worth comes back.
+    fn add(&self, concept: &Concept, scores: &mut [f32]) -> f32 {
+        let mut worth: HashMap<u32, f32> = HashMap::new();
+        for (term, weight) in &concept.terms {
+            for used in &self.uses[*term as usize] {
+                let value = weight * used.weight / (SATURATION + used.weight);
+                let known = worth.entry(used.document).or_default();
+                *known = known.max(value);
+            }
+        }
+        let rarity = rarity(self.len(), worth.len());
+        for (document, value) in worth {
+            scores[document as usize] += rarity * value;
+        }
+        rarity
+    }
+
+    /// How much of a tool's name the question means, from 0 to 1; rare words matter more.
+    fn named(&self, document: usize, meant: &HashMap<u32, f32>) -> f32 {
+        let (mut all, mut said) = (0.0, 0.0);
+        for term in &self.names[document] {
+            let rarity = rarity(self.len(), self.uses[*term as usize].len());
+            all += rarity;
+            said += rarity * meant.get(term).copied().unwrap_or_default();
+        }
+        if all > 0.0 { said / all } else { 0.0 }
+    }
+
+    fn concepts(&self, question: &str) -> Vec<Concept> {
+        let words = phrases::plain(words::split(question));
+        let telling: Vec<&String> = words
+            .iter()
+            .filter(|word| !words::is_silent(word))
+            .collect();
+        let telling = if telling.is_empty() {
+            words.iter().collect()
+        } else {
+            telling
+        };
+        let mut stems: Vec<String> = Vec::new();
+        for word in telling.into_iter().take(MAX_WORDS) {
+            let stem = words::stem(word);
+            if !stems.contains(&stem) {
+                stems.push(stem);
+            }
+        }
+        stems.iter().map(|stem| self.concept(stem)).collect()
+    }
+
+    fn concept(&self, stem: &str) -> Concept {
+        let words = Vocabulary {
+            sorted: &self.sorted,
+        };
+        let number = |stem: &str| {
+            let at = self
+                .sorted
+                .binary_search_by(|(known, _)| (**known).cmp(stem));
+            at.ok().map(|at| self.sorted[at].1)
+        };
+        let own = number(stem);
+        let mut terms: Vec<(u32, f32)> = own.map(|term| (term, 1.0)).into_iter().collect();
+        let kin = thesaurus::of(stem).iter();
+        terms.extend(kin.filter_map(|(kin, weight)| Some((number(kin)?, *weight))));
+        if own.is_none() {
+            terms.extend(words.parts(stem));
+            terms.extend(words.beginnings(stem));
+        }
+        if terms.is_empty() {
+            terms.extend(words.slips(stem));
+        }
+        Concept { terms }
+    }
+}
+
+/// How much it says that a word is used by so many of all tools.
+fn rarity(all: usize, used_by: usize) -> f32 {
+    if used_by == 0 {
+        return UNKNOWN * (1.0 + all as f32).ln();
+    }
+    let (all, used_by) = (all as f32, used_by as f32);
+    (1.0 + (all - used_by + 0.5) / (used_by + 0.5)).ln()
+}
+
+fn fields(document: &Document) -> [Vec<String>; FIELD_COUNT] {
+    let (first, rest) = first_sentence(&document.description);
+    let parameters = document.parameters.iter();
+    let names = parameters.clone().flat_map(|(name, _)| words::stems(name));
+    let descriptions = parameters.flat_map(|(_, text)| words::stems(text));
+    [
+        words::stems(&document.name),
+        words::stems(&document.title),
+        words::stems(first),
+        words::stems(rest),
+        names.collect(),
+        descriptions.collect(),
+        words::stems(&document.server),
+    ]
+}
+
+/// The first sentence, and what follows it.
+fn first_sentence(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let ends = [". ", ".\n", "\n\n"];
+    let end = ends.iter().filter_map(|end| text.find(end)).min();
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+fn averages(texts: &[[Vec<String>; FIELD_COUNT]]) -> [f32; FIELD_COUNT] {
+    std::array::from_fn(|at| {
+        let filled = texts
+            .iter()
+            .map(|fields| fields[at].len())
+            .filter(|length| *length > 0);
+        let (sum, count) = filled.fold((0, 0), |(sum, count), length| (sum + length, count + 1));
+        (sum as f32 / (count.max(1)) as f32).max(1.0)
+    })
+}
+
+/// The place of each document in the order of servers and names.
+fn order(documents: &[Document]) -> Vec<u32> {
+    let mut by_name: Vec<usize> = (0..documents.len()).collect();
+    by_name.sort_by_key(|at| (&documents[*at].server, &documents[*at].name, *at));
+    let mut order = vec![0; documents.len()];
+    for (place, document) in by_name.into_iter().enumerate() {
+        order[document] = place as u32;
+    }
+    order
+}

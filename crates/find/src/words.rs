@@ -1,0 +1,247 @@
+//! Texts to words: identifiers taken apart, lower case, stems; words that say nothing left out.
+
+use std::sync::OnceLock;
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+/// Longer words are cut: they are no words.
+const MAX_WORD_CHARS: usize = 40;
+
+/// Words of a question or a description that say nothing about what a tool is for.
+const SILENT: &[&str] = &[
+    "a",
+    "about",
+    "after",
+    "again",
+    "ago",
+    "all",
+    "already",
+    "also",
+    "although",
+    "am",
+    "an",
+    "and",
+    "any",
+    "anything",
+    "are",
+    "as",
+    "at",
+    "be",
+    "because",
+    "been",
+    "before",
+    "being",
+    "both",
+    "but",
+    "by",
+    "can",
+    "could",
+    "did",
+    "do",
+    "does",
+    "doing",
+    "don",
+    "down",
+    "during",
+    "each",
+    "either",
+    "else",
+    "ever",
+    "every",
+    "everything",
+    "few",
+    "for",
+    "from",
+    "further",
+    "had",
+    "has",
+    "have",
+    "having",
+    "he",
+    "help",
+    "her",
+    "here",
+    "him",
+    "his",
+    "how",
+    "i",
+    "if",
+    "in",
+    "into",
+    "is",
+    "it",
+    "its",
+    "itself",
+    "just",
+    "let",
+    "like",
+    "ll",
+    "m",
+    "may",
+    "me",
+    "might",
+    "mine",
+    "must",
+    "my",
+    "need",
+    "needed",
+    "no",
+    "nor",
+    "not",
+    "of",
+    "off",
+    "on",
+    "one",
+    "only",
+    "onto",
+    "or",
+    "other",
+    "our",
+    "out",
+    "over",
+    "own",
+    "please",
+    "re",
+    "s",
+    "same",
+    "shall",
+    "she",
+    "should",
+    "so",
+    "some",
+    "someone",
+    "something",
+    "such",
+    "t",
+    "than",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "there",
+    "these",
+    "they",
+    "thing",
+    "things",
+    "this",
+    "those",
+    "through",
+    "to",
+    "too",
+    "under",
+    "until",
+    "up",
+    "upon",
+    "us",
+    "use",
+    "used",
+    "using",
+    "ve",
+    "very",
+    "via",
+    "want",
+    "was",
+    "we",
+    "were",
+    "what",
+    "whatever",
+    "when",
+    "where",
+    "whether",
+    "which",
+    "while",
+    "who",
+    "whom",
+    "whose",
+    "why",
+    "will",
+    "with",
+    "within",
+    "without",
+    "would",
+    "yet",
+    "you",
+    "your",
+];
+
+/// The words of a text, lower-cased and in order, identifiers taken apart: `listAll_files2` is list, all,
+/// files, 2.
+pub(crate) fn split(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut previous = ' ';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // The last capital of a run belongs to the word that follows it: `HTTPGet` is http, get.
+        let ends_capitals =
+            previous.is_uppercase() && chars.peek().is_some_and(|next| next.is_lowercase());
+        let starts = c.is_alphanumeric()
+            && (!previous.is_alphanumeric()
+                || (c.is_uppercase() && (previous.is_lowercase() || ends_capitals))
+                || c.is_numeric() != previous.is_numeric());
+        if starts {
+            words.push(String::new());
+        }
+        if c.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+            && word.len() < MAX_WORD_CHARS
+        {
+            word.extend(c.to_lowercase());
+        }
+        previous = c;
+    }
+    words
+}
+
+/// Whether a word says nothing.
+pub(crate) fn is_silent(word: &str) -> bool {
+    // The list is in order.
+    SILENT.binary_search(&word).is_ok()
+}
+
+/// The stem of a lower-cased word.
+pub(crate) fn stem(word: &str) -> String {
+    static STEMMER: OnceLock<Stemmer> = OnceLock::new();
+    let stemmer = STEMMER.get_or_init(|| Stemmer::create(Algorithm::English));
+    stemmer.stem(word).into_owned()
+}
+
+/// The stems of a text's words that say something.
+pub(crate) fn stems(text: &str) -> Vec<String> {
+    let words = split(text);
+    let telling = words.iter().filter(|word| !is_silent(word));
+    telling.map(|word| stem(word)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_taken_apart() {
+        let cases = [
+            ("list_all-files", "list all files"),
+            ("listAllFiles2", "list all files 2"),
+            ("HTTPGetURL", "http get url"),
+            ("v2Search.users/by id", "v 2 search users by id"),
+            ("Größe ändern", "größe ändern"),
+            ("  ", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(split(text).join(" "), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn stems_leave_out_what_says_nothing() {
+        assert_eq!(
+            stems("Creates the new directories, please"),
+            ["creat", "new", "directori"]
+        );
+    }
+
+    #[test]
+    fn the_silent_words_are_in_order() {
+        assert!(SILENT.is_sorted());
+    }
+}

@@ -1,0 +1,233 @@
+//! Prompts, resources and resource templates: descriptors as servers sent them, and the one member
+//! of each that we read, by which it is known.
+
+use bytes::Bytes;
+use callgate_wire::{Json, Strictness, quote};
+
+use crate::ServerName;
+
+/// What the wrapped spelling of a URI begins with; the server's name and the URI follow.
+const WRAPPED: &str = "callgate://";
+
+/// What a server can list besides tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ItemKind {
+    /// A prompt, known by its name.
+    Prompt,
+    /// A resource, known by its URI.
+    Resource,
+    /// A template of resources, known by the template of their URIs.
+    Template,
+}
+
+/// A prompt, a resource or a template of the catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Which of them.
+    pub kind: ItemKind,
+    /// The server that has it.
+    pub server: ServerName,
+    /// The name, URI or template that the server itself uses.
+    pub name: String,
+    /// The one that hosts see.
+    pub shown: String,
+    /// The descriptor, byte for byte as the server listed it.
+    pub descriptor: Bytes,
+    /// The same with the shown name in it: what hosts get.
+    pub shown_descriptor: Bytes,
+}
+
+/// Why a descriptor cannot enter the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ItemError {
+    /// The list had an element that is no object.
+    #[error("a descriptor in the list of {} is not an object", .0.plural())]
+    NotAnObject(ItemKind),
+    /// What has no name cannot be asked for.
+    #[error("a descriptor in the list of {} has no `{}` string", .0.plural(), .0.key())]
+    NoName(ItemKind),
+}
+
+/// A prompt or resource of exactly one server, as a request names it. It need not be listed: a
+/// template has more resources than a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// What it is.
+    pub kind: ItemKind,
+    /// The server that has it.
+    pub server: ServerName,
+    /// The name or URI that the server itself uses.
+    pub name: String,
+}
+
+impl ItemKind {
+    /// The member of a descriptor by which it is known.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Prompt => "name",
+            Self::Resource => "uri",
+            Self::Template => "uriTemplate",
+        }
+    }
+
+    /// The member of a list result that holds the descriptors.
+    pub fn list_key(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompts",
+            Self::Resource => "resources",
+            Self::Template => "resourceTemplates",
+        }
+    }
+
+    /// For people.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompts",
+            Self::Resource => "resources",
+            Self::Template => "resource templates",
+        }
+    }
+
+    /// The scope whose rules are asked about it.
+    pub fn scope(self) -> &'static str {
+        match self {
+            Self::Prompt => "mcp_prompt",
+            Self::Resource | Self::Template => "mcp_resource",
+        }
+    }
+}
+
+impl Item {
+    /// Reads a descriptor out of a scanned list result; `shown` is filled by the catalog.
+    pub fn from_descriptor(
+        kind: ItemKind,
+        server: &ServerName,
+        descriptor: Bytes,
+    ) -> Result<Self, ItemError> {
+        let json = Json::validate(&descriptor, Strictness::Full)
+            .ok()
+            .filter(|json| json.is_object())
+            .ok_or(ItemError::NotAnObject(kind))?;
+        let name = json.get(kind.key()).and_then(|name| name.as_str());
+        let name = name.ok_or(ItemError::NoName(kind))?.into_owned();
+        Ok(Self {
+            kind,
+            server: server.clone(),
+            shown: name.clone(),
+            name,
+            shown_descriptor: descriptor.clone(),
+            descriptor,
+        })
+    }
+
+    /// The same item under another shown name; only the name's bytes differ in its descriptor.
+    pub fn shown_as(&self, shown: String) -> Self {
+        let shown_descriptor = match shown == self.name {
+            true => self.descriptor.clone(),
+            false => respelled(&self.descriptor, self.kind.key(), &shown),
+        };
+        Self {
+            shown,
+            shown_descriptor,
+            ..self.clone()
+        }
+    }
+
+    /// `server:name` or `server:uri`, the name used in policy and record.
+    pub fn canonical(&self) -> String {
+        format!("{}:{}", self.server, self.name)
+    }
+
+    /// The item as a request names it.
+    pub fn reference(&self) -> Reference {
+        Reference {
+            kind: self.kind,
+            server: self.server.clone(),
+            name: self.name.clone(),
+        }
+    }
+}
+
+impl Reference {
+    /// `server:name` or `server:uri`, the name used in policy and record.
+    pub fn canonical(&self) -> String {
+        format!("{}:{}", self.server, self.name)
+    }
+}
+
+/// A URI that says whose it is, for one that another server uses as well.
+pub(crate) fn wrapped(server: &ServerName, uri: &str) -> String {
+    format!("{WRAPPED}{server}/{uri}")
+}
+
+/// The server's name and the URI in a wrapped one.
+pub(crate) fn unwrapped(uri: &str) -> Option<(&str, &str)> {
+    uri.strip_prefix(WRAPPED)?.split_once('/')
+}
+
+/// A descriptor with another value of one of its strings; all other bytes stay.
+pub(crate) fn respelled(descriptor: &Bytes, key: &str, shown: &str) -> Bytes {
+    let json = Json::validate(descriptor, Strictness::Full).ok();
+    let Some(value) = json.and_then(|json| json.get(key)) else {
+        return descriptor.clone();
+    };
+    let start = value.bytes().as_ptr() as usize - descriptor.as_ptr() as usize;
+    let (before, rest) = descriptor.split_at(start);
+    let after = &rest[value.bytes().len()..];
+    [before, quote(shown).as_bytes(), after].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(kind: ItemKind, text: &'static str) -> Result<Item, ItemError> {
+        let server = ServerName::new("s").unwrap();
+        Item::from_descriptor(kind, &server, Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn each_kind_is_known_by_its_own_member() {
+        let text = r#"{"name":"n","uri":"u:\/\/x","uriTemplate":"t://{a}"}"#;
+        let cases = [
+            (ItemKind::Prompt, "s:n"),
+            (ItemKind::Resource, "s:u://x"),
+            (ItemKind::Template, "s:t://{a}"),
+        ];
+        for (kind, canonical) in cases {
+            assert_eq!(item(kind, text).unwrap().canonical(), canonical);
+            assert_eq!(item(kind, "{}"), Err(ItemError::NoName(kind)));
+            assert_eq!(item(kind, "[]"), Err(ItemError::NotAnObject(kind)));
+        }
+    }
+
+    #[test]
+    fn only_the_name_differs_under_another_shown_name() {
+        let text = r#"{ "x":1.0 , "uri" : "a:\/\/b" , "name":"a://b"}"#;
+        let shown = item(ItemKind::Resource, text)
+            .unwrap()
+            .shown_as("callgate://s/a://b".to_owned());
+        assert_eq!(shown.descriptor, text);
+        assert_eq!(
+            shown.shown_descriptor,
+            r#"{ "x":1.0 , "uri" : "callgate://s/a://b" , "name":"a://b"}"#
+        );
+    }
+
+    #[test]
+    fn what_is_wrapped_can_be_unwrapped() {
+        let server = ServerName::new("my_server").unwrap();
+        for uri in [
+            "file:///a/b",
+            "a:b",
+            "x://h/p?q=1#f",
+            "",
+            "callgate://o/x:y",
+        ] {
+            let wrapped = wrapped(&server, uri);
+            assert_eq!(unwrapped(&wrapped), Some(("my_server", uri)));
+        }
+        assert_eq!(unwrapped("file:///a"), None);
+        assert_eq!(unwrapped("callgate://nothing"), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! Which resource template a URI can come from. Expansion is the servers' business; here it is only
+//! told whether a URI could be one of a template's, with the forms of RFC 6570 read generously.
+
+/// A URI template, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template {
+    parts: Vec<Part>,
+    literal_bytes: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    /// `{x}`: at least one character, and none that begins another part of a URI.
+    Value,
+    /// `{.x}` and `{;x}`: any characters of one segment, or none.
+    InSegment,
+    /// `{+x}`, `{#x}`, `{/x}`, `{?x}`, `{&x}`, `{x*}`: any characters, or none.
+    Any,
+}
+
+impl Template {
+    /// Takes a template apart. What is no expression stands for itself.
+    pub(crate) fn new(text: &str) -> Self {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, expression, after)) = next_expression(rest) {
+            if !before.is_empty() {
+                parts.push(Part::Literal(before.to_owned()));
+            }
+            parts.push(Part::of(expression));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Literal(rest.to_owned()));
+        }
+        let length = |part: &Part| match part {
+            Part::Literal(text) => text.len(),
+            Part::Value | Part::InSegment | Part::Any => 0,
+        };
+        let literal_bytes = parts.iter().map(length).sum();
+        Self {
+            parts,
+            literal_bytes,
+        }
+    }
+
+    /// How much of it is written out: of two templates that match, the one with more says more.
+    pub(crate) fn literal_bytes(&self) -> usize {
+        self.literal_bytes
+    }
+
+    /// Whether `uri` can come from it.
+    pub(crate) fn matches(&self, uri: &str) -> bool {
+        // Which places of the URI can be reached after each part: linear in both, whatever the
+        // template is, because templates come from servers and URIs from hosts.
+        let bytes = uri.as_bytes();
+        let mut reached = vec![false; bytes.len() + 1];
+        reached[0] = true;
+        for part in &self.parts {
+            reached = part.advance(bytes, &reached);
+        }
+        reached[bytes.len()]
+    }
+}
+
+impl Part {
+    fn of(expression: &str) -> Self {
+        match expression.as_bytes().first() {
+            Some(b'+' | b'#' | b'/' | b'?' | b'&') => Self::Any,
+            Some(_) if expression.ends_with('*') => Self::Any,
+            Some(b'.' | b';') => Self::InSegment,
+            Some(_) | None => Self::Value,
+        }
+    }
+
+    fn advance(&self, uri: &[u8], from: &[bool]) -> Vec<bool> {
+        let mut to = vec![false; from.len()];
+        if let Self::Literal(text) = self {
+            for (at, _) in from.iter().enumerate().filter(|(_, reached)| **reached) {
+                if uri[at..].starts_with(text.as_bytes()) {
+                    to[at + text.len()] = true;
+                }
+            }
+            return to;
+        }
+        let mut running = false;
+        for at in 0..from.len() {
+            // `running`: some reached place before here is followed only by what the part takes.
+            running = running && at > 0 && self.takes(uri[at - 1]);
+            to[at] = match self {
+                Self::Value => running,
+                Self::InSegment | Self::Any | Self::Literal(_) => running || from[at],
+            };
+            running |= from[at];
+        }
+        to
+    }
+
+    fn takes(&self, byte: u8) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Value | Self::InSegment => !matches!(byte, b'/' | b'?' | b'#'),
+            Self::Literal(_) => false,
+        }
+    }
+}
+
+fn next_expression(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('{')?;
+    let (expression, after) = rest.split_once('}')?;
+    Some((before, expression, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_templates_match() {
+        let cases: [(&str, &[&str], &[&str]); 9] = [
+            ("a://b", &["a://b"], &["a://bc", "a://", ""]),
+            (
+                "test://template/{id}/data",
+                &["test://template/5/data", "test://template/a%2Fb/data"],
+                &["test://template//data", "test://template/a/b/data"],
+            ),
+            ("f:///{+path}", &["f:///", "f:///a/b?c#d"], &["f://a"]),
+            ("f:///{path*}", &["f:///a/b"], &["g:///a"]),
+            ("a://{x}{?q,r}", &["a://1", "a://1?q=2&r=3"], &["a://"]),
+            ("a://{x}{.ext}", &["a://1", "a://1.json"], &["a://1/2"]),
+            ("a://{x}/{y}", &["a://1/2"], &["a://1", "a://1/2/3"]),
+            ("a://{x}-{y}", &["a://1-2", "a://1-2-3"], &["a://-2"]),
+            ("a://{open", &["a://{open"], &["a://x"]),
+        ];
+        for (template, matching, others) in cases {
+            let read = Template::new(template);
+            for uri in matching {
+                assert!(read.matches(uri), "{template} {uri}");
+            }
+            for uri in others {
+                assert!(!read.matches(uri), "{template} {uri}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hostile_template_takes_no_time() {
+        let template = Template::new(&"{+a}x".repeat(200));
+        assert!(!template.matches(&"x".repeat(5000).replacen('x', "y", 4900)));
+    }
+}

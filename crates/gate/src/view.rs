@@ -1,0 +1,50 @@
+//! The views: what hosts see of the tools there are. A view is chosen by the URL, the token or a flag, never
+//! by what happened on a connection.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// What a host sees, and how what it calls is understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum View {
+    /// Every tool of every server, called by its name.
+    #[default]
+    Direct,
+    /// A handful of tools that find, describe and call the others.
+    Search,
+}
+
+/// A word that names no view.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown view `{0}`")]
+pub struct UnknownView(pub String);
+
+impl View {
+    /// All views.
+    pub const ALL: [Self; 2] = [Self::Direct, Self::Search];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Search => "search",
+        }
+    }
+}
+
+impl fmt::Display for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for View {
+    type Err = UnknownView;
+
+    fn from_str(word: &str) -> Result<Self, UnknownView> {
+        let found = Self::ALL.into_iter().find(|view| view.as_str() == word);
+        found.ok_or_else(|| UnknownView(word.to_owned()))
+    }
+}

@@ -1,0 +1,137 @@
+//! Views: what hosts see of the tools there are, and how what they call is understood.
+//!
+//! A view is chosen for each request, by the URL, the token or a flag. It answers `tools/list`, and makes of a
+//! `tools/call` either one call for the path ([`Taken::Call`]) or something that it answers itself
+//! ([`Taken::Own`]). It has no way to a provider: whatever has an effect is a call.
+
+pub(crate) mod results;
+pub(crate) mod search;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use callgate_call::Reading;
+use callgate_gate::{Host, IntentRules, View};
+use callgate_wire::{Frame, Pieces, RpcError};
+use futures_util::future::BoxFuture;
+
+use crate::{
+    Gateway,
+    list::{self, Wanted},
+};
+use results::Results;
+use search::Shelf;
+
+/// What the views are told by the configuration; it may change while they serve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewSettings {
+    /// What hosts see where nothing else is asked for.
+    pub default: View,
+    /// How strictly declared intent is taken.
+    pub intent: IntentRules,
+    /// How an intent is written in the schemas; by the client's name when nothing is said.
+    pub form: Option<IntentForm>,
+    /// How much a search tells about each tool where nothing else is asked for.
+    pub detail: Detail,
+    /// A longer result becomes a handle.
+    pub inline_chars: usize,
+}
+
+/// How the schemas say that an intent is written. Both spellings are always understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntentForm {
+    /// As an object, `intent`.
+    Nested,
+    /// Beside the name, for models that cannot write nested objects.
+    Flat,
+}
+
+/// How much a search tells about each tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// A one-line signature.
+    Compact,
+    /// The whole schema.
+    Full,
+}
+
+impl Default for ViewSettings {
+    fn default() -> Self {
+        Self {
+            default: View::Direct,
+            intent: IntentRules::default(),
+            form: None,
+            detail: Detail::Full,
+            inline_chars: 20_000,
+        }
+    }
+}
+
+/// What the views share.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    settings: ArcSwap<ViewSettings>,
+    pub(crate) shelf: Shelf,
+    pub(crate) results: Results,
+}
+
+impl Views {
+    /// The settings as they are now.
+    pub(crate) fn settings(&self) -> Arc<ViewSettings> {
+        self.settings.load_full()
+    }
+
+    /// What hosts see where nothing else is asked for.
+    pub(crate) fn default_view(&self) -> View {
+        self.settings.load().default
+    }
+
+    /// Other settings from now on.
+    pub(crate) fn set(&self, settings: ViewSettings) {
+        self.settings.store(Arc::new(settings));
+    }
+}
+
+/// What a view makes of a `tools/call`.
+pub(crate) enum Taken {
+    /// One call, whose answer may be put into another shape.
+    Call {
+        frame: Frame,
+        reading: Reading,
+        shape: Option<Shape>,
+    },
+    /// Something that the view answers itself.
+    Own(BoxFuture<'static, Result<String, RpcError>>),
+}
+
+/// What becomes of an answer before the host gets it.
+pub(crate) type Shape = Box<dyn FnOnce(Pieces) -> Pieces + Send>;
+
+/// The result of one list. Prompts and resources are the same in every view.
+pub(crate) async fn list(
+    gateway: &Gateway,
+    view: View,
+    host: &Host,
+    wanted: Wanted,
+    request: &Frame,
+) -> Result<String, RpcError> {
+    let providers = &**gateway.path.providers();
+    match (view, wanted) {
+        (View::Direct, _) | (View::Search, Wanted::Items(_)) => {
+            list::list(providers, &host.who, wanted, request).await
+        }
+        (View::Search, Wanted::Tools) => Ok(search::list(gateway, host).await),
+    }
+}
+
+/// What a request that is not the session's own business means in a view.
+pub(crate) fn take(gateway: &Gateway, view: View, host: &Arc<Host>, frame: Frame) -> Taken {
+    match view {
+        View::Direct => Taken::Call {
+            frame,
+            reading: Reading::Plain,
+            shape: None,
+        },
+        View::Search => search::take(gateway, host, frame),
+    }
+}

@@ -1,0 +1,207 @@
+//! Large results: kept here under a handle while the host gets a preview, and read by pages. A handle is bound
+//! to its session and expires; the direct view never makes one.
+
+mod pages;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use callgate_gate::{Host, Who};
+use callgate_wire::{Frame, Json, Pieces, Strictness, quote};
+use serde_json::Value;
+
+use super::search::Unanswered;
+use crate::Gateway;
+use pages::{Kept, Page};
+
+/// How long a result can be read.
+const LIFE: Duration = Duration::from_secs(3600);
+/// How much is kept over all sessions; beyond it the oldest go.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// How much of a result is shown at once.
+const PREVIEW_CHARS: usize = 2000;
+/// Lines or records on a page where nothing is said.
+const DEFAULT_LIMIT: usize = 100;
+
+/// The results that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    kept: Mutex<VecDeque<Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    handle: String,
+    session: String,
+    since: Instant,
+    kept: Arc<Kept>,
+}
+
+impl Results {
+    /// Keeps a text for this caller's session. `None` where it cannot be: then it stays as it is.
+    fn keep(&self, who: &Who, text: String) -> Option<(String, Arc<Kept>)> {
+        if text.len() > MAX_BYTES {
+            return None;
+        }
+        let mut random = [0u8; 16];
+        getrandom::fill(&mut random).ok()?;
+        let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let handle = format!("result_{digits}");
+        let kept = Arc::new(Kept::new(text));
+        let mut all = self.lock();
+        all.push_back(Entry {
+            handle: handle.clone(),
+            session: who.session.clone(),
+            since: Instant::now(),
+            kept: kept.clone(),
+        });
+        let mut bytes: usize = all.iter().map(|entry| entry.kept.len()).sum();
+        while bytes > MAX_BYTES
+            && let Some(oldest) = all.pop_front()
+        {
+            bytes -= oldest.kept.len();
+        }
+        Some((handle, kept))
+    }
+
+    fn find(&self, who: &Who, handle: &str) -> Option<Arc<Kept>> {
+        let mut all = self.lock();
+        all.retain(|entry| entry.since.elapsed() < LIFE);
+        let is_it = |entry: &&Entry| entry.handle == handle && entry.session == who.session;
+        all.iter().find(is_it).map(|entry| entry.kept.clone())
+    }
+
+    /// Forgets the results of a session that ended.
+    pub(crate) fn forget(&self, session: &str) {
+        self.lock().retain(|entry| entry.session != session);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answer to a call, with a handle in place of what is too large. Everything that is not text stays as and
+/// where it is.
+pub(crate) fn shaped(results: &Results, who: &Who, limit: usize, answer: Pieces) -> Pieces {
+    if answer.len() <= limit {
+        return answer;
+    }
+    let bytes = answer.into_bytes();
+    match shorter(results, who, limit, &bytes) {
+        Some(shorter) => shorter,
+        None => bytes.into(),
+    }
+}
+
+fn shorter(results: &Results, who: &Who, limit: usize, bytes: &bytes::Bytes) -> Option<Pieces> {
+    let frame = Frame::parse(bytes.clone(), Strictness::Envelope).ok()?;
+    let content = frame.result_member("content");
+    let structured = frame.result_member("structuredContent");
+    let texts: Vec<_> = content
+        .into_iter()
+        .flat_map(Json::elements)
+        .filter_map(text_of)
+        .collect();
+    let text = texts.join("\n");
+    let structured_text = structured.map_or("", |json| json.as_text());
+    let chars = text.chars().count();
+    if chars.max(structured_text.chars().count()) <= limit {
+        return None;
+    }
+    // Where a result has both, the text is the structured content once more, or tells of it.
+    let whole = if chars > limit {
+        text
+    } else {
+        structured_text.to_owned()
+    };
+    let preview: String = whole.chars().take(PREVIEW_CHARS).collect();
+    let (handle, kept) = results.keep(who, whole)?;
+    let told = told(&handle, &kept, &preview);
+    let mut blocks = vec![format!(r#"{{"type":"text","text":{}}}"#, quote(&told))];
+    for block in content.into_iter().flat_map(Json::elements) {
+        if text_of(block).is_none() {
+            blocks.push(block.as_text().to_owned());
+        }
+    }
+    let edit = frame
+        .edit()
+        .set_result_member("content", &format!("[{}]", blocks.join(",")));
+    let edit = match structured {
+        Some(_) => edit.set_result_member("structuredContent", &summary(&handle, &kept)),
+        None => edit,
+    };
+    Some(edit.pieces())
+}
+
+fn text_of(block: Json<'_>) -> Option<String> {
+    let is_text = block.get("type").and_then(|kind| kind.as_str()).as_deref() == Some("text");
+    is_text.then(|| block.get("text")?.as_str().map(|text| text.into_owned()))?
+}
+
+fn told(handle: &str, kept: &Kept, preview: &str) -> String {
+    let (total, unit) = (kept.count(), kept.unit());
+    format!(
+        "[callgate] The result is too large to show: {} characters, {total} {unit}. Read it by pages with read_result, handle {handle}. It begins:\n{preview}",
+        kept.chars(),
+    )
+}
+
+fn summary(handle: &str, kept: &Kept) -> String {
+    format!(
+        r#"{{"handle":"{handle}","characters":{},"total":{},"unit":"{}"}}"#,
+        kept.chars(),
+        kept.count(),
+        kept.unit()
+    )
+}
+
+/// Answers `read_result`.
+pub(super) fn answer(
+    gateway: &Gateway,
+    host: &Host,
+    arguments: &Value,
+) -> Result<String, Unanswered> {
+    let wrong = |text: &str| Unanswered::arguments(text);
+    let handle = arguments.get("handle").and_then(Value::as_str);
+    let handle =
+        handle.ok_or_else(|| wrong("`handle` is required: as the call's answer gave it"))?;
+    let number = |key: &str, otherwise| match arguments.get(key).filter(|value| !value.is_null()) {
+        None => Ok(otherwise),
+        Some(value) => {
+            let number = value
+                .as_u64()
+                .and_then(|number| usize::try_from(number).ok());
+            number.ok_or_else(|| wrong(&format!("`{key}` must be a number from 0")))
+        }
+    };
+    let search = arguments.get("search").filter(|search| !search.is_null());
+    let search = match search {
+        None => None,
+        Some(search) => {
+            let text = search
+                .as_str()
+                .ok_or_else(|| wrong("`search` must be a string"))?;
+            Some(pages::pattern(text).map_err(|text| wrong(&text))?)
+        }
+    };
+    let page = Page {
+        offset: number("offset", 0)?,
+        limit: number("limit", DEFAULT_LIMIT)?.max(1),
+        search,
+        chars: gateway.views.settings().inline_chars,
+    };
+    let kept = gateway
+        .views
+        .results
+        .find(&host.who, handle)
+        .ok_or_else(|| {
+            let text =
+                "there is no such result in this session: it may have expired; call the tool again";
+            Unanswered::new("RESULT_NOT_FOUND", text)
+        })?;
+    Ok(kept.page(handle, &page))
+}

@@ -1,0 +1,209 @@
+//! A kept result by lines, or by records where it is a JSON array.
+
+use callgate_wire::{Json, JsonKind, Strictness, quote};
+use regex::{Regex, RegexBuilder};
+
+/// A longer line is cut into several, so that any result can be paged.
+const MAX_LINE_CHARS: usize = 4000;
+/// How large a pattern may grow.
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// A result that is kept.
+#[derive(Debug)]
+pub(super) struct Kept {
+    text: String,
+    chars: usize,
+    /// Where each line or record stands in the text.
+    parts: Vec<(usize, usize)>,
+    is_records: bool,
+}
+
+/// What is asked of a result.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// The first line or record; with a search, the first that is looked at.
+    pub(super) offset: usize,
+    pub(super) limit: usize,
+    pub(super) search: Option<Regex>,
+    /// How much text a page may have.
+    pub(super) chars: usize,
+}
+
+/// A regular expression that runs in linear time.
+pub(super) fn pattern(text: &str) -> Result<Regex, String> {
+    let built = RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
+    built.map_err(|error| format!("`search` is no regular expression: {error}"))
+}
+
+impl Kept {
+    pub(super) fn new(text: String) -> Self {
+        let records = records(&text);
+        let is_records = records.is_some();
+        Self {
+            chars: text.chars().count(),
+            parts: records.unwrap_or_else(|| lines(&text)),
+            text,
+            is_records,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(super) fn chars(&self) -> usize {
+        self.chars
+    }
+
+    /// How many lines or records it has.
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub(super) fn unit(&self) -> &'static str {
+        if self.is_records { "records" } else { "lines" }
+    }
+
+    /// One page as a JSON object. At least one line or record is on it, if there is one.
+    pub(super) fn page(&self, handle: &str, page: &Page) -> String {
+        let mut items = Vec::new();
+        let mut chars = 0;
+        let mut next = None;
+        for (at, (start, end)) in self.parts.iter().enumerate().skip(page.offset) {
+            let part = &self.text[*start..*end];
+            if page
+                .search
+                .as_ref()
+                .is_some_and(|search| !search.is_match(part))
+            {
+                continue;
+            }
+            chars += part.chars().count();
+            if items.len() == page.limit || (chars > page.chars && !items.is_empty()) {
+                next = Some(at);
+                break;
+            }
+            items.push((at, part));
+        }
+        let item = |(at, part): &(usize, &str)| {
+            let value = if self.is_records {
+                (*part).to_owned()
+            } else {
+                quote(part)
+            };
+            match page.search {
+                Some(_) => format!(r#"{{"at":{at},"value":{value}}}"#),
+                None => value,
+            }
+        };
+        let values: Vec<String> = items.iter().map(item).collect();
+        let next = next.map_or("null".to_owned(), |next| next.to_string());
+        let (unit, total, offset) = (self.unit(), self.count(), page.offset);
+        format!(
+            r#"{{"handle":{},"total":{total},"offset":{offset},"next_offset":{next},"{unit}":[{}]}}"#,
+            quote(handle),
+            values.join(",")
+        )
+    }
+}
+
+/// The elements of a text that is a JSON array, or an object whose longest member is one.
+fn records(text: &str) -> Option<Vec<(usize, usize)>> {
+    let json = Json::validate(text.as_bytes(), Strictness::Envelope).ok()?;
+    let array = match json.kind() {
+        JsonKind::Array => json,
+        JsonKind::Object => {
+            let arrays = json.members().map(|(_, value)| value);
+            let arrays = arrays.filter(|value| value.kind() == JsonKind::Array);
+            let longest = arrays.max_by_key(|array| array.bytes().len())?;
+            // What stands beside the array must not be lost.
+            (longest.bytes().len() * 2 > text.len()).then_some(longest)?
+        }
+        JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::String => return None,
+    };
+    let base = text.as_ptr() as usize;
+    let place = |element: Json<'_>| {
+        let start = element.bytes().as_ptr() as usize - base;
+        (start, start + element.bytes().len())
+    };
+    Some(array.elements().map(place).collect())
+}
+
+fn lines(text: &str) -> Vec<(usize, usize)> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let shown = line.trim_end_matches(['\n', '\r']);
+        let mut at = 0;
+        while let Some((length, _)) = shown[at..].char_indices().nth(MAX_LINE_CHARS) {
+            parts.push((start + at, start + at + length));
+            at += length;
+        }
+        parts.push((start + at, start + shown.len()));
+        start += line.len();
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(text: &str, offset: usize, limit: usize, search: Option<&str>) -> String {
+        let search = search.map(|text| pattern(text).unwrap());
+        let page = Page {
+            offset,
+            limit,
+            search,
+            chars: 1000,
+        };
+        Kept::new(text.to_owned()).page("h", &page)
+    }
+
+    #[test]
+    fn lines_are_paged_and_searched() {
+        let text = "a\nb\r\n\nab";
+        assert_eq!(
+            page(text, 0, 2, None),
+            r#"{"handle":"h","total":4,"offset":0,"next_offset":2,"lines":["a","b"]}"#
+        );
+        assert_eq!(
+            page(text, 2, 9, None),
+            r#"{"handle":"h","total":4,"offset":2,"next_offset":null,"lines":["","ab"]}"#
+        );
+        assert_eq!(
+            page(text, 0, 1, Some("^a")),
+            r#"{"handle":"h","total":4,"offset":0,"next_offset":3,"lines":[{"at":0,"value":"a"}]}"#
+        );
+        assert!(pattern("(").is_err());
+    }
+
+    #[test]
+    fn arrays_are_paged_by_record() {
+        let expected =
+            r#"{"handle":"h","total":3,"offset":1,"next_offset":2,"records":[{"n": 2}]}"#;
+        assert_eq!(page(r#"[{"n":1},{"n": 2},3]"#, 1, 1, None), expected);
+        assert_eq!(
+            page(r#"{"items":[{"n":1},{"n": 2},3],"x":1}"#, 1, 1, None),
+            expected
+        );
+        assert!(page(r#"{"much":"text beside","items":[1]}"#, 0, 1, None).contains("\"lines\""));
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut_and_nothing_is_lost() {
+        let text = "ä".repeat(MAX_LINE_CHARS * 2 + 1);
+        let kept = Kept::new(text.clone());
+        assert_eq!(kept.count(), 3);
+        let joined: String = kept
+            .parts
+            .iter()
+            .map(|(start, end)| &kept.text[*start..*end])
+            .collect();
+        assert_eq!(joined, text);
+        assert_eq!(
+            page(&"q".repeat(3000), 0, 5, None).matches('q').count(),
+            3000
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! The `search` view: a handful of tools that find, describe and call all others, a call split by what it may
+//! do.
+
+mod calling;
+mod describe;
+mod retrieve;
+mod shelf;
+mod signature;
+mod tools;
+
+use std::{future::ready, sync::Arc};
+
+use callgate_call::Reading;
+use callgate_gate::{Host, Operation};
+use callgate_wire::{Frame, Json, RpcError, methods, quote};
+use serde_json::Value;
+
+use super::{Taken, results};
+use crate::Gateway;
+
+pub(crate) use shelf::Shelf;
+
+/// What is said to whoever calls `call_tool`.
+pub(crate) const NO_CALL_TOOL: &str = "Tool 'call_tool' not found. Use call_tool_read, call_tool_write, or call_tool_destructive with matching intent.operation_type. See retrieve_tools for annotations and recommendations.";
+
+const RETRIEVE: &str = "retrieve_tools";
+const DESCRIBE: &str = "describe_tool";
+const READ_RESULT: &str = "read_result";
+
+/// The view's own tools, with what is connected right now.
+pub(super) async fn list(gateway: &Gateway, host: &Host) -> String {
+    let providers = &**gateway.path.providers();
+    providers.first_connect(None).await;
+    tools::list(providers, host, &gateway.views.settings())
+}
+
+/// What a request means in this view.
+pub(super) fn take(gateway: &Gateway, host: &Arc<Host>, frame: Frame) -> Taken {
+    let plain = |frame| Taken::Call {
+        frame,
+        reading: Reading::Plain,
+        shape: None,
+    };
+    if frame.method() != Some(methods::TOOLS_CALL) {
+        return plain(frame);
+    }
+    let name = frame.param("name").and_then(|name| name.as_str());
+    let Some(name) = name.map(|name| name.into_owned()) else {
+        return plain(frame);
+    };
+    let variant = Operation::ALL
+        .into_iter()
+        .find(|operation| operation.call_tool() == name);
+    if let Some(variant) = variant {
+        return calling::take(gateway, host, frame, variant);
+    }
+    match name.as_str() {
+        RETRIEVE => own(gateway, host, &frame, |gateway, host, arguments| {
+            Box::pin(retrieve::answer(gateway, host, arguments))
+        }),
+        DESCRIBE => own(gateway, host, &frame, |gateway, host, arguments| {
+            Box::pin(describe::answer(gateway, host, arguments))
+        }),
+        READ_RESULT => own(gateway, host, &frame, |gateway, host, arguments| {
+            Box::pin(ready(results::answer(&gateway, &host, &arguments)))
+        }),
+        "call_tool" => nowhere(frame, NO_CALL_TOOL),
+        other => {
+            let known: Vec<&str> = tools::NAMES.to_vec();
+            let text = format!(
+                "unknown tool `{other}`; tools: {}. Other tools are called by call_tool_*",
+                known.join(", ")
+            );
+            nowhere(frame, &text)
+        }
+    }
+}
+
+type Answering = futures_util::future::BoxFuture<'static, Result<String, Unanswered>>;
+
+/// Why one of the view's own tools has no result.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    /// A stable word for it.
+    pub(crate) code: &'static str,
+    /// What the caller is told.
+    pub(crate) text: String,
+}
+
+impl Unanswered {
+    pub(crate) fn new(code: &'static str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { code, text }
+    }
+
+    /// The arguments cannot be understood.
+    pub(crate) fn arguments(text: impl Into<String>) -> Self {
+        Self::new("INVALID_ARGUMENTS", text)
+    }
+}
+
+/// Answers one of the view's own tools, as a tool result in any case: a model can mend its mistake.
+fn own(
+    gateway: &Gateway,
+    host: &Arc<Host>,
+    frame: &Frame,
+    answer: impl FnOnce(Gateway, Arc<Host>, Value) -> Answering,
+) -> Taken {
+    let arguments = frame.param("arguments").map_or("{}", Json::as_text);
+    let arguments = serde_json::from_str(arguments).unwrap_or(Value::Null);
+    let answering = answer(gateway.clone(), host.clone(), arguments);
+    Taken::Own(Box::pin(async move {
+        Ok(match answering.await {
+            Ok(text) => text_result(&text),
+            Err(Unanswered { code, text }) => fault_result(code, &text),
+        })
+    }))
+}
+
+/// A result with one text block.
+pub(crate) fn text_result(text: &str) -> String {
+    let text = quote(text);
+    format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)
+}
+
+/// A result that says what is wrong.
+pub(crate) fn fault_result(code: &str, text: &str) -> String {
+    let (code, text) = (quote(code), quote(text));
+    format!(
+        r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{{"code":{code},"message":{text}}},"isError":true}}"#
+    )
+}
+
+fn nowhere(frame: Frame, text: &str) -> Taken {
+    let error = RpcError::new(RpcError::INVALID_PARAMS, text);
+    Taken::Call {
+        frame,
+        reading: Reading::Nowhere(Box::new(error)),
+        shape: None,
+    }
+}

@@ -1,0 +1,86 @@
+//! `describe_tool`: the whole descriptors of a few tools.
+
+use std::sync::Arc;
+
+use callgate_gate::{Host, Target, Tool, Who};
+use callgate_wire::{Json, Strictness, quote};
+use serde_json::Value;
+
+use super::Unanswered;
+use crate::Gateway;
+
+/// So many tools at once.
+const MAX_NAMES: usize = 5;
+
+/// Answers the tool.
+pub(super) async fn answer(
+    gateway: Gateway,
+    host: Arc<Host>,
+    arguments: Value,
+) -> Result<String, Unanswered> {
+    let names = names(&arguments)?;
+    gateway.path.providers().first_connect(None).await;
+    let mut tools = Vec::new();
+    let mut unknown = Vec::new();
+    for name in names {
+        match seen(&gateway, &host.who, name) {
+            Some(tool) => tools.push(described(&tool)),
+            None => unknown.push(name),
+        }
+    }
+    if tools.is_empty() {
+        let unknown = unknown.join(", ");
+        let text = format!("no such tool: {unknown}. Use retrieve_tools to find names.");
+        return Err(Unanswered::new("TOOL_NOT_FOUND", text));
+    }
+    let unknown: Vec<String> = unknown.into_iter().map(quote).collect();
+    Ok(format!(
+        r#"{{"tools":[{}],"not_found":[{}]}}"#,
+        tools.join(","),
+        unknown.join(",")
+    ))
+}
+
+/// The tool of that name, if this caller may see it.
+pub(crate) fn seen(gateway: &Gateway, who: &Who, name: &str) -> Option<Arc<Tool>> {
+    let providers = gateway.path.providers();
+    let policy = providers.policy();
+    match providers.catalog().resolve(name, &policy) {
+        Ok(Target::Tool(tool)) => policy.shows_to(&tool, who).then_some(tool),
+        Ok(
+            Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. },
+        )
+        | Err(_) => None,
+    }
+}
+
+/// A descriptor as the server wrote it, under the name that calls use.
+pub(crate) fn described(tool: &Tool) -> String {
+    let mut members = vec![format!(r#""name":{}"#, quote(&tool.canonical()))];
+    let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
+    for (key, value) in descriptor.into_iter().flat_map(Json::members) {
+        if key.as_str().as_deref() != Some("name") {
+            members.push(format!("{}:{}", key.as_text(), value.as_text()));
+        }
+    }
+    let server = quote(tool.server.as_str());
+    let call_with = tool.hints.operation().call_tool();
+    members.push(format!(r#""server":{server},"call_with":"{call_with}""#));
+    format!("{{{}}}", members.join(","))
+}
+
+fn names(arguments: &Value) -> Result<Vec<&str>, Unanswered> {
+    let wrong = || Unanswered::arguments("`names` must be 1 to 5 tool names, as `server:tool`");
+    let names = match arguments.get("names") {
+        Some(Value::String(only)) => vec![only.as_str()],
+        Some(Value::Array(names)) => {
+            let texts: Option<Vec<&str>> = names.iter().map(Value::as_str).collect();
+            texts.ok_or_else(wrong)?
+        }
+        Some(_) | None => return Err(wrong()),
+    };
+    if names.is_empty() || names.len() > MAX_NAMES {
+        return Err(wrong());
+    }
+    Ok(names)
+}

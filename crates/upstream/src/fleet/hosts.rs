@@ -1,0 +1,102 @@
+//! The hosts that are there: whom servers can ask outside of any call, and what all servers are told.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use callgate_call::{Audience, Caller};
+use callgate_gate::Host;
+use futures_util::future::join_all;
+
+use super::Fleet;
+use crate::{Profile, ServerStatus, outgoing::Housekeeping, server::Server};
+
+/// How long a notification to all servers may take.
+const TELL_ALL_DEADLINE: Duration = Duration::from_secs(1);
+
+/// A host that can be asked outside of any call.
+#[derive(Debug)]
+pub(super) struct Resident {
+    host: Arc<Host>,
+    caller: Arc<dyn Caller>,
+}
+
+impl Fleet {
+    /// Takes note of a host that is there now.
+    pub(super) fn came(&self, host: Arc<Host>, caller: Arc<dyn Caller>) {
+        let mut residents = self
+            .residents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for server in self.roster.active().iter() {
+            server.meet(&host);
+        }
+        residents.insert(host.who.session.clone(), Resident { host, caller });
+    }
+
+    /// Forgets a host, and what it asked servers to do.
+    pub(super) fn went(&self, session: &str) {
+        let mut residents = self
+            .residents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(Resident { host, .. }) = residents.remove(session) else {
+            return;
+        };
+        let is_kin = |other: &Resident| Profile::of(&other.host).fits(&Profile::of(&host));
+        if !residents.values().any(is_kin) {
+            self.levels.forget(&host);
+        }
+        drop(residents);
+        for server in self.roster.active().iter() {
+            let abandoned = server.left_by(&host);
+            if !abandoned.is_empty() {
+                let (server, host) = (server.clone(), host.clone());
+                self.tasks
+                    .spawn(async move { server.abandon(&host, abandoned).await });
+            }
+        }
+    }
+
+    /// The only attached host that shares the connection of `audience`, if there is exactly one.
+    pub(super) fn resident(&self, audience: &Audience) -> Option<Arc<dyn Caller>> {
+        let residents = self
+            .residents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut sharing = residents
+            .values()
+            .filter(|resident| audience.includes(&resident.host));
+        let first = sharing.next()?;
+        sharing.next().is_none().then(|| first.caller.clone())
+    }
+
+    /// Tells all servers of a host something, once they are past their first connect.
+    pub(super) async fn tell(
+        &self,
+        host: &Host,
+        what: &Housekeeping<'_>,
+        request: Option<&'static str>,
+    ) {
+        let one = |server: &Arc<Server>| {
+            let server = server.clone();
+            async move {
+                // What a host says at once is not too early for a server that is about to be there.
+                let mut state = server.state.subscribe();
+                let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
+                drop(settled.await);
+                let Some(connection) = server.existing_connection(host) else {
+                    return;
+                };
+                // Best effort: a server that does not answer is not waited for.
+                match request {
+                    Some(method) => drop(connection.request(method, what, TELL_ALL_DEADLINE).await),
+                    None => drop(connection.notify(what).await),
+                }
+            }
+        };
+        let all = join_all(self.roster.active().iter().map(one));
+        let _ = tokio::time::timeout(TELL_ALL_DEADLINE, all).await;
+    }
+}

@@ -1,0 +1,187 @@
+//! Who follows which resource of a server. Hosts that share a connection share its subscriptions: the
+//! server is asked once by the first and told once by the last.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use callgate_gate::Host;
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::Profile;
+
+/// The followers of one server's resources.
+#[derive(Debug, Default)]
+pub(crate) struct Followers {
+    table: Mutex<HashMap<Followed, Sessions>>,
+    /// Held while a server is told, so that it is told in the order that the table says.
+    pub(crate) telling: AsyncMutex<()>,
+}
+
+/// A resource, as the hosts of one connection follow it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Followed {
+    principal: String,
+    capabilities: String,
+    uri: String,
+}
+
+/// The sessions, each with its own spelling of the URI.
+type Sessions = HashMap<String, String>;
+
+impl Followers {
+    /// Adds a host; whether it is the first, so that the server has to be asked.
+    pub(crate) fn add(&self, host: &Host, uri: &str, spelled: &str) -> bool {
+        let mut table = self.lock();
+        let sessions = table.entry(Followed::of(host, uri)).or_default();
+        let is_first = sessions.is_empty();
+        sessions.insert(host.who.session.clone(), spelled.to_owned());
+        is_first
+    }
+
+    /// Removes a host; whether it was the last, so that the server has to be told.
+    pub(crate) fn remove(&self, host: &Host, uri: &str) -> bool {
+        let mut table = self.lock();
+        let Entry::Occupied(mut followed) = table.entry(Followed::of(host, uri)) else {
+            return false;
+        };
+        let was_there = followed.get_mut().remove(&host.who.session).is_some();
+        let nobody = followed.get().is_empty();
+        if nobody {
+            followed.remove();
+        }
+        was_there && nobody
+    }
+
+    /// Removes a session that has gone; what nobody follows any more.
+    pub(crate) fn leave(&self, host: &Host) -> Vec<String> {
+        let mut abandoned = Vec::new();
+        self.lock().retain(|followed, sessions| {
+            let was_there = sessions.remove(&host.who.session).is_some();
+            if was_there && sessions.is_empty() {
+                abandoned.push(followed.uri.clone());
+            }
+            !sessions.is_empty()
+        });
+        abandoned
+    }
+
+    /// Everything that the hosts of a connection follow.
+    pub(crate) fn followed_over(&self, profile: &Profile) -> Vec<String> {
+        let table = self.lock();
+        let followed = table.keys().filter(|followed| followed.is_over(profile));
+        followed.map(|followed| followed.uri.clone()).collect()
+    }
+
+    /// Who is to hear of a change of `uri` that was told over the connection of `profile`, by the
+    /// spelling of it that they know. A server may tell of a part of what is followed.
+    pub(crate) fn of(&self, profile: &Profile, uri: &str) -> Vec<(String, Vec<String>)> {
+        let table = self.lock();
+        let here = |followed: &&Followed| followed.is_over(profile);
+        let mut heard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for followed in table.keys().filter(here).filter(|f| f.uri == uri) {
+            for (session, spelled) in &table[followed] {
+                heard.entry(spelled).or_default().push(session.clone());
+            }
+        }
+        if heard.is_empty() {
+            let parts = |followed: &&Followed| uri.starts_with(&followed.uri);
+            for followed in table.keys().filter(here).filter(parts) {
+                let sessions = heard.entry(uri).or_default();
+                sessions.extend(table[followed].keys().cloned());
+            }
+        }
+        heard
+            .into_iter()
+            .map(|(spelled, sessions)| (spelled.to_owned(), sessions))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Followed, Sessions>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Followed {
+    fn of(host: &Host, uri: &str) -> Self {
+        Self {
+            principal: host.who.principal.clone(),
+            capabilities: host.capabilities.clone(),
+            uri: uri.to_owned(),
+        }
+    }
+
+    fn is_over(&self, profile: &Profile) -> bool {
+        let principal = profile.principal.as_ref();
+        self.capabilities == profile.capabilities
+            && principal.is_none_or(|principal| *principal == self.principal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callgate_gate::Who;
+
+    use super::*;
+
+    fn host(session: &str, capabilities: &str) -> Host {
+        Host {
+            who: Who {
+                tenant: "local".into(),
+                principal: "p".into(),
+                agent: "a".into(),
+                session: session.into(),
+            },
+            client_info: None,
+            capabilities: capabilities.into(),
+        }
+    }
+
+    #[test]
+    fn a_server_is_asked_by_the_first_and_told_by_the_last() {
+        let followers = Followers::default();
+        let (one, two) = (host("1", "{}"), host("2", "{}"));
+        assert!(followers.add(&one, "u:x", "u:x"));
+        assert!(!followers.add(&two, "u:x", "u:x"));
+        assert!(!followers.add(&two, "u:x", "u:x"), "twice is once");
+        assert!(followers.add(&host("3", r#"{"roots":{}}"#), "u:x", "u:x"));
+        assert!(!followers.remove(&one, "u:x"));
+        assert!(!followers.remove(&one, "u:x"), "it is gone already");
+        assert!(followers.remove(&two, "u:x"));
+        assert!(!followers.remove(&two, "u:nothing"));
+    }
+
+    #[test]
+    fn who_leaves_leaves_everything() {
+        let followers = Followers::default();
+        let (one, two) = (host("1", "{}"), host("2", "{}"));
+        followers.add(&one, "u:x", "u:x");
+        followers.add(&one, "u:y", "u:y");
+        followers.add(&two, "u:y", "u:y");
+        assert_eq!(followers.leave(&one), ["u:x"]);
+        assert_eq!(followers.followed_over(&Profile::of(&two)), ["u:y"]);
+        assert!(followers.leave(&one).is_empty());
+    }
+
+    #[test]
+    fn those_who_follow_hear_in_their_own_spelling() {
+        let followers = Followers::default();
+        let (one, two) = (host("1", "{}"), host("2", "{}"));
+        let over = Profile::of(&one);
+        followers.add(&one, "u://x", "u://x");
+        followers.add(&two, "u://x", "callgate://s/u://x");
+        let heard = |spelled: &str, session: &str| (spelled.to_owned(), vec![session.to_owned()]);
+        assert_eq!(
+            followers.of(&over, "u://x"),
+            [heard("callgate://s/u://x", "2"), heard("u://x", "1")]
+        );
+        assert_eq!(followers.of(&over, "u://other"), []);
+        let [(spelled, sessions)] = &followers.of(&over, "u://x/part")[..] else {
+            panic!("a part of what is followed is heard of");
+        };
+        assert_eq!((spelled.as_str(), sessions.len()), ("u://x/part", 2));
+        let other = Profile::of(&host("4", r#"{"roots":{}}"#));
+        assert_eq!(followers.of(&other, "u://x"), []);
+    }
+}

@@ -1,0 +1,120 @@
+//! What hosts asked a server to do from then on: tell of a resource's changes, and log from a level.
+//! Both are repeated when the server, or a session with it, begins anew.
+
+use std::time::Duration;
+
+use callgate_call::{Failure, Reply};
+use callgate_gate::Host;
+use callgate_record::Effect;
+use callgate_wire::{Frame, FrameKind, methods};
+use futures_util::future::join_all;
+
+use super::Server;
+use crate::{
+    Profile,
+    connection::{Connection, HousekeepingError},
+    outgoing::Housekeeping,
+};
+
+/// How long a server may take to be told again what hosts asked for.
+const REPEAT_DEADLINE: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// Lets a host follow a resource, or takes that back. The server is asked where it has to be.
+    pub(crate) async fn follow(
+        &self,
+        host: &Host,
+        uri: &str,
+        request: &Frame,
+    ) -> Result<Option<Reply>, Failure> {
+        let connection = self.connection(host).await?;
+        let _in_order = self.followers.telling.lock().await;
+        let follows = request.method() == Some(methods::RESOURCES_SUBSCRIBE);
+        if follows {
+            let spelled = request.param("uri").and_then(|uri| uri.as_str());
+            let is_first = self
+                .followers
+                .add(host, uri, spelled.as_deref().unwrap_or(uri));
+            if !is_first {
+                return Ok(None);
+            }
+        } else if !self.followers.remove(host, uri) {
+            return Ok(None);
+        }
+        let method = match follows {
+            true => methods::RESOURCES_SUBSCRIBE,
+            false => methods::RESOURCES_UNSUBSCRIBE,
+        };
+        let what = Housekeeping::Follow { request, uri };
+        let asked = connection.request(method, &what, self.spec.timeout).await;
+        let is_followed = matches!(&asked, Ok(reply) if reply.kind() == FrameKind::Result);
+        if follows && !is_followed {
+            self.followers.remove(host, uri);
+        }
+        match asked {
+            Ok(reply) => Ok(Some(Reply(reply))),
+            Err(error) => Err(self.failed(method, error)),
+        }
+    }
+
+    /// Notes that a host has gone; what nobody follows any more.
+    pub(crate) fn left_by(&self, host: &Host) -> Vec<String> {
+        self.followers.leave(host)
+    }
+
+    /// Tells the server what nobody follows any more.
+    pub(crate) async fn abandon(&self, host: &Host, abandoned: Vec<String>) {
+        let Some(connection) = self.existing_connection(host) else {
+            return;
+        };
+        let _in_order = self.followers.telling.lock().await;
+        // Another host may have come for one of them meanwhile.
+        let followed = self.followers.followed_over(&Profile::of(host));
+        let abandoned = abandoned.iter().filter(|uri| !followed.contains(uri));
+        let method = methods::RESOURCES_UNSUBSCRIBE;
+        join_all(abandoned.map(|uri| follow_on(&connection, method, uri))).await;
+    }
+
+    /// Tells a server that has begun anew what hosts asked for. Best effort.
+    pub(super) async fn repeat(&self, connection: &Connection, profile: &Profile) {
+        if let Some(request) = self.levels.of(profile) {
+            let what = Housekeeping::SetLevel(&request);
+            let asked = connection.request(methods::SET_LEVEL, &what, REPEAT_DEADLINE);
+            // A server without levels says so, and that is all.
+            let _ = asked.await;
+        }
+        let followed = self.followers.followed_over(profile);
+        let method = methods::RESOURCES_SUBSCRIBE;
+        join_all(
+            followed
+                .iter()
+                .map(|uri| follow_on(connection, method, uri)),
+        )
+        .await;
+    }
+
+    fn failed(&self, method: &'static str, error: HousekeepingError) -> Failure {
+        let server = self.spec.name.clone();
+        match error {
+            HousekeepingError::TimedOut { .. } => Failure::TimedOut {
+                server,
+                name: method.to_owned(),
+                timeout: self.spec.timeout,
+                effect: Effect::Unknown,
+            },
+            HousekeepingError::Gone
+            | HousekeepingError::Lost { .. }
+            | HousekeepingError::TooLarge { .. } => Failure::Unavailable {
+                server,
+                effect: Effect::Unknown,
+                detail: error.to_string(),
+            },
+        }
+    }
+}
+
+async fn follow_on(connection: &Connection, method: &'static str, uri: &str) {
+    let what = Housekeeping::FollowOn { method, uri };
+    // Best effort: a server that has forgotten the resource says so, and that is all.
+    let _ = connection.request(method, &what, REPEAT_DEADLINE).await;
+}
