@@ -35,6 +35,7 @@ pub(crate) fn record(
         },
         frame,
         declared: None,
+        parent: None,
     };
     recorder.bypassed(&attempt, provider);
 }

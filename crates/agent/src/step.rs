@@ -6,6 +6,7 @@ use callgate_call::StepSpan;
 use callgate_gate::{Host, Who};
 use callgate_record::RecordType;
 use callgate_server::Gateway;
+use callgate_wire::Era;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
@@ -184,6 +185,7 @@ impl Run<'_> {
             },
             client_info: Some(format!(r#"{{"name":"{name}"}}"#)),
             capabilities: "{}".to_owned(),
+            era: Era::Handshake,
         })
     }
 
