@@ -1,5 +1,6 @@
 //! Long checks (real servers, the conformance suite, the fuzzer, measurements), run before an issue is called resolved.
 
+mod agents;
 mod bench;
 mod conformance;
 mod fuzz;
@@ -80,6 +81,16 @@ const CHECKS: [Check; 14] = [
         name: "arguments",
         what: "10^5 random argument objects for the built-in tools; none ends the gateway",
         run: |_| own_test::arguments(),
+    },
+    Check {
+        name: "agent-ends",
+        what: "100 agent steps end by signals, kill -9, timeouts and failures in a running command; a reply takes 35 s",
+        run: |_| own_test::agent_ends(),
+    },
+    Check {
+        name: "agents",
+        what: "the four agents from npm against a scripted model: e2e/agents.sh",
+        run: |_| agents::run(),
     },
     Check {
         name: "fuzz",

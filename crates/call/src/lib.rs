@@ -54,4 +54,4 @@ pub use registry::Registry;
 pub use resolve::resolve_resource;
 pub use seal::SealKey;
 pub use telemetry::Telemetry;
-pub use trace::{Spans, TraceContext};
+pub use trace::{Spans, StepSpan, TraceContext};

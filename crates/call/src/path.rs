@@ -20,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Caller, Desk, Events, Exchange, Failure, InHand, Latency, Providers, Received, Registry, Reply,
-    Telemetry,
+    Spans, Telemetry,
     events::{
         self,
         calls::{CallStarted, IntentDoubtful, IntentRefused},
@@ -142,6 +142,11 @@ impl CallPath {
     /// Where what happens is told.
     pub fn events(&self) -> &Events {
         &self.shared.telemetry.events
+    }
+
+    /// Makes spans, where somebody wants them.
+    pub fn spans(&self) -> &Spans {
+        &self.shared.telemetry.spans
     }
 
     /// Takes a call: from now on it can be cancelled, and draining waits for it.

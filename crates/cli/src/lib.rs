@@ -52,6 +52,9 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
     match command {
         // Before any thread is started: a warden is a small process that only waits.
         Some(Command::Warden(warden)) => Ok(commands::warden::run(warden)),
+        Some(Command::ScriptedModel { script }) => commands::scripted_model::run(&script),
+        Some(Command::McpServe) => commands::mcp_serve::run(&shared),
+        Some(Command::Agent(agent)) => commands::agent::run(&shared, &agent),
         Some(Command::DemoServer) => commands::demo_server::run(),
         Some(Command::Demo) => commands::demo::run(&shared),
         Some(Command::Serve(serve)) => commands::serve::run(&shared, &serve),

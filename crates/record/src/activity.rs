@@ -150,7 +150,8 @@ impl Activity {
                 | Status::Error
                 | Status::Blocked
                 | Status::Rejected
-                | Status::Unknown,
+                | Status::Unknown
+                | Status::Bypassed,
             ) => true,
         }
     }

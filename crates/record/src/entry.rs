@@ -24,8 +24,7 @@ impl std::fmt::Display for WriterId {
 
 /// Everything that can stand in the log.
 ///
-/// It is read back with [`Entry::from_json`]: a derived `Deserialize` would buffer the tagged
-/// value, and raw JSON cannot be taken out of such a buffer.
+/// It is read back with [`Entry::from_json`]: raw JSON cannot be taken out of a derived `Deserialize`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
@@ -33,7 +32,7 @@ pub enum Entry {
     Opened(Opened),
     /// A writer ended in good order; nothing of it follows.
     Closed {},
-    /// A call was refused before anything was sent.
+    /// A call was refused before anything was sent, or was an agent's own and never came here.
     Refused(Box<CallEntry>),
     /// A call waits for a person.
     Held(Box<CallEntry>),
@@ -165,6 +164,8 @@ pub enum Status {
     Pending,
     /// Sent, outcome not seen.
     Unknown,
+    /// An agent's own tool: seen, and not gated.
+    Bypassed,
 }
 
 impl Status {
@@ -177,6 +178,7 @@ impl Status {
             Self::Rejected => "rejected",
             Self::Pending => "pending",
             Self::Unknown => "unknown",
+            Self::Bypassed => "bypassed",
         }
     }
 }
@@ -278,8 +280,7 @@ impl Intent {
 pub struct Body {
     /// How long the whole was.
     pub bytes: u64,
-    /// BLAKE3 of the whole, as it was forwarded: of a large body, SHA-256 would cost more than all else
-    /// that is done with it.
+    /// BLAKE3 of the whole, as it was forwarded: SHA-256 would cost more than all else that is done.
     pub blake3: String,
     /// The JSON value, when it fitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -159,6 +159,17 @@ impl Recorder {
         self.store.append_owed(Entry::Refused(Box::new(entry)));
     }
 
+    /// Puts a tool on record that an agent used on its own: it was seen in the agent's events, and nobody
+    /// was asked.
+    pub fn bypassed(&self, attempt: &Attempt, agent: &str) {
+        let mut entry = self.attempted(attempt);
+        entry.server = Some(name(agent));
+        let tool = attempt.frame.param("name").and_then(|tool| tool.as_str());
+        entry.tool = tool.map(|tool| name(&tool));
+        entry.status = Some(Status::Bypassed);
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+
     /// Puts an attempt on record that was refused for its intent or its arguments. Without a target, the
     /// name that it asked for is kept as it stands.
     pub fn faulted(&self, attempt: &Attempt, target: Option<&Target>, fault: &Fault) {

@@ -18,6 +18,7 @@ mod principal;
 mod queue;
 mod session;
 mod stdio;
+mod step;
 mod subscriptions;
 mod view;
 
@@ -26,4 +27,5 @@ pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
 pub use http::{Closing, HttpDoor, Logins, Tokens};
 pub use principal::{Keyring, Principal};
 pub use stdio::{StdioDoor, StdioEnd};
+pub use step::StepDoor;
 pub use view::{Detail, IntentForm, ViewSettings};

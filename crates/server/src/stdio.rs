@@ -7,9 +7,10 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use callgate_call::{Announcement, Caller};
-use callgate_gate::{Door, Role, Source, Transport};
+use callgate_gate::{Door, Role, Source, Transport, View};
 use callgate_wire::{
     Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
+    methods,
 };
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -20,11 +21,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Gateway, Principal,
+    Gateway, Principal, StepDoor,
     answering::Answering,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
     session::{Aside, Session},
+    step::SHUTDOWN,
 };
 
 /// How much is asked of standard input at once.
@@ -42,6 +44,7 @@ pub struct StdioDoor {
     frame_bytes: usize,
     principal: String,
     session_id: String,
+    step: Option<StepDoor>,
 }
 
 /// Why the door closed.
@@ -65,6 +68,10 @@ struct Desk {
     tasks: TaskTracker,
     /// The host's last notification, while it is being passed on.
     telling: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// Where the host is an agent in one of our own steps.
+    step: Option<StepDoor>,
+    /// Fires when the host has said goodbye.
+    goodbye: CancellationToken,
 }
 
 impl StdioDoor {
@@ -75,7 +82,15 @@ impl StdioDoor {
             frame_bytes,
             principal: principal.to_owned(),
             session_id,
+            step: None,
         }
+    }
+
+    /// The same for an agent in one of our own steps.
+    #[must_use]
+    pub fn for_step(mut self, step: StepDoor) -> Self {
+        self.step = Some(step);
+        self
     }
 
     /// Serves the host until it goes away or `stop` fires.
@@ -85,7 +100,10 @@ impl StdioDoor {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let door = Door {
-            source: Source::Mcp,
+            source: match self.step {
+                Some(_) => Source::Agent,
+                None => Source::Mcp,
+            },
             transport: Transport::Stdio,
         };
         let principal = Arc::new(Principal::new(&self.principal, Role::Agent));
@@ -103,10 +121,13 @@ impl StdioDoor {
             outlet,
             tasks: TaskTracker::new(),
             telling: Arc::default(),
+            step: self.step,
+            goodbye: CancellationToken::new(),
         };
         let announcing = tokio::spawn(announce(desk.clone()));
         let end = tokio::select! {
             () = desk.read(reader, LineCutter::new(self.frame_bytes)) => StdioEnd::Eof,
+            () = desk.goodbye.cancelled() => StdioEnd::Eof,
             () = stop.cancelled() => StdioEnd::Stopped,
             () = broken.cancelled() => StdioEnd::Broken,
         };
@@ -180,18 +201,39 @@ impl Desk {
 
     fn frame(&self, frame: Frame) {
         match frame.kind() {
+            FrameKind::Request if self.says_goodbye(&frame) => self.let_go(&frame),
             FrameKind::Request => {
+                let list = frame.method() == Some(methods::TOOLS_LIST);
+                let step = self.step.clone().filter(|_| list);
                 let answering = self.answer(frame);
                 let messages = self.messages.clone();
                 self.tasks.spawn(async move {
-                    if let Some(answer) = answering.await {
-                        let _ = messages.send(answer.into_bytes()).await;
+                    if let Some(answer) = answering.await
+                        && messages.send(answer.into_bytes()).await.is_ok()
+                        && let Some(step) = step
+                    {
+                        step.list_served();
                     }
                 });
             }
             FrameKind::Notification => self.tell(self.session.notified(frame)),
             FrameKind::Result | FrameKind::Error => self.session.asks.resolve(frame),
         }
+    }
+
+    fn says_goodbye(&self, request: &Frame) -> bool {
+        self.step.is_some() && request.method() == Some(SHUTDOWN)
+    }
+
+    fn let_go(&self, request: &Frame) {
+        let answer = request.id().map(|id| message::result(id, "{}"));
+        let (messages, goodbye) = (self.messages.clone(), self.goodbye.clone());
+        self.tasks.spawn(async move {
+            if let Some(answer) = answer {
+                let _ = messages.send(answer).await;
+            }
+            goodbye.cancel();
+        });
     }
 
     /// Passes a notification on when the one before it has been: a server sees them in the order
@@ -215,10 +257,15 @@ impl Desk {
     /// Takes a request. A host that has just introduced itself can be asked from now on.
     fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
+        let step = self.step.as_ref();
         let aside = Aside {
-            view: self.gateway.views.default_view(),
+            view: match step {
+                // An agent was told of its tools, and of no way to search for them.
+                Some(_) => View::Direct,
+                None => self.gateway.views.default_view(),
+            },
             caller: self.outlet.clone(),
-            trace: None,
+            trace: step.and_then(|step| step.trace.clone()),
         };
         let answering = self.session.answer(request, aside);
         if let (false, Some(host)) = (introduced, self.session.host()) {

@@ -42,6 +42,14 @@ pub(super) fn arguments() -> Result<()> {
     run(CLI, test, "CALLGATE_RANDOM_ARGUMENTS", "100000")
 }
 
+/// A hundred agent steps are ended in every way there is, and a model takes longer than most would wait.
+pub(super) fn agent_ends() -> Result<()> {
+    let test = "nothing_is_left_however_a_step_ends";
+    run(CLI, test, "CALLGATE_AGENT_ENDS", "100")?;
+    let slow = "a_slow_reply_is_waited_for";
+    run(CLI, slow, "CALLGATE_SLOW_REPLY_SECONDS", "35")
+}
+
 /// Runs the test and shows what it prints. No test of that name is a failure too.
 fn run(package: &str, test: &str, variable: &str, value: &str) -> Result<()> {
     if command::exists("cargo-nextest", "--version") {

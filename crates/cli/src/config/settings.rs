@@ -114,6 +114,24 @@ impl Settings {
         })
     }
 
+    /// The same for an agent's step in a folder: the built-in tools there, where they are wanted, and no
+    /// server of the file.
+    pub(crate) fn for_step(
+        mut self,
+        workdir: &Path,
+        offers_builtins: bool,
+    ) -> Result<Self, Failed> {
+        let more = self.config.builtins.roots.clone().unwrap_or_default();
+        let roots = [workdir.to_owned()].into_iter().chain(more).collect();
+        let builtins = builtins(roots, &self.options)?;
+        let policies = &self.policies;
+        self.policy = policies.compiled(HashMap::new(), &[], Some(builtins.root()));
+        self.servers.clear();
+        self.options.naming = Naming::step();
+        self.builtins = offers_builtins.then_some(builtins);
+        Ok(self)
+    }
+
     /// What the fleet is told.
     pub(crate) fn plan(&self) -> FleetPlan {
         FleetPlan {

@@ -43,6 +43,7 @@ fn help_of_the_whole() {
               activity   What happened: every call on record
               approvals  Calls that need a person: see them, approve them, deny them
               policy     Check, test, explain and replay policy files
+              agent      Run a coding agent for one task, with the gate as where its tools come from
               connect    How to connect a host
               config     Check the configuration, or show what is in effect
               doctor     Check the installation and say what is wrong
