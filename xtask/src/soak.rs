@@ -31,7 +31,7 @@ struct Check {
     run: fn(&Options) -> Result<()>,
 }
 
-const CHECKS: [Check; 14] = [
+const CHECKS: &[Check] = &[
     Check {
         name: "conformance",
         what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
@@ -125,7 +125,7 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<()> {
     let timed = |check: &Check| timed(check, options);
     match name {
         "list" => {
-            for check in &CHECKS {
+            for check in CHECKS {
                 println!("{:16}{}", check.name, check.what);
             }
             Ok(())
