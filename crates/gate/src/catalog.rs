@@ -12,7 +12,10 @@ use foldhash::HashMap;
 pub use items::Items;
 pub use offers::Offers;
 
-use crate::{ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool, Who};
+use crate::{
+    ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool, Who,
+    pins::{self, Quarantined},
+};
 use items::{Shelf, Source};
 
 /// How many choices an error names before it stops.
@@ -124,6 +127,18 @@ pub enum ResolveError {
         /// What there is.
         choices: Vec<String>,
     },
+    /// The tool is kept away until somebody has looked at it.
+    #[error(
+        "tool `{name}` is quarantined: {reason}; whoever runs this gateway can see why with `callgate lock diff`"
+    )]
+    Quarantined {
+        /// Its canonical name.
+        name: String,
+        /// The server that has it.
+        server: ServerName,
+        /// Why it is kept away.
+        reason: String,
+    },
     /// No server has such a resource, nor a template that could make it.
     #[error("resource not found")]
     UnknownResource {
@@ -148,6 +163,7 @@ pub struct Catalog {
     unlisted: Vec<Arc<Tool>>,
     by_shown: HashMap<String, Arc<Tool>>,
     by_server: HashMap<ServerName, HashMap<String, Arc<Tool>>>,
+    quarantined: Vec<Quarantined>,
     prompts: Shelf,
     resources: Shelf,
     templates: Shelf,
@@ -191,6 +207,19 @@ impl Catalog {
         } else {
             self.unlisted.push(tool);
         }
+    }
+
+    /// The same snapshot, with the tools that are kept from hosts.
+    pub fn with_quarantined(self, quarantined: Vec<Quarantined>) -> Self {
+        Self {
+            quarantined,
+            ..self
+        }
+    }
+
+    /// The tools that are kept from hosts, and why.
+    pub fn quarantined(&self) -> &[Quarantined] {
+        &self.quarantined
     }
 
     /// The tools that hosts see, in configuration order.
@@ -248,6 +277,9 @@ impl Catalog {
         if let Some(tool) = self.tool(name) {
             return Ok(Target::Tool(tool.clone()));
         }
+        if let Some(kept_away) = self.kept_away(name, who) {
+            return Err(kept_away);
+        }
         let Some((listing, _)) = self.split(name) else {
             return Err(self.unknown(Named::Tool, name, policy, who));
         };
@@ -264,6 +296,21 @@ impl Catalog {
             name: name.to_owned(),
             server: listing.server.clone(),
             choices: of_server.map(|tool| tool.shown.clone()).collect(),
+        })
+    }
+
+    /// Only whoever could see the tool is told what became of it.
+    fn kept_away(&self, name: &str, who: &Who) -> Option<ResolveError> {
+        let is_meant = |one: &&Quarantined| {
+            let tool = &one.tool;
+            who.grant.includes(tool.server.as_str())
+                && (tool.canonical() == name || self.naming.shown(&tool.server, &tool.name) == name)
+        };
+        let found = self.quarantined.iter().find(is_meant)?;
+        Some(ResolveError::Quarantined {
+            name: pins::shown_name(&found.tool),
+            server: found.tool.server.clone(),
+            reason: found.reason.to_string(),
         })
     }
 

@@ -14,6 +14,20 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The digest that 64 hex digits stand for.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        let digits = digits.as_bytes();
+        let mut bytes = [0; 32];
+        if digits.len() != 64 {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            *byte = u8::try_from(digit(0)? * 16 + digit(1)?).ok()?;
+        }
+        Some(Self(bytes))
+    }
+
     /// A digest that was computed in pieces.
     pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)

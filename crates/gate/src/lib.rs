@@ -15,6 +15,7 @@ mod grant;
 mod intent;
 mod item;
 mod name;
+pub mod pins;
 mod policy;
 mod template;
 mod tool;

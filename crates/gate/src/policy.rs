@@ -36,6 +36,7 @@ pub use glob::Surroundings;
 pub use limits::{Cost, RateLimit};
 pub use path::Ground;
 pub use pattern::Pattern;
+pub(crate) use pattern::looks;
 pub use problem::{Place, Problem};
 pub use rules::Rules;
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use callgate_wire::{Json, ParamHeader, Strictness};
 use serde::{Deserialize, Serialize};
 
-use crate::{ServerName, item::respelled};
+use crate::{Digest, ServerName, item::respelled, pins};
 
 /// A tool of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Tool {
     pub shown_descriptor: Bytes,
     /// What the server says about effects.
     pub hints: Hints,
+    /// Over what the descriptor says, however it is written.
+    pub digest: Digest,
     /// Arguments that stand in headers, too, where calls are made over stateless HTTP.
     pub param_headers: Vec<ParamHeader>,
     /// Who does its calls.
@@ -114,6 +116,7 @@ impl Tool {
             .and_then(|name| name.as_str())
             .ok_or(ToolError::NoName)?;
         let (name, hints) = (name.into_owned(), Hints::of(json.get("annotations")));
+        let digest = pins::digest_of(json);
         let param_headers = ParamHeader::all_of(json).unwrap_or_default();
         let (shown, shown_descriptor) = (name.clone(), descriptor.clone());
         Ok(Self {
@@ -123,6 +126,7 @@ impl Tool {
             descriptor,
             shown_descriptor,
             hints,
+            digest,
             param_headers,
             source: ToolSource::default(),
         })
@@ -145,6 +149,18 @@ impl Tool {
         }
         tool.shown = shown;
         tool
+    }
+
+    /// The same tool, taken to do what `operation` says whatever its server declares.
+    pub fn taken_as(&self, operation: Operation) -> Self {
+        let hints = Hints {
+            read_only: Some(operation == Operation::Read),
+            destructive: Some(operation == Operation::Destructive),
+        };
+        Self {
+            hints,
+            ..self.clone()
+        }
     }
 
     /// `server:tool`, the name used in policy, record and commands.

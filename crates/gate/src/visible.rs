@@ -97,6 +97,11 @@ pub fn mark(c: char) -> String {
     format!("⟨U+{:04X}⟩", u32::from(c))
 }
 
+/// Whether a character shows what it is, wherever it stands.
+pub(crate) fn is_visible(c: char) -> bool {
+    !is_hidden(c, Layout::OneLine)
+}
+
 fn is_hidden(c: char, layout: Layout) -> bool {
     match (c, layout) {
         (' '..='~', _) => false,

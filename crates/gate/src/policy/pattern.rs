@@ -71,7 +71,7 @@ impl Lookalike {
     pub(super) fn new(text: &str) -> Self {
         Self {
             pattern: Pattern::new(text),
-            seen: Pattern(seen(text)),
+            seen: Pattern(looks(text)),
         }
     }
 
@@ -86,12 +86,12 @@ impl Lookalike {
 
     /// Whether `text` matches as it is written, or looks as if it did. Plain ASCII is what it is.
     pub(super) fn resembles(&self, text: &str) -> bool {
-        self.pattern.matches(text) || (!text.is_ascii() && self.seen.matches(&seen(text)))
+        self.pattern.matches(text) || (!text.is_ascii() && self.seen.matches(&looks(text)))
     }
 }
 
 /// What a text looks like: the same for all texts that a person would take for each other.
-fn seen(text: &str) -> String {
+pub(crate) fn looks(text: &str) -> String {
     // Full-width and other compatibility forms are small letters to the eye as well.
     skeleton(&text.to_lowercase())
         .collect::<String>()

@@ -1,0 +1,199 @@
+//! What a tool says about itself, as a digest that ignores how the JSON was written and as a summary that a
+//! person can read.
+//!
+//! The digest is over every member of the descriptor but `_meta`, which belongs to the transport and may differ
+//! from one list to the next. Keys are sorted and strings unescaped, so that a server that prints its members in
+//! another order says the same thing.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
+
+use callgate_wire::{Json, JsonKind, Strictness, quote};
+
+use crate::{Digest, Operation, Tool};
+
+/// The member that is no part of a definition.
+const META: &str = "_meta";
+/// Longest text of a summary, in characters; what is cut off is still in the digest.
+const SUMMARY_CHARS: usize = 600;
+
+/// What a tool says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// Over everything that is said.
+    pub digest: Digest,
+    /// What its annotations amount to.
+    pub class: Operation,
+    /// `title`.
+    pub title: Option<String>,
+    /// `description`, shortened.
+    pub description: Option<String>,
+    /// The parameters: type, whether it is required, description.
+    pub parameters: BTreeMap<String, String>,
+    /// A short digest of the whole input schema.
+    pub input: Option<String>,
+    /// A short digest of the whole output schema.
+    pub output: Option<String>,
+    /// The annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Where its icons come from.
+    pub icons: Vec<String>,
+}
+
+impl Definition {
+    /// What `tool` says.
+    pub fn of(tool: &Tool) -> Self {
+        let whole = Json::validate(&tool.descriptor, Strictness::Full).ok();
+        let member = |key: &str| whole.and_then(|json| json.get(key));
+        let text = |key: &str| member(key).and_then(Json::as_str).map(shortened);
+        let schema = |key: &str| member(key).map(|schema| digest_of(schema).short());
+        Self {
+            digest: tool.digest,
+            class: tool.hints.operation(),
+            title: text("title"),
+            description: text("description"),
+            parameters: member("inputSchema").map(parameters).unwrap_or_default(),
+            input: schema("inputSchema"),
+            output: schema("outputSchema"),
+            annotations: member("annotations").map(annotations).unwrap_or_default(),
+            icons: member("icons").map(icons).unwrap_or_default(),
+        }
+    }
+}
+
+/// The digest of a descriptor.
+pub(crate) fn digest_of(json: Json<'_>) -> Digest {
+    let mut canonical = String::with_capacity(json.bytes().len());
+    write_canonical(json, &mut canonical, Some(META));
+    Digest::of(canonical.as_bytes())
+}
+
+/// Writes `json` in the one form that all its spellings share; `without` is left out at the top.
+fn write_canonical(json: Json<'_>, out: &mut String, without: Option<&str>) {
+    match json.kind() {
+        JsonKind::Object => {
+            let mut members: Vec<(Cow<'_, str>, Json<'_>)> = named(json)
+                .filter(|(key, _)| without != Some(key.as_ref()))
+                .collect();
+            members.sort_by(|(one, _), (other, _)| one.cmp(other));
+            out.push('{');
+            for (at, (key, value)) in members.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                out.push_str(&quote(&key));
+                out.push(':');
+                write_canonical(value, out, None);
+            }
+            out.push('}');
+        }
+        JsonKind::Array => {
+            out.push('[');
+            for (at, element) in json.elements().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                write_canonical(element, out, None);
+            }
+            out.push(']');
+        }
+        JsonKind::String => out.push_str(&quote(&json.as_str().unwrap_or_default())),
+        JsonKind::Number | JsonKind::Bool | JsonKind::Null => out.push_str(json.as_text()),
+    }
+}
+
+/// The members of an object with their keys unescaped.
+fn named(object: Json<'_>) -> impl Iterator<Item = (Cow<'_, str>, Json<'_>)> {
+    let members = object.members();
+    members.map(|(key, value)| (key.as_str().unwrap_or_default(), value))
+}
+
+fn shortened(text: Cow<'_, str>) -> String {
+    match text.char_indices().nth(SUMMARY_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+fn parameters(schema: Json<'_>) -> BTreeMap<String, String> {
+    let required: Vec<Cow<'_, str>> = schema
+        .get("required")
+        .map(|names| names.elements().filter_map(Json::as_str).collect())
+        .unwrap_or_default();
+    let Some(properties) = schema.get("properties") else {
+        return BTreeMap::new();
+    };
+    named(properties)
+        .map(|(name, property)| {
+            let mut says = kind_of(property);
+            if required.contains(&name) {
+                says.push_str(", required");
+            }
+            if let Some(default) = property.get("default") {
+                // Writing to a string cannot fail.
+                let _ = write!(says, ", default {}", default.as_text());
+            }
+            if let Some(text) = property.get("description").and_then(Json::as_str) {
+                let _ = write!(says, ": {text}");
+            }
+            (name.into_owned(), shortened(says.into()))
+        })
+        .collect()
+}
+
+fn kind_of(property: Json<'_>) -> String {
+    match property.get("type") {
+        Some(kind) => kind
+            .as_str()
+            .map_or_else(|| kind.as_text().to_owned(), Cow::into_owned),
+        None => "any".to_owned(),
+    }
+}
+
+fn annotations(written: Json<'_>) -> BTreeMap<String, String> {
+    let one = |(key, value): (Cow<'_, str>, Json<'_>)| {
+        let text = value
+            .as_str()
+            .unwrap_or_else(|| Cow::Borrowed(value.as_text()));
+        (key.into_owned(), shortened(text))
+    };
+    named(written).map(one).collect()
+}
+
+fn icons(written: Json<'_>) -> Vec<String> {
+    let source = |icon: Json<'_>| icon.get("src").and_then(Json::as_str).map(shortened);
+    written.elements().filter_map(source).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(text: &str) -> Digest {
+        digest_of(Json::validate(text.as_bytes(), Strictness::Full).unwrap())
+    }
+
+    #[test]
+    fn how_it_is_written_does_not_matter() {
+        let one =
+            r#"{"name":"a","description":"x\u0041","inputSchema":{"type":"object","n":[1,2]}}"#;
+        let other = r#"{ "inputSchema" : {"n":[1, 2], "type":"object"}, "_meta":{"t":1},
+            "description":"xA", "name":"a" }"#;
+        assert_eq!(digest(one), digest(other));
+    }
+
+    #[test]
+    fn whatever_is_said_matters() {
+        let base = r#"{"name":"a","annotations":{"destructiveHint":true},"x":{"_meta":1}}"#;
+        let others = [
+            r#"{"name":"b","annotations":{"destructiveHint":true},"x":{"_meta":1}}"#,
+            r#"{"name":"a","annotations":{"destructiveHint":false},"x":{"_meta":1}}"#,
+            r#"{"name":"a","annotations":{},"x":{"_meta":1}}"#,
+            r#"{"name":"a","annotations":{"destructiveHint":true},"x":{"_meta":2}}"#,
+            r#"{"name":"a","annotations":{"destructiveHint":"true"},"x":{"_meta":1}}"#,
+            r#"{"name":"a","annotations":{"destructiveHint":true}}"#,
+        ];
+        for other in others {
+            assert_ne!(digest(base), digest(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What is different between two definitions of one tool, in words for a person.
+
+use std::collections::BTreeMap;
+
+use super::Definition;
+use crate::{
+    Operation,
+    visible::{Layout, visible},
+};
+
+/// One thing that a tool says differently now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Which part: `description`, `parameter notes`, `annotation destructiveHint`.
+    pub part: String,
+    /// What was accepted, where there was something.
+    pub was: Option<String>,
+    /// What it says now, where it says something.
+    pub is: Option<String>,
+    /// Why this one deserves a second look.
+    pub warning: Option<&'static str>,
+}
+
+/// Annotations that promise harmlessness when `true`, and those that admit harm.
+const PROMISES: [&str; 2] = ["readOnlyHint", "idempotentHint"];
+const ADMISSIONS: [&str; 2] = ["destructiveHint", "openWorldHint"];
+
+/// Everything that differs, most important first.
+pub fn differences(was: &Definition, is: &Definition) -> Vec<Difference> {
+    let mut all = Vec::new();
+    if was.class != is.class {
+        let lower = is.class < was.class;
+        all.push(Difference {
+            warning: lower.then_some("it claims to do less harm than when it was accepted"),
+            ..text("class", Some(shown(was.class)), Some(shown(is.class)))
+        });
+    }
+    compare(&mut all, "annotation", &was.annotations, &is.annotations);
+    compare(&mut all, "parameter", &was.parameters, &is.parameters);
+    for (part, one, other) in [
+        ("title", &was.title, &is.title),
+        ("description", &was.description, &is.description),
+    ] {
+        if one != other {
+            all.push(text(part, one.clone(), other.clone()));
+        }
+    }
+    let icons = |definition: &Definition| {
+        (!definition.icons.is_empty()).then(|| definition.icons.join(", "))
+    };
+    if was.icons != is.icons {
+        all.push(text("icons", icons(was), icons(is)));
+    }
+    // Parameters tell most about an input schema; where they do not, its digest does.
+    let is_told = all.iter().any(|one| one.part.starts_with("parameter "));
+    if was.input != is.input && !is_told {
+        all.push(text("input schema", was.input.clone(), is.input.clone()));
+    }
+    if was.output != is.output {
+        all.push(text("output schema", was.output.clone(), is.output.clone()));
+    }
+    if all.is_empty() && was.digest != is.digest {
+        all.push(text(
+            "a part that is not summarised",
+            Some(was.digest.short()),
+            Some(is.digest.short()),
+        ));
+    }
+    all
+}
+
+impl Difference {
+    /// The lines that a person reads: `- was`, `+ is`, nothing hidden.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![match self.warning {
+            Some(warning) => format!("{} ({warning})", self.part),
+            None => self.part.clone(),
+        }];
+        for (sign, side) in [('-', &self.was), ('+', &self.is)] {
+            let text = side.as_deref().map(|text| visible(text, Layout::Lines));
+            let text = text.unwrap_or_default();
+            lines.extend(text.lines().map(|line| format!("  {sign} {line}")));
+        }
+        lines
+    }
+}
+
+fn compare(
+    all: &mut Vec<Difference>,
+    what: &str,
+    was: &BTreeMap<String, String>,
+    is: &BTreeMap<String, String>,
+) {
+    let names: std::collections::BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+    for name in names {
+        let (one, other) = (was.get(name), is.get(name));
+        if one == other {
+            continue;
+        }
+        let part = format!("{what} {}", visible(name, Layout::OneLine));
+        all.push(Difference {
+            warning: warning(what, name, one, other),
+            ..text(&part, one.cloned(), other.cloned())
+        });
+    }
+}
+
+fn warning(
+    what: &str,
+    name: &str,
+    was: Option<&String>,
+    is: Option<&String>,
+) -> Option<&'static str> {
+    let says = |side: Option<&String>, word: &str| side.is_some_and(|text| text == word);
+    if what == "annotation" {
+        let weaker = (ADMISSIONS.contains(&name) && says(was, "true") && !says(is, "true"))
+            || (PROMISES.contains(&name) && !says(was, "true") && says(is, "true"));
+        return weaker.then_some("weaker than what was accepted");
+    }
+    let is_required = |side: &String| side.split([':', ',']).any(|word| word.trim() == "required");
+    let new_and_required = was.is_none() && is.is_some_and(is_required);
+    new_and_required.then_some("new, and the model has to fill it in")
+}
+
+fn text(part: &str, was: Option<String>, is: Option<String>) -> Difference {
+    Difference {
+        part: part.to_owned(),
+        was,
+        is,
+        warning: None,
+    }
+}
+
+fn shown(class: Operation) -> String {
+    class.as_str().to_owned()
+}
