@@ -213,7 +213,7 @@ pub(crate) fn finish_unresolved(
         Era::Handshake => error.clone(),
         Era::Stateless => bridge::own_error_for_stateless(error),
     };
-    recorder.refused(attempt, server, unresolved.status(), unresolved.failed());
+    recorder.refused(attempt, server, unresolved.status, unresolved.failed());
     let code = error.code;
     events.emit(CallUnresolved { attempt, code });
     let id = attempt.frame.id();

@@ -14,7 +14,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{Attempt, Call, Denied, Fault, Permit, Target, Verdict, decide};
-use callgate_record::{NotRecorded, Recorded, Recorder};
+use callgate_record::{NotRecorded, Recorded, Recorder, Status};
 use callgate_wire::{Era, Id, RpcError, bridge, message};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -363,6 +363,7 @@ impl Shared {
             attempt,
             server: None,
             error,
+            status: Status::Error,
         };
         finish_unresolved(&self.recorder, &self.telemetry.events, unresolved)
     }

@@ -19,6 +19,7 @@ pub(crate) struct Unresolved {
     pub(crate) attempt: Attempt,
     pub(crate) server: Option<ServerName>,
     pub(crate) error: RpcError,
+    pub(crate) status: Status,
 }
 
 impl Unresolved {
@@ -28,11 +29,8 @@ impl Unresolved {
             attempt,
             server: None,
             error,
+            status: Status::Error,
         }
-    }
-
-    pub(crate) fn status(&self) -> Status {
-        Status::Error
     }
 
     pub(crate) fn failed(&self) -> Failed {
@@ -57,6 +55,7 @@ pub(crate) async fn resolve(
                 attempt,
                 server: None,
                 error,
+                status: Status::Error,
             });
         }
     };
@@ -158,7 +157,9 @@ fn worth_waiting_for(error: &ResolveError) -> Option<Option<&ServerName>> {
     match error {
         ResolveError::NeverSeen { server } => Some(Some(server)),
         ResolveError::Unknown { .. } | ResolveError::UnknownResource { .. } => Some(None),
-        ResolveError::UnknownServer { .. } | ResolveError::NotOfServer { .. } => None,
+        ResolveError::UnknownServer { .. }
+        | ResolveError::NotOfServer { .. }
+        | ResolveError::Quarantined { .. } => None,
     }
 }
 
@@ -181,6 +182,7 @@ async fn resolve_method(providers: &dyn Providers, attempt: Attempt) -> Result<C
                 attempt,
                 server: None,
                 error,
+                status: Status::Error,
             })
         }
     }
@@ -198,21 +200,24 @@ fn nowhere(attempt: Attempt, error: ResolveError) -> Unresolved {
         ResolveError::NeverSeen { .. }
         | ResolveError::UnknownServer { .. }
         | ResolveError::NotOfServer { .. }
+        | ResolveError::Quarantined { .. }
         | ResolveError::Unknown { .. }
         | ResolveError::UnknownResource { .. } => told(&error),
     };
-    let server = match error {
+    let (server, status) = match error {
         ResolveError::NeverSeen { server } | ResolveError::NotOfServer { server, .. } => {
-            Some(server)
+            (Some(server), Status::Error)
         }
+        ResolveError::Quarantined { server, .. } => (Some(server), Status::Blocked),
         ResolveError::UnknownServer { .. }
         | ResolveError::Unknown { .. }
-        | ResolveError::UnknownResource { .. } => None,
+        | ResolveError::UnknownResource { .. } => (None, Status::Error),
     };
     Unresolved {
         attempt,
         server,
         error: told,
+        status,
     }
 }
 
@@ -230,6 +235,7 @@ fn told(error: &ResolveError) -> RpcError {
         }
         ResolveError::UnknownServer { .. }
         | ResolveError::NotOfServer { .. }
+        | ResolveError::Quarantined { .. }
         | ResolveError::Unknown { .. } => RpcError::new(RpcError::INVALID_PARAMS, message),
     }
 }

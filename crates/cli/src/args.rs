@@ -1,11 +1,13 @@
 //! Arguments as typed.
 
+mod lock;
 mod people;
 
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+pub(crate) use lock::{Lock, LockCommand};
 pub(crate) use people::{
     ApprovalState, Approvals, ApprovalsCommand, Ceiling, NewToken, Token, TokenCommand, TokenRole,
 };
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Trust(Trust),
     /// Tokens for agents, approvers and admins
     Token(Token),
+    /// Look at what tools said when they were accepted, and accept what they say now
+    Lock(Lock),
     #[command(hide = true)]
     McpServe,
     #[command(hide = true)]

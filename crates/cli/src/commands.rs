@@ -9,6 +9,7 @@ pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod demo_server;
 pub(crate) mod doctor;
+pub(crate) mod lock;
 pub(crate) mod mcp_serve;
 pub(crate) mod overview;
 pub(crate) mod policy;

@@ -65,6 +65,7 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         Some(Command::Activity(activity)) => commands::activity::run(&shared, &activity),
         Some(Command::Approvals(approvals)) => commands::approvals::run(&shared, &approvals),
         Some(Command::Token(token)) => commands::token::run(&shared, &token),
+        Some(Command::Lock(lock)) => commands::lock::run(&shared, &lock),
         Some(Command::Policy(policy)) => commands::policy::run(&shared, &policy),
         Some(Command::Connect(connect)) => commands::connect::run(&shared, &connect),
         Some(Command::Config(config)) => commands::config::run(&shared, &config),

@@ -2,6 +2,8 @@
 
 use std::{fmt, io::Write, process};
 
+use callgate_gate::visible::{Layout, visible};
+
 /// Prints a line of data.
 macro_rules! outln {
     () => { $crate::print::line(format_args!("")) };
@@ -50,7 +52,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) {
 
 /// Text from outside, made safe for a terminal and cut to one short line.
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
-    let plain = callgate_upstream::stderr_tail::sanitise(text).replace(['\n', '\r', '\t'], " ");
+    let plain = visible(&text.replace(['\n', '\r', '\t'], " "), Layout::OneLine);
     if plain.chars().count() <= limit {
         return plain;
     }

@@ -13,9 +13,10 @@ use callgate_call::{
     Desk,
     events::gateway::{ConfigReloaded, PolicyRejected, PolicyReloaded},
 };
+use callgate_gate::pins::PinMode;
 use callgate_record::RecordType;
 use callgate_server::{Gateway, Reloads};
-use callgate_upstream::Fleet;
+use callgate_upstream::{Fleet, pin_file};
 use tokio::{signal::unix::Signal, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -86,7 +87,8 @@ impl Reloading {
             settings,
         };
         let stop = CancellationToken::new();
-        let following = tokio::spawn(follow(reloader, watched, hangup, stop.clone()));
+        let lock = Watched::start(vec![reloader.settings.lock_file.clone()], &[]);
+        let following = tokio::spawn(follow(reloader, (watched, lock), hangup, stop.clone()));
         Self { following, stop }
     }
 
@@ -115,7 +117,7 @@ struct Reloader {
 
 async fn follow(
     mut reloader: Reloader,
-    mut watched: Watched,
+    (mut watched, mut lock): (Watched, Watched),
     mut hangup: Option<Signal>,
     stop: CancellationToken,
 ) {
@@ -123,6 +125,10 @@ async fn follow(
         tokio::select! {
             () = stop.cancelled() => return,
             () = watched.changed() => {}
+            () = lock.changed() => {
+                reloader.read_lock();
+                continue;
+            }
             () = hung_up(&mut hangup) => {
                 watched.look();
             }
@@ -175,6 +181,23 @@ impl Reloader {
         match self.read() {
             Ok(settings) => self.take_over(settings),
             Err(failed) => self.reject(&failed),
+        }
+    }
+
+    /// Keeps to what the lock says now. The gateway writes to it as well: what it knows is no news.
+    fn read_lock(&mut self) {
+        if self.settings.pins.mode == PinMode::Off {
+            return;
+        }
+        match pin_file::read(&self.settings.lock_file) {
+            Ok(lock) if lock == self.fleet.pins().lock => {}
+            Ok(lock) => {
+                let recorder = self.gateway.path().recorder();
+                recorder.event(RecordType::System, "lock.reloaded", None, None);
+                tracing::info!("lock.reloaded");
+                self.fleet.keep_to(lock);
+            }
+            Err(error) => self.reject(&Failed::config(error.to_string())),
         }
     }
 

@@ -16,7 +16,7 @@ use callgate_call::{
 use callgate_record::{RecordType, Recorder, Redactor};
 use callgate_server::{Gateway, Reloads, ServerRow, StatusSource};
 use callgate_store::{ApprovalStore, Limits, Log, LogOptions};
-use callgate_upstream::{Fleet, Profile, ServerReport};
+use callgate_upstream::{Fleet, FleetPlan, Profile, ServerReport};
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -94,6 +94,15 @@ pub(crate) fn runtime() -> Result<Runtime, Failed> {
 impl Running {
     /// Opens the record and starts the servers, in the name of `profile`.
     pub(crate) fn start(settings: &Settings, profile: Profile) -> Result<Self, Failed> {
+        Self::start_with(settings, settings.plan(), profile)
+    }
+
+    /// The same with other plans for the servers than the settings have.
+    pub(crate) fn start_with(
+        settings: &Settings,
+        plan: FleetPlan,
+        profile: Profile,
+    ) -> Result<Self, Failed> {
         outlive_file_limit()?;
         let audit = &settings.config.audit;
         let mut options = LogOptions::new(&settings.data_dir, env!("CARGO_PKG_VERSION"));
@@ -118,7 +127,7 @@ impl Running {
         });
         let served_at = format!("http://{}", settings.listen(None)?);
         let desk = desk(settings, &served_at, &log, (&recorder, &events));
-        let fleet = Fleet::start(settings.plan(), recorder.clone(), events, profile);
+        let fleet = Fleet::start(plan, recorder.clone(), events, profile);
         let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
             .asking_at(desk.clone());

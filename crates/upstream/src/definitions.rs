@@ -11,7 +11,7 @@ use callgate_gate::{Digest, Item, ItemKind, Items, ServerName, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Launch, lists::OtherLists};
+use crate::{FleetOptions, Launch, lists::OtherLists};
 
 /// The file of one server.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,6 +37,18 @@ struct Kept {
     extras: Vec<String>,
 }
 
+impl File {
+    fn read(folder: &Path, server: &ServerName) -> Option<Self> {
+        serde_json::from_slice(&fs::read(path(folder, server)).ok()?).ok()
+    }
+
+    fn tools(&self, server: &ServerName) -> Vec<Tool> {
+        let tool =
+            |raw: &RawValue| Tool::from_descriptor(server, Bytes::from(raw.get().to_owned())).ok();
+        self.tools.iter().filter_map(|raw| tool(raw)).collect()
+    }
+}
+
 /// What a server said when it was last reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Definitions {
@@ -50,16 +62,14 @@ pub(crate) struct Definitions {
 impl Definitions {
     /// Reads what is known; nothing, where that belongs to another configuration or is damaged.
     pub(crate) fn load(folder: &Path, server: &ServerName, launch: &Launch) -> Option<Self> {
-        let file: File = serde_json::from_slice(&fs::read(path(folder, server)).ok()?).ok()?;
+        let file = File::read(folder, server)?;
         if file.launch != mark(launch) {
             return None;
         }
-        let tool =
-            |raw: &RawValue| Tool::from_descriptor(server, Bytes::from(raw.get().to_owned())).ok();
         Some(Self {
+            tools: file.tools(server),
             capabilities: file.capabilities.get().to_owned(),
             instructions: file.instructions.map(|text| text.get().to_owned()),
-            tools: file.tools.iter().filter_map(|raw| tool(raw)).collect(),
             extras: file.extras.into_iter().map(Bytes::from).collect(),
             others: OtherLists {
                 prompts: file.prompts.read(ItemKind::Prompt, server),
@@ -97,6 +107,12 @@ impl Definitions {
         fs::write(&fresh, serde_json::to_vec(&file)?)?;
         fs::rename(&fresh, path(folder, server))
     }
+}
+
+/// What the server of this name listed when a gateway on this data folder last reached it, however it was started.
+pub fn last_known(options: &FleetOptions, server: &ServerName) -> Option<Vec<Tool>> {
+    let folder = options.definitions_dir.as_deref()?;
+    Some(File::read(folder, server)?.tools(server))
 }
 
 impl Kept {

@@ -3,9 +3,10 @@
 mod catalog;
 mod first_round;
 mod hosts;
+mod pinned;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -16,7 +17,10 @@ use arc_swap::ArcSwap;
 use callgate_call::{
     Announcement, Audience, Caller, Events, Failure, InHouse, Provider, Providers, Reply,
 };
-use callgate_gate::{Catalog, Host, Naming, Policy, Prefix, Reference, ServerName};
+use callgate_gate::{
+    Catalog, Host, Naming, Policy, Prefix, Reference, ServerName,
+    pins::{Lock, Pins},
+};
 use callgate_record::{Effect, Recorder};
 use callgate_wire::{Frame, methods};
 use futures_util::future::BoxFuture;
@@ -52,6 +56,9 @@ pub struct Fleet {
     recorder: Recorder,
     catalog: ArcSwap<Catalog>,
     policy: ArcSwap<Policy>,
+    pins: ArcSwap<Pins>,
+    /// Why tools were kept away when that was last told.
+    quarantine_told: Mutex<BTreeMap<String, String>>,
     announce: broadcast::Sender<Announcement>,
     residents: Mutex<HashMap<String, Resident>>,
     /// Who follows resources, by server: a successor of a server takes them over.
@@ -75,6 +82,8 @@ pub struct FleetPlan {
     pub in_house: Vec<Arc<dyn InHouse>>,
     /// What may be called.
     pub policy: Policy,
+    /// What was accepted of what tools say about themselves.
+    pub pins: Pins,
     /// What the servers have in common.
     pub options: FleetOptions,
 }
@@ -112,6 +121,7 @@ impl Fleet {
             servers,
             in_house,
             policy,
+            pins,
             options,
         } = plan;
         let fleet = Arc::new_cyclic(|me: &Weak<Self>| Self {
@@ -123,6 +133,8 @@ impl Fleet {
             recorder,
             catalog: ArcSwap::default(),
             policy: ArcSwap::from_pointee(policy),
+            pins: ArcSwap::from_pointee(pins),
+            quarantine_told: Mutex::default(),
             announce: broadcast::Sender::new(ANNOUNCEMENTS_KEPT),
             residents: Mutex::default(),
             followers: Mutex::default(),
@@ -149,17 +161,31 @@ impl Fleet {
             servers,
             in_house,
             policy,
+            pins,
             options,
         } = plan;
         if self.lists_are_answered() {
             self.answered.store(true, Ordering::Release);
         }
+        self.pins.store(Arc::new(pins));
         let before = self.policy.swap(Arc::new(policy));
         if self.supplies.load().options != options {
             self.supplies.store(Arc::new(Supplies::new(options)));
         }
         self.in_house.store(Arc::new(in_house));
         self.take_over(servers, &before);
+    }
+
+    /// Keeps to another lock from now on.
+    pub fn keep_to(&self, lock: Lock) {
+        let mode = self.pins.load().mode;
+        self.pins.store(Arc::new(Pins { mode, lock }));
+        self.rebuild();
+    }
+
+    /// What is kept to.
+    pub fn pins(&self) -> Arc<Pins> {
+        self.pins.load_full()
     }
 
     fn take_over(&self, specs: Vec<ServerSpec>, policy_before: &Policy) {

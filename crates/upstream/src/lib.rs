@@ -32,10 +32,12 @@ mod supplies;
 
 pub mod command_line;
 pub mod environment;
+pub mod pin_file;
 pub mod process;
 pub mod stderr_tail;
 pub mod warden;
 
+pub use definitions::last_known;
 pub use fleet::{Fleet, FleetPlan, ServerReport};
 pub use http::{Endpoint, EndpointError};
 pub use server::ServerStatus;

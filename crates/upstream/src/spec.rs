@@ -84,6 +84,8 @@ pub struct FleetOptions {
     pub log_dir: Option<PathBuf>,
     /// The folder for the servers' last known definitions.
     pub definitions_dir: Option<PathBuf>,
+    /// The file that keeps what was accepted; without one it is kept until the end.
+    pub lock_file: Option<PathBuf>,
     /// How long a first list or call waits for servers that are still connecting.
     pub connect_wait: Duration,
     /// Longest pause between two attempts to reach a server.

@@ -1,6 +1,9 @@
 //! What happens to servers.
 
-use callgate_gate::ServerName;
+use callgate_gate::{
+    ServerName,
+    visible::{Layout, visible},
+};
 
 use super::{Event, Shown};
 use crate::{Metrics, metrics::Side};
@@ -56,6 +59,64 @@ impl Event for UpstreamDown<'_> {
             server: Some(self.server.as_str()),
             transport: self.transport,
             reason: Some(self.reason.to_owned()),
+            ..Shown::new(Self::NAME)
+        }
+    }
+}
+
+/// A tool is kept from hosts until somebody has looked at it.
+#[derive(Debug)]
+pub struct ToolQuarantined<'a> {
+    /// The server.
+    pub server: &'a ServerName,
+    /// The tool as its server calls it.
+    pub tool: &'a str,
+    /// Why.
+    pub reason: &'a str,
+}
+
+impl Event for ToolQuarantined<'_> {
+    const NAME: &'static str = "tool.quarantined";
+
+    fn log(&self) {
+        let (tool, reason) = (visible(self.tool, Layout::OneLine), self.reason);
+        tracing::warn!(server = %self.server, tool, reason, "{}", Self::NAME);
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        Shown {
+            server: Some(self.server.as_str()),
+            tool: Some(self.tool.into()),
+            reason: Some(self.reason.to_owned()),
+            ..Shown::new(Self::NAME)
+        }
+    }
+}
+
+/// Something about a new tool's definition deserves a second look. It is offered all the same.
+#[derive(Debug)]
+pub struct ToolFlagged<'a> {
+    /// The server.
+    pub server: &'a ServerName,
+    /// The tool as its server calls it.
+    pub tool: &'a str,
+    /// What is odd about it.
+    pub flags: &'a [String],
+}
+
+impl Event for ToolFlagged<'_> {
+    const NAME: &'static str = "tool.flagged";
+
+    fn log(&self) {
+        let (tool, reason) = (visible(self.tool, Layout::OneLine), self.flags.join("; "));
+        tracing::warn!(server = %self.server, tool, reason, "{}", Self::NAME);
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        Shown {
+            server: Some(self.server.as_str()),
+            tool: Some(self.tool.into()),
+            reason: Some(self.flags.join("; ")),
             ..Shown::new(Self::NAME)
         }
     }

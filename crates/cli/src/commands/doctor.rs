@@ -2,11 +2,14 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time::Duration};
 
+use callgate_call::Providers;
+use callgate_gate::pins;
 use callgate_store::verify;
 use callgate_upstream::{Launch, Profile, ServerReport, ServerStatus};
 
 use crate::{
     args::{Gateway, Shared},
+    commands::lock,
     config::Settings,
     exit::Failed,
     print::{one_line, outln},
@@ -99,12 +102,24 @@ async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
     }
     let running = Running::start(settings, Profile::gateway())?;
     running.fleet.settled().await;
-    let reports = running.fleet.reports();
+    let (reports, catalog) = (running.fleet.reports(), running.fleet.catalog());
     running.stop(Duration::ZERO).await;
-    Ok(reports
-        .iter()
-        .map(|report| server(settings, report))
-        .collect())
+    let servers = reports.iter().map(|report| server(settings, report));
+    let quarantined = catalog.quarantined().iter().map(|one| {
+        let name = pins::shown_name(&one.tool);
+        let help = format!(
+            "look at it with `callgate lock diff`; `callgate lock accept {name}` accepts it"
+        );
+        problem(format!("tool {name} is quarantined: {}", one.reason), &help)
+    });
+    let odd = lock::oddities(settings)
+        .into_iter()
+        .map(|(name, reason)| Finding {
+            fine: true,
+            what: format!("tool {name} deserves a second look: {reason}"),
+            help: Some(format!("`callgate lock show {name}` shows what it says")),
+        });
+    Ok(servers.chain(quarantined).chain(odd).collect())
 }
 
 fn server(settings: &Settings, report: &ServerReport) -> Finding {

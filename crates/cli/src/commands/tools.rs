@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use callgate_call::Providers;
-use callgate_gate::Operation;
+use callgate_gate::{Operation, pins};
 use callgate_upstream::Profile;
 use callgate_wire::{Json, Strictness};
 
@@ -47,6 +47,13 @@ fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
                     report.name, report.status
                 );
             }
+        }
+        for one in catalog.quarantined() {
+            eprintln!(
+                "note: {} is quarantined: {}",
+                pins::shown_name(&one.tool),
+                one.reason
+            );
         }
         running.stop(Duration::ZERO).await;
         Ok(ExitCode::SUCCESS)

@@ -49,6 +49,9 @@ pub(crate) struct Config {
     pub(crate) policy: Option<PolicyChoice>,
     /// How much a policy file is asked about each call; `strict` when left out.
     pub(crate) policy_mode: Option<PolicyMode>,
+    /// What is done with tools whose definitions nobody has accepted; `tofu` when left out. What was
+    /// accepted stands in `callgate.lock` beside this file.
+    pub(crate) pins: Option<PinChoice>,
     /// How people are asked about calls that need their approval.
     pub(crate) approvals: Approvals,
     /// How callers of the `search` view declare what their calls will do.
@@ -374,6 +377,21 @@ pub(crate) enum PolicyMode {
     Fast,
     /// The tool's name, and its arguments in the scope that the tool is mapped to.
     Strict,
+}
+
+/// What is done with tools whose definitions nobody has accepted; the later is the stricter.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum PinChoice {
+    /// Nothing is compared.
+    Off,
+    /// What is seen first is accepted; what changes later is kept from hosts.
+    Tofu,
+    /// Only what the lock names is offered.
+    Locked,
 }
 
 /// How the record is kept.

@@ -11,19 +11,22 @@ use std::{
 
 use callgate_builtin::{Builtins, Roots};
 use callgate_call::{InHouse, Terms};
-use callgate_gate::{IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View};
+use callgate_gate::{
+    IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View,
+    pins::{Lock, PinMode, Pins},
+};
 use callgate_server::{Detail, IntentForm, ViewSettings};
 use callgate_upstream::{
     FleetOptions, FleetPlan, Protocol, ServerSpec,
     environment::{self, Inherit},
-    warden,
+    pin_file, warden,
 };
 use callgate_wire::Era;
 
 use super::{
     Config, Found, Source, complaint,
     launch::{demo, from_flag, launch},
-    model::{self, NamedServer, Prefix, SearchDetail, Server, Span},
+    model::{self, NamedServer, PinChoice, Prefix, SearchDetail, Server, Span},
     policies::ChosenPolicies,
 };
 use crate::{
@@ -52,6 +55,9 @@ pub(crate) struct Settings {
     /// The policies in it, as they were chosen and read.
     pub(crate) policies: ChosenPolicies,
     pub(crate) options: FleetOptions,
+    /// What was accepted of what tools say about themselves, and the file it stands in.
+    pub(crate) pins: Pins,
+    pub(crate) lock_file: PathBuf,
     /// What the views are told.
     pub(crate) views: ViewSettings,
     /// How long a call may take where the server says nothing else.
@@ -74,11 +80,15 @@ impl Settings {
             text,
             ..
         } = found;
+        let beside = source.file.as_deref().and_then(Path::parent);
+        let lock_file = beside.unwrap_or(data_dir).join(pin_file::LOCK_FILE);
+        let pins = pins(config.pins, &lock_file)?;
         let options = FleetOptions {
             naming: naming(&config),
             warden_program: warden_program()?,
             log_dir: Some(data_dir.join("logs")),
             definitions_dir: Some(data_dir.join("definitions")),
+            lock_file: Some(lock_file.clone()),
             connect_wait: config.upstream.connect_wait.0,
             reconnect_cap: time(
                 flags.reconnect_cap.as_deref(),
@@ -107,6 +117,8 @@ impl Settings {
             policy,
             policies,
             options,
+            pins,
+            lock_file,
             views,
             default_timeout,
             source,
@@ -142,6 +154,7 @@ impl Settings {
                 .map(|one| Arc::new(one.clone()) as Arc<dyn InHouse>)
                 .collect(),
             policy: self.policy.clone(),
+            pins: self.pins.clone(),
             options: self.options.clone(),
         }
     }
@@ -255,6 +268,25 @@ fn servers(
     }
     check_names(&servers)?;
     Ok((servers, filters))
+}
+
+/// The lock as the mode wants it: one that is switched off is not even read.
+fn pins(choice: Option<PinChoice>, lock_file: &Path) -> Result<Pins, Failed> {
+    let mode = match choice {
+        Some(PinChoice::Off) => {
+            return Ok(Pins {
+                mode: PinMode::Off,
+                lock: Lock::default(),
+            });
+        }
+        Some(PinChoice::Tofu) | None => PinMode::Tofu,
+        Some(PinChoice::Locked) => PinMode::Locked,
+    };
+    let lock = pin_file::read(lock_file).map_err(|error| {
+        Failed::config(error.to_string())
+            .help("mend it, or take it back from version control; without it nothing is accepted")
+    })?;
+    Ok(Pins { mode, lock })
 }
 
 fn protocol(written: model::Protocol) -> Protocol {

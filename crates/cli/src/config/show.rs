@@ -7,7 +7,7 @@ use callgate_upstream::{Launch, ServerSpec};
 
 use super::{
     Config, Settings,
-    model::{NamedServer, Place, Server, Span, View},
+    model::{NamedServer, PinChoice, Place, Server, Span, View},
 };
 use crate::exit::Failed;
 
@@ -26,6 +26,7 @@ pub(crate) fn effective(settings: &Settings, listen: Option<&str>) -> Result<Con
     config.view = View::of(settings.views.default);
     config.policy = Some(settings.policies.chosen());
     config.policy_mode = Some(settings.policies.mode);
+    config.pins = Some(config.pins.unwrap_or(PinChoice::Tofu));
     config.upstream.timeout = Span(settings.default_timeout);
     config.upstream.reconnect_cap = Span(settings.options.reconnect_cap);
     let known = config.servers.0.len();

@@ -17,6 +17,7 @@ mod full_disk;
 mod kill9;
 mod lossless;
 mod operations;
+mod pins;
 mod policy;
 mod primitives;
 mod processes;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use callgate_call::{Announcement, Audience};
-use callgate_gate::{Catalog, Finding, ItemKind, Policy};
+use callgate_gate::{Catalog, Finding, ItemKind, Listing, Policy};
 use callgate_wire::{message, methods};
 use tokio::time::Instant;
 
@@ -23,14 +23,13 @@ impl Fleet {
             .rebuilding
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let listings = self
-            .roster
-            .active()
-            .iter()
-            .map(|server| server.listing())
-            .chain(self.in_house.load().iter().map(|one| one.listing()))
-            .collect();
+        let active = self.roster.active();
+        let mut listings: Vec<Listing> = active.iter().map(|server| server.listing()).collect();
+        let quarantined = self.keep_to_pins(&mut listings);
+        // What this program brings itself needs no pin.
+        listings.extend(self.in_house.load().iter().map(|one| one.listing()));
         let (catalog, findings) = Catalog::build(self.naming(), listings);
+        let catalog = catalog.with_quarantined(quarantined);
         for Finding::ShownTwice {
             shown,
             kept,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_call::{Announcement, Events, Providers};
-use callgate_gate::{Builtin, Naming, Policy, ServerName};
+use callgate_gate::{Builtin, Naming, Policy, ServerName, pins::Pins};
 use callgate_record::{Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError};
 use callgate_testkit::{HttpUpstream, bin};
 use callgate_upstream::{
@@ -63,6 +63,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
         warden_program: warden_program(),
         log_dir: None,
         definitions_dir: Some(PathBuf::from(definitions)),
+        lock_file: None,
         connect_wait: DEADLINE,
         reconnect_cap: Duration::from_secs(60),
         listed_while_down: LISTED,
@@ -80,6 +81,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
             protocol: Default::default(),
         }],
         policy: Policy::new(Builtin::AllowAll, Default::default()),
+        pins: Pins::default(),
         options,
     }
 }

@@ -118,13 +118,15 @@ fn another_argument_principal_agent_or_definition_is_another_call() {
 
 #[test]
 fn a_tool_that_is_defined_otherwise_by_now_is_another_tool() {
-    let bed = Bed::new(ASKING);
+    // With pins it would not even be offered.
+    let asking = format!("{ASKING}pins: off\n");
+    let bed = Bed::new(&asking);
     let mut host = bed.stdio_ready();
     let id = approval_of(&wipe(&mut host, "a"));
     drop(host);
     stdout(&run(&bed, &["approvals", "approve", &id]));
     // The counter describes its tools otherwise when it is told to.
-    let changed = bed.filled_in(&ASKING.replace("--ledger", "--described, otherwise, --ledger"));
+    let changed = bed.filled_in(&asking.replace("--ledger", "--described, otherwise, --ledger"));
     std::fs::write(bed.path("callgate.yaml"), changed).expect("it is ours");
     let mut host = bed.stdio_ready();
     assert_ne!(approval_of(&wipe(&mut host, "a")), id);

@@ -49,6 +49,7 @@ fn help_of_the_whole() {
               doctor     Check the installation and say what is wrong
               trust      Allow the callgate.yaml of a folder to be used
               token      Tokens for agents, approvers and admins
+              lock       Look at what tools said when they were accepted, and accept what they say now
               help       Print this message or the help of the given subcommand(s)
         "#]],
     );

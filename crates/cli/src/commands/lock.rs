@@ -1,0 +1,239 @@
+//! `callgate lock …`: what tools said about themselves when they were accepted, and what they say now.
+
+mod current;
+
+use std::process::ExitCode;
+
+use callgate_gate::{
+    Tool,
+    pins::{Definition, Difference, Lock, Pin, PinMode, Pins, Quarantine, Quarantined, shown_name},
+    visible::{Layout, visible},
+};
+use callgate_upstream::pin_file;
+use serde_json::json;
+
+use crate::{
+    args::{Lock as Arguments, LockCommand, Shared},
+    config::Settings,
+    exit::Failed,
+    print::{one_line, outln, table},
+    wiring,
+};
+use current::Current;
+
+pub(crate) fn run(shared: &Shared, lock: &Arguments) -> Result<ExitCode, Failed> {
+    let settings = wiring::settings(shared, &lock.gateway, true)?;
+    match &lock.command {
+        LockCommand::Show { tool } => show(shared, &settings, tool.as_deref()),
+        LockCommand::Diff => diff(shared, &settings),
+        LockCommand::Verify => verify(shared, &settings),
+        LockCommand::Accept { tools, all } => accept(shared, &settings, tools, *all),
+    }
+}
+
+fn show(shared: &Shared, settings: &Settings, wanted: Option<&str>) -> Result<ExitCode, Failed> {
+    let is_wanted = |name: &str| {
+        wanted.is_none_or(|wanted| wanted == name || name.split(':').next() == Some(wanted))
+    };
+    let pins = settings.pins.lock.pins();
+    let pins: Vec<(String, &Pin)> = pins
+        .map(|(server, tool, pin)| (format!("{server}:{tool}"), pin))
+        .filter(|(name, _)| is_wanted(name))
+        .collect();
+    if let (Some(wanted), true) = (wanted, pins.is_empty()) {
+        return Err(
+            Failed::user(format!("`{}` is not in the lock", one_line(wanted, 200)))
+                .help("`callgate lock show` names everything that is"),
+        );
+    }
+    let current = Current::last_known(settings);
+    let odd = |name: &str| {
+        current
+            .tool(name)
+            .map_or_else(Vec::new, |tool| current.odd(tool))
+    };
+    if shared.json {
+        let one = |(name, pin): &(String, &Pin)| {
+            let digest = pin.definition.digest.to_string();
+            json!({"tool": name, "class": pin.definition.class, "override": pin.operator, "digest": digest, "flags": odd(name)})
+        };
+        outln!("{}", serde_json::Value::from_iter(pins.iter().map(one)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let [(name, pin)] = pins.as_slice() {
+        print_pin(name, pin, &odd(name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |(name, pin): &(String, &Pin)| {
+        let digest = pin.definition.digest.short();
+        vec![one_line(name, 80), class(pin), digest, odd(name).join("; ")]
+    };
+    let rows: Vec<Vec<String>> = pins.iter().map(row).collect();
+    table(&["TOOL", "CLASS", "DIGEST", "FLAGS"], &rows);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn class(pin: &Pin) -> String {
+    match pin.operator {
+        Some(operator) => format!("{} (yours)", operator.as_str()),
+        None => pin.definition.class.as_str().to_owned(),
+    }
+}
+
+fn print_pin(name: &str, pin: &Pin, flags: &[String]) {
+    let Definition {
+        digest,
+        title,
+        description,
+        parameters,
+        annotations,
+        icons,
+        ..
+    } = &pin.definition;
+    let text = |text: &str| visible(text, Layout::Lines).replace('\n', "\n             ");
+    outln!("tool         {}", one_line(name, 200));
+    outln!("class        {}", class(pin));
+    outln!("digest       {digest}");
+    if let Some(title) = title {
+        outln!("title        {}", text(title));
+    }
+    if let Some(description) = description {
+        outln!("description  {}", text(description));
+    }
+    for (name, says) in parameters {
+        outln!("parameter    {}: {}", one_line(name, 100), text(says));
+    }
+    for (name, says) in annotations {
+        outln!("annotation   {}: {}", one_line(name, 100), text(says));
+    }
+    for icon in icons {
+        outln!("icon         {}", one_line(icon, 200));
+    }
+    for flag in flags {
+        outln!("flag         {flag}");
+    }
+}
+
+/// What is odd about the tools that a gateway last heard of: the tool, and the reason.
+pub(crate) fn oddities(settings: &Settings) -> Vec<(String, String)> {
+    let current = Current::last_known(settings);
+    let servers = current.servers();
+    let all = servers.iter().flatten();
+    let of_tool = |tool: &Tool| {
+        let name = shown_name(tool);
+        let reasons = current.odd(tool).into_iter();
+        reasons
+            .map(|reason| (name.clone(), reason))
+            .collect::<Vec<_>>()
+    };
+    all.flat_map(of_tool).collect()
+}
+
+fn diff(shared: &Shared, settings: &Settings) -> Result<ExitCode, Failed> {
+    let current = Current::seen(settings)?;
+    print_findings(shared, &kept_away(settings, &current), &current);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(shared: &Shared, settings: &Settings) -> Result<ExitCode, Failed> {
+    let current = Current::ask(settings)?;
+    let kept_away = kept_away(settings, &current);
+    print_findings(shared, &kept_away, &current);
+    for gone in current.gone(&settings.pins.lock) {
+        eprintln!(
+            "note: `{}` is in the lock, and its server does not have it",
+            one_line(&gone, 200)
+        );
+    }
+    if kept_away.is_empty() {
+        eprintln!("tools that are as the lock says: {}", current.count());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let count = kept_away.len();
+    Err(
+        Failed::user(format!("tools that are not as the lock says: {count}")).help(
+            "look at each; what you trust is accepted with `callgate lock accept SERVER:TOOL`",
+        ),
+    )
+}
+
+/// What nobody has accepted: nothing is accepted by being seen first here.
+fn kept_away(settings: &Settings, current: &Current) -> Vec<Quarantined> {
+    let pins = Pins {
+        mode: PinMode::Locked,
+        lock: settings.pins.lock.clone(),
+    };
+    pins.sort(&current.servers()).quarantined
+}
+
+fn print_findings(shared: &Shared, kept_away: &[Quarantined], current: &Current) {
+    if shared.json {
+        let one = |one: &Quarantined| json!({"tool": shown_name(&one.tool), "reason": one.reason.to_string(), "difference": difference(one), "flags": current.odd(&one.tool)});
+        outln!(
+            "{}",
+            serde_json::Value::from_iter(kept_away.iter().map(one))
+        );
+        return;
+    }
+    for one in kept_away {
+        outln!("{}: {}", shown_name(&one.tool), one.reason);
+        for line in difference(one) {
+            outln!("  {line}");
+        }
+        for flag in current.odd(&one.tool) {
+            outln!("  flag: {flag}");
+        }
+    }
+}
+
+fn difference(one: &Quarantined) -> Vec<String> {
+    match &one.reason {
+        Quarantine::Changed(all) => all.iter().flat_map(Difference::lines).collect(),
+        Quarantine::NotLocked | Quarantine::LooksLike(_) | Quarantine::HiddenName => Vec::new(),
+    }
+}
+
+fn accept(
+    shared: &Shared,
+    settings: &Settings,
+    tools: &[String],
+    all: bool,
+) -> Result<ExitCode, Failed> {
+    let current = Current::seen(settings)?;
+    let chosen = chosen(&kept_away(settings, &current), tools, all)?;
+    print_findings(shared, &chosen, &current);
+    let file = &settings.lock_file;
+    let take = |lock: &mut Lock| chosen.iter().for_each(|one| lock.accept_tool(&one.tool));
+    pin_file::change(file, take).map_err(|error| Failed::config(error.to_string()))?;
+    eprintln!("accepted, in `{}`: {}", file.display(), chosen.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn chosen(
+    kept_away: &[Quarantined],
+    tools: &[String],
+    all: bool,
+) -> Result<Vec<Quarantined>, Failed> {
+    let acceptable = |one: &&Quarantined| one.reason.can_be_accepted();
+    if all {
+        return Ok(kept_away.iter().filter(acceptable).cloned().collect());
+    }
+    if tools.is_empty() {
+        return Err(
+            Failed::user("no tool is named").help("name tools as SERVER:TOOL, or say --all")
+        );
+    }
+    let find = |name: &String| {
+        let shown = one_line(name, 200);
+        match kept_away.iter().find(|one| one.tool.canonical() == *name) {
+            Some(one) if one.reason.can_be_accepted() => Ok(one.clone()),
+            Some(one) => Err(Failed::user(format!(
+                "`{shown}` cannot be accepted: {}",
+                one.reason
+            ))),
+            None => Err(Failed::user(format!("no tool `{shown}` is kept away"))
+                .help("`callgate lock diff` shows what is")),
+        }
+    };
+    tools.iter().map(find).collect()
+}

@@ -1,0 +1,122 @@
+//! What servers say about their tools: now, or when a gateway last heard of them.
+
+use std::time::Duration;
+
+use callgate_call::Providers;
+use callgate_gate::{
+    ServerName, Tool,
+    pins::{Lock, Names, PinMode, Pins, flags},
+};
+use callgate_upstream::{Profile, ServerSpec, ServerStatus, last_known};
+
+use crate::{
+    config::Settings,
+    exit::Failed,
+    wiring::{self, Running},
+};
+
+/// The tools of each server, in configuration order.
+pub(super) struct Current {
+    servers: Vec<(ServerName, Vec<Tool>)>,
+    names: Names,
+}
+
+impl Current {
+    /// What a gateway on this data folder last heard; servers that were never reached have nothing.
+    pub(super) fn last_known(settings: &Settings) -> Self {
+        let known =
+            |spec: &ServerSpec| last_known(&settings.options, &spec.name).unwrap_or_default();
+        let servers = settings.servers.iter();
+        Self::of(
+            settings,
+            servers
+                .map(|spec| (spec.name.clone(), known(spec)))
+                .collect(),
+        )
+    }
+
+    /// The same; where a server was never reached, all are asked.
+    pub(super) fn seen(settings: &Settings) -> Result<Self, Failed> {
+        let is_known = |spec: &ServerSpec| last_known(&settings.options, &spec.name).is_some();
+        if settings.servers.iter().all(is_known) {
+            return Ok(Self::last_known(settings));
+        }
+        Self::ask(settings)
+    }
+
+    /// Starts the servers and asks them.
+    pub(super) fn ask(settings: &Settings) -> Result<Self, Failed> {
+        let mut plan = settings.plan();
+        // Looking accepts nothing and keeps nothing away.
+        plan.options.lock_file = None;
+        plan.pins = Pins {
+            mode: PinMode::Off,
+            lock: Lock::default(),
+        };
+        plan.in_house.clear();
+        wiring::runtime()?.block_on(async {
+            let running = Running::start_with(settings, plan, Profile::gateway())?;
+            running.fleet.settled().await;
+            let (catalog, reports) = (running.fleet.catalog(), running.fleet.reports());
+            running.stop(Duration::ZERO).await;
+            let unreached = reports
+                .iter()
+                .filter(|report| report.enabled && report.status != ServerStatus::Ok);
+            let unreached: Vec<String> = unreached.map(|one| one.name.to_string()).collect();
+            if !unreached.is_empty() {
+                let names = unreached.join(", ");
+                let failed = Failed::execution(format!("servers that cannot be asked: {names}"));
+                return Err(failed.help("`callgate doctor` says why"));
+            }
+            let servers = catalog.listings().iter().map(|listing| {
+                let kept_away = catalog.quarantined().iter().map(|one| &one.tool);
+                let kept_away = kept_away.filter(|tool| tool.server == listing.server);
+                let tools = listing.tools.iter().flatten().chain(kept_away).cloned();
+                (listing.server.clone(), tools.collect())
+            });
+            Ok(Self::of(settings, servers.collect()))
+        })
+    }
+
+    fn of(settings: &Settings, servers: Vec<(ServerName, Vec<Tool>)>) -> Self {
+        let all = servers.iter().flat_map(|(_, tools)| tools);
+        let names = Names::of(all, &settings.options.naming);
+        Self { servers, names }
+    }
+
+    /// What is odd about a tool, in words.
+    pub(super) fn odd(&self, tool: &Tool) -> Vec<String> {
+        let found = flags(tool, &self.names);
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    /// The tools by server.
+    pub(super) fn servers(&self) -> Vec<Vec<Tool>> {
+        self.servers
+            .iter()
+            .map(|(_, tools)| tools.clone())
+            .collect()
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.servers.iter().map(|(_, tools)| tools.len()).sum()
+    }
+
+    /// The tool of a canonical name.
+    pub(super) fn tool(&self, canonical: &str) -> Option<&Tool> {
+        let mut all = self.servers.iter().flat_map(|(_, tools)| tools);
+        all.find(|tool| tool.canonical() == canonical)
+    }
+
+    /// What the lock names and no server has.
+    pub(super) fn gone(&self, lock: &Lock) -> Vec<String> {
+        let gone = |(server, tools): &(ServerName, Vec<Tool>)| {
+            let missing = lock.missing(server, tools).into_iter();
+            missing
+                .map(|tool| format!("{server}:{tool}"))
+                .collect::<Vec<_>>()
+        };
+        self.servers.iter().flat_map(gone).collect()
+    }
+}

@@ -1,0 +1,115 @@
+//! Pins on the way from what servers list to what hosts see: what nobody has accepted is kept away, and told of.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::PoisonError,
+};
+
+use callgate_call::events::upstreams::{ToolFlagged, ToolQuarantined};
+use callgate_gate::{
+    Listing, Tool,
+    pins::{Lock, Names, Quarantined, Sorted, flags},
+};
+use callgate_record::RecordType;
+
+use super::Fleet;
+use crate::pin_file;
+
+impl Fleet {
+    /// Takes out of `listings` what hosts must not see.
+    pub(super) fn keep_to_pins(&self, listings: &mut [Listing]) -> Vec<Quarantined> {
+        let said: Vec<Vec<Tool>> = listings
+            .iter()
+            .map(|listing| listing.tools.clone().unwrap_or_default())
+            .collect();
+        let mut sorted = self.pins.load().sort(&said);
+        if !sorted.fresh.is_empty() {
+            self.flag(&sorted.fresh, sorted.accepted.iter().flatten());
+            self.pin(&sorted.fresh);
+            // Somebody else may have pinned something else of the same name.
+            sorted = self.pins.load().sort(&said);
+        }
+        let Sorted {
+            accepted,
+            quarantined,
+            ..
+        } = sorted;
+        for (listing, accepted) in listings.iter_mut().zip(accepted) {
+            listing.tools = listing.tools.is_some().then_some(accepted);
+        }
+        self.tell_of(&quarantined);
+        quarantined
+    }
+
+    /// Says what is odd about definitions before they are pinned.
+    fn flag<'t>(&self, fresh: &[Tool], all: impl Iterator<Item = &'t Tool>) {
+        let names = Names::of(all, &self.naming());
+        for tool in fresh {
+            let flags: Vec<String> = flags(tool, &names)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            if !flags.is_empty() {
+                self.events.emit(ToolFlagged {
+                    server: &tool.server,
+                    tool: &tool.name,
+                    flags: &flags,
+                });
+            }
+        }
+    }
+
+    /// Puts what was seen first into the lock. Where the file cannot be written it is remembered until the end.
+    fn pin(&self, fresh: &[Tool]) {
+        let mut pins = (**self.pins.load()).clone();
+        fresh.iter().for_each(|tool| pins.lock.accept_tool(tool));
+        if let Some(file) = &self.supplies.load().options.lock_file {
+            let add = |lock: &mut Lock| {
+                for tool in fresh {
+                    // What is in the file counts.
+                    if lock.pin(tool.server.as_str(), &tool.name).is_none() {
+                        lock.accept_tool(tool);
+                    }
+                }
+            };
+            match pin_file::change(file, add) {
+                Ok(lock) => pins.lock = lock,
+                Err(error) => {
+                    tracing::warn!(%error, "new tools are pinned only until this gateway ends")
+                }
+            }
+        }
+        self.pins.store(pins.into());
+    }
+
+    /// Tells of each tool once, and again when the reason is another.
+    fn tell_of(&self, quarantined: &[Quarantined]) {
+        let reasons: BTreeMap<String, String> = quarantined
+            .iter()
+            .map(|one| (one.tool.canonical(), one.reason.to_string()))
+            .collect();
+        let mut told = self
+            .quarantine_told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known: HashSet<(&String, &String)> = told.iter().collect();
+        for one in quarantined {
+            let (name, reason) = (one.tool.canonical(), one.reason.to_string());
+            if known.contains(&(&name, &reason)) {
+                continue;
+            }
+            self.events.emit(ToolQuarantined {
+                server: &one.tool.server,
+                tool: &one.tool.name,
+                reason: &reason,
+            });
+            self.recorder.event(
+                RecordType::Server,
+                "tool.quarantined",
+                Some(one.tool.server.as_str()),
+                Some(format!("{}: {reason}", one.tool.name)),
+            );
+        }
+        *told = reasons;
+    }
+}
