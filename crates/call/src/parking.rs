@@ -149,3 +149,65 @@ fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
+
+#[cfg(test)]
+mod tests {
+    use callgate_gate::{Door, Host, Source, Transport, Who};
+    use callgate_wire::{Era, Frame, Strictness};
+
+    use super::*;
+
+    fn attempt(state: &str) -> Attempt {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","requestState":"{state}"}}}}"#
+        );
+        let who = Who {
+            tenant: "local".into(),
+            principal: "p".into(),
+            agent: "a".into(),
+            session: "s".into(),
+        };
+        Attempt {
+            id: CallId(Ulid::nil()),
+            parent: None,
+            host: Arc::new(Host {
+                who,
+                client_info: None,
+                capabilities: "{}".into(),
+                era: Era::Stateless,
+            }),
+            door: Door {
+                source: Source::Mcp,
+                transport: Transport::Http,
+            },
+            frame: Frame::parse(text.into(), Strictness::Full).unwrap(),
+            declared: None,
+        }
+    }
+
+    #[test]
+    fn a_state_that_has_expired_or_is_of_another_process_is_refused() {
+        let parking = Parking::new(&SealKey::new([7; 32]));
+        let binding = Binding::of(&attempt("").host, &attempt("").frame);
+        let judge = |node, expires| {
+            let park = Ulid::generate();
+            let state = State {
+                node,
+                park,
+                expires,
+            };
+            let state = parking.seal.close(state, &binding);
+            let judged = parking.round_of(&attempt(&state));
+            judged.map(|_| ()).map_err(|error| error.message)
+        };
+        let refused = |why: &str| Err(format!("`requestState` is refused: {why}"));
+        let (ours, later) = (parking.node, now() + 60);
+        assert_eq!(judge(ours, now() - 1), refused("it has expired"));
+        let gone = "the gateway that knew it is gone";
+        assert_eq!(judge(Ulid::generate(), later), refused(gone));
+        let unknown = "it was used before, or given up";
+        assert_eq!(judge(ours, later), refused(unknown));
+        let round = parking.round_of(&attempt("of the server"));
+        assert!(matches!(round, Ok(Round::First)));
+    }
+}
