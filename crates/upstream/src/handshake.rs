@@ -78,7 +78,7 @@ pub(crate) async fn initialize(
     };
     let said = connection.notify(&Housekeeping::Initialized).await;
     said.map_err(|_| HousekeepingError::Gone)?;
-    connection.introduced();
+    connection.introduced().await;
     Ok(introduction)
 }
 
