@@ -79,6 +79,11 @@ impl Parking {
         let binding = Binding::of(&attempt.host, &attempt.frame);
         let opened = self.seal.open(&text, &binding);
         let state = opened.ok_or_else(|| refused("it was not made for this request"))?;
+        self.known(state)
+    }
+
+    /// The parked call that a state of ours means.
+    fn known(&self, state: State) -> Result<Round, RpcError> {
         if state.expires < now() {
             return Err(refused("it has expired"));
         }
@@ -152,52 +157,18 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use callgate_gate::{Door, Host, Source, Transport, Who};
-    use callgate_wire::{Era, Frame, Strictness};
-
     use super::*;
-
-    fn attempt(state: &str) -> Attempt {
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","requestState":"{state}"}}}}"#
-        );
-        let who = Who {
-            tenant: "local".into(),
-            principal: "p".into(),
-            agent: "a".into(),
-            session: "s".into(),
-        };
-        Attempt {
-            id: CallId(Ulid::nil()),
-            parent: None,
-            host: Arc::new(Host {
-                who,
-                client_info: None,
-                capabilities: "{}".into(),
-                era: Era::Stateless,
-            }),
-            door: Door {
-                source: Source::Mcp,
-                transport: Transport::Http,
-            },
-            frame: Frame::parse(text.into(), Strictness::Full).unwrap(),
-            declared: None,
-        }
-    }
 
     #[test]
     fn a_state_that_has_expired_or_is_of_another_process_is_refused() {
-        let parking = Parking::new(&SealKey::new([7; 32]));
-        let binding = Binding::of(&attempt("").host, &attempt("").frame);
+        let parking = Parking::new(&SealKey::random());
         let judge = |node, expires| {
             let park = Ulid::generate();
-            let state = State {
+            let judged = parking.known(State {
                 node,
                 park,
                 expires,
-            };
-            let state = parking.seal.close(state, &binding);
-            let judged = parking.round_of(&attempt(&state));
+            });
             judged.map(|_| ()).map_err(|error| error.message)
         };
         let refused = |why: &str| Err(format!("`requestState` is refused: {why}"));
@@ -207,7 +178,5 @@ mod tests {
         assert_eq!(judge(Ulid::generate(), later), refused(gone));
         let unknown = "it was used before, or given up";
         assert_eq!(judge(ours, later), refused(unknown));
-        let round = parking.round_of(&attempt("of the server"));
-        assert!(matches!(round, Ok(Round::First)));
     }
 }
