@@ -34,7 +34,7 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check {
         name: "conformance",
-        what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
+        what: "the MCP conformance suite through the gateway: hosts and servers of both eras, and as a client",
         run: |_| conformance::run(),
     },
     Check {

@@ -8,6 +8,7 @@ use callgate_gate::{ApprovalId, Attempt, Fault, Ruling, Target, ToolSource};
 use callgate_record::{Effect, Failed, Open, Outcome, Recorder, Status};
 use callgate_wire::{
     Era, Frame, Id, Json, Pieces, RpcError, Strictness, bridge, message, methods, quote,
+    stateless::may_ask,
 };
 
 use crate::{
@@ -271,6 +272,9 @@ pub(crate) fn refused_rounds(request: &Frame, error: &RpcError) -> Answer {
 fn for_host(reply: &Reply, attempt: &Attempt, id: &Id) -> Pieces {
     let frame = &reply.frame;
     let method = attempt.frame.method().unwrap_or_default();
+    if let Some(asked) = url_asked(reply, attempt) {
+        return for_stateless_host(message::result(id, &asked), method).into();
+    }
     let (told, edit) = match (reply.era, attempt.host.era) {
         (Era::Handshake, Era::Handshake) => (None, frame.edit()),
         (Era::Stateless, Era::Handshake) => (
@@ -290,6 +294,18 @@ fn for_host(reply: &Reply, attempt: &Attempt, id: &Id) -> Pieces {
         Some(error) => message::error(Some(id), &error).into(),
         None => edit.id(id).pieces(),
     }
+}
+
+/// What a handshake server asks a stateless host by a refusal, where that host can be asked.
+fn url_asked(reply: &Reply, attempt: &Attempt) -> Option<String> {
+    let crosses = reply.era == Era::Handshake && attempt.host.era == Era::Stateless;
+    if !crosses || !may_ask(attempt.frame.method().unwrap_or_default()) {
+        return None;
+    }
+    let declared = attempt.host.capabilities.as_bytes();
+    let declared = Json::validate(declared, Strictness::Envelope).ok()?;
+    declared.get("elicitation")?;
+    bridge::asks_for_url(&reply.frame)
 }
 
 /// An answer of our own, as the host's era wants it.
