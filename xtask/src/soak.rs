@@ -7,6 +7,7 @@ mod install;
 mod own_test;
 mod real_http;
 mod real_servers;
+mod search_client;
 
 use std::time::Instant;
 
@@ -29,7 +30,7 @@ struct Check {
     run: fn(&Options) -> Result<()>,
 }
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     Check {
         name: "conformance",
         what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
@@ -44,6 +45,11 @@ const CHECKS: [Check; 12] = [
         name: "real-http",
         what: "servers from npm and PyPI over Streamable HTTP and HTTP+SSE, behind both doors",
         run: |_| real_http::run(),
+    },
+    Check {
+        name: "search-client",
+        what: "the official Python client in the `search` view: search, describe, call, refused and mended",
+        run: |_| search_client::run(),
     },
     Check {
         name: "kill9",
