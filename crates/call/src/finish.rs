@@ -18,6 +18,11 @@ use crate::{
 /// The rule named when a call cannot be put on record.
 const NO_RECORD_RULE: &str = "deny:gateway:no_record";
 
+/// The first line of what a host is told about a call that policy refuses.
+pub const DENIED_HEADLINE: &str = "[callgate] Action denied by policy.";
+/// The first line of what a host is told about a call that needs a person.
+pub const APPROVAL_HEADLINE: &str = "[callgate] Action requires approval.";
+
 /// A refusal, as it is told to the host.
 #[derive(Debug)]
 pub(crate) enum Refusal {
@@ -217,16 +222,8 @@ pub(crate) fn refuse_fault(request: &Frame, fault: &Fault) -> Answer {
 
 fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal) -> Bytes {
     let (headline, code, Ruling { rule, reason, .. }) = match refusal {
-        Refusal::Denied(ruling) => (
-            "[callgate] Action denied by policy.",
-            RpcError::DENIED,
-            ruling,
-        ),
-        Refusal::NeedsApproval(ruling) => (
-            "[callgate] Action requires approval.",
-            RpcError::APPROVAL,
-            ruling,
-        ),
+        Refusal::Denied(ruling) => (DENIED_HEADLINE, RpcError::DENIED, ruling),
+        Refusal::NeedsApproval(ruling) => (APPROVAL_HEADLINE, RpcError::APPROVAL, ruling),
     };
     if request.method() == Some(methods::TOOLS_CALL) {
         let text = quote(&format!("{headline}\nReason: {reason}\nRule: {rule}"));

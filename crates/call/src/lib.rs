@@ -36,6 +36,7 @@ pub use announce::{Announcement, Audience};
 pub use events::{Event, Events};
 pub use facts::real_path;
 pub use failure::Failure;
+pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE};
 pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Patience, Pending};

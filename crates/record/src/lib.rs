@@ -6,12 +6,14 @@
 //! provider that asks for a `Recorded<Permit>` cannot be reached by a call that is not on record.
 
 mod activity;
+mod archive;
 mod entry;
 mod recorder;
 mod redact;
 mod store;
 
 pub use activity::{Activity, ActivityError, Metadata};
+pub use archive::{ActivityFilter, Archive, ArchiveError, Format, Page, Summary};
 pub use entry::{
     Body, CallEntry, Check, Checkpoint, Decision, Effect, Entry, EntryKind, Event, Failed,
     Finished, Head, Intent, KeyedHead, Opened, RecordType, Status, Unknown, WriterId,

@@ -1,6 +1,7 @@
 //! The HTTP door: Streamable HTTP on `/mcp`, health, and for the admin the servers' state, events
 //! and metrics.
 
+mod api;
 mod auth;
 mod body;
 mod front;
@@ -16,6 +17,7 @@ mod telemetry;
 use std::sync::Arc;
 
 use axum::{Json, Router, extract::State, middleware, routing::get};
+use callgate_record::Archive;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +44,8 @@ pub struct HttpDoor {
     pub connections: usize,
     /// Whether `/metrics` needs no token from this machine.
     pub open_metrics: bool,
+    /// What is on record, for the API; without it the API says that there is none.
+    pub archive: Option<Arc<dyn Archive>>,
 }
 
 /// How a door is closed, in two steps.
@@ -63,6 +67,7 @@ struct Shared {
     bodies: Allowance,
     closing: Closing,
     open_metrics: bool,
+    archive: Option<Arc<dyn Archive>>,
 }
 
 impl HttpDoor {
@@ -81,6 +86,7 @@ impl HttpDoor {
             bodies,
             closing: closing.clone(),
             open_metrics: self.open_metrics,
+            archive: self.archive,
         });
         let front = Front {
             shared: shared.clone(),
@@ -94,7 +100,6 @@ impl HttpDoor {
 /// Everything but `/mcp`: for whoever watches over the gateway, and for admins.
 fn others(shared: &Arc<Shared>) -> Router {
     let admins = Router::new()
-        .route("/api/v1/servers", get(servers))
         .route("/events", get(telemetry::events))
         .layer(middleware::from_fn_with_state(
             shared.clone(),
@@ -110,6 +115,7 @@ fn others(shared: &Arc<Shared>) -> Router {
         .route("/healthz", get(health::health))
         .route("/v1/health", get(health::health))
         .route("/readyz", get(health::ready))
+        .merge(api::routes(shared))
         .merge(admins)
         .merge(metrics)
         .with_state(shared.clone())

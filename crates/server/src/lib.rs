@@ -4,6 +4,7 @@
 //! `ping`, lists, subscriptions, log levels) and hands everything else to the call path. It decides
 //! nothing and has no other way to a provider. Inbound sockets live here and nowhere else.
 
+mod ask;
 mod asks;
 mod attach;
 mod follow;
@@ -18,6 +19,7 @@ mod session;
 mod stdio;
 mod view;
 
+pub use ask::Ask;
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
 pub use http::{Closing, HttpDoor, Tokens};

@@ -16,7 +16,8 @@
 //!
 //! - [`Log`] writes. [`Log::open`] also closes what dead writers left open.
 //! - [`verify`] checks chains, heads and codes; [`heads`] gives the heads to keep elsewhere.
-//! - [`Index`] is filled behind the log and answers queries; [`export`] streams it.
+//! - [`Index`] is filled behind the log and answers queries; [`export`] streams it; [`Records`] fills the
+//!   record's Archive port with both.
 //! - [`retain`] drops old segments behind a checkpoint.
 //!
 //! A line can be checked with what every system has: the hash is over the line without its first
@@ -25,6 +26,7 @@
 //! This room decides nothing about calls and redacts nothing: it keeps what it is given.
 
 mod adopt;
+mod archive;
 mod disk;
 mod export;
 mod folder;
@@ -39,9 +41,11 @@ mod verify;
 mod version;
 mod writer;
 
+pub use archive::Records;
+pub use callgate_record::{ActivityFilter, Format, Page};
 pub use disk::{Disk, RealDisk, SegmentFile};
-pub use export::{ExportError, Format, export};
-pub use index::{ActivityFilter, CaughtUp, Index, IndexError, Page};
+pub use export::{ExportError, export};
+pub use index::{CaughtUp, Index, IndexError};
 pub use key::KeyError;
 pub use line::LineError;
 pub use problem::{NamedBy, Problem, Verification};

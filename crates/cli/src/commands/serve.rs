@@ -5,10 +5,12 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
 use callgate_server::{AttachDoor, Closing, HttpDoor, Tokens};
+use callgate_store::Records;
 use callgate_upstream::Profile;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
@@ -125,6 +127,7 @@ fn http_door(
         hosts,
         connections: settings.config.limits.connections.get(),
         open_metrics: settings.config.auth.opens(OpenRoute::Metrics),
+        archive: Some(Arc::new(Records::new(&settings.data_dir))),
     }
 }
 
