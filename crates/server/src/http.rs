@@ -1,4 +1,4 @@
-//! The HTTP door: Streamable HTTP on `/mcp`, health, and for the admin the servers' state, events
+//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, and for the admin the servers' state, events
 //! and metrics.
 
 mod api;
@@ -11,6 +11,7 @@ mod listen;
 mod mcp;
 mod replies;
 mod sessions;
+mod stateless;
 mod stream;
 mod telemetry;
 

@@ -1,6 +1,6 @@
-//! The answer to `initialize`: who we are and what can really be served.
+//! The answers to `initialize` and `server/discover`: who we are and what can really be served.
 
-use callgate_call::Providers;
+use callgate_call::{Providers, SERVER_INFO};
 use callgate_gate::Offers;
 use callgate_wire::{Json, ProtocolVersion, Strictness, quote};
 
@@ -12,10 +12,20 @@ pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) 
     let mut members = vec![
         format!(r#""protocolVersion":{}"#, quote(version.as_str())),
         format!(r#""capabilities":{}"#, capabilities(providers)),
-        format!(
-            r#""serverInfo":{{"name":"callgate","version":"{}"}}"#,
-            env!("CARGO_PKG_VERSION")
-        ),
+        format!(r#""serverInfo":{SERVER_INFO}"#),
+    ];
+    if let Some(text) = instructions(providers) {
+        members.push(format!(r#""instructions":{text}"#));
+    }
+    format!("{{{}}}", members.join(","))
+}
+
+/// The result of `server/discover`.
+pub(crate) fn discovery(providers: &dyn Providers) -> String {
+    let version = quote(ProtocolVersion::V2026_07_28.as_str());
+    let mut members = vec![
+        format!(r#""supportedVersions":[{version}]"#),
+        format!(r#""capabilities":{}"#, capabilities(providers)),
     ];
     if let Some(text) = instructions(providers) {
         members.push(format!(r#""instructions":{text}"#));
@@ -24,7 +34,7 @@ pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) 
 }
 
 /// Tools and logging always; what else the only server has, as it says it, or what some server has.
-fn capabilities(providers: &dyn Providers) -> String {
+pub(crate) fn capabilities(providers: &dyn Providers) -> String {
     let mut members = vec![
         r#""tools":{"listChanged":true}"#.to_owned(),
         r#""logging":{}"#.to_owned(),

@@ -11,7 +11,7 @@ use axum::{
 use bytes::Bytes;
 use callgate_call::{AskFailed, Caller};
 use callgate_gate::{Door, Host, Operation, Source, Transport, Who};
-use callgate_wire::{Frame, Json, Strictness};
+use callgate_wire::{Era, Frame, Json, Strictness};
 use futures_util::future::BoxFuture;
 use ulid::Ulid;
 
@@ -119,6 +119,7 @@ fn program() -> Host {
         who,
         client_info: None,
         capabilities: "{}".to_owned(),
+        era: Era::Handshake,
     }
 }
 
