@@ -5,6 +5,7 @@
 mod gateway;
 mod policy;
 mod record_spike;
+mod search;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -38,6 +39,10 @@ enum Measurement {
     Steady(gateway::steady::Options),
     /// Instructions per call, counted by callgrind and compared with the committed ones
     Instructions(gateway::instructions::Options),
+    /// How well tools are found: recall, MRR, nDCG and tokens over questions with graded answers
+    Retrieval(search::QualityOptions),
+    /// How quickly: searches, intent, lists and exports of the record; fails when a budget is broken
+    Search(search::SpeedOptions),
     #[command(hide = true)]
     Echo(gateway::echo::Options),
     #[command(hide = true)]
@@ -71,6 +76,8 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Budgets(options) => gateway::budgets::run(&options),
         Measurement::Steady(options) => gateway::steady::run(&options),
         Measurement::Instructions(options) => gateway::instructions::run(&options),
+        Measurement::Retrieval(options) => search::quality(&options),
+        Measurement::Search(options) => search::speed(&options),
         Measurement::Echo(options) => gateway::echo::run(&options),
         Measurement::Raw(options) => gateway::raw::run(&options),
     }

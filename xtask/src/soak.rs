@@ -9,6 +9,7 @@ mod own_test;
 mod page;
 mod real_http;
 mod real_servers;
+mod search_client;
 
 use std::time::Instant;
 
@@ -46,6 +47,11 @@ const CHECKS: &[Check] = &[
         name: "real-http",
         what: "servers from npm and PyPI over Streamable HTTP and HTTP+SSE, behind both doors",
         run: |_| real_http::run(),
+    },
+    Check {
+        name: "search-client",
+        what: "the official Python client in the `search` view: search, describe, call, refused and mended",
+        run: |_| search_client::run(),
     },
     Check {
         name: "kill9",

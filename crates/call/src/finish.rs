@@ -28,6 +28,11 @@ pub const SERVER_INFO: &str = concat!(
 /// The rule named when a call cannot be put on record.
 const NO_RECORD_RULE: &str = "deny:gateway:no_record";
 
+/// The first line of what a host is told about a call that policy refuses.
+pub const DENIED_HEADLINE: &str = "[callgate] Action denied by policy.";
+/// The first line of what a host is told about a call that needs a person.
+pub const APPROVAL_HEADLINE: &str = "[callgate] Action requires approval.";
+
 /// A refusal, as it is told to the host.
 #[derive(Debug)]
 pub(crate) enum Refusal<'a> {
@@ -357,7 +362,7 @@ fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal<'_>) -> Bytes {
     let (code, lines, data) = match refusal {
         Refusal::Denied(Ruling { rule, reason, .. }) => (
             RpcError::DENIED,
-            format!("[callgate] Action denied by policy.\nReason: {reason}\nRule: {rule}"),
+            format!("{DENIED_HEADLINE}\nReason: {reason}\nRule: {rule}"),
             String::new(),
         ),
         Refusal::NeedsApproval { ruling, id, url } => {
@@ -366,7 +371,7 @@ fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal<'_>) -> Bytes {
             (
                 RpcError::APPROVAL,
                 format!(
-                    "[callgate] Action requires approval.\nReason: {reason}\nApproval ID: {id}\nApprove at: {url}"
+                    "{APPROVAL_HEADLINE}\nReason: {reason}\nApproval ID: {id}\nApprove at: {url}"
                 ),
                 format!(r#","approval_id":"{id}","approval_url":{url_text}"#),
             )

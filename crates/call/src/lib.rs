@@ -44,7 +44,7 @@ pub use approvals::{Desk, DeskError, Terms};
 pub use events::{Event, Events};
 pub use facts::real_path;
 pub use failure::Failure;
-pub use finish::{SERVER_INFO, for_stateless_host};
+pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_host};
 pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Patience, Pending};

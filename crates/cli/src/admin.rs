@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::{BodyExt, Empty};
-use hyper::{Method, Request, body::Bytes, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, body::Bytes, header, http::request::Builder};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
@@ -66,54 +66,54 @@ pub(crate) async fn get(
     path: &str,
     token: Option<&str>,
 ) -> Result<Bytes, Failed> {
-    send(gateway, Method::GET, path, token).await
-}
-
-/// Tells a running gateway to do something.
-pub(crate) async fn post(gateway: &RunFile, path: &str, token: &str) -> Result<Bytes, Failed> {
-    send(gateway, Method::POST, path, Some(token)).await
-}
-
-async fn send(
-    gateway: &RunFile,
-    method: Method,
-    path: &str,
-    token: Option<&str>,
-) -> Result<Bytes, Failed> {
-    let failed =
-        |what: String| Failed::execution(format!("the gateway at {}: {what}", gateway.address));
-    let asked = async {
-        let stream = TcpStream::connect(&gateway.address)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|error| failed(error.to_string()))?;
-        let connection = tokio::spawn(connection);
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, &gateway.address);
-        if let Some(token) = token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let request = request
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| failed(error.to_string()))?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        if !response.status().is_success() {
-            return Err(failed(format!("it answered {}", response.status())));
-        }
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        connection.abort();
-        Ok(body.to_bytes())
+    let mut request = Request::get(path);
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let asked = send(gateway, request, String::new());
+    let (status, body) = match tokio::time::timeout(DEADLINE, asked).await {
+        Ok(answered) => answered?,
+        Err(_) => return Err(failed(gateway, "it does not answer")),
     };
-    let answered = tokio::time::timeout(DEADLINE, asked).await;
-    answered.unwrap_or_else(|_| Err(failed("it does not answer".to_owned())))
+    if (200..300).contains(&status) {
+        Ok(body)
+    } else {
+        Err(failed(gateway, format!("it answered {status}")))
+    }
+}
+
+/// Has a running gateway do something, as long as that takes; gives the status and the body of its answer.
+pub(crate) async fn post(
+    gateway: &RunFile,
+    path: &str,
+    token: &str,
+    body: String,
+) -> Result<(u16, Bytes), Failed> {
+    let request = Request::post(path)
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .header(header::CONTENT_TYPE, "application/json")
+        .header("Callgate-Source", "cli");
+    send(gateway, request, body).await
+}
+
+fn failed(gateway: &RunFile, what: impl std::fmt::Display) -> Failed {
+    Failed::execution(format!("the gateway at {}: {what}", gateway.address))
+}
+
+async fn send(gateway: &RunFile, request: Builder, body: String) -> Result<(u16, Bytes), Failed> {
+    let stream = TcpStream::connect(&gateway.address).await;
+    let stream = stream.map_err(|error| failed(gateway, error))?;
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| failed(gateway, error))?;
+    let connection = tokio::spawn(connection);
+    let request = request.header(header::HOST, &gateway.address);
+    let request = request.body(Full::new(Bytes::from(body)));
+    let request = request.map_err(|error| failed(gateway, error))?;
+    let response = sender.send_request(request).await;
+    let response = response.map_err(|error| failed(gateway, error))?;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await;
+    let body = body.map_err(|error| failed(gateway, error))?;
+    connection.abort();
+    Ok((status, body.to_bytes()))
 }

@@ -145,14 +145,54 @@ pub(crate) struct Stdio {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Either `callgate call SERVER:TOOL [ARGS]`, or with a declared intent:\n  \
+    callgate call tool-read|tool-write|tool-destructive SERVER:TOOL [--args JSON] [--reason TEXT]"
+)]
 pub(crate) struct Call {
-    /// The tool as `server:tool`, or as hosts see it
-    pub(crate) tool: String,
+    /// The tool as `server:tool`, or as hosts see it; or tool-read, tool-write or tool-destructive in front of it
+    pub(crate) first: String,
+    /// Its arguments, a JSON object; behind tool-read and the like the tool
+    #[arg(value_name = "ARGS")]
+    pub(crate) second: Option<String>,
     /// Its arguments, a JSON object
-    #[arg(default_value = "{}", value_name = "ARGS")]
-    pub(crate) arguments: String,
+    #[arg(
+        long = "args",
+        short = 'j',
+        visible_alias = "json_args",
+        value_name = "JSON"
+    )]
+    pub(crate) arguments: Option<String>,
+    /// The tool, instead of writing it behind tool-read and the like
+    #[arg(long, short = 't', value_name = "SERVER:TOOL")]
+    pub(crate) tool_name: Option<String>,
+    /// What the call will do: the same as tool-read and the like
+    #[arg(long = "as", value_enum, value_name = "OPERATION")]
+    pub(crate) operation: Option<OperationName>,
+    /// Why it is made, for the record
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// How private its data are: public, internal, private or unknown
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) sensitivity: Option<String>,
+    /// How the result is printed
+    #[arg(long, short = 'o', value_enum, value_name = "FORM")]
+    pub(crate) output: Option<OutputForm>,
     #[command(flatten)]
     pub(crate) gateway: Gateway,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OperationName {
+    Read,
+    Write,
+    Destructive,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputForm {
+    Pretty,
+    Json,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -165,6 +205,23 @@ pub(crate) struct Tools {
 pub(crate) enum ToolsCommand {
     /// List every tool, as hosts see it
     List(Gateway),
+    /// Find tools by what they are for
+    Search {
+        /// What the tool should do, in plain words
+        query: String,
+        /// At most so many
+        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
+        limit: Option<u8>,
+        #[command(flatten)]
+        gateway: Gateway,
+    },
+    /// Show the whole descriptor of a tool
+    Show {
+        /// The tool as `server:tool`, or as hosts see it
+        name: String,
+        #[command(flatten)]
+        gateway: Gateway,
+    },
 }
 
 #[derive(Debug, ClapArgs)]
@@ -207,6 +264,20 @@ pub(crate) enum ActivityCommand {
     Show {
         /// Its id, as listed
         id: String,
+    },
+    /// Show calls as they happen
+    Watch {
+        #[command(flatten)]
+        filter: ActivityFilter,
+        /// End after so many
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
+    /// Count calls of each sort
+    Summary {
+        /// How far back: 1h, 24h, 7d or 30d
+        #[arg(long, default_value = "24h", value_parser = ["1h", "24h", "7d", "30d"])]
+        period: String,
     },
     /// Check that nothing was changed, dropped or cut off
     Verify {

@@ -84,6 +84,8 @@ pub struct Index {
     sorted: Vec<(Box<str>, u32)>,
     /// By the number of a stem: the documents that use it, and how much.
     uses: Vec<Vec<Use>>,
+    /// By the number of a stem: how much it says.
+    rarities: Vec<f32>,
     /// By document: the stems of its name.
     names: Vec<Vec<u32>>,
     /// By document: its place in the order of names.
@@ -144,8 +146,10 @@ impl Index {
             .map(|(stem, number)| (stem.into_boxed_str(), number))
             .collect();
         sorted.sort_unstable();
+        let of_use = |used: &Vec<Use>| rarity(documents.len(), used.len());
         Self {
             sorted,
+            rarities: uses.iter().map(of_use).collect(),
             uses,
             names,
             order: order(documents),
@@ -171,14 +175,14 @@ impl Index {
     ) -> Found {
         let concepts = self.concepts(question);
         let mut scores: Vec<f32> = vec![0.0; self.len()];
+        let mut worth: Vec<f32> = vec![0.0; self.len()];
         let mut best = 0.0;
-        // For each stem of a name, how surely the question means it.
-        let mut meant: HashMap<u32, f32> = HashMap::new();
+        // By stem, how surely the question means it.
+        let mut meant: Vec<f32> = vec![0.0; self.uses.len()];
         for concept in &concepts {
-            let rarity = self.add(concept, &mut scores);
-            best += rarity;
+            best += self.add(concept, &mut worth, &mut scores);
             for (term, weight) in &concept.terms {
-                let known = meant.entry(*term).or_default();
+                let known = &mut meant[*term as usize];
                 *known = known.max(*weight);
             }
         }
@@ -207,30 +211,35 @@ impl Index {
         }
     }
 
-    /// Adds what a concept is worth to each document's score; the best that it could be worth comes back.
-    fn add(&self, concept: &Concept, scores: &mut [f32]) -> f32 {
-        let mut worth: HashMap<u32, f32> = HashMap::new();
+    /// Adds what a concept is worth to each document's score; the best that it could be worth comes back. `worth`
+    /// is all zero before and after.
+    fn add(&self, concept: &Concept, worth: &mut [f32], scores: &mut [f32]) -> f32 {
+        let mut touched: Vec<u32> = Vec::new();
         for (term, weight) in &concept.terms {
             for used in &self.uses[*term as usize] {
                 let value = weight * used.weight / (SATURATION + used.weight);
-                let known = worth.entry(used.document).or_default();
+                let known = &mut worth[used.document as usize];
+                if *known == 0.0 {
+                    touched.push(used.document);
+                }
                 *known = known.max(value);
             }
         }
-        let rarity = rarity(self.len(), worth.len());
-        for (document, value) in worth {
-            scores[document as usize] += rarity * value;
+        let rarity = rarity(self.len(), touched.len());
+        for document in touched {
+            let document = document as usize;
+            scores[document] += rarity * std::mem::take(&mut worth[document]);
         }
         rarity
     }
 
     /// How much of a tool's name the question means, from 0 to 1; rare words matter more.
-    fn named(&self, document: usize, meant: &HashMap<u32, f32>) -> f32 {
+    fn named(&self, document: usize, meant: &[f32]) -> f32 {
         let (mut all, mut said) = (0.0, 0.0);
         for term in &self.names[document] {
-            let rarity = rarity(self.len(), self.uses[*term as usize].len());
+            let rarity = self.rarities[*term as usize];
             all += rarity;
-            said += rarity * meant.get(term).copied().unwrap_or_default();
+            said += rarity * meant[*term as usize];
         }
         if all > 0.0 { said / all } else { 0.0 }
     }
@@ -334,4 +343,93 @@ fn order(documents: &[Document]) -> Vec<u32> {
         order[document] = place as u32;
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn document(server: &str, name: &str, description: &str) -> Document {
+        Document {
+            name: name.to_owned(),
+            server: server.to_owned(),
+            description: description.to_owned(),
+            ..Document::default()
+        }
+    }
+
+    fn shop() -> Vec<Document> {
+        vec![
+            document("shop", "createOrder", "Place an order for a customer."),
+            document("shop", "delete_order", "Remove an order for good."),
+            document("shop", "list-orders", "All orders of a customer."),
+            document("mail", "send_message", "Deliver an email to a person."),
+            document("geo", "timezone_of", "Tell which zone a city lies in."),
+        ]
+    }
+
+    fn found(question: &str) -> Vec<String> {
+        let shop = shop();
+        let found = Index::new(&shop).search(question, 10, |_| true);
+        found
+            .hits
+            .iter()
+            .map(|hit| shop[hit.document].name.clone())
+            .collect()
+    }
+
+    #[test]
+    fn the_tool_that_is_meant_comes_first() {
+        let cases = [
+            ("create an order", "createOrder"),
+            ("get rid of an order", "delete_order"),
+            ("erase orders", "delete_order"),
+            ("show me all orders", "list-orders"),
+            ("write a mail", "send_message"),
+            ("sned a mesage", "send_message"),
+            ("time zone", "timezone_of"),
+            ("DELETE_ORDER", "delete_order"),
+        ];
+        for (question, expected) in cases {
+            assert_eq!(
+                found(question).first().map(String::as_str),
+                Some(expected),
+                "{question}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_finds_nothing() {
+        assert!(found("").is_empty());
+        assert!(found("qqqq zzzz").is_empty());
+        let empty = Index::new(&[]);
+        assert!(empty.is_empty() && empty.search("order", 5, |_| true).hits.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_question_has_the_same_answer_in_order_of_score_and_name(
+            names in prop::collection::vec("[a-c]{1,3}(_[a-c]{1,3}){0,2}", 1..30),
+            question in "[a-c]{1,3}( [a-c]{1,3}){0,3}",
+            limit in 1usize..10,
+        ) {
+            let documents: Vec<Document> = names.iter().map(|name| document("s", name, name)).collect();
+            let index = Index::new(&documents);
+            let found = index.search(&question, limit, |_| true);
+            prop_assert_eq!(&found, &Index::new(&documents).search(&question, limit, |_| true));
+            prop_assert!(found.hits.len() <= limit && found.hits.len() <= found.total);
+            for pair in found.hits.windows(2) {
+                let name = |hit: &Hit| (&documents[hit.document].name, hit.document);
+                let in_order = pair[0].score > pair[1].score
+                    || (pair[0].score == pair[1].score && name(&pair[0]) < name(&pair[1]));
+                prop_assert!(in_order, "{:?}", pair);
+            }
+            prop_assert!(found.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)));
+            let kept = index.search(&question, 100, |at| at % 2 == 0);
+            prop_assert!(kept.hits.iter().all(|hit| hit.document % 2 == 0), "filters come before the cut");
+        }
+    }
 }

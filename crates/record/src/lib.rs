@@ -7,6 +7,7 @@
 
 mod activity;
 mod approvals;
+mod archive;
 mod entry;
 mod recorder;
 mod redact;
@@ -17,6 +18,7 @@ pub use approvals::{
     Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Asking, Question,
     Resolution, ResolveApprovalError, Resolved, Way,
 };
+pub use archive::{ActivityFilter, Archive, ArchiveError, Format, Page, Summary};
 pub use entry::{
     Body, CallEntry, Check, Checkpoint, Decision, Effect, Entry, EntryKind, Event, Failed,
     Finished, Head, Intent, KeyedHead, Opened, RecordType, Status, Unknown, WriterId,

@@ -1,6 +1,7 @@
 //! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, approvals for approvers, and for the admin
 //! the servers' state, events and metrics.
 
+mod api;
 mod approvals;
 mod auth;
 mod body;
@@ -20,6 +21,7 @@ mod telemetry;
 use std::sync::Arc;
 
 use axum::{Json, Router, extract::State, middleware, routing::get};
+use callgate_record::Archive;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +51,8 @@ pub struct HttpDoor {
     pub logins: Arc<Logins>,
     /// Whether `/metrics` needs no token from this machine.
     pub open_metrics: bool,
+    /// What is on record, for the API; without it the API says that there is none.
+    pub archive: Option<Arc<dyn Archive>>,
 }
 
 /// How a door is closed, in two steps.
@@ -71,6 +75,7 @@ struct Shared {
     closing: Closing,
     logins: Arc<Logins>,
     open_metrics: bool,
+    archive: Option<Arc<dyn Archive>>,
 }
 
 impl HttpDoor {
@@ -90,6 +95,7 @@ impl HttpDoor {
             closing: closing.clone(),
             logins: self.logins,
             open_metrics: self.open_metrics,
+            archive: self.archive,
         });
         let front = Front {
             shared: shared.clone(),
@@ -103,7 +109,6 @@ impl HttpDoor {
 /// Everything but `/mcp`: for whoever watches over the gateway, and for admins.
 fn others(shared: &Arc<Shared>) -> Router {
     let admins = Router::new()
-        .route("/api/v1/servers", get(servers))
         .route("/events", get(telemetry::events))
         .layer(middleware::from_fn_with_state(
             shared.clone(),
@@ -119,6 +124,7 @@ fn others(shared: &Arc<Shared>) -> Router {
         .route("/healthz", get(health::health))
         .route("/v1/health", get(health::health))
         .route("/readyz", get(health::ready))
+        .merge(api::routes(shared))
         .merge(admins)
         .merge(approvals::routes(shared))
         .merge(page::routes(shared))

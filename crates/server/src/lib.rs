@@ -5,6 +5,7 @@
 //! nothing and has no other way to a provider. Inbound sockets live here and nowhere else.
 
 mod answering;
+mod ask;
 mod asks;
 mod attach;
 mod follow;
@@ -22,6 +23,7 @@ mod step;
 mod subscriptions;
 mod view;
 
+pub use ask::Ask;
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
 pub use http::{Closing, HttpDoor, Logins, Tokens};

@@ -5,10 +5,10 @@ use std::{
     path::Path,
 };
 
-use callgate_record::Activity;
+use callgate_record::{Activity, ActivityFilter, Format};
 use serde_json::Value;
 
-use crate::{ActivityFilter, Index, IndexError};
+use crate::{Index, IndexError};
 
 /// The columns of a CSV export: the members of a record, in its order.
 const COLUMNS: [&str; 27] = [
@@ -40,15 +40,6 @@ const COLUMNS: [&str; 27] = [
     "timestamp",
     "metadata",
 ];
-
-/// How records are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// One JSON object per line.
-    Jsonl,
-    /// Comma-separated with a heading; members that are no plain values stand as JSON.
-    Csv,
-}
 
 /// Why an export ended early.
 #[derive(Debug, thiserror::Error)]

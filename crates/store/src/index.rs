@@ -14,7 +14,7 @@ use std::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::{Activity, Status};
+use callgate_record::{Activity, ActivityFilter, Page, Status, Summary};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
 use crate::{
@@ -23,7 +23,6 @@ use crate::{
 };
 
 pub use fill::CaughtUp;
-pub use query::{ActivityFilter, Page};
 
 /// Why the index cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +103,11 @@ impl Index {
     /// One record.
     pub fn get(&mut self, id: CallId) -> Result<Option<Activity>, IndexError> {
         self.with_repair(|index| load(&index.connection, id))
+    }
+
+    /// How many records since then there are of each sort.
+    pub fn summary(&mut self, since: jiff::Timestamp) -> Result<Summary, IndexError> {
+        self.with_repair(|index| query::summary(&index.connection, since))
     }
 
     /// Shows every record that fits to `visit`, oldest first, as of one moment.

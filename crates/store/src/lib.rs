@@ -18,7 +18,8 @@
 //!
 //! - [`Log`] writes. [`Log::open`] also closes what dead writers left open.
 //! - [`verify`] checks chains, heads and codes; [`heads`] gives the heads to keep elsewhere.
-//! - [`Index`] is filled behind the log and answers queries; [`export`] streams it.
+//! - [`Index`] is filled behind the log and answers queries; [`export`] streams it; [`Records`] fills the
+//!   record's Archive port with both.
 //! - [`ApprovalStore`] keeps approvals, and [`Tokens`] tokens.
 //! - [`retain`] drops old segments behind a checkpoint.
 //!
@@ -29,6 +30,7 @@
 
 mod adopt;
 mod approvals;
+mod archive;
 mod disk;
 mod export;
 mod folder;
@@ -45,9 +47,11 @@ mod version;
 mod writer;
 
 pub use approvals::ApprovalStore;
+pub use archive::Records;
+pub use callgate_record::{ActivityFilter, Format, Page};
 pub use disk::{Disk, RealDisk, SegmentFile};
-pub use export::{ExportError, Format, export};
-pub use index::{ActivityFilter, CaughtUp, Index, IndexError, Page};
+pub use export::{ExportError, export};
+pub use index::{CaughtUp, Index, IndexError};
 pub use key::KeyError;
 pub use line::LineError;
 pub use problem::{NamedBy, Problem, Verification};

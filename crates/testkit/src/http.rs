@@ -109,6 +109,15 @@ impl HttpHost {
         Ok(response)
     }
 
+    /// The same host at another path.
+    #[must_use]
+    pub fn at(&self, path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// Posts one line with the headers that MCP asks for.
     pub fn post(&self, line: &str) -> Result<HttpReply> {
         let headers = [

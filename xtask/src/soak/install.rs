@@ -22,6 +22,8 @@ const PYPI_SERVERS: [&str; 2] = ["mcp-server-time==2026.10.19", "mcp-server-git=
 
 const FASTMCP: &str = "fastmcp==4.1.2";
 
+const PYTHON_CLIENT: &str = "mcp==1.30.0";
+
 /// A Node that is new enough, and the npm that belongs to it.
 pub(super) struct Node {
     pub(super) program: PathBuf,
@@ -87,6 +89,11 @@ pub(super) fn pypi_servers() -> Result<PathBuf> {
 /// A Python that has the FastMCP framework.
 pub(super) fn fastmcp() -> Result<PathBuf> {
     Ok(pypi_packages("fastmcp", &[FASTMCP])?.join("python"))
+}
+
+/// A Python that has the official client.
+pub(super) fn python_client() -> Result<PathBuf> {
+    Ok(pypi_packages("python-client", &[PYTHON_CLIENT])?.join("python"))
 }
 
 /// The folder of programs of an environment that has these packages.

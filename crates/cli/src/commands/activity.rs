@@ -1,5 +1,7 @@
 //! `callgate activity …`: what is on record.
 
+mod live;
+
 use std::{
     fs,
     io::{self, Write},
@@ -20,6 +22,11 @@ use crate::{
     wiring,
 };
 
+/// The columns of a list.
+const COLUMNS: [&str; 9] = [
+    "ID", "TIME", "AGENT", "SERVER", "TOOL", "INTENT", "STATUS", "MS", "RULE",
+];
+
 pub(crate) fn run(shared: &Shared, activity: &Activity) -> Result<ExitCode, Failed> {
     print(&wiring::data_dir(shared)?, &activity.command, shared.json)
 }
@@ -39,6 +46,10 @@ pub(crate) fn print(
             list(data_dir, &filter, as_json)
         }
         ActivityCommand::Show { id } => show(data_dir, id),
+        ActivityCommand::Watch { filter, count } => {
+            live::watch(data_dir, &meant(filter)?, *count, as_json)
+        }
+        ActivityCommand::Summary { period } => live::summary(data_dir, period, as_json),
         ActivityCommand::Verify { head } => check(data_dir, head.as_deref(), as_json),
         ActivityCommand::Head => print_heads(data_dir, as_json),
         ActivityCommand::Export { format, filter } => write_out(data_dir, *format, filter),
@@ -56,12 +67,7 @@ fn list(data_dir: &Path, filter: &Filter, as_json: bool) -> Result<ExitCode, Fai
         return Ok(ExitCode::SUCCESS);
     }
     let rows: Vec<Vec<String>> = page.activities.iter().map(row).collect();
-    table(
-        &[
-            "ID", "TIME", "AGENT", "SERVER", "TOOL", "INTENT", "STATUS", "MS", "RULE",
-        ],
-        &rows,
-    );
+    table(&COLUMNS, &rows);
     let shown = rows.len() as u64;
     if page.total > shown {
         eprintln!(

@@ -112,9 +112,12 @@ fn link(settings: &Settings) -> Result<ExitCode, Failed> {
                 .help("start `callgate serve`, or decide with `callgate approvals watch`")
         })?;
         let token = settings.tokens()?.admin;
-        admin::post(&gateway, "/v1/login-links", &token).await
+        admin::post(&gateway, "/v1/login-links", &token, String::new()).await
     };
-    let answer = wiring::runtime()?.block_on(asked)?;
+    let (status, answer) = wiring::runtime()?.block_on(asked)?;
+    if !(200..300).contains(&status) {
+        return Err(Failed::execution(format!("the gateway answered {status}")));
+    }
     let answer: serde_json::Value = serde_json::from_slice(&answer).map_err(failed)?;
     outln!("{}", answer["url"].as_str().unwrap_or_default());
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,7 @@
 //! `callgate call`: one call from the shell, through the same path as any other.
 
+mod declared;
+
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -11,7 +13,7 @@ use futures_util::future::BoxFuture;
 use ulid::Ulid;
 
 use crate::{
-    args::{Call, Shared},
+    args::{Call, OutputForm, Shared},
     commands::stdio::local_user,
     config::Settings,
     exit::Failed,
@@ -23,11 +25,18 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(shared: &Shared, call: &Call) -> Result<ExitCode, Failed> {
+    if let Some(meant) = declared::meant(call)? {
+        return declared::run(shared, call, &meant);
+    }
+    let arguments = call.arguments.as_ref().or(call.second.as_ref());
+    let arguments = checked(arguments.map_or("{}", String::as_str))?;
     let settings = wiring::settings(shared, &call.gateway, true)?;
-    let arguments = checked(&call.arguments)?;
     wiring::runtime()?.block_on(async {
-        let answer = call_once(&settings, &call.tool, &arguments).await?;
-        report(&answer, shared.json)
+        let answer = call_once(&settings, &call.first, &arguments).await?;
+        report(
+            &answer,
+            shared.json || call.output == Some(OutputForm::Json),
+        )
     })
 }
 
@@ -100,7 +109,7 @@ pub(crate) fn local_host() -> Host {
 
 /// A shell that made a call: it sees progress on stderr and cannot be asked.
 #[derive(Debug)]
-struct Shell;
+pub(crate) struct Shell;
 
 impl Caller for Shell {
     fn notify(&self, notification: Bytes) {

@@ -11,6 +11,7 @@ use std::{
 
 use callgate_gate::Role;
 use callgate_server::{AttachDoor, Closing, HttpDoor, Logins, Principal, Tokens};
+use callgate_store::Records;
 use callgate_upstream::Profile;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
@@ -137,6 +138,7 @@ fn http_door(
         connections: settings.config.limits.connections.get(),
         logins: Arc::default(),
         open_metrics: settings.config.auth.opens(OpenRoute::Metrics),
+        archive: Some(Arc::new(Records::new(&settings.data_dir))),
     }
 }
 

@@ -1,14 +1,18 @@
-//! `callgate tools list`: what hosts would see.
+//! `callgate tools list|search|show`: what hosts would see, and what they would find.
 
-use std::{process::ExitCode, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use callgate_call::Providers;
-use callgate_gate::{Operation, pins};
+use callgate_gate::{Door, Operation, Source, Transport, pins};
+use callgate_server::Ask;
 use callgate_upstream::Profile;
 use callgate_wire::{Json, Strictness};
+use serde_json::{Value, json};
+use ulid::Ulid;
 
 use crate::{
     args::{Gateway, Shared, Tools, ToolsCommand},
+    commands::call::{Shell, local_host},
     exit::Failed,
     print::{one_line, outln, table},
     wiring::{self, Running},
@@ -17,6 +21,12 @@ use crate::{
 pub(crate) fn run(shared: &Shared, tools: &Tools) -> Result<ExitCode, Failed> {
     match &tools.command {
         ToolsCommand::List(gateway) => list(shared, gateway),
+        ToolsCommand::Search {
+            query,
+            limit,
+            gateway,
+        } => search(shared, gateway, query, *limit),
+        ToolsCommand::Show { name, gateway } => show(shared, gateway, name),
     }
 }
 
@@ -57,6 +67,85 @@ fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
         }
         running.stop(Duration::ZERO).await;
         Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn search(
+    shared: &Shared,
+    gateway: &Gateway,
+    query: &str,
+    limit: Option<u8>,
+) -> Result<ExitCode, Failed> {
+    let mut arguments = json!({"query": query, "detail": "compact"});
+    if let Some(limit) = limit {
+        arguments["limit"] = limit.into();
+    }
+    let text = asked(shared, gateway, "retrieve_tools", &arguments)?;
+    if shared.json {
+        outln!("{text}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+    let tools = answer["tools"].as_array().cloned().unwrap_or_default();
+    let cell = |tool: &Value, key: &str| one_line(tool[key].as_str().unwrap_or_default(), 80);
+    let row = |tool: &Value| {
+        vec![
+            format!("{:.3}", tool["score"].as_f64().unwrap_or_default()),
+            cell(tool, "name"),
+            cell(tool, "call_with"),
+            cell(tool, "description"),
+        ]
+    };
+    let rows: Vec<Vec<String>> = tools.iter().map(row).collect();
+    table(&["SCORE", "TOOL", "CALL WITH", "DESCRIPTION"], &rows);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(shared: &Shared, gateway: &Gateway, name: &str) -> Result<ExitCode, Failed> {
+    let text = asked(shared, gateway, "describe_tool", &json!({"names": [name]}))?;
+    let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+    let shown = serde_json::to_string_pretty(&answer["tools"][0]);
+    outln!("{}", shown.unwrap_or_default());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a tool of the `search` view answers to a host here.
+fn asked(
+    shared: &Shared,
+    gateway: &Gateway,
+    tool: &str,
+    arguments: &Value,
+) -> Result<String, Failed> {
+    let settings = wiring::settings(shared, gateway, true)?;
+    wiring::runtime()?.block_on(async {
+        let running = Running::start(&settings, Profile::gateway())?;
+        running.fleet.settled().await;
+        let ask = Ask {
+            tool: tool.to_owned(),
+            arguments: arguments.to_string(),
+            host: Arc::new(local_host()),
+            door: Door {
+                source: Source::Cli,
+                transport: Transport::Local,
+            },
+            caller: Arc::new(Shell),
+            request_id: Ulid::generate().to_string(),
+        };
+        let answer = running.gateway.ask(ask).await;
+        running.stop(Duration::ZERO).await;
+        let answer = answer.ok_or_else(|| Failed::execution("there is no answer"))?;
+        let result = answer
+            .result()
+            .ok_or_else(|| Failed::execution("there is no result"))?;
+        let blocks = result
+            .get("content")
+            .and_then(|content| content.elements().next());
+        let text = blocks.and_then(|block| block.get("text")?.as_str());
+        let text = text.unwrap_or_default().into_owned();
+        match result.get("isError") {
+            None => Ok(text),
+            Some(_) => Err(Failed::user(text)),
+        }
     })
 }
 

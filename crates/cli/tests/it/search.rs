@@ -1,8 +1,11 @@
 //! The `search` view, as hosts, servers and auditors meet it.
 
+mod api;
+mod budgets;
 mod finding;
 mod intent;
 mod large;
+mod shell;
 
 use callgate_testkit::{Host, HttpHost};
 use serde_json::{Value, json};

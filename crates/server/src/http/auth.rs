@@ -81,17 +81,20 @@ pub(super) fn agents_only(
     }
 }
 
-/// Lets admins in.
+/// Lets admins in, and says who it is.
 pub(super) async fn admins_only(
     State(shared): State<Arc<Shared>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let Some(principal) = principal(&shared.tokens, request.headers()) else {
         return unauthorized();
     };
     match principal.role {
-        Role::Admin => next.run(request).await,
+        Role::Admin => {
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
         Role::Approver => forbidden("an approver's token may only use the approvals"),
         Role::Agent => forbidden("the agent token may only use /mcp; use the admin token"),
     }

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use callgate_gate::CallId;
-use callgate_record::{Activity, Decision, RecordType, Status};
+use callgate_record::{Activity, ActivityFilter, Page, Summary};
 use jiff::Timestamp;
 use rusqlite::{Connection, params_from_iter, types::Value};
 
@@ -13,6 +12,9 @@ const DEFAULT_LIMIT: usize = 50;
 /// More than this is not given in one page.
 const MAX_LIMIT: usize = 1000;
 
+/// So many sorts are counted apart; the most frequent come first.
+const MAX_SORTS: usize = 20;
+
 /// Up to here it is quicker to find the records by their rule and to sort them; beyond, to go
 /// back in time and look at each.
 const SORTABLE: u64 = 2000;
@@ -20,56 +22,6 @@ const SORTABLE: u64 = 2000;
 const BY_RULE: &str = "rule >= ? AND rule < ?";
 /// The same, but SQLite does not use an index for an expression.
 const BY_RULE_UNINDEXED: &str = "+rule >= ? AND +rule < ?";
-
-/// Which records are asked for; what is left out does not matter.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ActivityFilter {
-    /// What kind of request.
-    pub record_type: Option<RecordType>,
-    /// The server.
-    pub server: Option<String>,
-    /// The tool, method or event.
-    pub tool: Option<String>,
-    /// The session.
-    pub session_id: Option<String>,
-    /// How it stands.
-    pub status: Option<Status>,
-    /// `read`, `write` or `destructive`, whether declared or inferred.
-    pub intent_type: Option<String>,
-    /// What policy said.
-    pub decision: Option<Decision>,
-    /// How the rule begins.
-    pub rule_prefix: Option<String>,
-    /// A scope that was checked.
-    pub scope: Option<String>,
-    /// The tenant.
-    pub tenant: Option<String>,
-    /// The host's own id of the request, as JSON text.
-    pub request_id: Option<String>,
-    /// The call that made it.
-    pub parent_id: Option<CallId>,
-    /// What the caller is called.
-    pub agent: Option<String>,
-    /// Not before this.
-    pub since: Option<Timestamp>,
-    /// Before this.
-    pub until: Option<Timestamp>,
-    /// How many a page has at most: 50 where nothing is said, 1000 where more is said.
-    pub limit: Option<usize>,
-    /// Where the page before ended.
-    pub cursor: Option<String>,
-}
-
-/// A page of records, newest first.
-#[derive(Debug, Clone)]
-pub struct Page {
-    /// The records.
-    pub activities: Vec<Activity>,
-    /// How many fit the filter, on all pages.
-    pub total: u64,
-    /// What to ask for the next page with; none on the last.
-    pub next_cursor: Option<String>,
-}
 
 /// One page.
 pub(super) fn page(connection: &Connection, filter: &ActivityFilter) -> Result<Page, IndexError> {
@@ -131,6 +83,32 @@ pub(super) fn for_each(
         visit(activity(&json, row.get(1)?)?)?;
     }
     Ok(())
+}
+
+/// How many records since then there are of each sort.
+pub(super) fn summary(connection: &Connection, since: Timestamp) -> Result<Summary, IndexError> {
+    let at = since.as_microsecond();
+    let total = connection
+        .prepare_cached("SELECT count(*) FROM activity WHERE at >= ?1")?
+        .query_row([at], |row| row.get(0))?;
+    let counted = |column: &str| -> Result<Vec<(String, u64)>, IndexError> {
+        // The column is one of those below, never what was asked for.
+        let sql = format!(
+            "SELECT {column}, count(*) FROM activity WHERE at >= ?1 AND {column} IS NOT NULL
+             GROUP BY {column} ORDER BY count(*) DESC, {column} LIMIT {MAX_SORTS}"
+        );
+        let mut statement = connection.prepare_cached(&sql)?;
+        let rows = statement.query_map([at], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    };
+    Ok(Summary {
+        total,
+        by_status: counted("status")?,
+        by_intent: counted("intent_type")?,
+        by_decision: counted("decision")?,
+        by_server: counted("server")?,
+        by_tool: counted("tool")?,
+    })
 }
 
 /// A `WHERE` clause in the making. Text comes only from here; what was asked for is bound.

@@ -111,26 +111,29 @@ fn help_of_call_tools_and_servers() {
     check_help(
         &["call"],
         &expect![[r#"
-        Call one tool through the gate and print its result
+            Call one tool through the gate and print its result
 
-        Usage: callgate call [OPTIONS] <TOOL> [ARGS]
+            Usage: callgate call [OPTIONS] <FIRST> [ARGS]
 
-        Arguments:
-          <TOOL>  The tool as `server:tool`, or as hosts see it
-          [ARGS]  Its arguments, a JSON object [default: {}]
-    "#]],
+            Arguments:
+              <FIRST>  The tool as `server:tool`, or as hosts see it; or tool-read, tool-write or
+                       tool-destructive in front of it
+              [ARGS]   Its arguments, a JSON object; behind tool-read and the like the tool
+        "#]],
     );
     check_help(
         &["tools"],
         &expect![[r#"
-        The tools there are
+            The tools there are
 
-        Usage: callgate tools [OPTIONS] <COMMAND>
+            Usage: callgate tools [OPTIONS] <COMMAND>
 
-        Commands:
-          list  List every tool, as hosts see it
-          help  Print this message or the help of the given subcommand(s)
-    "#]],
+            Commands:
+              list    List every tool, as hosts see it
+              search  Find tools by what they are for
+              show    Show the whole descriptor of a tool
+              help    Print this message or the help of the given subcommand(s)
+        "#]],
     );
     check_help(
         &["tools", "list"],
@@ -171,18 +174,20 @@ fn help_of_activity_and_connect() {
     check_help(
         &["activity"],
         &expect![[r#"
-        What happened: every call on record
+            What happened: every call on record
 
-        Usage: callgate activity [OPTIONS] <COMMAND>
+            Usage: callgate activity [OPTIONS] <COMMAND>
 
-        Commands:
-          list    List calls, newest first
-          show    Show one call whole
-          verify  Check that nothing was changed, dropped or cut off
-          head    Print where each writer stands, to be kept elsewhere
-          export  Write calls out, oldest first
-          help    Print this message or the help of the given subcommand(s)
-    "#]],
+            Commands:
+              list     List calls, newest first
+              show     Show one call whole
+              watch    Show calls as they happen
+              summary  Count calls of each sort
+              verify   Check that nothing was changed, dropped or cut off
+              head     Print where each writer stands, to be kept elsewhere
+              export   Write calls out, oldest first
+              help     Print this message or the help of the given subcommand(s)
+        "#]],
     );
     check_help(
         &["connect"],

@@ -19,6 +19,10 @@ const DEFAULT_LIMIT: usize = 15;
 const MAX_LIMIT: usize = 100;
 /// Where no limit is asked for, what fits less than this share of the best is not shown.
 const RELEVANT: f32 = 0.45;
+/// Where no limit is asked for, so many characters of compact entries are shown, so that a model can afford to
+/// search often; and a few in any case.
+const AFFORDABLE_CHARS: usize = 1800;
+const AT_LEAST: usize = 3;
 /// How much of a description a compact answer shows.
 const COMPACT_CHARS: usize = 100;
 /// Longer questions are cut.
@@ -68,8 +72,8 @@ fn found(shelved: &Shelved, policy: &Policy, who: &Who, query: &Query) -> String
     let counts = |at: usize| filters.pass(&shelved.books[at], policy, who);
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
     let mut found = shelved.index.search(&query.question, limit, counts);
-    if let (None, Some(best)) = (query.limit, found.hits.first().map(|hit| hit.score)) {
-        found.hits.retain(|hit| hit.score >= best * RELEVANT);
+    if query.limit.is_none() {
+        cut(&mut found.hits, shelved);
     }
     let entry = |hit: &Hit| {
         let book = &shelved.books[hit.document];
@@ -86,6 +90,25 @@ fn found(shelved: &Shelved, policy: &Policy, who: &Who, query: &Query) -> String
         found.total,
         quote(USAGE)
     )
+}
+
+/// Leaves out what fits much less than the best, and what would cost a model too much to read. It is the same
+/// cut whatever the detail, so that the same tools are found.
+fn cut(hits: &mut Vec<Hit>, shelved: &Shelved) {
+    let best = hits.first().map_or(0.0, |hit| hit.score);
+    hits.retain(|hit| hit.score >= best * RELEVANT);
+    let mut chars = 0;
+    let affordable = hits.iter().position(|hit| {
+        let compact = entry(
+            &shelved.books[hit.document],
+            hit.score,
+            Detail::Compact,
+            None,
+        );
+        chars += compact.chars().count();
+        chars > AFFORDABLE_CHARS
+    });
+    hits.truncate(affordable.unwrap_or(hits.len()).max(AT_LEAST));
 }
 
 fn entry(book: &Book, score: f32, detail: Detail, disabled: Option<String>) -> String {

@@ -1,0 +1,188 @@
+//! `POST /api/v1/tools/call`: the tools of the `search` view for programs.
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::State,
+    http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use callgate_call::{AskFailed, Caller};
+use callgate_gate::{Door, Host, Operation, Source, Transport, Who};
+use callgate_wire::{Era, Frame, Json, Strictness};
+use futures_util::future::BoxFuture;
+use ulid::Ulid;
+
+use super::{super::Shared, outcome, problem::Problem};
+use crate::{Principal, ask::Ask};
+
+/// Says that a call comes from our own command line.
+const SOURCE: HeaderName = HeaderName::from_static("callgate-source");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Calls a tool: `{"tool_name": "call_tool_read", "arguments": {"name": "server:tool", "args": {}, "intent": {}}}`,
+/// or the arguments alone.
+#[utoipa::path(post, path = "/api/v1/tools/call", request_body = Object, responses(
+    (status = 200, body = Object, description = "The tool's result"),
+    (status = 403, body = Problem, description = "Refused by policy, token, pin, or the server's annotations"),
+    (status = 404, body = Problem, description = "There is no such tool"),
+    (status = 409, body = Problem, description = "It needs an approval"),
+    (status = 422, body = Problem, description = "The intent or the arguments are wrong"),
+    (status = 429, body = Problem, description = "A limit is reached"),
+    (status = 502, body = Problem, description = "The server failed"),
+    (status = 504, body = Problem, description = "The server did not answer in time"),
+))]
+pub(super) async fn call(
+    State(shared): State<Arc<Shared>>,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let principal = parts.extensions.get::<Arc<Principal>>().ok_or_else(|| {
+        Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "UNAUTHORIZED",
+            "a token is needed",
+        )
+    })?;
+    let body = to_bytes(body, shared.bodies.limit).await.map_err(|_| {
+        let what = "the body is too large, or broke off";
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", what)
+    })?;
+    let (tool, arguments) = asked(&body)?;
+    let request_id = Ulid::generate().to_string();
+    let ask = Ask {
+        tool,
+        arguments,
+        host: Arc::new(program(principal)),
+        door: Door {
+            source: source(&parts.headers),
+            transport: Transport::Http,
+        },
+        caller: Arc::new(Program),
+        request_id: request_id.clone(),
+    };
+    let answer = shared.gateway.ask(ask).await.ok_or_else(|| {
+        let what = "the call was cancelled, or its answer cannot be read";
+        Problem::new(StatusCode::BAD_GATEWAY, "UPSTREAM_ERROR", what)
+    })?;
+    let result = outcome::of(&answer)?;
+    let mut response = Body::from(result).into_response();
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    if let Ok(id) = HeaderValue::from_str(&request_id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    Ok(response)
+}
+
+/// The tool of the view and its arguments. A body that names neither is the arguments of the variant that it
+/// declares.
+fn asked(body: &[u8]) -> Result<(String, String), Problem> {
+    let wrong = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", detail);
+    let json = Json::validate(body, Strictness::Full)
+        .map_err(|error| wrong(format!("the body is no JSON: {error}")))?;
+    if !json.is_object() {
+        return Err(wrong("the body must be a JSON object".to_owned()));
+    }
+    let named = ["tool_name", "tool"]
+        .into_iter()
+        .find_map(|key| json.get(key)?.as_str());
+    let one_line = |json: Json<'_>| json.as_text().replace(['\n', '\r'], " ");
+    if let Some(tool) = named {
+        let arguments = json.get("arguments").or_else(|| json.get("args"));
+        let arguments = arguments.map_or_else(|| "{}".to_owned(), one_line);
+        return Ok((tool.into_owned(), arguments));
+    }
+    let intent = json
+        .get("intent")
+        .and_then(|intent| intent.get("operation_type"));
+    let declared = intent.or_else(|| json.get("operation_type"));
+    let declared = declared.and_then(|word| word.as_str());
+    let operation = declared.as_deref().and_then(Operation::of);
+    let operation = operation.unwrap_or(Operation::Read);
+    Ok((operation.call_tool().to_owned(), one_line(json)))
+}
+
+fn source(headers: &HeaderMap) -> Source {
+    match headers.get(SOURCE).map(HeaderValue::as_bytes) {
+        Some(b"cli") => Source::Cli,
+        Some(_) | None => Source::Api,
+    }
+}
+
+/// A program as a host: it says nothing about itself, and each question is a session.
+fn program(principal: &Principal) -> Host {
+    let agent = if principal.names_agent {
+        principal.name.as_str()
+    } else {
+        "api"
+    };
+    let who = Who {
+        tenant: principal.tenant.clone(),
+        principal: principal.name.clone(),
+        agent: agent.to_owned(),
+        session: Ulid::generate().to_string(),
+        grant: principal.grant.clone(),
+    };
+    Host {
+        who,
+        client_info: None,
+        capabilities: "{}".to_owned(),
+        era: Era::Handshake,
+    }
+}
+
+/// The program's side of a call: it hears no progress and cannot be asked.
+#[derive(Debug)]
+struct Program;
+
+impl Caller for Program {
+    fn notify(&self, _notification: Bytes) {}
+
+    fn ask(&self, _request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {
+        Box::pin(async { Err(AskFailed::NoWay) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_names_a_tool_or_is_its_arguments() {
+        let cases = [
+            (
+                r#"{"tool_name":"call_tool_write","arguments":{"name":"s:t"}}"#,
+                ("call_tool_write", r#"{"name":"s:t"}"#),
+            ),
+            (
+                r#"{"tool":"retrieve_tools","args":{"query":"x"}}"#,
+                ("retrieve_tools", r#"{"query":"x"}"#),
+            ),
+            (
+                r#"{"name":"s:t","intent":{"operation_type":"destructive"}}"#,
+                (
+                    "call_tool_destructive",
+                    r#"{"name":"s:t","intent":{"operation_type":"destructive"}}"#,
+                ),
+            ),
+            (
+                r#"{"name":"s:t","operation_type":"write"}"#,
+                (
+                    "call_tool_write",
+                    r#"{"name":"s:t","operation_type":"write"}"#,
+                ),
+            ),
+            (r#"{"name":"s:t"}"#, ("call_tool_read", r#"{"name":"s:t"}"#)),
+        ];
+        for (body, (tool, arguments)) in cases {
+            let found = asked(body.as_bytes()).unwrap();
+            assert_eq!((found.0.as_str(), found.1.as_str()), (tool, arguments));
+        }
+        for wrong in ["", "[]", r#"{"a":1,"a":2}"#] {
+            assert_eq!(asked(wrong.as_bytes()).unwrap_err().status, 400, "{wrong}");
+        }
+    }
+}

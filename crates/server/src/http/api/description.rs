@@ -1,0 +1,38 @@
+//! The API's own description, made from its handlers.
+
+use axum::Json;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
+};
+
+use super::{activity, calls, problem::Problem};
+
+/// The description.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Callgate", description = "What is on record, and calls by programs."),
+    paths(activity::list, activity::show, activity::export, activity::summary, calls::call),
+    components(schemas(Problem, activity::Listed)),
+    modifiers(&Bearer)
+)]
+struct Description;
+
+/// Every route needs the admin's token.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        if let Some(components) = description.components.as_mut() {
+            components.add_security_scheme("admin", scheme);
+        }
+        let needed = SecurityRequirement::new("admin", std::iter::empty::<String>());
+        description.security = Some(vec![needed]);
+    }
+}
+
+/// The description as JSON.
+pub(super) async fn openapi() -> Json<utoipa::openapi::OpenApi> {
+    Json(Description::openapi())
+}
