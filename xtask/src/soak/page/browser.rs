@@ -65,16 +65,18 @@ impl Browser {
 
     /// Clicks the first element that a selector finds.
     pub(super) fn click(&self, selector: &str) -> Result<()> {
-        let element = self.element(selector)?;
-        self.ask(&format!("/element/{element}/click"), &json!({}))?;
+        self.with(selector, |element| {
+            self.ask(&format!("/element/{element}/click"), &json!({}))
+        })?;
         Ok(())
     }
 
     /// The text of an element, as a person sees it.
     pub(super) fn text(&self, selector: &str) -> Result<String> {
-        let element = self.element(selector)?;
-        let place = format!("{}/element/{element}/text", self.session);
-        let text = self.send("GET", &place, &json!({}))?;
+        let text = self.with(selector, |element| {
+            let place = format!("{}/element/{element}/text", self.session);
+            self.send("GET", &place, &json!({}))
+        })?;
         Ok(text.as_str().unwrap_or_default().to_owned())
     }
 
@@ -113,6 +115,17 @@ impl Browser {
         let messages = severe.filter_map(|entry| entry["message"].as_str());
         let ours = messages.filter(|message| !message.contains("favicon"));
         Ok(ours.map(str::to_owned).collect())
+    }
+
+    /// Does something with an element; once more where the page was put in place anew in between.
+    fn with(&self, selector: &str, act: impl Fn(&str) -> Result<Value>) -> Result<Value> {
+        let first = act(&self.element(selector)?);
+        match first {
+            Err(error) if error.to_string().contains("stale element") => {
+                act(&self.element(selector)?)
+            }
+            done => done,
+        }
     }
 
     fn element(&self, selector: &str) -> Result<String> {

@@ -168,6 +168,7 @@ fn the_page_runs_nothing_but_its_own_and_is_shown_nowhere_else() {
     );
     assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
     assert_eq!(reply.header("x-frame-options"), Some("DENY"));
+    assert_eq!(reply.header("referrer-policy"), Some("same-origin"));
     assert_eq!(reply.header("cache-control"), Some("no-store"));
     let page = reply.text().expect("a page");
     assert!(

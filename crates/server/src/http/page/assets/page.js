@@ -20,7 +20,8 @@
       const response = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
       const text = await response.text();
       const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main[data-live]");
-      if (response.ok && fresh) {
+      // What did not change stays where it is, so that no button moves away from under a finger.
+      if (response.ok && fresh && fresh.innerHTML !== main.innerHTML) {
         main.replaceChildren(...fresh.childNodes);
       }
     } catch {
