@@ -6,6 +6,7 @@ mod conformance;
 mod fuzz;
 mod install;
 mod own_test;
+mod page;
 mod real_http;
 mod real_servers;
 
@@ -30,10 +31,10 @@ struct Check {
     run: fn(&Options) -> Result<()>,
 }
 
-const CHECKS: [Check; 14] = [
+const CHECKS: &[Check] = &[
     Check {
         name: "conformance",
-        what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
+        what: "the MCP conformance suite through the gateway: hosts and servers of both eras, and as a client",
         run: |_| conformance::run(),
     },
     Check {
@@ -50,6 +51,16 @@ const CHECKS: [Check; 14] = [
         name: "kill9",
         what: "200 times kill -9 of the gateway in the middle of calls; no forwarded call lacks its record",
         run: |_| own_test::kill9(),
+    },
+    Check {
+        name: "approvals-kill9",
+        what: "500 times kill -9 while a call is held, decided about, released or waits; no decision is lost and nothing is done twice",
+        run: |_| own_test::approvals_kill9(),
+    },
+    Check {
+        name: "page",
+        what: "the page of approvals in headless Chromium: log in, look, approve, see the call go ahead; takes the guide's pictures",
+        run: |_| page::run(),
     },
     Check {
         name: "reload",
@@ -114,8 +125,8 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<()> {
     let timed = |check: &Check| timed(check, options);
     match name {
         "list" => {
-            for check in &CHECKS {
-                println!("{:14}{}", check.name, check.what);
+            for check in CHECKS {
+                println!("{:16}{}", check.name, check.what);
             }
             Ok(())
         }

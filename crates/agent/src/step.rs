@@ -182,6 +182,7 @@ impl Run<'_> {
                 principal: self.house.principal.clone(),
                 agent: name.to_owned(),
                 session: self.id.clone(),
+                grant: callgate_gate::Grant::default(),
             },
             client_info: Some(format!(r#"{{"name":"{name}"}}"#)),
             capabilities: "{}".to_owned(),

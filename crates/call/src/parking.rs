@@ -79,6 +79,11 @@ impl Parking {
         let binding = Binding::of(&attempt.host, &attempt.frame);
         let opened = self.seal.open(&text, &binding);
         let state = opened.ok_or_else(|| refused("it was not made for this request"))?;
+        self.known(state)
+    }
+
+    /// The parked call that a state of ours means.
+    fn known(&self, state: State) -> Result<Round, RpcError> {
         if state.expires < now() {
             return Err(refused("it has expired"));
         }
@@ -148,4 +153,30 @@ fn refused(why: &str) -> RpcError {
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_has_expired_or_is_of_another_process_is_refused() {
+        let parking = Parking::new(&SealKey::random());
+        let judge = |node, expires| {
+            let park = Ulid::generate();
+            let judged = parking.known(State {
+                node,
+                park,
+                expires,
+            });
+            judged.map(|_| ()).map_err(|error| error.message)
+        };
+        let refused = |why: &str| Err(format!("`requestState` is refused: {why}"));
+        let (ours, later) = (parking.node, now() + 60);
+        assert_eq!(judge(ours, now() - 1), refused("it has expired"));
+        let gone = "the gateway that knew it is gone";
+        assert_eq!(judge(Ulid::generate(), later), refused(gone));
+        let unknown = "it was used before, or given up";
+        assert_eq!(judge(ours, later), refused(unknown));
+    }
 }

@@ -1,8 +1,14 @@
 //! Arguments as typed.
 
+mod people;
+
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+pub(crate) use people::{
+    ApprovalState, Approvals, ApprovalsCommand, Ceiling, NewToken, Token, TokenCommand, TokenRole,
+};
 
 /// One gate for every tool call an AI agent makes.
 ///
@@ -52,6 +58,8 @@ pub(crate) enum Command {
     Servers(Servers),
     /// What happened: every call on record
     Activity(Activity),
+    /// Calls that need a person: see them, approve them, deny them
+    Approvals(Approvals),
     /// Check, test, explain and replay policy files
     Policy(Policy),
     /// Run a coding agent for one task, with the gate as where its tools come from
@@ -64,6 +72,8 @@ pub(crate) enum Command {
     Doctor,
     /// Allow the callgate.yaml of a folder to be used
     Trust(Trust),
+    /// Tokens for agents, approvers and admins
+    Token(Token),
     #[command(hide = true)]
     McpServe,
     #[command(hide = true)]

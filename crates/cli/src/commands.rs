@@ -2,6 +2,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod agent;
+pub(crate) mod approvals;
 pub(crate) mod call;
 pub(crate) mod config;
 pub(crate) mod connect;
@@ -15,6 +16,7 @@ pub(crate) mod scripted_model;
 pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod stdio;
+pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod warden;

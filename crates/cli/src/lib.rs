@@ -11,8 +11,11 @@ mod config;
 mod exit;
 mod folders;
 mod housekeeping;
+mod keyring;
 mod logging;
+mod notify;
 mod otlp;
+mod outbound;
 mod print;
 mod reload;
 mod signals;
@@ -60,6 +63,8 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         Some(Command::Tools(tools)) => commands::tools::run(&shared, &tools),
         Some(Command::Servers(servers)) => commands::servers::run(&shared, &servers),
         Some(Command::Activity(activity)) => commands::activity::run(&shared, &activity),
+        Some(Command::Approvals(approvals)) => commands::approvals::run(&shared, &approvals),
+        Some(Command::Token(token)) => commands::token::run(&shared, &token),
         Some(Command::Policy(policy)) => commands::policy::run(&shared, &policy),
         Some(Command::Connect(connect)) => commands::connect::run(&shared, &connect),
         Some(Command::Config(config)) => commands::config::run(&shared, &config),

@@ -2,10 +2,14 @@
 //!
 //! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
 
-use callgate_gate::{CallId, Declared, Kind, Operation, Source, Transport};
+mod chain;
+
+use callgate_gate::{ApprovalId, CallId, Declared, Kind, Operation, Source, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ulid::Ulid;
+
+pub use chain::{Checkpoint, Head, KeyedHead, Opened};
 
 /// One process start that writes to the log, with its own sequence and chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -101,46 +105,6 @@ pub enum EntryKind {
     Event,
 }
 
-/// The beginning of a writer's chain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opened {
-    /// The process id, to tell an operator where to look.
-    pub pid: u32,
-    /// The version of the binary.
-    pub version: String,
-    /// Where the other writers stood.
-    pub heads: Vec<Head>,
-}
-
-/// Where a writer's chain stood.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
-    /// The writer.
-    pub writer: WriterId,
-    /// Its last sequence number.
-    pub seq: u64,
-    /// The hash of that entry, 64 hex digits.
-    pub hash: String,
-}
-
-/// A head and its message authentication code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyedHead {
-    /// The head that is vouched for: the entry before this one.
-    pub head: Head,
-    /// HMAC-SHA-256 over writer, seq and hash, 64 hex digits.
-    pub mac: String,
-}
-
-/// Segments that retention dropped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {
-    /// The last entry that is gone; the chain goes on from its hash.
-    pub dropped: Head,
-    /// How many entries are gone.
-    pub entries: u64,
-}
-
 /// What kind of request a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -153,6 +117,8 @@ pub enum RecordType {
     ResourceRead,
     /// Any other request that passed through.
     Other,
+    /// A person decided about a call.
+    Approval,
     /// Something that happened to an upstream server.
     Server,
     /// Something that happened to the gateway.
@@ -395,6 +361,9 @@ pub struct CallEntry {
     /// What a reader of the record should know about the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The approval that a held call waits for, or that a forwarded one uses up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
     /// How a refused call stands; absent while it is forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
@@ -431,12 +400,12 @@ pub struct Unknown {
     pub of: WriterId,
 }
 
-/// Something that happened to the gateway.
+/// Something that happened to the gateway, or that a person decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The record's id.
     pub id: CallId,
-    /// `server` or `system`.
+    /// `server`, `system` or `approval`.
     #[serde(rename = "type")]
     pub record_type: RecordType,
     /// What happened, for example `upstream.down`.
@@ -447,4 +416,13 @@ pub struct Event {
     /// One sentence of detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The token of whoever decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// What was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// The approval that was decided about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
 }

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use callgate_call::{Announcement, Caller};
-use callgate_gate::{Door, Source, Transport, View};
+use callgate_gate::{Door, Role, Source, Transport, View};
 use callgate_wire::{
     Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
     methods,
@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Gateway, StepDoor,
+    Gateway, Principal, StepDoor,
     answering::Answering,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
@@ -106,7 +106,8 @@ impl StdioDoor {
             },
             transport: Transport::Stdio,
         };
-        let session = Session::new(self.gateway.clone(), door, &self.principal, self.session_id);
+        let principal = Arc::new(Principal::new(&self.principal, Role::Agent));
+        let session = Session::new(self.gateway.clone(), door, principal, self.session_id);
         let session = Arc::new(session.closing(stop.clone()));
         let (messages, queue) = queue(self.gateway.inflight.clone());
         let broken = CancellationToken::new();
@@ -344,6 +345,10 @@ async fn write_frames<W: AsyncWrite + Unpin>(
 ) {
     let mut buffer = BytesMut::new();
     while let Some(frame) = queue.recv().await {
+        // Nothing is a sign of life, which this transport has no need of.
+        if frame.is_empty() {
+            continue;
+        }
         push_line(&mut buffer, &frame);
         while buffer.len() < CHUNK
             && let Some(frame) = queue.try_recv()

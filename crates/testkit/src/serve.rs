@@ -113,6 +113,11 @@ pub fn version_for(initialize: &Frame) -> String {
 }
 
 impl Peer {
+    /// Which session this is: the same for all requests of one, as long as it lasts.
+    pub fn session(&self) -> usize {
+        Arc::as_ptr(&self.tables) as usize
+    }
+
     /// Sends one frame as it is. A host that has gone away is not this side's concern.
     pub fn send(&self, line: &str) {
         self.send_bytes(line.as_bytes());

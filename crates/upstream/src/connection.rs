@@ -325,8 +325,8 @@ impl Connection {
     }
 
     /// Notes that the handshake is over.
-    pub(crate) fn introduced(&self) {
-        self.inner.link.introduced();
+    pub(crate) async fn introduced(&self) {
+        self.inner.link.introduced().await;
     }
 
     /// Makes a request of our own and waits for its reply.

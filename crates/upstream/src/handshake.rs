@@ -2,7 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
-use callgate_wire::{Frame, Json, ProtocolVersion, methods};
+use callgate_wire::{Frame, Json, ProtocolVersion, RpcError, methods};
 
 use crate::{
     Profile,
@@ -78,7 +78,7 @@ pub(crate) async fn initialize(
     };
     let said = connection.notify(&Housekeeping::Initialized).await;
     said.map_err(|_| HousekeepingError::Gone)?;
-    connection.introduced();
+    connection.introduced().await;
     Ok(introduction)
 }
 
@@ -87,13 +87,12 @@ const DISCOVER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Asks a stateless server what it has.
 pub(crate) async fn discover(connection: &Connection) -> Result<Introduction, HandshakeError> {
-    let reply = connection
-        .request(
-            methods::DISCOVER,
-            &Housekeeping::Discover,
-            DISCOVER_DEADLINE,
-        )
-        .await?;
+    let what = Housekeeping::Discover;
+    let ask = || connection.request(methods::DISCOVER, &what, DISCOVER_DEADLINE);
+    let mut reply = ask().await?;
+    if names_our_version(&reply) {
+        reply = ask().await?;
+    }
     let result = result_of(&reply, methods::DISCOVER)?;
     let versions = result.get("supportedVersions").into_iter();
     let mut versions = versions.flat_map(Json::elements).filter_map(Json::as_str);
@@ -106,6 +105,19 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Introduction, Ha
         capabilities: raw("capabilities").unwrap_or_else(|| "{}".to_owned()),
         instructions: raw("instructions"),
     })
+}
+
+/// Whether a server refuses our version and names it as one that it speaks. Then it is asked once more.
+fn names_our_version(reply: &Frame) -> bool {
+    let Some(error) = reply.error() else {
+        return false;
+    };
+    let code = error.get("code").and_then(Json::as_i64);
+    let supported = error.get("data").and_then(|data| data.get("supported"));
+    let mut supported = supported.into_iter().flat_map(Json::elements);
+    let ours = ProtocolVersion::V2026_07_28.as_str();
+    code == Some(RpcError::UNSUPPORTED_VERSION)
+        && supported.any(|version| version.as_str().as_deref() == Some(ours))
 }
 
 /// The result in a reply, or what the server said instead.

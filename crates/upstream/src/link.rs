@@ -27,8 +27,10 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// Notes the protocol version that the handshake settled.
     fn agreed(&self, _version: &str) {}
 
-    /// Notes that the handshake is over, and the server may say something of its own.
-    fn introduced(&self) {}
+    /// Notes that the handshake is over, and waits until the server can say something of its own.
+    fn introduced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Ends the link: the server sees that nothing more comes.
     fn close(&self);

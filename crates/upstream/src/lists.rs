@@ -4,7 +4,9 @@ use std::{collections::HashSet, time::Duration};
 
 use bytes::Bytes;
 use callgate_gate::{Item, ItemKind, Items, Offers, ServerName, Tool};
-use callgate_wire::{Frame, Json, JsonKind, RpcError, Strictness, methods};
+use callgate_wire::{
+    Era, Frame, Json, JsonKind, ParamHeader, RpcError, Strictness, bridge, methods,
+};
 
 use crate::{
     connection::Connection,
@@ -86,6 +88,10 @@ pub(crate) async fn list_tools(
     let mut names = HashSet::new();
     let mut tools = Vec::new();
     for descriptor in pages.descriptors {
+        if let Some(complaint) = cannot_be_called(connection, &descriptor) {
+            complaints.push(complaint);
+            continue;
+        }
         match Tool::from_descriptor(server, descriptor) {
             Ok(tool) if !names.insert(tool.name.clone()) => complaints.push(format!(
                 "tool `{}` is listed twice; the first counts",
@@ -100,6 +106,18 @@ pub(crate) async fn list_tools(
         list: ToolList { tools, extras },
         complaints,
     })
+}
+
+/// Why a stateless server's tool cannot be called: its schema asks for headers that there cannot be.
+fn cannot_be_called(connection: &Connection, descriptor: &Bytes) -> Option<String> {
+    if connection.era() == Era::Handshake {
+        return None;
+    }
+    let json = Json::validate(descriptor, Strictness::Full).ok()?;
+    let bad = ParamHeader::all_of(json).err()?;
+    let name = json.get("name").and_then(|name| name.as_str());
+    let name = name.unwrap_or_default();
+    Some(format!("tool `{name}` is left out: {bad}"))
 }
 
 /// All prompts of a server, as far as it can be had.
@@ -174,6 +192,15 @@ async fn list_items(kind: ItemKind, connection: &Connection, server: &ServerName
     }
 }
 
+/// A reply without what only stateless ones have: how long our own list may be kept is ours to say.
+fn plain(connection: &Connection, reply: Frame) -> Frame {
+    if connection.era() == Era::Handshake {
+        return reply;
+    }
+    let plain = bridge::reply_for_handshake(reply.edit()).finish();
+    Frame::parse(plain, Strictness::Envelope).unwrap_or(reply)
+}
+
 /// A list that is asked for.
 struct Wanted {
     method: &'static str,
@@ -203,6 +230,7 @@ impl Wanted {
             let reply = connection
                 .request(self.method, &what, self.deadline)
                 .await?;
+            let reply = plain(connection, reply);
             let result = result_of(&reply, self.method)?;
             Json::validate(result.bytes(), Strictness::Full)
                 .map_err(|error| HandshakeError::List(error.to_string()))?;

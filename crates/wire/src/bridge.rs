@@ -16,7 +16,7 @@ use crate::{era::PROTOCOL_VERSION_META, version::ProtocolVersion};
 const RESULT_MEMBERS: [&str; 3] = [RESULT_TYPE, "ttlMs", "cacheScope"];
 
 /// A reply for a stateless host: it says what it is and who answers, and, where it may be kept, for how
-/// long. What the server says about the first and the last counts.
+/// long. What the server says about the first and the last counts, but nothing is for everybody.
 pub fn reply_for_stateless<'f>(
     mut edit: Edit<'f>,
     reply: &Frame,
@@ -32,9 +32,8 @@ pub fn reply_for_stateless<'f>(
         if reply.result_member("ttlMs").is_none() {
             edit = edit.set_result_member("ttlMs", "0");
         }
-        if reply.result_member("cacheScope").is_none() {
-            edit = edit.set_result_member("cacheScope", "\"private\"");
-        }
+        // Policy decides for each principal, so nobody else's cache may answer.
+        edit = edit.set_result_member("cacheScope", "\"private\"");
     }
     if reply.result().is_some() {
         edit = edit.meta(SERVER_INFO_META, server_info);
@@ -55,6 +54,36 @@ pub fn error_for_stateless(reply: &Frame, method: &str) -> Option<RpcError> {
     let code = error.get("code").and_then(Json::as_i64)?;
     (method == methods::RESOURCES_READ && code == RpcError::RESOURCE_NOT_FOUND)
         .then(|| said_as(RpcError::INVALID_PARAMS, error))
+}
+
+/// A handshake server's refusal to go on before a URL was opened, as a stateless host is asked to open it;
+/// `None` for any other reply. The host then makes the request again, and so do we.
+pub fn asks_for_url(reply: &Frame) -> Option<String> {
+    let error = reply.error()?;
+    let code = error.get("code").and_then(Json::as_i64)?;
+    let asked = error.get("data")?.get("elicitations")?;
+    if code != RpcError::URL_ELICITATION_REQUIRED {
+        return None;
+    }
+    let questions: Vec<String> = asked
+        .elements()
+        .enumerate()
+        .map(|(number, question)| {
+            let (key, method) = (quote(&format!("url-{number}")), quote(methods::ELICITATION));
+            let params: Vec<String> = question
+                .members()
+                .filter(|(key, _)| key.as_str().as_deref() != Some("elicitationId"))
+                .map(|(key, value)| format!("{}:{}", key.as_text(), value.as_text()))
+                .collect();
+            format!(
+                r#"{key}:{{"method":{method},"params":{{{}}}}}"#,
+                params.join(",")
+            )
+        })
+        .collect();
+    let questions = questions.join(",");
+    (!questions.is_empty())
+        .then(|| format!(r#"{{"resultType":"{INPUT_REQUIRED}","inputRequests":{{{questions}}}}}"#))
 }
 
 /// An error of our own as a stateless host knows it.
@@ -145,7 +174,7 @@ mod tests {
             (
                 r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":5,"cacheScope":"public","_meta":{}}}"#,
                 "resources/read",
-                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"callgate"}}}}"#,
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":5,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"callgate"}}}}"#,
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}"#,
@@ -184,6 +213,22 @@ mod tests {
         let claiming = r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"a":1},"io.modelcontextprotocol/clientInfo":{"name":"h"}}}}"#;
         let edit = request_for_stateless(request.edit(), r#"{"a":1}"#, r#"{"name":"h"}"#);
         assert_eq!(text(edit), claiming);
+    }
+
+    #[test]
+    fn a_url_that_has_to_be_opened_is_asked_for() {
+        let refused = frame(
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a","message":"open"}]}}}"#,
+        );
+        let asked = r#"{"resultType":"input_required","inputRequests":{"url-0":{"method":"elicitation/create","params":{"mode":"url","url":"https://a","message":"open"}}}}"#;
+        assert_eq!(asks_for_url(&refused).as_deref(), Some(asked));
+        for other in [
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"m","data":{"elicitations":[]}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32041,"message":"m","data":{"elicitations":[{"url":"u"}]}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        ] {
+            assert_eq!(asks_for_url(&frame(other)), None);
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ impl RpcError {
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// 2026-07-28: a header differs from the body.
     pub const HEADER_MISMATCH: i64 = -32020;
+    /// A URL has to be opened before the request can be served (handshake versions).
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// 2026-07-28: the client did not declare what the request needs.
     pub const MISSING_CAPABILITY: i64 = -32021;
     /// 2026-07-28: the request's protocol version is not spoken here.

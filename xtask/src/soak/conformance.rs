@@ -1,5 +1,6 @@
 //! The conformance suite against `callgate serve` with one upstream whose tools the suite knows, for hosts
-//! and servers of both eras in all combinations.
+//! and servers of both eras in all combinations; and against a host in front of `callgate stdio`, whose server
+//! is the suite's.
 //!
 //! The suite cannot send a token, so a proxy adds it; nothing else of the requests is changed.
 
@@ -14,25 +15,36 @@ use callgate_testkit::{BearerProxy, DataDir, HttpUpstream, StdioHost, bin, callg
 use serde_json::json;
 
 use super::install;
-use crate::command::command;
+use crate::command::{command, root};
 
 const TOKEN: &str = "soak-agent-token";
 const LISTENING: &str = "listening http://";
 const START_DEADLINE: Duration = Duration::from_secs(20);
 
-/// One revision of the protocol, as the suite speaks it, and how many of its scenarios are required.
+/// What is known to fail, and why. The suite fails for whatever else does, and for what does not any more.
+const EXPECTED: &str = "xtask/src/soak/conformance-expected.yaml";
+/// The same where a stateless host meets a handshake server.
+const EXPECTED_CROSSING: &str = "xtask/src/soak/conformance-expected-crossing.yaml";
+/// Scenarios about authorization, which the gateway does not do for its servers.
+const AUTHORIZATION: &str = "auth/";
+
+/// One revision of the protocol, as the suite speaks it, and how many of its scenarios are required: of
+/// servers, and of clients apart from authorization.
 struct Revision {
     name: &'static str,
     required: usize,
+    of_clients: usize,
 }
 
 const HANDSHAKE: Revision = Revision {
     name: "2025-11-25",
     required: 30,
+    of_clients: 4,
 };
 const STATELESS: Revision = Revision {
     name: "2026-07-28",
     required: 37,
+    of_clients: 7,
 };
 
 /// Which hosts meet which servers. A server is named as its fixture calls what it speaks.
@@ -55,20 +67,13 @@ pub(super) fn run() -> Result<()> {
         for over in ["stdio", "http"] {
             let what = format!("{} host, {speaks} server over {over}", revision.name);
             let score = meet(&node.program, &suite, revision, (speaks, over))?;
-            for failed in &score.failed {
-                println!("failed: {failed}");
-            }
-            for unscored in &score.unscored {
-                println!("not scored, failing: {unscored}");
-            }
-            println!(
-                "{what}: {}/{} required scenarios",
-                score.passed, revision.required
-            );
-            if score.passed != revision.required || !score.failed.is_empty() {
-                lost.push(what);
-            }
+            lost.extend(score.tell(what, revision.required));
         }
+    }
+    for revision in [&HANDSHAKE, &STATELESS] {
+        let what = format!("{} client, apart from authorization", revision.name);
+        let score = as_client(&node.program, &suite, revision)?;
+        lost.extend(score.tell(what, revision.of_clients));
     }
     if !lost.is_empty() {
         let lost = lost.join("; ");
@@ -106,24 +111,83 @@ fn meet(
     let _ = fs::remove_dir_all(&out);
     fs::create_dir_all(&out)?;
     let url = format!("http://{}/mcp", proxy.address());
-    let output = command(node)
-        .arg(suite)
-        .args([
-            "server",
-            "--url",
-            &url,
-            "--requirements",
-            revision.name,
-            "-o",
-        ])
-        .arg(&out)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot run the suite")?;
+    let crosses = revision.name == STATELESS.name && speaks == "handshake";
+    let side = Side {
+        arguments: ["server", "--url", &url],
+        expected: if crosses { EXPECTED_CROSSING } else { EXPECTED },
+    };
+    let score = suite_says(node, suite, (side, revision), &out);
+    let _ = fs::copy(log, out.join("upstream.log"));
+    score
+}
+
+/// The suite as the server of a host in front of the gateway.
+fn as_client(node: &Path, suite: &Path, revision: &Revision) -> Result<Score> {
+    // Built here, so that the suite does not wait for it.
+    callgate();
+    let client = bin("conformance-client");
+    let client = client.to_str().context("the path is text")?;
+    let out = install::folder()?.join("conformance-out");
+    let out = out.join(format!("{}-client", revision.name));
+    let _ = fs::remove_dir_all(&out);
+    fs::create_dir_all(&out)?;
+    let side = Side {
+        arguments: ["client", "--command", client],
+        expected: EXPECTED,
+    };
+    let score = suite_says(node, suite, (side, revision), &out)?;
+    Ok(score.without(AUTHORIZATION))
+}
+
+/// Which side of the suite is run, and what is known to fail there.
+struct Side<'a> {
+    /// The suite's own word for it, and what that needs.
+    arguments: [&'a str; 3],
+    expected: &'static str,
+}
+
+fn suite_says(
+    node: &Path,
+    suite: &Path,
+    (side, revision): (Side<'_>, &Revision),
+    out: &Path,
+) -> Result<Score> {
+    let run = |arguments: &[&str]| {
+        command(node)
+            .arg(suite)
+            .args(arguments)
+            .args(["--requirements", revision.name])
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot run the suite")
+    };
+    let listed = run(&["list"])?;
+    let required = required(&String::from_utf8_lossy(&listed.stdout), side.arguments[0]);
+    let expected = root().join(side.expected);
+    let paths = [expected.to_str(), out.to_str()];
+    let [Some(expected), Some(folder)] = paths else {
+        bail!("a path is not text");
+    };
+    let more = ["--expected-failures", expected, "-o", folder];
+    let output = run(&[&side.arguments[..], &more].concat())?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     fs::write(out.join("printed.log"), &printed)?;
-    let _ = fs::copy(log, out.join("upstream.log"));
-    Ok(Score::read(&printed))
+    fs::write(out.join("errors.log"), &output.stderr)?;
+    Ok(Score {
+        as_expected: output.status.success(),
+        ..Score::read(&printed, &required)
+    })
+}
+
+/// The scenarios that the suite requires of a `server` or a `client`, as it lists them.
+fn required(listed: &str, side: &str) -> Vec<String> {
+    let heading = format!("(test against a {side}):");
+    let section = listed.split(&heading).nth(1).unwrap_or_default();
+    let names = section.trim_start().lines().map(str::trim);
+    names
+        .map_while(|line| line.strip_prefix("- "))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn serve(data: &DataDir, server: &serde_json::Value) -> Result<StdioHost> {
@@ -159,34 +223,62 @@ fn address(gateway: &StdioHost) -> Result<SocketAddr> {
 
 /// The scored scenarios of the suite's summary.
 struct Score {
-    passed: usize,
+    passed: Vec<String>,
     failed: Vec<String>,
+    /// Whether nothing failed that is not known to, and nothing passed that is known to fail.
+    as_expected: bool,
     /// Scenarios that do not count, and fail.
     unscored: Vec<String>,
 }
 
 impl Score {
-    fn read(printed: &str) -> Self {
-        let summary = printed.split("=== SUMMARY ===").nth(1).unwrap_or_default();
-        let (scored, unscored) = summary.split_once("Not scored").unwrap_or((summary, ""));
-        let mark = |line: &str| {
-            let (mark, rest) = line.trim().split_once(' ')?;
-            let name = rest.split([':', ' ']).next().unwrap_or_default().to_owned();
-            matches!(mark, "✓" | "✗").then_some((mark == "✓", name))
-        };
-        let marked: Vec<(bool, String)> = unscored.lines().filter_map(mark).collect();
-        let unscored: Vec<&String> = marked.iter().map(|(_, name)| name).collect();
-        let (passed, failed): (Vec<_>, Vec<_>) = scored
-            .lines()
-            .filter_map(mark)
-            .filter(|(_, name)| !unscored.contains(&name))
-            .partition(|(passed, _)| *passed);
-        let failing = marked.iter().filter(|(passed, _)| !*passed);
-        Self {
-            passed: passed.len(),
-            failed: failed.into_iter().map(|(_, name)| name).collect(),
-            unscored: failing.map(|(_, name)| name.clone()).collect(),
+    /// Prints it, and gives `what` back where it is not what it should be.
+    fn tell(&self, what: String, required: usize) -> Option<String> {
+        for failed in &self.failed {
+            println!("failed: {failed}");
         }
+        for unscored in &self.unscored {
+            println!("not scored, failing: {unscored}");
+        }
+        let passed = self.passed.len();
+        println!("{what}: {passed}/{required} required scenarios");
+        if !self.as_expected {
+            println!("{what}: not what {EXPECTED} says");
+        }
+        let good = passed == required && self.failed.is_empty() && self.as_expected;
+        (!good).then_some(what)
+    }
+
+    /// The same without the scenarios whose names begin so.
+    fn without(mut self, prefix: &str) -> Self {
+        for names in [&mut self.passed, &mut self.failed, &mut self.unscored] {
+            names.retain(|name| !name.starts_with(prefix));
+        }
+        self
+    }
+
+    fn read(printed: &str, required: &[String]) -> Self {
+        let summary = printed.split("SUMMARY ===").nth(1).unwrap_or_default();
+        let summary = summary.split("Total:").next().unwrap_or_default();
+        let mut score = Self {
+            passed: Vec::new(),
+            failed: Vec::new(),
+            as_expected: true,
+            unscored: Vec::new(),
+        };
+        for line in summary.lines() {
+            let Some((mark, rest)) = line.trim().split_once(' ') else {
+                continue;
+            };
+            let name = rest.split([':', ' ']).next().unwrap_or_default().to_owned();
+            match (mark, required.contains(&name)) {
+                ("✓", true) => score.passed.push(name),
+                ("✗", true) => score.failed.push(name),
+                ("✗", false) => score.unscored.push(name),
+                _ => {}
+            }
+        }
+        score
     }
 }
 
@@ -194,21 +286,25 @@ impl Score {
 mod tests {
     use super::*;
 
+    const LISTED: &str = "Required for 2025-11-25 (3 scenarios):\n\nServer scenarios (test against a server):\n  - ping\n  - tools-list\n\n\
+                          Client scenarios (test against a client):\n  - initialize\n\nRun and reported, but never scored:\n  pending (1):\n    - late [server]\n";
+
     #[test]
-    fn only_scored_scenarios_count() {
+    fn only_required_scenarios_count() {
+        let required_here = required(LISTED, "server");
+        assert_eq!(required_here, ["ping", "tools-list"]);
+        assert_eq!(required(LISTED, "client"), ["initialize"]);
         let printed = "✓ noise\n=== SUMMARY ===\n✓ ping: 1 passed, 0 failed\n✗ tools-list: 1 passed, 1 failed\n\
-                       ✗ server-sse-polling: 0 passed, 1 failed\n✓ late: 1 passed, 0 failed\n\nTotal: 2 passed, 2 failed\n\n\
-                       Not scored for 2025-11-25: 2 scenario(s) run, 1 failing. These do not affect conformance.\n\
-                       \u{20} ✗ server-sse-polling (pending)\n\u{20} ✓ late (added-after-release)\n";
-        let score = Score::read(printed);
-        assert_eq!(
-            (score.passed, score.failed),
-            (1, vec!["tools-list".to_owned()])
-        );
+                       ✗ server-sse-polling: 0 passed, 1 failed\n✓ late: 1 passed, 0 failed\n\nTotal: 2 passed, 2 failed\n\n  ✗ ping\n";
+        let score = Score::read(printed, &required_here);
+        assert_eq!(score.passed, ["ping"]);
+        assert_eq!(score.failed, ["tools-list"]);
+        assert_eq!(score.unscored, ["server-sse-polling"]);
     }
 
     #[test]
     fn no_summary_is_no_pass() {
-        assert_eq!(Score::read("it crashed").passed, 0);
+        let score = Score::read("it crashed", &["ping".to_owned()]);
+        assert!(score.passed.is_empty());
     }
 }

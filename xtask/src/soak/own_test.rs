@@ -11,6 +11,12 @@ pub(super) fn kill9() -> Result<()> {
     run(CLI, "kill_9", "CALLGATE_KILLS", "200")
 }
 
+/// 500 processes are killed while calls are held, decided about and released.
+pub(super) fn approvals_kill9() -> Result<()> {
+    let test = "kill_9_loses_no_decision";
+    run(CLI, test, "CALLGATE_APPROVAL_KILLS", "500")
+}
+
 /// The configuration is reloaded 1,000 times under load.
 pub(super) fn reload() -> Result<()> {
     run(CLI, "reloads_under_load", "CALLGATE_RELOADS", "1000")

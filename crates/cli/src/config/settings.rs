@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_builtin::{Builtins, Roots};
-use callgate_call::InHouse;
+use callgate_call::{InHouse, Terms};
 use callgate_gate::{IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View};
 use callgate_server::{Detail, IntentForm, ViewSettings};
 use callgate_upstream::{
@@ -170,6 +170,19 @@ impl Settings {
             Failed::config(format!("`{text}` is not an address to listen on"))
                 .help("write it like `127.0.0.1:7117`")
         })
+    }
+
+    /// How people are asked about held calls; `served_at` is where they reach the gateway unless it is
+    /// configured.
+    pub(crate) fn terms(&self, served_at: &str) -> Terms {
+        let approvals = &self.config.approvals;
+        let base_url = approvals.base_url.as_deref().unwrap_or(served_at);
+        Terms {
+            wait: approvals.wait.0,
+            valid_for: approvals.valid_for.0,
+            expire_after: approvals.expire_after.0,
+            base_url: base_url.trim_end_matches('/').to_owned(),
+        }
     }
 
     /// The credentials: the environment beats the file beats the data folder.

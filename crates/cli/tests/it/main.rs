@@ -5,6 +5,7 @@ mod setup;
 
 mod activity;
 mod agents;
+mod approvals;
 mod attach;
 mod builtins;
 mod cli;

@@ -1,6 +1,7 @@
 //! An MCP server with the tools, resources and prompts whose names and answers the MCP conformance suite
 //! fixes, over stdio or HTTP, for hosts of the handshake versions, of 2026-07-28, or of both.
 
+use std::collections::HashMap;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -60,12 +61,18 @@ struct Conformance {
 
 #[derive(Default)]
 struct State {
-    capabilities: Value,
-    level: usize,
+    /// What each session settled: the client's capabilities, and the level of its log messages.
+    sessions: HashMap<usize, (Value, usize)>,
     subscriptions: Vec<String>,
     /// Tools and prompts that came by request.
     added: (usize, usize),
     listeners: Vec<Sender<&'static str>>,
+}
+
+impl State {
+    fn session(&mut self, peer: &Peer) -> &mut (Value, usize) {
+        self.sessions.entry(peer.session()).or_default()
+    }
 }
 
 fn main() -> std::io::Result<()> {
@@ -96,7 +103,7 @@ impl Fixture for Conformance {
             capabilities: if is_stateless {
                 meta("clientCapabilities").unwrap_or_default()
             } else {
-                self.state().capabilities.clone()
+                self.state().session(peer).0.clone()
             },
         };
         match (is_stateless, self.speaks) {
@@ -176,7 +183,7 @@ impl Conformance {
     }
 
     fn initialize(&self, asked: &Asked<'_>) {
-        self.state().capabilities = asked.value("capabilities");
+        self.state().session(asked.peer).0 = asked.value("capabilities");
         let version: Value = serde_json::from_str(&version_for(asked.frame)).unwrap_or_default();
         asked.reply(json!({
             "protocolVersion": version,
@@ -189,7 +196,7 @@ impl Conformance {
         let wanted = asked.text("level");
         match LEVELS.iter().position(|level| *level == wanted) {
             Some(level) => {
-                self.state().level = level;
+                self.state().session(asked.peer).1 = level;
                 asked.reply(json!({}));
             }
             None => asked.fail(-32602, "unknown level", Value::Null),
@@ -280,7 +287,7 @@ impl Conformance {
         let logs = if asked.is_stateless {
             wanted.is_some_and(|level| level <= 1)
         } else {
-            self.state().level <= 1
+            self.state().session(asked.peer).1 <= 1
         };
         let steps = [
             "Tool execution started",

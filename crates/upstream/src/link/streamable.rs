@@ -20,6 +20,7 @@ use foldhash::HashMap;
 use futures_util::future::BoxFuture;
 use http::{Response, header};
 use hyper::body::Incoming;
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Link, LinkEnded, Parcel, Sent};
@@ -35,6 +36,8 @@ use session::Session;
 
 /// How long a message without a reply may take to be accepted.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a server may take to answer the request for a standing stream before calls are made.
+const STANDING_DEADLINE: Duration = Duration::from_millis(500);
 /// How long a server is told that nobody waits any more.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -73,6 +76,8 @@ pub(crate) struct StreamableLink {
     inbound: Inbound,
     session: Session,
     under_way: Mutex<HashMap<u64, CancellationToken>>,
+    /// Whether the server has answered the request for a standing stream, in whatever way.
+    standing: watch::Sender<bool>,
     /// Whether the last attempt to connect failed.
     unreachable: AtomicBool,
     /// Fires when the server cannot be reached any more.
@@ -105,6 +110,7 @@ impl StreamableLink {
                 inbound,
                 session,
                 under_way: Mutex::default(),
+                standing: watch::Sender::new(false),
                 unreachable: AtomicBool::new(false),
                 ended,
                 closing: CancellationToken::new(),
@@ -289,12 +295,11 @@ impl Link for StreamableLink {
         self.session.agreed(version);
     }
 
-    fn introduced(&self) {
-        if self.era == Era::Stateless {
-            return;
-        }
-        let Some(link) = self.me.upgrade() else {
-            return;
+    /// Opens the standing stream. A server that asks over it while there is none asks nobody, so it is
+    /// waited for, but not for long: some servers answer with their first event.
+    fn introduced(&self) -> BoxFuture<'_, ()> {
+        let (Era::Handshake, Some(link)) = (self.era, self.me.upgrade()) else {
+            return Box::pin(std::future::ready(()));
         };
         self.tasks.spawn(async move {
             tokio::select! {
@@ -303,6 +308,11 @@ impl Link for StreamableLink {
                 () = link.ended.cancelled() => {}
             }
         });
+        Box::pin(async move {
+            let mut standing = self.standing.subscribe();
+            let answered = standing.wait_for(|answered| *answered);
+            let _ = tokio::time::timeout(STANDING_DEADLINE, answered).await;
+        })
     }
 
     fn close(&self) {

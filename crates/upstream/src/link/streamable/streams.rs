@@ -89,7 +89,9 @@ impl StreamableLink {
         let mut last_event_id: Option<String> = None;
         let mut was_open = false;
         loop {
-            let wait = match self.listen(last_event_id.as_deref()).await {
+            let listened = self.listen(last_event_id.as_deref()).await;
+            self.standing.send_replace(true);
+            let wait = match listened {
                 Listened::Stream(mut events) => {
                     was_open = true;
                     last_event_id = self.hear_out(&mut events).await;
