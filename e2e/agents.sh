@@ -33,9 +33,10 @@ mkdir -p "$TMPDIR"
 python3 - "$home/probe.json" <<'PY'
 import json, sys
 reports = json.load(open(sys.argv[1]))
-wrong = [r for r in reports if r["verdict"] != "isolated" or r["native_effect"] or not r["reached"]]
+wrong = [r for r in reports if r.get("verdict") != "isolated" or r["native_effect"] or not r["reached"]]
 for r in reports:
-    print(f'{r["provider"]:10} {r["version"]:10} {len(r["offered"])} offered, native {r["native"]}, {r["verdict"]} {r["error"] or ""}')
+    offered = len(r.get("offered", []))
+    print(f'{r["provider"]:10} {r.get("version")} {offered} offered, native {r.get("native")}, {r.get("verdict")} {r["error"] or ""}')
 sys.exit(1 if wrong or len(reports) != 4 else 0)
 PY
 "$callgate" activity export --data-dir "$home/data" > "$home/records.jsonl"

@@ -7,8 +7,8 @@ use tokio::io::AsyncReadExt;
 
 use crate::{failed::StepFailed, step::House};
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer may take: some agents start slowly, and more so on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest answer.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 

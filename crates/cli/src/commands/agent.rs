@@ -15,6 +15,7 @@ use callgate_upstream::{
     Profile,
     environment::{self, Inherit},
 };
+use serde_json::{Value, json};
 
 use crate::{
     args::{Agent, AgentMode, Gateway, Shared},
@@ -205,11 +206,8 @@ fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
     let _ = fs::remove_dir_all(&place);
     let rows = probed?;
     if shared.json {
-        let reports: Vec<&ProbeReport> = rows
-            .iter()
-            .filter_map(|(_, row)| row.as_ref().ok())
-            .collect();
-        outln!("{}", serde_json::to_string(&reports).unwrap_or_default());
+        let reports: Vec<Value> = rows.iter().map(|(kind, row)| written(*kind, row)).collect();
+        outln!("{}", Value::Array(reports));
     } else {
         let cells: Vec<Vec<String>> = rows.iter().map(|(kind, row)| cells(*kind, row)).collect();
         table(
@@ -244,6 +242,14 @@ async fn probe_all(
     drop(house);
     running.stop(PATIENCE).await;
     Ok(rows)
+}
+
+/// A row for programs. An agent that could not be looked at has nothing but its error.
+fn written(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Value {
+    match row {
+        Ok(report) => serde_json::to_value(report).unwrap_or_default(),
+        Err(error) => json!({"provider": kind.as_str(), "error": error.to_string()}),
+    }
 }
 
 fn cells(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Vec<String> {
