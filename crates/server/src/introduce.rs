@@ -63,10 +63,21 @@ fn offered(offers: Offers) -> Vec<String> {
             r#""prompts":{"listChanged":true}"#.to_owned(),
         ),
         (offers.completions, r#""completions":{}"#.to_owned()),
+        (offers.task_calls, tasks(offers)),
     ];
     let all = all.into_iter();
     all.filter_map(|(offered, text)| offered.then_some(text))
         .collect()
+}
+
+fn tasks(offers: Offers) -> String {
+    let list = if offers.task_list { r#""list":{},"# } else { "" };
+    let cancel = if offers.task_cancel {
+        r#""cancel":{},"#
+    } else {
+        ""
+    };
+    format!(r#""tasks":{{{list}{cancel}"requests":{{"tools":{{"call":{{}}}}}}}}"#)
 }
 
 /// One server's instructions as they came; those of several under headings.

@@ -16,6 +16,7 @@ mod outlet;
 mod queue;
 mod session;
 mod stdio;
+mod tasks;
 mod view;
 
 pub use attach::AttachDoor;

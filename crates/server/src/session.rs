@@ -23,6 +23,7 @@ use crate::{
     follow::follow,
     introduce::introduction,
     list::Wanted,
+    tasks::list_tasks,
     view::{self, Shape, Taken},
 };
 
@@ -105,6 +106,12 @@ impl Session {
                         answer(&id, Ok("{}".to_owned()))
                     })
                 }
+                (Some(methods::TASKS_LIST), Some(host)) if self.has_several_servers() => {
+                    let providers = self.gateway.path.providers().clone();
+                    Answering::own(async move {
+                        answer(&id, list_tasks(&*providers, &host, &request).await)
+                    })
+                }
                 (method, Some(host)) if let Some(wanted) = method.and_then(Wanted::of) => {
                     let gateway = self.gateway.clone();
                     Answering::own(async move {
@@ -173,6 +180,12 @@ impl Session {
         self.gateway.views.results.forget(&self.id);
         self.gateway.path.registry().cancel_session(&self.id);
         self.gateway.path.providers().detach(&self.id);
+    }
+
+    /// Whether a request that names no server could be for several.
+    fn has_several_servers(&self) -> bool {
+        let providers = self.gateway.path.providers();
+        providers.catalog().only_server().is_none()
     }
 
     fn introduce(&self, version: ProtocolVersion) -> String {

@@ -5,7 +5,7 @@
 use callgate_call::TraceContext;
 use callgate_gate::{ItemKind, Permit, Reference, Target};
 use callgate_record::Recorded;
-use callgate_wire::{Edit, Frame, Id, Pieces, ProtocolVersion, RpcError, message, methods, quote};
+use callgate_wire::{Edit, Frame, Id, Json, Pieces, ProtocolVersion, RpcError, message, methods, quote};
 
 /// Prefixes of our own keys in `_meta`: read from hosts, never passed on.
 const OWN_META: [&str; 2] = ["dev.callgate/", "dev.agentguard/"];
@@ -97,7 +97,10 @@ impl Message {
             Target::Prompt(of) => named(edit, frame, "name", &of.name),
             Target::Resource(of) => named(edit, frame, "uri", &of.name),
             Target::Completion(of) => referring(edit, frame, of),
-            Target::Method { .. } => edit,
+            Target::Method { task, .. } => match task {
+                Some(own) => named(edit, frame, "taskId", own),
+                None => edit,
+            },
         };
         let token = frame
             .meta("progressToken")
@@ -166,6 +169,14 @@ impl Message {
     }
 }
 
+/// The text of an object with another value of one of its strings; all other bytes stay.
+pub(crate) fn with_member(object: Json<'_>, key: &str, value: &str) -> Option<String> {
+    let old = object.get(key)?;
+    let start = old.bytes().as_ptr() as usize - object.bytes().as_ptr() as usize;
+    let (text, end) = (object.as_text(), start + old.bytes().len());
+    Some(format!("{}{}{}", &text[..start], quote(value), &text[end..]))
+}
+
 /// Puts the server's own name where the host used another spelling of it.
 fn named<'f>(edit: Edit<'f>, frame: &Frame, key: &str, own: &str) -> Edit<'f> {
     let asked = frame.param(key).and_then(|name| name.as_str());
@@ -189,9 +200,8 @@ fn referring<'f>(edit: Edit<'f>, frame: &Frame, of: &Reference) -> Edit<'f> {
     if asked.as_str().as_deref() == Some(of.name.as_str()) {
         return edit;
     }
-    let text = reference.as_text();
-    let start = asked.bytes().as_ptr() as usize - reference.bytes().as_ptr() as usize;
-    let end = start + asked.bytes().len();
-    let own = quote(&of.name);
-    edit.param("ref", &format!("{}{own}{}", &text[..start], &text[end..]))
+    match with_member(reference, key, &of.name) {
+        Some(own) => edit.param("ref", &own),
+        None => edit,
+    }
 }
