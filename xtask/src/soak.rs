@@ -5,6 +5,7 @@ mod conformance;
 mod fuzz;
 mod install;
 mod own_test;
+mod real_clients;
 mod real_http;
 mod real_servers;
 
@@ -29,7 +30,7 @@ struct Check {
     run: fn(&Options) -> Result<()>,
 }
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 14] = [
     Check {
         name: "conformance",
         what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
@@ -44,6 +45,16 @@ const CHECKS: [Check; 12] = [
         name: "real-http",
         what: "servers from npm and PyPI over Streamable HTTP and HTTP+SSE, behind both doors",
         run: |_| real_http::run(),
+    },
+    Check {
+        name: "real-clients",
+        what: "clients from npm and PyPI through both doors: list, call, read, prompt, answer a question",
+        run: |_| real_clients::run(),
+    },
+    Check {
+        name: "crowd",
+        what: "10^5 messages between two hosts and eight servers, everything at once; none reaches the wrong one",
+        run: |_| own_test::crowd(),
     },
     Check {
         name: "kill9",

@@ -71,7 +71,11 @@ fn offered(offers: Offers) -> Vec<String> {
 }
 
 fn tasks(offers: Offers) -> String {
-    let list = if offers.task_list { r#""list":{},"# } else { "" };
+    let list = if offers.task_list {
+        r#""list":{},"#
+    } else {
+        ""
+    };
     let cancel = if offers.task_cancel {
         r#""cancel":{},"#
     } else {

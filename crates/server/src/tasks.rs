@@ -48,7 +48,9 @@ fn begin(request: &Frame, having: &[&ServerName]) -> Result<(usize, Option<Strin
         return Ok((0, None));
     };
     let text = cursor.as_str();
-    let ours = text.as_deref().and_then(|text| text.strip_prefix(CURSOR_MARK));
+    let ours = text
+        .as_deref()
+        .and_then(|text| text.strip_prefix(CURSOR_MARK));
     let found = ours.and_then(|ours| {
         let (server, theirs) = match ours.split_once(':') {
             Some((server, theirs)) => (server, Some(quote(theirs))),
@@ -63,7 +65,9 @@ fn begin(request: &Frame, having: &[&ServerName]) -> Result<(usize, Option<Strin
 fn page(reply: &Frame, server: &ServerName, next: Option<&&ServerName>) -> Option<String> {
     let tasks = reply.result_member("tasks")?;
     let shown: Vec<String> = tasks.elements().map(|task| shown(task, server)).collect();
-    let theirs = reply.result_member("nextCursor").and_then(|next| next.as_str());
+    let theirs = reply
+        .result_member("nextCursor")
+        .and_then(|next| next.as_str());
     let cursor = match (theirs, next) {
         (Some(theirs), _) => Some(format!("{CURSOR_MARK}{server}:{theirs}")),
         (None, Some(next)) => Some(format!("{CURSOR_MARK}{next}")),

@@ -214,11 +214,13 @@ impl Fleet {
     }
 
     fn found(&self, server: &ServerName) -> Result<Arc<Server>, Failure> {
-        self.roster.find(server).ok_or_else(|| Failure::Unavailable {
-            server: server.clone(),
-            effect: Effect::None,
-            detail: "the server is not configured any more".to_owned(),
-        })
+        self.roster
+            .find(server)
+            .ok_or_else(|| Failure::Unavailable {
+                server: server.clone(),
+                effect: Effect::None,
+                detail: "the server is not configured any more".to_owned(),
+            })
     }
 
     fn followers_of(&self, server: &ServerName) -> Arc<Followers> {

@@ -5,7 +5,9 @@
 use callgate_call::TraceContext;
 use callgate_gate::{ItemKind, Permit, Reference, Target};
 use callgate_record::Recorded;
-use callgate_wire::{Edit, Frame, Id, Json, Pieces, ProtocolVersion, RpcError, message, methods, quote};
+use callgate_wire::{
+    Edit, Frame, Id, Json, Pieces, ProtocolVersion, RpcError, message, methods, quote,
+};
 
 /// Prefixes of our own keys in `_meta`: read from hosts, never passed on.
 const OWN_META: [&str; 2] = ["dev.callgate/", "dev.agentguard/"];
@@ -174,7 +176,12 @@ pub(crate) fn with_member(object: Json<'_>, key: &str, value: &str) -> Option<St
     let old = object.get(key)?;
     let start = old.bytes().as_ptr() as usize - object.bytes().as_ptr() as usize;
     let (text, end) = (object.as_text(), start + old.bytes().len());
-    Some(format!("{}{}{}", &text[..start], quote(value), &text[end..]))
+    Some(format!(
+        "{}{}{}",
+        &text[..start],
+        quote(value),
+        &text[end..]
+    ))
 }
 
 /// Puts the server's own name where the host used another spelling of it.

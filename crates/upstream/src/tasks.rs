@@ -51,9 +51,7 @@ impl Carried {
                 }
             }
             Self::Task => match frame.result_member("taskId").and_then(|id| id.as_str()) {
-                Some(id) => {
-                    edit.set_result_member("taskId", &quote(&shown_task(server, &id)))
-                }
+                Some(id) => edit.set_result_member("taskId", &quote(&shown_task(server, &id))),
                 None => edit,
             },
             Self::Related => edit,
@@ -147,6 +145,10 @@ mod tests {
         let shown_to_host = shown(frame(asked), &server);
         assert!(shown_to_host.bytes().ends_with(br#"{"taskId":"s:t"}}}}"#));
         let answered = r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s:t"}}}}"#;
-        assert!(own(frame(answered), &server).bytes().ends_with(br#"{"taskId":"t"}}}}"#));
+        assert!(
+            own(frame(answered), &server)
+                .bytes()
+                .ends_with(br#"{"taskId":"t"}}}}"#)
+        );
     }
 }

@@ -13,7 +13,8 @@ fn begun(host: &mut dyn Host, server: &str, key: &str) -> String {
     );
     let created = request(host, &line);
     let id = created["result"]["task"]["taskId"].as_str();
-    id.unwrap_or_else(|| panic!("no task: {created}")).to_owned()
+    id.unwrap_or_else(|| panic!("no task: {created}"))
+        .to_owned()
 }
 
 fn about(host: &mut dyn Host, method: &str, id: &str) -> Value {
@@ -56,7 +57,10 @@ fn a_task_is_asked_about_at_its_own_server() {
 #[test]
 fn tasks_are_offered_where_a_server_has_them() {
     for (without, offered) in [
-        ("", json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}})),
+        (
+            "",
+            json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}),
+        ),
         (", --without, tasks", Value::Null),
     ] {
         let config = format!(
