@@ -8,7 +8,7 @@ use callgate_gate::{
     Attempt, Builtin, Call, CallId, Door, Facts, Ground, Host, Layer, Policy, RealPath, Rules,
     ServerName, Source, Surroundings, Target, Tool, Transport, Who, decide,
 };
-use callgate_wire::{Frame, Strictness};
+use callgate_wire::{Era, Frame, Strictness};
 use clap::Args;
 
 use crate::gateway::stats::Figure;
@@ -172,10 +172,12 @@ fn call(arguments: &str) -> Result<Call> {
     Ok(Call {
         attempt: Attempt {
             id: CallId(ulid::Ulid::nil()),
+            parent: None,
             host: Arc::new(Host {
                 who,
                 client_info: None,
                 capabilities: "{}".to_owned(),
+                era: Era::Handshake,
             }),
             door: Door {
                 source: Source::Mcp,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
 use callgate_gate::{Listing, Permit, ServerName, Target};
 use callgate_record::{Effect, Recorded};
-use callgate_wire::{Frame, Id, RpcError, Strictness, ToolAnswer, message};
+use callgate_wire::{Era, Frame, Id, RpcError, Strictness, ToolAnswer, message};
 use futures_util::future::BoxFuture;
 
 use crate::{
@@ -174,5 +174,9 @@ fn unknown(id: &Id, what: &str) -> Bytes {
 
 fn reply(bytes: Bytes) -> Result<Reply, Failure> {
     let frame = Frame::parse(bytes, Strictness::Envelope);
-    frame.map(Reply).map_err(|_| Failure::Broken)
+    let reply = |frame| Reply {
+        frame,
+        era: Era::Handshake,
+    };
+    frame.map(reply).map_err(|_| Failure::Broken)
 }

@@ -44,6 +44,9 @@ pub enum Failure {
         /// The server.
         server: ServerName,
     },
+    /// The request carries a state that nobody here gave it.
+    #[error("`requestState` is refused: it was not made here")]
+    UnknownState,
     /// The call's own task broke.
     #[error("the gateway failed while the call was under way")]
     Broken,
@@ -57,6 +60,7 @@ impl Failure {
             | Self::TimedOut { effect, .. }
             | Self::Cancelled { effect } => *effect,
             Self::TooLarge { .. } => Effect::Done,
+            Self::UnknownState => Effect::None,
             Self::Broken => Effect::Unknown,
         }
     }
@@ -76,6 +80,7 @@ impl Failure {
             Self::TimedOut { .. } => "UPSTREAM_TIMEOUT",
             Self::Cancelled { .. } => "CANCELLED",
             Self::TooLarge { .. } => "REPLY_TOO_LARGE",
+            Self::UnknownState => "UNKNOWN_STATE",
             Self::Broken => "INTERNAL",
         }
     }
@@ -85,7 +90,7 @@ impl Failure {
         match self {
             Self::Unavailable { detail, .. } => Some(detail),
             Self::TimedOut { .. } | Self::Cancelled { .. } => None,
-            Self::TooLarge { .. } | Self::Broken => None,
+            Self::TooLarge { .. } | Self::UnknownState | Self::Broken => None,
         }
     }
 
@@ -124,6 +129,7 @@ impl Failure {
                     )),
                 )
             }
+            Self::UnknownState => (RpcError::INVALID_PARAMS, None),
             Self::Cancelled { .. } | Self::Broken => (
                 RpcError::INTERNAL,
                 Some(format!(r#"{{"effect":"{effect}"}}"#)),

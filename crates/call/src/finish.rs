@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use callgate_gate::{Attempt, Fault, Ruling, Target, ToolSource};
 use callgate_record::{Effect, Failed, Open, Outcome, Recorder, Status};
-use callgate_wire::{Frame, Id, Pieces, RpcError, message, methods, quote};
+use callgate_wire::{
+    Era, Frame, Id, Json, Pieces, RpcError, Strictness, bridge, message, methods, quote,
+};
 
 use crate::{
     Events, Failure, Latency, Reply,
@@ -14,6 +16,13 @@ use crate::{
     inspect::Inspected,
     resolve::Unresolved,
 };
+
+/// Who answers, in every door and era, as JSON text.
+pub const SERVER_INFO: &str = concat!(
+    r#"{"name":"callgate","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}"#
+);
 
 /// The rule named when a call cannot be put on record.
 const NO_RECORD_RULE: &str = "deny:gateway:no_record";
@@ -31,6 +40,19 @@ pub(crate) struct Answer {
     /// `None` where the host wants no answer any more.
     pub(crate) frame: Option<Pieces>,
     pub(crate) error: Option<String>,
+    /// The code, where the answer is an error.
+    pub(crate) code: Option<i64>,
+}
+
+impl Answer {
+    /// A good answer.
+    pub(crate) fn of(frame: Option<Bytes>) -> Self {
+        Self {
+            frame: frame.map(Pieces::from),
+            error: None,
+            code: None,
+        }
+    }
 }
 
 /// What [`finish`] needs to end a forwarded call.
@@ -60,12 +82,13 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
         latency,
     } = ended;
     let total = latency.total;
-    let (frame, told) = match outcome {
+    let (frame, told, code) = match outcome {
         Ok((reply, read)) => {
             let told = Told::of_reply(&read);
             recorder.finished(open, answered(&reply, read, total)).await;
             let id = attempt.frame.id();
-            (id.map(|id| reply.0.edit().id(id).pieces()), told)
+            let code = code_of(&reply);
+            (id.map(|id| for_host(&reply, attempt, id)), told, code)
         }
         Err(failure) => {
             let error = failure.to_rpc(attempt.frame.method().unwrap_or_default());
@@ -74,7 +97,7 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
                 .await;
             let id = attempt.frame.id().filter(|_| wants_answer(&failure));
             let frame = id.map(|id| message::error(Some(id), &error).into());
-            (frame, Told::of_failure(&failure))
+            (frame, Told::of_failure(&failure), Some(error.code))
         }
     };
     let error = told.error.as_ref();
@@ -101,7 +124,7 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
         error: told.error.as_ref(),
     });
     let error = told.error.map(|error| error.message);
-    Answer { frame, error }
+    Answer { frame, error, code }
 }
 
 /// How a call ended, as far as it is told to others than the host.
@@ -136,7 +159,7 @@ impl Told {
 }
 
 fn answered(reply: &Reply, read: Inspected, total: Duration) -> Outcome<'_> {
-    let response = reply.0.result().or_else(|| reply.0.error());
+    let response = reply.frame.result().or_else(|| reply.frame.error());
     Outcome {
         status: read.status,
         effect: Effect::Done,
@@ -165,6 +188,7 @@ fn wants_answer(failure: &Failure) -> bool {
         Failure::Unavailable { .. }
         | Failure::TimedOut { .. }
         | Failure::TooLarge { .. }
+        | Failure::UnknownState
         | Failure::Broken => true,
     }
 }
@@ -181,6 +205,10 @@ pub(crate) fn finish_unresolved(
 ) -> Answer {
     let server = unresolved.server.as_ref().map(|server| server.as_str());
     let Unresolved { attempt, error, .. } = &unresolved;
+    let error = &match attempt.host.era {
+        Era::Handshake => error.clone(),
+        Era::Stateless => bridge::own_error_for_stateless(error),
+    };
     recorder.refused(attempt, server, unresolved.status(), unresolved.failed());
     let code = error.code;
     events.emit(CallUnresolved { attempt, code });
@@ -188,30 +216,112 @@ pub(crate) fn finish_unresolved(
     Answer {
         frame: id.map(|id| message::error(Some(id), error).into()),
         error: Some(format!("the request led nowhere ({code})")),
+        code: Some(code),
     }
 }
 
 /// Answers a call that was refused or held: a tool result where one can carry it, else an error.
-pub(crate) fn refuse(request: &Frame, refusal: &Refusal) -> Answer {
+pub(crate) fn refuse(attempt: &Attempt, refusal: &Refusal) -> Answer {
+    let request = &attempt.frame;
     let (Refusal::Denied(ruling) | Refusal::NeedsApproval(ruling)) = refusal;
+    let is_tool = request.method() == Some(methods::TOOLS_CALL);
+    let code = match refusal {
+        Refusal::Denied(_) => RpcError::DENIED,
+        Refusal::NeedsApproval(_) => RpcError::APPROVAL,
+    };
     Answer {
         frame: request
             .id()
-            .map(|id| refusal_frame(request, id, refusal).into()),
+            .map(|id| of_our_own(attempt, refusal_frame(request, id, refusal)).into()),
         error: Some(ruling.rule.clone()),
+        code: (!is_tool).then_some(code),
     }
 }
 
+/// Answers a request that cannot go on with an error.
+pub(crate) fn rejected(request: &Frame, error: &RpcError) -> Answer {
+    let frame = request
+        .id()
+        .map(|id| message::error(Some(id), error).into());
+    Answer {
+        frame,
+        error: Some(error.message.clone()),
+        code: Some(error.code),
+    }
+}
+
+/// Answers a call whose server asked what its host did not answer: a tool's result where one can say so.
+pub(crate) fn refused_rounds(request: &Frame, error: &RpcError) -> Answer {
+    if request.method() != Some(methods::TOOLS_CALL) {
+        return rejected(request, error);
+    }
+    let text = quote(&format!("[callgate] {}", error.message));
+    let result = format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true}}"#);
+    Answer {
+        error: Some(error.message.clone()),
+        ..Answer::of(request.id().map(|id| message::result(id, &result)))
+    }
+}
+
+/// A reply under the host's id, as the host's era wants it.
+fn for_host(reply: &Reply, attempt: &Attempt, id: &Id) -> Pieces {
+    let frame = &reply.frame;
+    let method = attempt.frame.method().unwrap_or_default();
+    let (told, edit) = match (reply.era, attempt.host.era) {
+        (Era::Handshake, Era::Handshake) => (None, frame.edit()),
+        (Era::Stateless, Era::Handshake) => (
+            bridge::error_for_handshake(frame),
+            bridge::reply_for_handshake(frame.edit()),
+        ),
+        (from, Era::Stateless) => {
+            let told = match from {
+                Era::Handshake => bridge::error_for_stateless(frame, method),
+                Era::Stateless => None,
+            };
+            let edit = bridge::reply_for_stateless(frame.edit(), frame, method, SERVER_INFO);
+            (told, edit)
+        }
+    };
+    match told {
+        Some(error) => message::error(Some(id), &error).into(),
+        None => edit.id(id).pieces(),
+    }
+}
+
+/// An answer of our own, as the host's era wants it.
+fn of_our_own(attempt: &Attempt, answer: Bytes) -> Bytes {
+    match attempt.host.era {
+        Era::Handshake => answer,
+        Era::Stateless => for_stateless_host(answer, attempt.frame.method().unwrap_or_default()),
+    }
+}
+
+/// An answer of our own for a host of the stateless era.
+pub fn for_stateless_host(answer: Bytes, method: &str) -> Bytes {
+    match Frame::parse(answer.clone(), Strictness::Envelope) {
+        Ok(frame) => {
+            bridge::reply_for_stateless(frame.edit(), &frame, method, SERVER_INFO).finish()
+        }
+        Err(_) => answer,
+    }
+}
+
+fn code_of(reply: &Reply) -> Option<i64> {
+    let error = reply.frame.error()?;
+    error.get("code").and_then(Json::as_i64)
+}
+
 /// Answers a call whose intent or arguments do not hold: always a tool result, which the model can mend.
-pub(crate) fn refuse_fault(request: &Frame, fault: &Fault) -> Answer {
+pub(crate) fn refuse_fault(attempt: &Attempt, fault: &Fault) -> Answer {
     let (code, text) = (quote(fault.code()), quote(&fault.to_string()));
     let result = format!(
         r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{{"code":{code},"message":{text}}},"isError":true}}"#
     );
-    let id = request.id();
+    let id = attempt.frame.id();
+    let frame = id.map(|id| of_our_own(attempt, message::result(id, &result)));
     Answer {
-        frame: id.map(|id| message::result(id, &result).into()),
         error: Some(fault.code().to_owned()),
+        ..Answer::of(frame)
     }
 }
 

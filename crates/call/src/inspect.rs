@@ -22,9 +22,9 @@ pub(crate) struct Inspected {
 
 /// Reads a reply.
 pub(crate) fn inspect(reply: &Reply) -> Inspected {
-    match reply.0.kind() {
+    match reply.frame.kind() {
         FrameKind::Error => {
-            let error = failed(&reply.0);
+            let error = failed(&reply.frame);
             let code = error.as_ref().map_or(0, |error| error.code);
             Inspected {
                 status: Status::Error,
@@ -37,7 +37,7 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
             }
         }
         FrameKind::Result | FrameKind::Request | FrameKind::Notification => {
-            let flag = reply.0.result_member("isError");
+            let flag = reply.frame.result_member("isError");
             let is_error = flag.and_then(|flag| flag.as_bool()) == Some(true);
             Inspected {
                 status: if is_error {
@@ -54,7 +54,7 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
                     message: TOOL_ERROR.to_owned(),
                 }),
                 text_length: reply
-                    .0
+                    .frame
                     .result_member("content")
                     .map_or(0, |content| content.chars_under("text")),
             }

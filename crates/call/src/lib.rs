@@ -7,6 +7,9 @@
 //! A call belongs to the path. Whoever waits for its answer walks the steps; when the door goes away
 //! the call is cancelled, and ends in a task of the path: its end is still put on record.
 //!
+//! A server that asks in the middle of a call is answered by the host. Where host and server are of
+//! different eras, that takes several rounds: `path/rounds.rs` and `path/repeat.rs`.
+//!
 //! What happens is told in one place: [`Events`] writes the log line, counts, and tells whoever
 //! listens; each step is also a span.
 //!
@@ -14,6 +17,7 @@
 //! [`Providers`], [`Caller`]).
 
 mod announce;
+mod desk;
 pub mod events;
 mod facts;
 mod failure;
@@ -24,11 +28,13 @@ mod in_hand;
 mod inspect;
 mod intent;
 mod metrics;
+mod parking;
 mod path;
 mod ports;
 mod receive;
 mod registry;
 mod resolve;
+mod seal;
 mod telemetry;
 mod trace;
 
@@ -36,6 +42,7 @@ pub use announce::{Announcement, Audience};
 pub use events::{Event, Events};
 pub use facts::real_path;
 pub use failure::Failure;
+pub use finish::{SERVER_INFO, for_stateless_host};
 pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Patience, Pending};
@@ -43,5 +50,6 @@ pub use ports::{AskFailed, Caller, Exchange, InHouse, Provider, Providers, Reply
 pub use receive::{Reading, Received};
 pub use registry::Registry;
 pub use resolve::resolve_resource;
+pub use seal::SealKey;
 pub use telemetry::Telemetry;
 pub use trace::{Spans, TraceContext};

@@ -1,22 +1,21 @@
 //! The one path: the order of the steps, and who walks them.
 
-use std::{
-    future::ready,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::{Duration, Instant},
-};
+mod drain;
+mod pending;
+mod repeat;
+mod rounds;
+
+use std::{future::ready, sync::Arc, time::Instant};
 
 use arc_swap::ArcSwapOption;
-use callgate_gate::{Attempt, Call, Denied, Fault, Hold, Target, Verdict, decide};
-use callgate_record::{NotRecorded, Recorder};
-use callgate_wire::{Id, Pieces, RpcError, message};
-use tokio::time::timeout;
+use callgate_gate::{Attempt, Call, Denied, Fault, Hold, Permit, Target, Verdict, decide};
+use callgate_record::{NotRecorded, Recorded, Recorder};
+use callgate_wire::{Era, Id, RpcError, bridge, message};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Caller, Events, Exchange, InHand, Latency, Providers, Received, Registry, Telemetry,
+    Caller, Events, Exchange, Failure, InHand, Latency, Providers, Received, Registry, Reply,
+    Telemetry,
     events::{
         self,
         calls::{ApprovalRequired, CallStarted, IntentDoubtful, IntentRefused},
@@ -28,10 +27,17 @@ use crate::{
     hold::hold,
     inspect::inspect,
     intent::{self, Schemas},
+    parking::{Parking, Round},
     receive::{Begun, receive},
     resolve::{Unresolved, resolve},
+    seal::SealKey,
     trace::CallSpan,
 };
+pub use drain::Patience;
+pub use pending::Pending;
+use pending::Walked;
+use repeat::Rounds;
+use rounds::OnRecord;
 
 /// The way of every call, whatever door it came through.
 #[derive(Debug, Clone)]
@@ -46,43 +52,35 @@ struct Shared {
     telemetry: Telemetry,
     registry: Arc<Registry>,
     facts: FactSources,
+    parking: Parking,
     schemas: Schemas,
     tasks: TaskTracker,
     /// Why the last call could not be put on record; nothing once one could.
     record_trouble: ArcSwapOption<String>,
 }
 
-/// How long draining waits.
-#[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// For calls to end by themselves.
-    pub calls: Duration,
-    /// For cancelled calls to end.
-    pub cancelled: Duration,
-}
-
-impl From<Duration> for Patience {
-    /// So long for calls, and five seconds for those that are then cancelled.
-    fn from(calls: Duration) -> Self {
-        Self {
-            calls,
-            cancelled: Duration::from_secs(5),
-        }
-    }
-}
-
-/// A call under way, from the door's side: whoever waits for the answer walks the steps. Dropping it
-/// cancels the call, which then ends in a task of the path.
-#[derive(Debug)]
-pub struct Pending {
-    answer: InHand<Option<Pieces>>,
-    cancelled: CancellationToken,
+/// What the steps of one round know of the others.
+struct Walk<'a> {
+    span: &'a CallSpan,
+    /// Those before it, where its host is asked in between.
+    rounds: Option<Rounds>,
 }
 
 impl CallPath {
     /// A path over `providers` that puts everything on record with `recorder` and tells of it
-    /// through `telemetry`.
+    /// through `telemetry`. What hosts carry between the rounds of a call is sealed with a key that
+    /// only this process has.
     pub fn new(providers: Arc<dyn Providers>, recorder: Recorder, telemetry: Telemetry) -> Self {
+        Self::sealing_with(&SealKey::random(), providers, recorder, telemetry)
+    }
+
+    /// The same with a key that outlives this process.
+    pub fn sealing_with(
+        key: &SealKey,
+        providers: Arc<dyn Providers>,
+        recorder: Recorder,
+        telemetry: Telemetry,
+    ) -> Self {
         let registry = Arc::new(Registry::default());
         let tasks = TaskTracker::new();
         Self {
@@ -92,6 +90,7 @@ impl CallPath {
                 telemetry,
                 registry,
                 facts: FactSources::default(),
+                parking: Parking::new(key),
                 schemas: Schemas::default(),
                 tasks,
                 record_trouble: ArcSwapOption::empty(),
@@ -156,44 +155,26 @@ impl CallPath {
             answer
         };
         let answer = InHand::new(walking, self.shared.tasks.clone());
-        Pending { answer, cancelled }
+        Pending {
+            answer,
+            code: None,
+            cancelled,
+        }
     }
 
     /// Answers a call before it began.
     fn refuse(&self, id: Option<&Id>, error: &RpcError) -> Pending {
         let answer = Some(message::error(id, error).into());
         Pending {
-            answer: InHand::new(ready(answer), self.shared.tasks.clone()),
+            answer: InHand::new(ready((answer, Some(error.code))), self.shared.tasks.clone()),
+            code: None,
             cancelled: CancellationToken::new(),
         }
-    }
-
-    /// Takes no more calls, and lets those under way end, as long as `patience` says. Then it
-    /// cancels what is left and waits for its records, but not for ever: says how many calls
-    /// were given up. Whoever writes the record next closes those as `unknown`.
-    pub async fn drain(&self, patience: impl Into<Patience>) -> usize {
-        let patience = patience.into();
-        let tasks = &self.shared.tasks;
-        tasks.close();
-        if timeout(patience.calls, tasks.wait()).await.is_ok() {
-            return 0;
-        }
-        self.shared.registry.cancel_all();
-        if timeout(patience.cancelled, tasks.wait()).await.is_ok() {
-            return 0;
-        }
-        let given_up = self.shared.registry.len();
-        tracing::warn!(
-            name: "drain.gave_up",
-            calls = given_up,
-            "calls that do not heed their cancellation are given up; their outcome is unknown"
-        );
-        given_up
     }
 }
 
 impl Shared {
-    async fn walk(&self, received: Received, exchange: Exchange) -> Option<Pieces> {
+    async fn walk(self: &Arc<Self>, received: Received, exchange: Exchange) -> Walked {
         let Begun {
             attempt,
             nowhere,
@@ -202,26 +183,37 @@ impl Shared {
         } = receive(received);
         let span = self.telemetry.spans.call(&attempt, trace);
         let answer = match nowhere {
-            None => self.steps(attempt, started, exchange, &span).await,
+            None => self.steps(attempt, started, exchange, &span, None).await,
             Some(error) => {
                 let nowhere = Unresolved::of_view(attempt, *error);
                 finish_unresolved(&self.recorder, &self.telemetry.events, nowhere)
             }
         };
         span.end(started.elapsed(), answer.error.as_deref());
-        answer.frame
+        (answer.frame, answer.code)
     }
 
     async fn steps(
-        &self,
-        attempt: Attempt,
+        self: &Arc<Self>,
+        mut attempt: Attempt,
         started: Instant,
         exchange: Exchange,
         span: &CallSpan,
+        rounds: Option<Rounds>,
     ) -> Answer {
         let events = &self.telemetry.events;
         if let Some(fault) = intent::stated(&attempt) {
             return self.faulted(&attempt, None, fault);
+        }
+        let round = match attempt.host.era {
+            Era::Handshake => Round::First,
+            Era::Stateless => match self.parking.round_of(&attempt) {
+                Ok(round) => round,
+                Err(error) => return self.no_round(attempt, error),
+            },
+        };
+        if let Round::Again { parent, .. } = &round {
+            attempt.parent = Some(*parent);
         }
         let resolving = resolve(&*self.providers, attempt);
         let call = match span.step("resolve").over(resolving).await {
@@ -259,32 +251,89 @@ impl Shared {
         self.facts.allowed(&attempt, &target, &policy, gathered);
         let (call, ruling) = (recorded.call(), recorded.ruling());
         events.emit(CallStarted { call, ruling });
-        let step = span.step("forward");
-        let exchange = Exchange {
-            trace: span.handed_on(&step, &attempt),
-            ..exchange
+        let on_record = OnRecord {
+            attempt,
+            target,
+            open,
+            started,
         };
+        let walk = Walk { span, rounds };
+        match round {
+            Round::First if on_record.attempt.host.era == Era::Handshake => {
+                self.ask_meanwhile(recorded, exchange, on_record, walk)
+                    .await
+            }
+            Round::First => self.first_round(recorded, exchange, on_record, span).await,
+            Round::Again { park, .. } => {
+                let span = (park, span);
+                self.next_round(recorded, exchange, on_record, span).await
+            }
+        }
+    }
+
+    /// Forwards the call of a host that can be asked while it waits.
+    async fn ask_meanwhile(
+        self: &Arc<Self>,
+        recorded: Recorded<Permit>,
+        mut exchange: Exchange,
+        round: OnRecord,
+        walk: Walk<'_>,
+    ) -> Answer {
+        let Walk { span, rounds } = walk;
+        let step = span.step("forward");
+        exchange.trace = span.handed_on(&step, &round.attempt);
+        let caller = exchange.caller.clone();
         let sent = Instant::now();
         let outcome = step
             .over(forward(&*self.providers, recorded, exchange))
             .await;
+        let asking = outcome.as_ref().ok().filter(|reply| asks(reply)).cloned();
+        let attempt = asking.is_some().then(|| round.attempt.clone());
+        let answer = self.put_on_record(round, sent, outcome, span).await;
+        match (asking, attempt) {
+            (Some(reply), Some(attempt)) => {
+                let rounds = rounds.unwrap_or_else(|| Rounds::of(&attempt));
+                self.repeat(&attempt, rounds, &reply, caller, span).await
+            }
+            (None, _) | (_, None) => answer,
+        }
+    }
+
+    /// Ends a forwarded call.
+    async fn put_on_record(
+        &self,
+        round: OnRecord,
+        sent: Instant,
+        outcome: Result<Reply, Failure>,
+        span: &CallSpan,
+    ) -> Answer {
         let latency = Latency {
             forwarded: sent.elapsed(),
-            total: started.elapsed(),
+            total: round.started.elapsed(),
         };
         let inspected = |reply| {
             let read = span.step("inspect").of(|| inspect(&reply));
             (reply, read)
         };
         let ended = Ended {
-            attempt: &attempt,
-            target: &target,
-            open,
+            attempt: &round.attempt,
+            target: &round.target,
+            open: round.open,
             outcome: outcome.map(inspected),
             latency,
         };
-        let finishing = finish(&self.recorder, events, ended);
+        let finishing = finish(&self.recorder, &self.telemetry.events, ended);
         span.step("finish").over(finishing).await
+    }
+
+    /// A request that claims to belong to a parked call, and does not.
+    fn no_round(&self, attempt: Attempt, error: RpcError) -> Answer {
+        let unresolved = Unresolved {
+            attempt,
+            server: None,
+            error,
+        };
+        finish_unresolved(&self.recorder, &self.telemetry.events, unresolved)
     }
 
     async fn held(&self, held: &Hold, span: &CallSpan) -> Answer {
@@ -293,7 +342,7 @@ impl Shared {
             Ok(refusal) => {
                 let events = &self.telemetry.events;
                 events.emit(ApprovalRequired { call, ruling });
-                refuse(&call.attempt.frame, &refusal)
+                refuse(&call.attempt, &refusal)
             }
             Err(error) => self.not_recorded(&call.attempt, &call.target, &error),
         }
@@ -307,7 +356,7 @@ impl Shared {
             target,
             fault,
         });
-        refuse_fault(&attempt.frame, fault)
+        refuse_fault(attempt, fault)
     }
 
     fn denied(&self, denied: &Denied, span: &CallSpan) -> Answer {
@@ -320,7 +369,7 @@ impl Shared {
             target,
             ruling,
         });
-        refuse(&attempt.frame, &Refusal::Denied(ruling.clone()))
+        refuse(attempt, &Refusal::Denied(ruling.clone()))
     }
 
     /// A record that can be written again is no trouble any more.
@@ -342,30 +391,11 @@ impl Shared {
             target,
             ruling: &ruling,
         });
-        refuse(&attempt.frame, &Refusal::Denied(ruling))
+        refuse(attempt, &Refusal::Denied(ruling))
     }
 }
 
-impl Pending {
-    /// Lets the call go on by itself, for a door that may be kept from waiting: by a host that does not
-    /// read what it asked for.
-    pub fn hand_over(&mut self) {
-        self.answer.hand_over();
-    }
-
-    /// Waits for the answer; `None` when the host asked for none any more.
-    pub async fn answer(&mut self) -> Option<Pieces> {
-        (&mut self.answer).await
-    }
-
-    /// The same for whoever is a future already.
-    pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
-        Pin::new(&mut self.answer).poll(context)
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.cancelled.cancel();
-    }
+/// Whether a server answers with questions that its host has to be asked.
+fn asks(reply: &Reply) -> bool {
+    reply.era == Era::Stateless && bridge::asks(&reply.frame)
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use callgate_gate::{Catalog, Host, Listing, Permit, Policy, Reference, ServerName};
 use callgate_record::Recorded;
-use callgate_wire::Frame;
+use callgate_wire::{Era, Frame};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -125,5 +125,10 @@ pub struct Exchange {
 }
 
 /// What a provider answered: a JSON-RPC result or error, under the provider's own id.
-#[derive(Debug)]
-pub struct Reply(pub Frame);
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The result or error.
+    pub frame: Frame,
+    /// The era that the provider speaks.
+    pub era: Era,
+}

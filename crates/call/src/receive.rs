@@ -60,6 +60,7 @@ pub(crate) fn receive(received: Received) -> Begun {
     };
     let attempt = Attempt {
         id: CallId(Ulid::generate()),
+        parent: None,
         host,
         door,
         frame,

@@ -41,6 +41,11 @@ impl Registry {
         })
     }
 
+    /// What fires when a session's call is cancelled; `None` when there is no such call.
+    pub(crate) fn token(&self, session: &str, id: &Id) -> Option<CancellationToken> {
+        self.lock().get(&(session.to_owned(), id.clone())).cloned()
+    }
+
     /// Cancels a session's call. Unknown and finished ids are ignored.
     pub fn cancel(&self, session: &str, id: &Id) {
         if let Some(token) = self.lock().get(&(session.to_owned(), id.clone())) {

@@ -143,6 +143,14 @@ impl fmt::Debug for Spans {
 }
 
 impl CallSpan {
+    /// A span that nobody sees.
+    pub(crate) fn silent() -> Self {
+        Self {
+            live: None,
+            received: None,
+        }
+    }
+
     /// Names the span after what the call is aimed at.
     pub(crate) fn aim(&self, target: &Target) {
         let Some(live) = &self.live else {

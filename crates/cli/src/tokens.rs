@@ -1,4 +1,5 @@
-//! The two credentials: made at the first start, kept in the data folder, mode 0600.
+//! The two credentials, and the key of what hosts carry for us: made at the first start, kept in the
+//! data folder, mode 0600.
 
 use std::{
     fs,
@@ -32,6 +33,13 @@ pub(crate) fn load(auth: &Auth, data_dir: &Path) -> Result<TokenPair, Failed> {
         );
     }
     Ok(TokenPair { agent, admin })
+}
+
+/// The key that states of parked calls are sealed with.
+pub(crate) fn seal_key(data_dir: &Path) -> Result<[u8; 32], Failed> {
+    use sha2::{Digest as _, Sha256};
+    let text = kept(&data_dir.join("seal.key"))?;
+    Ok(Sha256::digest(text).into())
 }
 
 fn kept(file: &Path) -> Result<String, Failed> {

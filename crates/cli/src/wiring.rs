@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_call::{
-    CallPath, Events, Spans, Telemetry,
+    CallPath, Events, SealKey, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
 };
 use callgate_record::{RecordType, Recorder, Redactor};
@@ -27,6 +27,7 @@ use crate::{
     folders, housekeeping, logging,
     otlp::Exporter,
     reload::Standing,
+    tokens,
 };
 
 /// How long servers may take to go. Each is killed after 7 s, so this is never reached unless a
@@ -110,7 +111,8 @@ impl Running {
             version: env!("CARGO_PKG_VERSION"),
         });
         let fleet = Fleet::start(settings.plan(), recorder.clone(), events, profile);
-        let path = CallPath::new(fleet.clone(), recorder, telemetry);
+        let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
+        let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry);
         let standing = Arc::new(Standing::default());
         let status = Status {
             fleet: fleet.clone(),

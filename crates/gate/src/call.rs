@@ -70,6 +70,8 @@ pub struct Door {
 pub struct Attempt {
     /// Minted when the request was received.
     pub id: CallId,
+    /// The call that this one is a part of: the first round of several.
+    pub parent: Option<CallId>,
     /// The host that sent it.
     pub host: Arc<Host>,
     /// The door it came through.

@@ -1,7 +1,7 @@
 //! One tool of one server: its descriptor as the server sent it, and the little we read of it.
 
 use bytes::Bytes;
-use callgate_wire::{Json, Strictness};
+use callgate_wire::{Json, ParamHeader, Strictness};
 use serde::Serialize;
 
 use crate::{ServerName, item::respelled};
@@ -21,6 +21,8 @@ pub struct Tool {
     pub shown_descriptor: Bytes,
     /// What the server says about effects.
     pub hints: Hints,
+    /// Arguments that stand in headers, too, where calls are made over stateless HTTP.
+    pub param_headers: Vec<ParamHeader>,
     /// Who does its calls.
     pub source: ToolSource,
 }
@@ -112,6 +114,7 @@ impl Tool {
             .and_then(|name| name.as_str())
             .ok_or(ToolError::NoName)?;
         let (name, hints) = (name.into_owned(), Hints::of(json.get("annotations")));
+        let param_headers = ParamHeader::all_of(json).unwrap_or_default();
         let (shown, shown_descriptor) = (name.clone(), descriptor.clone());
         Ok(Self {
             server: server.clone(),
@@ -120,6 +123,7 @@ impl Tool {
             descriptor,
             shown_descriptor,
             hints,
+            param_headers,
             source: ToolSource::default(),
         })
     }

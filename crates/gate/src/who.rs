@@ -1,5 +1,7 @@
 //! Who is calling: what was authenticated, and what was merely said.
 
+use callgate_wire::Era;
+
 /// The identity that a call is decided and recorded under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Who {
@@ -30,4 +32,6 @@ pub struct Host {
     pub client_info: Option<String>,
     /// The raw JSON object of the host's capabilities; `{}` where it declared none.
     pub capabilities: String,
+    /// The era of the protocol that it speaks.
+    pub era: Era,
 }

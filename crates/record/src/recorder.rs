@@ -326,7 +326,7 @@ impl Recorder {
             client: client.and_then(|info| RawValue::from_string(info).ok()),
             session_id: who.session.clone(),
             request_id: frame.id().map(|id| name(id.raw())),
-            parent_id: None,
+            parent_id: attempt.parent,
             server: None,
             tool: None,
             arguments: body.map(|body| self.redactor.body(body.bytes())),

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use callgate_call::{Providers, resolve_resource};
+use callgate_call::{Providers, Reply, resolve_resource};
 use callgate_gate::{Host, Item, ItemKind, Reference};
-use callgate_wire::{Frame, Id, RpcError, message, quote};
+use callgate_wire::{Frame, Id, RpcError, Strictness, message, methods, quote};
 
 /// Answers the request under the host's id.
 pub(crate) async fn follow(
@@ -15,16 +15,36 @@ pub(crate) async fn follow(
     id: &Id,
     request: Frame,
 ) -> Bytes {
-    let method = request.method().unwrap_or_default().to_owned();
-    let resource = match wanted(providers, host, &request).await {
-        Ok(resource) => resource,
-        Err(error) => return message::error(Some(id), &error),
-    };
-    match providers.follow(host, &resource, request).await {
-        Ok(Some(reply)) => reply.0.edit().id(id).finish(),
+    match ask(providers, host, request).await {
+        Ok(Some(reply)) => reply.frame.edit().id(id).finish(),
         Ok(None) => message::result(id, "{}"),
-        Err(failure) => message::error(Some(id), &failure.to_rpc(&method)),
+        Err(error) => message::error(Some(id), &error),
     }
+}
+
+/// Begins to follow a resource for a host that was not asked to say so itself; whether it is followed.
+pub(crate) async fn begin(providers: &dyn Providers, host: &Arc<Host>, uri: &str) -> bool {
+    let params = format!(r#"{{"uri":{}}}"#, quote(uri));
+    let request = message::request(&Id::number(0), methods::RESOURCES_SUBSCRIBE, Some(&params));
+    let Ok(request) = Frame::parse(request, Strictness::Envelope) else {
+        return false;
+    };
+    match ask(providers, host, request).await {
+        Ok(Some(reply)) => reply.frame.result().is_some(),
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+async fn ask(
+    providers: &dyn Providers,
+    host: &Arc<Host>,
+    request: Frame,
+) -> Result<Option<Reply>, RpcError> {
+    let method = request.method().unwrap_or_default().to_owned();
+    let resource = wanted(providers, host, &request).await?;
+    let asked = providers.follow(host, &resource, request).await;
+    asked.map_err(|failure| failure.to_rpc(&method))
 }
 
 async fn wanted(

@@ -1,4 +1,4 @@
-//! The HTTP door: Streamable HTTP on `/mcp`, health, and for the admin the servers' state, events
+//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, and for the admin the servers' state, events
 //! and metrics.
 
 mod auth;
@@ -10,6 +10,7 @@ mod listen;
 mod mcp;
 mod replies;
 mod sessions;
+mod stateless;
 mod stream;
 mod telemetry;
 

@@ -1,8 +1,8 @@
-//! The answer to `initialize`: who we are and what can really be served.
+//! The answers to `initialize` and `server/discover`: who we are and what can really be served.
 
-use callgate_call::Providers;
+use callgate_call::{Providers, SERVER_INFO};
 use callgate_gate::Offers;
-use callgate_wire::{Json, ProtocolVersion, Strictness, quote};
+use callgate_wire::{Era, Json, ProtocolVersion, Strictness, quote};
 
 /// Capabilities that are the gateway's own, whatever servers say.
 const OWN: [&str; 2] = ["tools", "logging"];
@@ -11,10 +11,26 @@ const OWN: [&str; 2] = ["tools", "logging"];
 pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) -> String {
     let mut members = vec![
         format!(r#""protocolVersion":{}"#, quote(version.as_str())),
-        format!(r#""capabilities":{}"#, capabilities(providers)),
         format!(
-            r#""serverInfo":{{"name":"callgate","version":"{}"}}"#,
-            env!("CARGO_PKG_VERSION")
+            r#""capabilities":{}"#,
+            capabilities(providers, Era::Handshake)
+        ),
+        format!(r#""serverInfo":{SERVER_INFO}"#),
+    ];
+    if let Some(text) = instructions(providers) {
+        members.push(format!(r#""instructions":{text}"#));
+    }
+    format!("{{{}}}", members.join(","))
+}
+
+/// The result of `server/discover`.
+pub(crate) fn discovery(providers: &dyn Providers) -> String {
+    let version = quote(ProtocolVersion::V2026_07_28.as_str());
+    let mut members = vec![
+        format!(r#""supportedVersions":[{version}]"#),
+        format!(
+            r#""capabilities":{}"#,
+            capabilities(providers, Era::Stateless)
         ),
     ];
     if let Some(text) = instructions(providers) {
@@ -24,14 +40,15 @@ pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) 
 }
 
 /// Tools and logging always; what else the only server has, as it says it, or what some server has.
-fn capabilities(providers: &dyn Providers) -> String {
+/// The tasks of one era are not those of the other.
+pub(crate) fn capabilities(providers: &dyn Providers, era: Era) -> String {
     let mut members = vec![
         r#""tools":{"listChanged":true}"#.to_owned(),
         r#""logging":{}"#.to_owned(),
     ];
     let catalog = providers.catalog();
     if catalog.only_server().is_none() {
-        members.extend(offered(catalog.offers()));
+        members.extend(offered(catalog.offers(), era));
         return format!("{{{}}}", members.join(","));
     }
     let of_servers = providers.capabilities();
@@ -47,7 +64,7 @@ fn capabilities(providers: &dyn Providers) -> String {
 }
 
 /// What is put together from all servers that have it.
-fn offered(offers: Offers) -> Vec<String> {
+fn offered(offers: Offers, era: Era) -> Vec<String> {
     let subscribe = if offers.subscribe {
         r#""subscribe":true,"#
     } else {
@@ -63,7 +80,7 @@ fn offered(offers: Offers) -> Vec<String> {
             r#""prompts":{"listChanged":true}"#.to_owned(),
         ),
         (offers.completions, r#""completions":{}"#.to_owned()),
-        (offers.task_calls, tasks(offers)),
+        (offers.task_calls && era == Era::Handshake, tasks(offers)),
     ];
     let all = all.into_iter();
     all.filter_map(|(offered, text)| offered.then_some(text))

@@ -1,9 +1,10 @@
 //! The doors: MCP over stdio and Streamable HTTP, the views behind them, and health.
 //!
 //! A door reads frames, answers the little that is the gateway's own business (`initialize`,
-//! `ping`, lists, subscriptions, log levels) and hands everything else to the call path. It decides
+//! `server/discover`, `ping`, lists, subscriptions, log levels) and hands everything else to the call path. It decides
 //! nothing and has no other way to a provider. Inbound sockets live here and nowhere else.
 
+mod answering;
 mod asks;
 mod attach;
 mod follow;
@@ -16,6 +17,7 @@ mod outlet;
 mod queue;
 mod session;
 mod stdio;
+mod subscriptions;
 mod tasks;
 mod view;
 

@@ -31,6 +31,16 @@ impl Wanted {
         })
     }
 
+    /// The method that asks for it.
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::Tools => methods::TOOLS_LIST,
+            Self::Items(ItemKind::Prompt) => methods::PROMPTS_LIST,
+            Self::Items(ItemKind::Resource) => methods::RESOURCES_LIST,
+            Self::Items(ItemKind::Template) => methods::RESOURCE_TEMPLATES_LIST,
+        }
+    }
+
     fn key(self) -> &'static str {
         match self {
             Self::Tools => "tools",

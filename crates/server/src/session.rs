@@ -2,29 +2,30 @@
 //! becomes of each frame.
 
 use std::{
+    collections::HashMap,
     future::ready,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use callgate_call::{Caller, Pending, Received, TraceContext};
+use callgate_call::{Caller, Received, TraceContext};
 use callgate_gate::{Door, Host, View, Who};
 use callgate_wire::{
-    Admission, Era, Frame, FrameKind, Handshake, Id, Pieces, ProtocolVersion, RpcError,
-    SessionState, message, methods, quote,
+    Admission, Era, Frame, Handshake, Id, ProtocolVersion, RpcError, SessionState, methods,
+    stateless::{Claims, is_removed},
 };
 use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     Gateway,
+    answering::Answering,
     asks::Asks,
     follow::follow,
-    introduce::introduction,
+    introduce::{discovery, introduction},
     list::Wanted,
+    subscriptions::Subscription,
     tasks::list_tasks,
-    view::{self, Shape, Taken},
+    view::{self, Taken},
 };
 
 /// What the names of notifications begin with. Anything else is a request, whatever it looks like.
@@ -40,6 +41,9 @@ pub(crate) struct Session {
     principal: String,
     state: Mutex<SessionState>,
     host: OnceLock<Arc<Host>>,
+    /// Subscriptions of the stateless era that are open here.
+    listening: Mutex<HashMap<Id, CancellationToken>>,
+    closing: CancellationToken,
 }
 
 impl Session {
@@ -53,7 +57,14 @@ impl Session {
             principal: principal.to_owned(),
             state: Mutex::default(),
             host: OnceLock::new(),
+            listening: Mutex::default(),
+            closing: CancellationToken::new(),
         }
+    }
+
+    /// The same session with what ends its subscriptions when the gateway stops.
+    pub(crate) fn closing(self, closing: CancellationToken) -> Self {
+        Self { closing, ..self }
     }
 
     /// The host, once it introduced itself.
@@ -75,78 +86,147 @@ impl Session {
     ///
     /// A call has started when this returns, so that a cancellation right behind it finds it.
     pub(crate) fn answer(&self, request: Frame, aside: Aside) -> Answering {
-        let Aside {
-            view,
-            caller,
-            trace,
-        } = aside;
         let Some(id) = request.id().cloned() else {
-            return Answering::AtOnce(None);
+            return Answering::nothing();
         };
-        if let Some(error) = stateless(&request, None) {
-            return at_once(&id, Err(error));
+        if Era::of(&request, None) == Era::Stateless {
+            return self.answer_stateless(id, request, aside);
         }
         let admission = self.state().on_request(&request);
         match admission {
-            Err(error) => at_once(&id, Err(error)),
-            Ok(Admission::Initialize(version)) => at_once(&id, Ok(self.introduce(version))),
+            Err(error) => Answering::at_once(&id, Err(error)),
+            Ok(Admission::Initialize(version)) => {
+                Answering::at_once(&id, Ok(self.introduce(version)))
+            }
             Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
-                (Some(methods::PING), _) | (_, None) => at_once(&id, Ok("{}".to_owned())),
+                (Some(methods::PING), _) | (_, None) => {
+                    Answering::at_once(&id, Ok("{}".to_owned()))
+                }
                 (
                     Some(methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE),
                     Some(host),
                 ) => {
                     let providers = self.gateway.path.providers().clone();
-                    Answering::own(async move { follow(&*providers, &host, &id, request).await })
+                    Answering::lasting(async move {
+                        Some(follow(&*providers, &host, &id, request).await)
+                    })
                 }
                 (Some(methods::SET_LEVEL), Some(host)) => {
                     let providers = self.gateway.path.providers().clone();
-                    Answering::own(async move {
+                    Answering::own(Era::Handshake, id, methods::SET_LEVEL, async move {
                         providers.set_level(&host, request).await;
-                        answer(&id, Ok("{}".to_owned()))
+                        Ok("{}".to_owned())
                     })
                 }
                 (Some(methods::TASKS_LIST), Some(host)) if self.has_several_servers() => {
                     let providers = self.gateway.path.providers().clone();
-                    Answering::own(async move {
-                        answer(&id, list_tasks(&*providers, &host, &request).await)
+                    Answering::own(Era::Handshake, id, methods::TASKS_LIST, async move {
+                        list_tasks(&*providers, &host, &request).await
                     })
                 }
-                (method, Some(host)) if let Some(wanted) = method.and_then(Wanted::of) => {
-                    let gateway = self.gateway.clone();
-                    Answering::own(async move {
-                        let listed = view::list(&gateway, view, &host, wanted, &request);
-                        answer(&id, listed.await)
-                    })
-                }
-                (_, Some(host)) => match view::take(&self.gateway, view, &host, request) {
-                    Taken::Call {
-                        frame,
-                        reading,
-                        shape,
-                    } => {
-                        let received = Received {
-                            frame,
-                            host,
-                            door: self.door,
-                            trace,
-                            reading,
-                        };
-                        let pending = self.gateway.path.start(received, caller);
-                        Answering::Call { pending, shape }
-                    }
-                    Taken::Own(answering) => {
-                        Answering::own(async move { answer(&id, answering.await) })
-                    }
-                },
+                (_, Some(host)) => self.serve(id, host, request, aside),
             },
         }
+    }
+
+    /// Takes a request that carries everything about its host.
+    fn answer_stateless(&self, id: Id, request: Frame, aside: Aside) -> Answering {
+        let claims = match Claims::read(&request) {
+            Ok(claims) => claims,
+            Err(error) => return Answering::at_once(&id, Err(error)),
+        };
+        let method = request.method().unwrap_or_default();
+        if is_removed(method) {
+            let message = format!("method `{method}` not found");
+            let error = RpcError::new(RpcError::METHOD_NOT_FOUND, message);
+            return Answering::at_once(&id, Err(error));
+        }
+        let name = claims.client_name();
+        let host = self.host_of(
+            name,
+            claims.client_info.as_deref(),
+            &claims.capabilities,
+            Era::Stateless,
+        );
+        let host = Arc::new(host);
+        match method {
+            methods::DISCOVER => {
+                let providers = self.gateway.path.providers().clone();
+                Answering::own(Era::Stateless, id, methods::DISCOVER, async move {
+                    providers.first_connect(None).await;
+                    Ok(discovery(&*providers))
+                })
+            }
+            methods::LISTEN => self.listen(id, host, request, aside.caller),
+            _ => self.serve(id, host, request, aside),
+        }
+    }
+
+    /// What hosts of both eras can ask, once it is known who they are.
+    fn serve(&self, id: Id, host: Arc<Host>, request: Frame, aside: Aside) -> Answering {
+        let Aside {
+            view,
+            caller,
+            trace,
+        } = aside;
+        if let Some(wanted) = request.method().and_then(Wanted::of) {
+            let gateway = self.gateway.clone();
+            return Answering::own(host.era, id, wanted.method(), async move {
+                view::list(&gateway, view, &host, wanted, &request).await
+            });
+        }
+        let era = host.era;
+        match view::take(&self.gateway, view, &host, request) {
+            Taken::Call {
+                frame,
+                reading,
+                shape,
+            } => {
+                let received = Received {
+                    frame,
+                    host,
+                    door: self.door,
+                    trace,
+                    reading,
+                };
+                Answering::call(self.gateway.path.start(received, caller), shape)
+            }
+            Taken::Own(answering) => Answering::own(era, id, methods::TOOLS_CALL, answering),
+        }
+    }
+
+    /// Opens a subscription, which lasts until the host ends it or the gateway stops.
+    fn listen(
+        &self,
+        id: Id,
+        host: Arc<Host>,
+        request: Frame,
+        caller: Arc<dyn Caller>,
+    ) -> Answering {
+        let cancelled = CancellationToken::new();
+        // What it follows it follows for itself, and leaves with it.
+        let mut listener = Host::clone(&host);
+        listener.who.session = format!("{}/{}", self.id, id.raw());
+        self.listening().insert(id.clone(), cancelled.clone());
+        let providers = self.gateway.path.providers();
+        let subscription = Subscription {
+            id,
+            host: Arc::new(listener),
+            caller,
+            closing: self.closing.clone(),
+            cancelled,
+        };
+        Answering::lasting(subscription.serve(request, providers.clone()))
     }
 
     /// Takes a notification. A cancellation has taken effect when this returns; what is to be
     /// passed on to servers is passed on by the future.
     pub(crate) fn notified(&self, notification: Frame) -> BoxFuture<'static, ()> {
         self.state().on_notification(&notification);
+        if notification.method() == Some(methods::CANCELLED) {
+            self.cancel(&notification);
+            return Box::pin(ready(()));
+        }
         let Some(host) = self.host().cloned() else {
             return Box::pin(ready(()));
         };
@@ -154,13 +234,6 @@ impl Session {
             // Each upstream connection has a handshake of its own, and progress on our own
             // questions has nowhere to go.
             Some(methods::INITIALIZED | methods::PROGRESS) | None => Box::pin(ready(())),
-            Some(methods::CANCELLED) => {
-                let id = notification.param("requestId").and_then(Id::from_json);
-                if let Some(id) = id {
-                    self.gateway.path.registry().cancel(&self.id, &id);
-                }
-                Box::pin(ready(()))
-            }
             Some(method) if method.starts_with(NOTIFICATIONS) => {
                 let providers = self.gateway.path.providers().clone();
                 Box::pin(async move { providers.tell_all(&host, notification).await })
@@ -175,10 +248,22 @@ impl Session {
         }
     }
 
+    fn cancel(&self, notification: &Frame) {
+        let id = notification.param("requestId").and_then(Id::from_json);
+        let Some(id) = id else { return };
+        match self.listening().remove(&id) {
+            Some(listening) => listening.cancel(),
+            None => self.gateway.path.registry().cancel(&self.id, &id),
+        }
+    }
+
     /// Ends the session: its calls are cancelled, and it can be asked nothing any more.
     pub(crate) fn end(&self) {
         self.gateway.views.results.forget(&self.id);
         self.gateway.path.registry().cancel_session(&self.id);
+        for (_, listening) in self.listening().drain() {
+            listening.cancel();
+        }
         self.gateway.path.providers().detach(&self.id);
     }
 
@@ -197,20 +282,40 @@ impl Session {
     }
 
     fn read_host(&self, handshake: &Handshake) -> Host {
+        self.host_of(
+            handshake.client_name(),
+            handshake.client_info.as_deref(),
+            &handshake.capabilities,
+            Era::Handshake,
+        )
+    }
+
+    fn host_of(
+        &self,
+        name: Option<String>,
+        client_info: Option<&str>,
+        capabilities: &str,
+        era: Era,
+    ) -> Host {
         let one_line = |raw: &str| raw.replace(['\n', '\r'], " ");
         let who = Who {
             tenant: "local".to_owned(),
             principal: self.principal.clone(),
-            agent: handshake
-                .client_name()
-                .unwrap_or_else(|| "anonymous".to_owned()),
+            agent: name.unwrap_or_else(|| "anonymous".to_owned()),
             session: self.id.clone(),
         };
         Host {
             who,
-            client_info: handshake.client_info.as_deref().map(one_line),
-            capabilities: one_line(&handshake.capabilities),
+            client_info: client_info.map(one_line),
+            capabilities: one_line(capabilities),
+            era,
         }
+    }
+
+    fn listening(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
+        self.listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, SessionState> {
@@ -226,88 +331,4 @@ pub(crate) struct Aside {
     pub(crate) caller: Arc<dyn Caller>,
     /// What was said beside the request about the trace it is part of.
     pub(crate) trace: Option<TraceContext>,
-}
-
-/// A request that is being answered. Whoever waits for the answer does the work.
-pub(crate) enum Answering {
-    /// The answer is there; `None` when the host wants none.
-    AtOnce(Option<Pieces>),
-    /// Something of our own.
-    Own(BoxFuture<'static, Bytes>),
-    /// A call, which is cancelled when this is dropped.
-    Call {
-        /// The call.
-        pending: Pending,
-        /// What becomes of its answer; nothing in most views.
-        shape: Option<Shape>,
-    },
-}
-
-impl Answering {
-    fn own(answering: impl Future<Output = Bytes> + Send + 'static) -> Self {
-        Self::Own(Box::pin(answering))
-    }
-
-    /// Lets a call go on however seldom it is waited for from now on.
-    pub(crate) fn hand_over(&mut self) {
-        match self {
-            Self::Call { pending, .. } => pending.hand_over(),
-            Self::AtOnce(_) | Self::Own(_) => {}
-        }
-    }
-}
-
-impl Future for Answering {
-    type Output = Option<Pieces>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
-        match self.get_mut() {
-            Self::AtOnce(answer) => Poll::Ready(answer.take()),
-            Self::Own(answering) => answering
-                .as_mut()
-                .poll(context)
-                .map(|answer| Some(answer.into())),
-            Self::Call { pending, shape } => {
-                let answered = pending.poll_answer(context);
-                match shape.take_if(|_| answered.is_ready()) {
-                    Some(shape) => answered.map(|answer| answer.map(shape)),
-                    None => answered,
-                }
-            }
-        }
-    }
-}
-
-fn at_once(id: &Id, own: Result<String, RpcError>) -> Answering {
-    Answering::AtOnce(Some(answer(id, own).into()))
-}
-
-fn answer(id: &Id, own: Result<String, RpcError>) -> Bytes {
-    match own {
-        Ok(result) => message::result(id, &result),
-        Err(error) => message::error(Some(id), &error),
-    }
-}
-
-/// The stateless form of 2026-07-28 is recognised, and refused with the versions that are spoken.
-/// `header` is the request's `MCP-Protocol-Version`, where there is one.
-pub(crate) fn stateless(request: &Frame, header: Option<&str>) -> Option<RpcError> {
-    if request.kind() != FrameKind::Request || Era::of(request, header) == Era::Handshake {
-        return None;
-    }
-    let requested = request
-        .meta(callgate_wire::PROTOCOL_VERSION_META)
-        .map(|version| version.as_text().to_owned())
-        .or_else(|| header.map(quote))
-        .unwrap_or_else(|| "null".to_owned());
-    let supported: Vec<String> = ProtocolVersion::HANDSHAKE
-        .iter()
-        .map(|v| quote(v.as_str()))
-        .collect();
-    let data = format!(
-        r#"{{"supported":[{}],"requested":{requested}}}"#,
-        supported.join(",")
-    );
-    let message = "protocol versions of the stateless form are not served yet; use `initialize`";
-    Some(RpcError::new(RpcError::UNSUPPORTED_VERSION, message).with_data(data))
 }

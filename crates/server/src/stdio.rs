@@ -21,9 +21,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Gateway,
+    answering::Answering,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
-    session::{Answering, Aside, Session},
+    session::{Aside, Session},
 };
 
 /// How much is asked of standard input at once.
@@ -88,7 +89,7 @@ impl StdioDoor {
             transport: Transport::Stdio,
         };
         let session = Session::new(self.gateway.clone(), door, &self.principal, self.session_id);
-        let session = Arc::new(session);
+        let session = Arc::new(session.closing(stop.clone()));
         let (messages, queue) = queue(self.gateway.inflight.clone());
         let broken = CancellationToken::new();
         let writing = tokio::spawn(write_frames(writer, queue, broken.clone()));

@@ -33,7 +33,9 @@ pub(crate) async fn list_tasks(
         let asked = providers.tasks(host, server, cursor.as_deref()).await;
         let next = having.get(at + 1);
         // A server that cannot be asked now has no tasks to show now.
-        let page = asked.ok().and_then(|reply| page(&reply.0, server, next));
+        let page = asked
+            .ok()
+            .and_then(|reply| page(&reply.frame, server, next));
         if let Some(page) = page {
             return Ok(page);
         }

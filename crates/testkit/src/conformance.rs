@@ -1,5 +1,9 @@
 //! Table: the tools, resources and prompts whose names and answers the MCP conformance suite fixes.
 
+pub mod asked;
+pub mod asking;
+pub mod reading;
+
 use serde_json::{Value, json};
 
 /// A PNG of one red pixel.
@@ -62,6 +66,68 @@ pub fn tools() -> Vec<Value> {
         ),
         tool("test_reconnection", "Answers after a pause", none()),
         tool(
+            "test_custom_headers",
+            "Has arguments that stand in headers, too",
+            json!({"type": "object", "properties": {
+                "region": {"type": "string", "x-mcp-header": "Region"},
+                "priority": {"type": "integer", "x-mcp-header": "Priority"},
+                "verbose": {"type": "boolean", "x-mcp-header": "Verbose"},
+            }}),
+        ),
+        tool("test_missing_capability", "Needs sampling", none()),
+        tool("test_logging_tool", "Logs while it works", none()),
+        tool("test_streaming_elicitation", "Asks the user", none()),
+        tool(
+            "test_trigger_tool_change",
+            "Changes the list of tools",
+            none(),
+        ),
+        tool(
+            "test_trigger_prompt_change",
+            "Changes the list of prompts",
+            none(),
+        ),
+        tool(
+            "test_input_required_result_elicitation",
+            "Asks the user's name",
+            none(),
+        ),
+        tool(
+            "test_input_required_result_sampling",
+            "Asks the client's model",
+            none(),
+        ),
+        tool(
+            "test_input_required_result_list_roots",
+            "Asks for roots",
+            none(),
+        ),
+        tool(
+            "test_input_required_result_request_state",
+            "Asks with a state",
+            none(),
+        ),
+        tool(
+            "test_input_required_result_multiple_inputs",
+            "Asks three things",
+            none(),
+        ),
+        tool(
+            "test_input_required_result_multi_round",
+            "Asks twice",
+            none(),
+        ),
+        tool(
+            "test_input_required_result_tampered_state",
+            "Checks its state",
+            none(),
+        ),
+        tool(
+            "test_input_required_result_capabilities",
+            "Asks what it may",
+            none(),
+        ),
+        tool(
             "json_schema_2020_12_tool",
             "Tool with JSON Schema 2020-12 features",
             schema_2020_12(),
@@ -92,6 +158,7 @@ pub fn content(tool: &str) -> Option<Value> {
                 "text": r#"{"test":"data","value":123}"#,
             }},
         ]),
+        "test_custom_headers" => json!([{"type": "text", "text": "done"}]),
         "json_schema_2020_12_tool" => {
             json!([{"type": "text", "text": "JSON Schema 2020-12 tool called"}])
         }
@@ -189,6 +256,7 @@ pub fn prompts() -> Value {
             argument("resourceUri", "URI of the resource to embed"),
         ]},
         {"name": "test_prompt_with_image", "description": "A prompt with an image in it"},
+        {"name": "test_input_required_result_prompt", "description": "A prompt that asks first"},
     ])
 }
 

@@ -90,6 +90,17 @@ impl Frame {
         member(self.param("_meta")?, "progressToken")
     }
 
+    /// Whether this is a request of 2026-07-28: it says its version.
+    pub fn is_stateless(&self) -> bool {
+        self.meta("io.modelcontextprotocol/protocolVersion")
+            .is_some()
+    }
+
+    /// The raw text of a member of the params' `_meta`.
+    pub fn meta(&self, name: &str) -> Option<&str> {
+        member(self.param("_meta")?, name)
+    }
+
     fn raw_argument(&self, name: &str) -> Option<&str> {
         member(self.param("arguments")?, name)
     }

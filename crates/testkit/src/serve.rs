@@ -54,6 +54,11 @@ pub trait Fixture: Send + Sync + 'static {
     /// Looks at a notification, on the reading thread and so in order.
     fn notification(&self, _peer: &Peer, _frame: &Frame) {}
 
+    /// Whether requests of 2026-07-28 are taken over HTTP, which need no session.
+    fn is_stateless(&self) -> bool {
+        false
+    }
+
     /// Called when stdin ends; the process exits when this returns.
     fn end_of_input(&self) {}
 }
@@ -70,7 +75,8 @@ trait Outlet: Send + Sync + fmt::Debug {
 /// What is open between a fake upstream and one host.
 #[derive(Debug, Default)]
 struct Tables {
-    questions: Mutex<HashMap<String, Sender<Frame>>>,
+    /// By id: which question it is, for an id may be used again, and who waits.
+    questions: Mutex<HashMap<String, (u64, Sender<Frame>)>>,
     running: Mutex<HashMap<String, Sender<()>>>,
     next_question: AtomicU64,
 }
@@ -175,10 +181,17 @@ impl Peer {
     /// Asks the host with a whole line of the caller's making, whose raw id is `id`.
     pub fn ask_as(&self, id: &str, line: &str) -> Option<Frame> {
         let (sender, receiver) = mpsc::channel();
-        locked(&self.tables.questions).insert(id_value(id), sender);
+        let number = self.tables.next_question.fetch_add(1, Ordering::Relaxed) + 1;
+        locked(&self.tables.questions).insert(id_value(id), (number, sender));
         self.send(line);
         let answer = receiver.recv_timeout(ANSWER_DEADLINE).ok();
-        locked(&self.tables.questions).remove(&id_value(id));
+        let mut questions = locked(&self.tables.questions);
+        if questions
+            .get(&id_value(id))
+            .is_some_and(|(known, _)| *known == number)
+        {
+            questions.remove(&id_value(id));
+        }
         answer
     }
 
@@ -200,7 +213,7 @@ impl Peer {
             }
             Kind::Response => {
                 let id = frame.id.as_deref().map(id_value).unwrap_or_default();
-                if let Some(waiting) = locked(&self.tables.questions).remove(&id) {
+                if let Some((_, waiting)) = locked(&self.tables.questions).remove(&id) {
                     let _ = waiting.send(frame);
                 }
             }

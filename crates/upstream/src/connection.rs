@@ -2,12 +2,12 @@
 
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use callgate_call::{Exchange, Failure, Reply};
-use callgate_gate::{Permit, ServerName};
+use callgate_gate::{Attempt, Call, Permit, ServerName};
 use callgate_record::{Effect, Recorded};
-use callgate_wire::{Frame, LineCutter, methods};
+use callgate_wire::{Era, Frame, LineCutter, LogLevel, methods, stateless::REQUEST_STATE};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Semaphore,
@@ -16,15 +16,18 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    Profile,
     http::{Endpoint, HttpClient},
     inbound::{Inbound, Wiring},
+    levels::Levels,
     link::{
         Link, LinkEnded, Parcel,
         legacy_sse::{self, LegacySseError},
         stdio::{StdioLink, read_lines},
         streamable::StreamableLink,
     },
-    outgoing::{Housekeeping, Message},
+    listening::Listening,
+    outgoing::{Housekeeping, Message, Reader},
     pending::{Ended, OnBehalf, Pending},
     stopped_clock::StoppedClock,
 };
@@ -36,14 +39,24 @@ pub(crate) struct Connection {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     server: ServerName,
+    profile: Profile,
+    levels: Arc<Levels>,
+    listening: Listening,
     pending: Arc<Pending>,
     link: Arc<dyn Link>,
     slots: Semaphore,
     ended: CancellationToken,
     tasks: TaskTracker,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Drop for Inner {
@@ -111,7 +124,7 @@ impl Connection {
             read_lines(reader, LineCutter::new(limits.frame_bytes), inbound.clone()),
             inbound,
         );
-        parts.connect(link, limits, wiring.server)
+        parts.connect(link, limits, wiring)
     }
 
     /// Over Streamable HTTP.
@@ -122,8 +135,8 @@ impl Connection {
         wiring: Wiring,
     ) -> Self {
         let parts = Parts::default();
-        let server = wiring.server.clone();
-        let link = StreamableLink::new(client, endpoint, limits.frame_bytes, |link| {
+        let era = wiring.profile.era;
+        let link = StreamableLink::new(client, endpoint, (limits.frame_bytes, era), |link| {
             (
                 parts.inbound(&wiring, link),
                 parts.tasks.clone(),
@@ -137,7 +150,7 @@ impl Connection {
             pending.close();
             inbound.close();
         });
-        parts.connect(link, limits, server)
+        parts.connect(link, limits, wiring)
     }
 
     /// Over HTTP+SSE of 2024-11-05.
@@ -153,7 +166,7 @@ impl Connection {
         let link: Arc<dyn Link> = Arc::new(link);
         let inbound = parts.inbound(&wiring, Arc::downgrade(&link));
         parts.until_read(legacy_sse::read_events(events, inbound.clone()), inbound);
-        Ok(parts.connect(link, limits, wiring.server))
+        Ok(parts.connect(link, limits, wiring))
     }
 
     /// Fires when the server's side of the stream has ended.
@@ -164,6 +177,11 @@ impl Connection {
     /// Whether no call is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.inner.pending.is_empty()
+    }
+
+    /// Whether calls are under way, and all of them wait for answers of their hosts.
+    pub(crate) fn waits_for_hosts(&self) -> bool {
+        self.inner.pending.waits_for_hosts()
     }
 
     /// Ends our side: the server sees that nothing more comes. Calls under way end with it.
@@ -186,7 +204,12 @@ impl Connection {
     ) -> Result<Reply, Failure> {
         let inner = &*self.inner;
         let name = recorded.call().target.name().to_owned();
-        let session = recorded.call().attempt.host.who.session.clone();
+        let attempt = &recorded.call().attempt;
+        if self.is_foreign(attempt) {
+            return Err(Failure::UnknownState);
+        }
+        let host = &recorded.call().attempt.host;
+        let (session, is_strict) = (host.who.session.clone(), host.era == Era::Stateless);
         let mut watch = Watch {
             server: &inner.server,
             name: &name,
@@ -201,10 +224,16 @@ impl Connection {
             }
         };
         let id = inner.pending.fresh_id();
-        let (message, progress_token) = Message::call(recorded, id, exchange.trace.as_ref());
+        let reader = Reader {
+            era: inner.profile.era,
+            trace: exchange.trace.as_ref(),
+            level: self.level_of(recorded.call()),
+        };
+        let (message, progress_token) = Message::call(recorded, id, &reader);
         let on_behalf = OnBehalf {
             caller: exchange.caller.clone(),
             session,
+            is_strict,
             progress_token,
             clock: StoppedClock::default(),
         };
@@ -227,7 +256,10 @@ impl Connection {
         let ended = watch.reply(replying, &exchange, &on_behalf).await;
         drop(waiting);
         match ended {
-            Ok(Ended::Reply(frame)) => Ok(Reply(frame)),
+            Ok(Ended::Reply(frame)) => {
+                let era = inner.profile.era;
+                Ok(Reply { frame, era })
+            }
             Ok(Ended::TooLarge) => Err(Failure::TooLarge {
                 server: inner.server.clone(),
             }),
@@ -244,6 +276,46 @@ impl Connection {
                 inner.link.give_up(id, Message::housekeeping(&what, 0));
                 Err(failure)
             }
+        }
+    }
+
+    /// Does something until the connection ends.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.inner.ended.clone();
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = ended.cancelled() => {}
+            }
+        });
+    }
+
+    /// What is listened for here.
+    pub(crate) fn listening(&self) -> &Listening {
+        &self.inner.listening
+    }
+
+    /// The era that is spoken here.
+    pub(crate) fn era(&self) -> Era {
+        self.inner.profile.era
+    }
+
+    /// Whether a request carries a state that no server of this era can have given.
+    fn is_foreign(&self, attempt: &Attempt) -> bool {
+        self.era() == Era::Handshake
+            && attempt.host.era == Era::Stateless
+            && attempt.frame.param(REQUEST_STATE).is_some()
+    }
+
+    /// A stateless server has to be told with each call which log messages are wanted; a host of the
+    /// handshake versions said so once, or expects what is usual.
+    fn level_of(&self, call: &Call) -> Option<LogLevel> {
+        let host = &call.attempt.host;
+        match (self.era(), host.era) {
+            (Era::Stateless, Era::Handshake) => {
+                Some(self.inner.levels.level(host).unwrap_or(LogLevel::Info))
+            }
+            (Era::Stateless | Era::Handshake, _) => None,
         }
     }
 
@@ -276,7 +348,7 @@ impl Connection {
         };
         let exchange = async {
             let parcel = Parcel {
-                message: Message::housekeeping(what, id),
+                message: Message::housekeeping_for(&inner.profile, what, id),
                 awaits: Some(id),
             };
             let sent = inner.link.send(parcel).await;
@@ -294,7 +366,7 @@ impl Connection {
             return answered;
         }
         // The handshake cannot be cancelled; a connection without one is closed.
-        if method != methods::INITIALIZE {
+        if method != methods::INITIALIZE && method != methods::DISCOVER {
             let reason = "no answer in time";
             let what = Housekeeping::Cancelled { id, reason };
             inner.link.give_up(id, Message::housekeeping(&what, 0));
@@ -341,12 +413,7 @@ impl Parts {
         });
     }
 
-    fn connect(
-        self,
-        link: Arc<dyn Link>,
-        limits: ConnectionLimits,
-        server: ServerName,
-    ) -> Connection {
+    fn connect(self, link: Arc<dyn Link>, limits: ConnectionLimits, wiring: Wiring) -> Connection {
         let Self {
             pending,
             ended,
@@ -355,7 +422,10 @@ impl Parts {
         let slots = Semaphore::new(limits.concurrency);
         Connection {
             inner: Arc::new(Inner {
-                server,
+                server: wiring.server,
+                profile: wiring.profile,
+                levels: wiring.levels,
+                listening: Listening::default(),
                 pending,
                 link,
                 slots,

@@ -132,7 +132,7 @@ fn path(folder: &Path, server: &ServerName) -> PathBuf {
 }
 
 /// A digest over how the server is reached; secrets in it stay secret.
-fn mark(launch: &Launch) -> String {
+pub(crate) fn mark(launch: &Launch) -> String {
     Digest::of(format!("{launch:?}").as_bytes()).to_string()
 }
 

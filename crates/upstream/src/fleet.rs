@@ -189,6 +189,7 @@ impl Fleet {
         let followers = self.followers_of(&spec.name);
         let wiring = Wiring {
             server: spec.name.clone(),
+            levels: self.levels.clone(),
             announce: self.announce.clone(),
             audience: Audience::All,
             profile: Profile::gateway(),

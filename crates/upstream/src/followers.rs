@@ -7,6 +7,7 @@ use std::{
 };
 
 use callgate_gate::Host;
+use callgate_wire::Era;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::Profile;
@@ -114,7 +115,8 @@ impl Followed {
 
     fn is_over(&self, profile: &Profile) -> bool {
         let principal = profile.principal.as_ref();
-        self.capabilities == profile.capabilities
+        // A stateless connection serves hosts of all capabilities.
+        (profile.era == Era::Stateless || self.capabilities == profile.capabilities)
             && principal.is_none_or(|principal| *principal == self.principal)
     }
 }
@@ -135,6 +137,7 @@ mod tests {
             },
             client_info: None,
             capabilities: capabilities.into(),
+            era: Era::Handshake,
         }
     }
 

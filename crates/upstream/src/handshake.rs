@@ -38,6 +38,9 @@ pub(crate) enum HandshakeError {
         /// The server's words.
         message: String,
     },
+    /// The server answered `server/discover` with something else.
+    #[error("the server's answer to `server/discover` does not offer 2026-07-28")]
+    NotOffered,
     /// The server wants a version that we do not speak.
     #[error("the server answered with protocol version `{0}`, which is not known")]
     Version(String),
@@ -77,6 +80,32 @@ pub(crate) async fn initialize(
     said.map_err(|_| HousekeepingError::Gone)?;
     connection.introduced();
     Ok(introduction)
+}
+
+/// How long a server may take to answer `server/discover`, which some do not know and leave unanswered.
+const DISCOVER_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Asks a stateless server what it has.
+pub(crate) async fn discover(connection: &Connection) -> Result<Introduction, HandshakeError> {
+    let reply = connection
+        .request(
+            methods::DISCOVER,
+            &Housekeeping::Discover,
+            DISCOVER_DEADLINE,
+        )
+        .await?;
+    let result = result_of(&reply, methods::DISCOVER)?;
+    let versions = result.get("supportedVersions").into_iter();
+    let mut versions = versions.flat_map(Json::elements).filter_map(Json::as_str);
+    let wanted = ProtocolVersion::V2026_07_28.as_str();
+    if !versions.any(|version| version == wanted) {
+        return Err(HandshakeError::NotOffered);
+    }
+    let raw = |key| result.get(key).map(|json| json.as_text().to_owned());
+    Ok(Introduction {
+        capabilities: raw("capabilities").unwrap_or_else(|| "{}".to_owned()),
+        instructions: raw("instructions"),
+    })
 }
 
 /// The result in a reply, or what the server said instead.

@@ -11,13 +11,17 @@ use callgate_call::{
     Announcement, Audience, Caller, Events, events::upstreams::UpstreamFrameError,
 };
 use callgate_gate::ServerName;
-use callgate_wire::{Frame, FrameKind, Id, RpcError, Strictness, methods, quote};
+use callgate_wire::{
+    Era, Frame, FrameKind, Id, RpcError, Strictness, methods, quote,
+    stateless::SUBSCRIPTION_ID_META,
+};
 use tokio::sync::broadcast;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Profile,
     followers::Followers,
+    levels::Levels,
     link::{Link, Parcel},
     lists::Lists,
     news::{Change, News},
@@ -30,12 +34,14 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Wiring {
     pub(crate) server: ServerName,
+    /// In whose name the connection is made, and in which era.
+    pub(crate) profile: Profile,
+    /// Which log messages hosts want.
+    pub(crate) levels: Arc<Levels>,
     /// Where notifications go that belong to no call.
     pub(crate) announce: broadcast::Sender<Announcement>,
     /// The hosts that share this connection.
     pub(crate) audience: Audience,
-    /// In whose name the connection is made.
-    pub(crate) profile: Profile,
     /// Where it is noted what the server says has changed.
     pub(crate) news: Arc<News>,
     /// Who follows the server's resources.
@@ -148,6 +154,15 @@ impl Inbound {
                 .await;
             return;
         }
+        if self.wiring.profile.era == Era::Stateless {
+            // A server of this era asks in its answers.
+            self.send(no_answer(
+                &id,
+                "requests to clients are not part of this version",
+            ))
+            .await;
+            return;
+        }
         let cancelled = CancellationToken::new();
         self.asks
             .lock()
@@ -199,11 +214,18 @@ impl Inbound {
             Some(methods::RESOURCES_CHANGED) => self.changed(Change::Lists(Lists::Resources)),
             Some(methods::RESOURCE_UPDATED) => self.updated(frame),
             Some(methods::CANCELLED) => self.cancelled(&frame),
+            Some(methods::ACKNOWLEDGED) => {}
+            // What was subscribed to belongs to no call.
+            Some(method) if frame.meta(SUBSCRIPTION_ID_META).is_some() => {
+                if self.wiring.passes_all || passes(method) {
+                    self.announce(untagged(frame).into_bytes());
+                }
+            }
             Some(method) if self.wiring.passes_all || passes(method) => {
                 let frame = self.shown(frame);
                 match self.whose(during) {
                     Sole::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
-                    Sole::Nobody | Sole::Several => self.announce(frame),
+                    Sole::Nobody | Sole::Several => self.announce(frame.into_bytes()),
                 }
             }
             Some(_) | None => {}
@@ -273,11 +295,12 @@ impl Inbound {
 
     /// Tells those who follow a resource of its change, each in their own spelling of its URI.
     fn updated(&self, frame: Frame) {
+        let frame = untagged(frame);
         let uri = frame.param("uri").and_then(|uri| uri.as_str());
         let uri = uri.unwrap_or_default().into_owned();
         let heard = self.wiring.followers.of(&self.wiring.profile, &uri);
         if heard.is_empty() && self.wiring.passes_all {
-            self.announce(frame);
+            self.announce(frame.into_bytes());
             return;
         }
         for (spelled, sessions) in heard {
@@ -289,8 +312,8 @@ impl Inbound {
         }
     }
 
-    fn announce(&self, frame: Frame) {
-        self.announce_to(self.wiring.audience.clone(), frame.into_bytes());
+    fn announce(&self, frame: Bytes) {
+        self.announce_to(self.wiring.audience.clone(), frame);
     }
 
     fn announce_to(&self, audience: Audience, frame: Bytes) {
@@ -345,6 +368,15 @@ fn id_of_overlong(head: &[u8], tail: &[u8]) -> Option<u64> {
     first
         .and_then(|(_, after)| number(after))
         .or_else(|| last().and_then(|(_, after)| number(after)))
+}
+
+/// A notification without what says which subscription of ours it belongs to.
+fn untagged(frame: Frame) -> Frame {
+    if frame.meta(SUBSCRIPTION_ID_META).is_none() {
+        return frame;
+    }
+    let plain = frame.edit().remove_meta(|key| key == SUBSCRIPTION_ID_META);
+    Frame::parse(plain.finish(), Strictness::Envelope).unwrap_or(frame)
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use callgate_gate::ServerName;
+use callgate_wire::Era;
 
 use crate::{
     Endpoint, FleetOptions, Launch, Profile,
     connection::{Connection, ConnectionLimits, HousekeepingError},
-    handshake::{HandshakeError, Introduction, initialize},
+    handshake::{HandshakeError, Introduction, discover, initialize},
     http::HttpFailed,
     inbound::Wiring,
     process::{CloseTimes, Process, ProcessSpec, SpawnError},
@@ -50,6 +51,31 @@ pub(crate) enum LaneError {
         /// The last line it wrote to stderr.
         last_words: Option<String>,
     },
+}
+
+impl LaneError {
+    /// Whether the server was reached and does not speak the era it was spoken to in. A server that
+    /// refuses our credentials or has a fault says nothing about that.
+    pub(crate) fn is_about_era(&self) -> bool {
+        let Self::Handshake { error, .. } = self else {
+            return false;
+        };
+        match error {
+            HandshakeError::Refused { .. }
+            | HandshakeError::NotOffered
+            | HandshakeError::Version(_) => true,
+            HandshakeError::Housekeeping(HousekeepingError::Lost { status, .. }) => status
+                .is_some_and(|status| {
+                    (400..500).contains(&status) && !matches!(status, 401 | 403 | 408 | 429)
+                }),
+            // Some old servers end, or say nothing, when they are asked anything before `initialize`.
+            HandshakeError::Housekeeping(
+                HousekeepingError::Gone | HousekeepingError::TimedOut { .. },
+            ) => true,
+            HandshakeError::Housekeeping(HousekeepingError::TooLarge { .. })
+            | HandshakeError::List(_) => false,
+        }
+    }
 }
 
 impl Lane {
@@ -99,7 +125,7 @@ impl Lane {
             concurrency: options.concurrency_per_server,
         };
         let connection = Connection::over_stdio(stdout, stdin, limits, wiring);
-        match initialize(&connection, &profile).await {
+        match introduce(&connection, &profile).await {
             Ok(introduction) => Ok(Self {
                 profile,
                 connection,
@@ -133,7 +159,7 @@ impl Lane {
         };
         let streamable =
             Connection::over_streamable(client.clone(), endpoint.clone(), limits, wiring.clone());
-        let error = match initialize(&streamable, &profile).await {
+        let error = match introduce(&streamable, &profile).await {
             Ok(introduction) => {
                 return Ok(Self {
                     profile,
@@ -146,7 +172,7 @@ impl Lane {
         };
         streamable.close();
         streamable.join().await;
-        if !is_older(&error) {
+        if profile.era == Era::Stateless || !is_older(&error) {
             return Err(LaneError::Handshake {
                 error,
                 last_words: None,
@@ -177,6 +203,16 @@ impl Lane {
         }
     }
 
+    /// Hears of the server's changes from now on; those of the handshake versions tell by themselves.
+    pub(crate) fn hear(&self) {
+        match self.profile.era {
+            Era::Handshake => {}
+            Era::Stateless => self
+                .connection
+                .start_listening(self.introduction.capabilities.clone()),
+        }
+    }
+
     /// The last line that the process wrote to stderr.
     pub(crate) fn last_words(&self) -> Option<String> {
         self.process
@@ -196,6 +232,17 @@ impl Lane {
             process.close(CloseTimes::default()).await;
         }
         self.connection.join().await;
+    }
+}
+
+/// Begins a connection in the era of its profile.
+async fn introduce(
+    connection: &Connection,
+    profile: &Profile,
+) -> Result<Introduction, HandshakeError> {
+    match profile.era {
+        Era::Handshake => initialize(connection, profile).await,
+        Era::Stateless => discover(connection).await,
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use callgate_gate::Host;
-use callgate_wire::Frame;
+use callgate_wire::{Frame, LogLevel};
 
 use crate::Profile;
 
@@ -34,6 +34,13 @@ impl Levels {
         };
         let found = last.iter().find(|(kind, _)| fits(kind));
         found.map(|(_, request)| request.clone())
+    }
+
+    /// The level that hosts of this kind want.
+    pub(crate) fn level(&self, host: &Host) -> Option<LogLevel> {
+        let last = self.lock();
+        let level = last.get(&kind(host))?.param("level")?;
+        LogLevel::read(level)
     }
 
     /// Forgets what hosts asked for of whose kind there is none left.

@@ -9,6 +9,7 @@
 
 mod connection;
 mod definitions;
+mod eras;
 mod fleet;
 mod followers;
 mod handshake;
@@ -18,6 +19,7 @@ mod lane;
 mod lanes;
 mod levels;
 mod link;
+mod listening;
 mod lists;
 mod news;
 mod outgoing;
@@ -38,4 +40,4 @@ pub mod warden;
 pub use fleet::{Fleet, FleetPlan, ServerReport};
 pub use http::{Endpoint, EndpointError};
 pub use server::ServerStatus;
-pub use spec::{FleetOptions, Launch, Profile, ServerSpec};
+pub use spec::{FleetOptions, Launch, Profile, Protocol, ServerSpec};

@@ -6,15 +6,33 @@ use callgate_call::TraceContext;
 use callgate_gate::{ItemKind, Permit, Reference, Target};
 use callgate_record::Recorded;
 use callgate_wire::{
-    Edit, Frame, Id, Json, Pieces, ProtocolVersion, RpcError, message, methods, quote,
+    Edit, Era, Frame, Id, Json, LogLevel, Pieces, ProtocolVersion, RpcError, Strictness, bridge,
+    header_value, message, methods, quote, stateless::LOG_LEVEL_META,
 };
+
+use crate::Profile;
 
 /// Prefixes of our own keys in `_meta`: read from hosts, never passed on.
 const OWN_META: [&str; 2] = ["dev.callgate/", "dev.agentguard/"];
 
 /// One message to an upstream.
 #[derive(Debug)]
-pub(crate) struct Message(Pieces);
+pub(crate) struct Message {
+    body: Pieces,
+    /// What of it stands in headers, too, where the transport has some.
+    headers: Vec<(String, String)>,
+}
+
+/// What a call is written for: the connection, and what its host settled elsewhere.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    /// The era that the server reads.
+    pub(crate) era: Era,
+    /// Where the call stands in a trace.
+    pub(crate) trace: Option<&'a TraceContext>,
+    /// Which log messages a host of the handshake versions wants.
+    pub(crate) level: Option<LogLevel>,
+}
 
 /// What the gateway itself says to an upstream.
 #[derive(Debug)]
@@ -28,6 +46,13 @@ pub(crate) enum Housekeeping<'a> {
     },
     /// Ends the handshake.
     Initialized,
+    /// The first request to a stateless server.
+    Discover,
+    /// Asks a stateless server to tell of changes.
+    Listen {
+        /// What of, raw.
+        filter: &'a str,
+    },
     /// Asks whether the session is still known.
     Ping,
     /// Asks for a page of a list.
@@ -89,7 +114,7 @@ impl Message {
     pub(crate) fn call(
         recorded: Recorded<Permit>,
         id: u64,
-        trace: Option<&TraceContext>,
+        reader: &Reader<'_>,
     ) -> (Self, Option<String>) {
         let call = recorded.into_call();
         let frame = &call.attempt.frame;
@@ -110,13 +135,53 @@ impl Message {
         if token.is_some() {
             edit = edit.meta("progressToken", &id.to_string());
         }
-        if let Some(trace) = trace {
+        if let Some(trace) = reader.trace {
             edit = edit.meta("traceparent", &quote(trace.parent()));
             if let Some(state) = trace.state() {
                 edit = edit.meta("tracestate", &quote(state));
             }
         }
-        (Self::hosts(edit), token)
+        let host = &call.attempt.host;
+        match (reader.era, host.era) {
+            (Era::Handshake, Era::Handshake) => (Self::hosts(edit), token),
+            (Era::Handshake, Era::Stateless) => {
+                let edit = bridge::request_for_handshake(edit);
+                (Self::hosts(edit), token)
+            }
+            (Era::Stateless, host_era) => {
+                if host_era == Era::Handshake {
+                    let own = Profile::gateway().client_info;
+                    let info = host.client_info.as_deref().unwrap_or(&own);
+                    edit = bridge::request_for_stateless(edit, &host.capabilities, info);
+                    if let Some(level) = reader.level {
+                        edit = edit.meta(LOG_LEVEL_META, &quote(level.as_str()));
+                    }
+                }
+                (Self::hosts(edit).repeating(&call.target), token)
+            }
+        }
+    }
+
+    /// A message of housekeeping in the era of a connection; requests get `id`.
+    pub(crate) fn housekeeping_for(profile: &Profile, what: &Housekeeping<'_>, id: u64) -> Self {
+        let plain = Self::housekeeping(what, id);
+        if profile.era == Era::Handshake {
+            return plain;
+        }
+        let Ok(frame) = Frame::parse(plain.body.clone().into_bytes(), Strictness::Envelope) else {
+            return plain;
+        };
+        if frame.id().is_none() {
+            return plain;
+        }
+        let edit = bridge::request_for_stateless(
+            frame.edit(),
+            &profile.capabilities,
+            &profile.client_info,
+        );
+        let mut claiming = Self::plain(edit.pieces());
+        claiming.repeat(frame.method(), None);
+        claiming
     }
 
     /// A message of housekeeping; requests get `id`.
@@ -134,6 +199,11 @@ impl Message {
                 message::request(&id, methods::INITIALIZE, Some(&params))
             }
             Housekeeping::Initialized => message::notification(methods::INITIALIZED, None),
+            Housekeeping::Discover => message::request(&id, methods::DISCOVER, None),
+            Housekeeping::Listen { filter } => {
+                let params = format!(r#"{{"notifications":{filter}}}"#);
+                message::request(&id, methods::LISTEN, Some(&params))
+            }
             Housekeeping::Ping => message::request(&id, methods::PING, None),
             Housekeeping::List { method, cursor } => {
                 let params = cursor.map(|cursor| format!(r#"{{"cursor":{cursor}}}"#));
@@ -156,18 +226,59 @@ impl Message {
             Housekeeping::Pong(id) => message::result(id, "{}"),
             Housekeeping::NoAnswer { id, error } => message::error(Some(id), error),
         };
-        Self(bytes.into())
+        Self::plain(bytes.into())
     }
 
     /// A message of the host, without our own keys in it.
     fn hosts(edit: Edit<'_>) -> Self {
         let edit = edit.remove_meta(|key| OWN_META.iter().any(|own| key.starts_with(own)));
-        Self(edit.pieces())
+        Self::plain(edit.pieces())
+    }
+
+    fn plain(body: Pieces) -> Self {
+        Self {
+            body,
+            headers: Vec::new(),
+        }
+    }
+
+    /// A call with what stateless HTTP wants in its headers: as the server gets it, not as the host
+    /// wrote it.
+    fn repeating(mut self, target: &Target) -> Self {
+        let frame = Frame::parse(self.body.clone().into_bytes(), Strictness::Envelope);
+        let Ok(frame) = frame else { return self };
+        let name = callgate_wire::named(&frame)
+            .and_then(|name| name.as_str().map(|name| name.into_owned()));
+        self.repeat(frame.method(), name.as_deref());
+        if let Target::Tool(tool) = target {
+            for param in &tool.param_headers {
+                if let Some(value) = param.value(&frame) {
+                    let name = param.lower_name();
+                    self.headers.push((name, header_value(&value).into_owned()));
+                }
+            }
+        }
+        self
+    }
+
+    fn repeat(&mut self, method: Option<&str>, name: Option<&str>) {
+        let both = [("mcp-method", method), ("mcp-name", name)];
+        for (header, text) in both {
+            if let Some(text) = text {
+                let value = header_value(text).into_owned();
+                self.headers.push((header.to_owned(), value));
+            }
+        }
     }
 
     /// The bytes to send.
     pub(crate) fn into_pieces(self) -> Pieces {
-        self.0
+        self.body
+    }
+
+    /// The bytes to send, and what stands in headers.
+    pub(crate) fn into_parts(self) -> (Pieces, Vec<(String, String)>) {
+        (self.body, self.headers)
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) enum Ended {
 pub(crate) struct OnBehalf {
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) session: String,
+    /// Whether questions must be this call's beyond doubt: its host would answer another's as its own.
+    pub(crate) is_strict: bool,
     /// The host's own progress token, raw.
     pub(crate) progress_token: Option<String>,
     /// Stands still while questions to the host are open.
@@ -114,6 +116,17 @@ impl Pending {
         self.lock().waiting.is_empty()
     }
 
+    /// Whether there are calls, and all of them wait for answers of their hosts.
+    pub(crate) fn waits_for_hosts(&self) -> bool {
+        let table = self.lock();
+        let mut calls = table.waiting.values();
+        let waits = |waiting: &Waiting| {
+            let call = waiting.on_behalf.as_ref();
+            call.is_none_or(|call| call.clock.is_stopped())
+        };
+        !table.waiting.is_empty() && calls.all(waits)
+    }
+
     /// The host's side of call `id`.
     pub(crate) fn on_behalf(&self, id: u64) -> Option<OnBehalf> {
         self.lock().waiting.get(&id)?.on_behalf.clone()
@@ -124,6 +137,13 @@ impl Pending {
     pub(crate) fn sole_session(&self) -> Sole {
         let table = self.lock();
         let mut newest: Option<(u64, &OnBehalf)> = None;
+        let calls = table
+            .waiting
+            .values()
+            .filter_map(|waiting| waiting.on_behalf.as_ref());
+        if calls.clone().count() > 1 && calls.clone().any(|call| call.is_strict) {
+            return Sole::Several;
+        }
         for (id, waiting) in &table.waiting {
             let Some(on_behalf) = &waiting.on_behalf else {
                 continue;

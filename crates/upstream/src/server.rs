@@ -18,6 +18,7 @@ use std::{
 use callgate_call::{Events, Exchange, Failure, Provider, Reply};
 use callgate_gate::{Call, Host, Listing, Permit};
 use callgate_record::{Effect, Recorded, Recorder};
+use callgate_wire::{Era, Json, Strictness};
 use futures_util::future::BoxFuture;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -26,12 +27,13 @@ pub use state::ServerStatus;
 pub(crate) use state::State;
 
 use crate::{
-    Profile, ServerSpec,
+    Launch, Profile, ServerSpec,
     connection::Connection,
     definitions::Definitions,
+    eras::Eras,
     followers::Followers,
     lane::{Lane, SharedWiring},
-    lanes::Lanes,
+    lanes::{Lanes, Seat, Seats, Use},
     levels::Levels,
     news::News,
     supplies::Supplies,
@@ -52,7 +54,10 @@ pub(crate) struct Server {
     wiring: SharedWiring,
     pub(crate) state: watch::Sender<State>,
     primary: Mutex<Option<(Profile, Connection)>>,
+    /// Who uses the primary connection, as far as that matters.
+    primary_seats: Seats,
     lanes: Lanes,
+    eras: Eras,
     /// Calls under way, whatever connection they use.
     forwarding: AtomicUsize,
     retired: CancellationToken,
@@ -74,6 +79,15 @@ impl fmt::Debug for Server {
             .field("name", &self.spec.name)
             .finish_non_exhaustive()
     }
+}
+
+/// What a connection is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// A call.
+    Call,
+    /// To be told of a resource's changes.
+    Follow,
 }
 
 /// What a server is built from.
@@ -118,7 +132,9 @@ impl Server {
             wiring,
             state: watch::Sender::new(state),
             primary: Mutex::default(),
+            primary_seats: Seats::default(),
             lanes,
+            eras: Eras::default(),
             forwarding: AtomicUsize::new(0),
             retired: CancellationToken::new(),
             adoption: watch::Sender::new(Adoption::of(&profile)),
@@ -167,7 +183,12 @@ impl Server {
 
     /// The live connection that was made in the name of `profile`.
     fn connection_of(&self, profile: &Profile) -> Option<Connection> {
-        if self.profile().fits(profile) {
+        let own = self.profile();
+        let own = match self.primary_era() {
+            Some(era) => own.speaking(era),
+            None => own,
+        };
+        if own.fits(profile) {
             return self.primary().as_ref().map(|(_, primary)| primary.clone());
         }
         self.lanes.get(profile)
@@ -175,18 +196,46 @@ impl Server {
 
     /// The connection that this host's messages use, if there is one already.
     pub(crate) fn existing_connection(&self, host: &Host) -> Option<Connection> {
-        match self.shared_primary(host) {
-            Some(connection) => Some(connection),
-            None => self.lanes.get(&Profile::of(host)),
+        let profile = |era| Profile::of(host).speaking(era);
+        let eras = [host.era, self.primary_era().unwrap_or(host.era)];
+        eras.into_iter().find_map(|era| {
+            let shared = self.shared_primary(host, era);
+            shared.or_else(|| self.lanes.get(&profile(era)))
+        })
+    }
+
+    fn primary_era(&self) -> Option<Era> {
+        self.primary().as_ref().map(|(profile, _)| profile.era)
+    }
+
+    /// The era that is spoken with this host's server: the host's own, where the server speaks it.
+    async fn era_for(&self, host: &Host) -> Era {
+        match (self.primary_era(), host.era) {
+            // The primary connection speaks the newer era only when the server knows no other.
+            (Some(Era::Stateless), _) => Era::Stateless,
+            (_, Era::Handshake) => Era::Handshake,
+            (Some(Era::Handshake) | None, Era::Stateless) => {
+                let wiring = |profile: &Profile| (self.wiring)(profile);
+                let found = self
+                    .eras
+                    .speaks_stateless(&self.spec, &self.supplies, wiring);
+                if found.await {
+                    Era::Stateless
+                } else {
+                    Era::Handshake
+                }
+            }
         }
     }
 
-    /// The primary connection, when this host may use it: same capabilities, same principal. The
-    /// gateway's own is given to the first principal that fits.
-    fn shared_primary(&self, host: &Host) -> Option<Connection> {
+    /// The primary connection, when this host may use it: same principal, and the same capabilities
+    /// where a handshake settles them. The gateway's own is given to the first principal that fits.
+    fn shared_primary(&self, host: &Host, era: Era) -> Option<Connection> {
         let mut primary = self.primary();
         let (profile, connection) = primary.as_mut()?;
-        if profile.capabilities != host.capabilities {
+        let fits = profile.era == era
+            && (era == Era::Stateless || profile.capabilities == host.capabilities);
+        if !fits {
             return None;
         }
         let principal = profile
@@ -196,33 +245,69 @@ impl Server {
     }
 
     /// The connection for a call of this host. A server in its first connect is waited for.
-    async fn connection(&self, host: &Host) -> Result<Connection, Failure> {
-        if let Some(connection) = self.shared_primary(host) {
-            return Ok(connection);
+    async fn connection(
+        &self,
+        host: &Host,
+        purpose: Purpose,
+    ) -> Result<(Connection, Option<Seat>), Failure> {
+        if host.era == Era::Handshake
+            && let Some(connection) = self.shared_primary(host, host.era)
+        {
+            return Ok((connection, None));
         }
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
         let waited = tokio::time::timeout(self.supplies.options.connect_wait, settled).await;
         drop(waited);
-        self.adopted(host).await;
-        if let Some(connection) = self.shared_primary(host) {
-            return Ok(connection);
+        if host.era == Era::Handshake {
+            self.adopted(host).await;
+        }
+        let era = self.era_for(host).await;
+        let how = match purpose {
+            Purpose::Call => self.use_of(host, era),
+            Purpose::Follow => Use::Shared,
+        };
+        if let Some(connection) = self.shared_primary(host, era) {
+            match how {
+                Use::Shared => return Ok((connection, None)),
+                Use::Alone => {
+                    if let Some(seat) = self.primary_seats.take_all() {
+                        return Ok((connection, Some(seat)));
+                    }
+                }
+            }
         }
         if self.primary().is_none() {
             let reason = self.state.borrow().reason.clone();
             let reason = reason.unwrap_or_else(|| "the server is not connected yet".to_owned());
             return Err(self.unavailable(reason));
         }
-        let profile = Profile::of(host);
+        let profile = Profile::of(host).speaking(era);
         let wiring = (self.wiring)(&profile);
         let open = || async {
             let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
             let lane = lane.await?;
             self.repeat(&lane.connection, &profile).await;
+            lane.hear();
             Ok(lane)
         };
-        let lane = self.lanes.get_or_open(&profile, open).await;
-        lane.map_err(|error| self.unavailable(error.to_string()))
+        let lane = self.lanes.get_or_open(&profile, how, open).await;
+        let (connection, seat) = lane.map_err(|error| self.unavailable(error.to_string()))?;
+        Ok((connection, Some(seat)))
+    }
+
+    /// A question over stdio does not say which call it belongs to. A host that answers in a later
+    /// request would never find out, so its calls get a process each.
+    fn use_of(&self, host: &Host, era: Era) -> Use {
+        let is_stdio = matches!(self.spec.launch, Launch::Stdio { .. });
+        let bridged = host.era == Era::Stateless && era == Era::Handshake;
+        let declared = Json::validate(host.capabilities.as_bytes(), Strictness::Envelope);
+        let can_be_asked = declared.is_ok_and(|declared| declared.members().next().is_some());
+        if is_stdio && bridged && can_be_asked {
+            Use::Alone
+        } else {
+            Use::Shared
+        }
     }
 
     /// Where the reply to a call will carry the id of a task that hosts know by another.
@@ -255,8 +340,8 @@ impl Provider for Server {
             let _under_way = UnderWay::new(&self.forwarding);
             let host = call.call().attempt.host.clone();
             let effect = Effect::None;
-            let connection = tokio::select! {
-                connection = self.connection(&host) => connection?,
+            let (connection, _seat) = tokio::select! {
+                connection = self.connection(&host, Purpose::Call) => connection?,
                 () = exchange.cancelled.cancelled() => return Err(Failure::Cancelled { effect }),
                 () = tokio::time::sleep(self.spec.timeout) => {
                     let (server, timeout) = (self.spec.name.clone(), self.spec.timeout);

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use callgate_gate::{Naming, ServerName};
+use callgate_wire::Era;
 
 use crate::Endpoint;
 
@@ -15,6 +16,18 @@ pub struct ServerSpec {
     pub launch: Launch,
     /// How long a call may take.
     pub timeout: Duration,
+    /// Which era of the protocol is spoken with it.
+    pub protocol: Protocol,
+}
+
+/// Which era of the protocol is spoken with a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// That of the host where the server speaks it, else the other.
+    #[default]
+    Auto,
+    /// Only this one.
+    Only(Era),
 }
 
 /// How a server is started.
@@ -96,6 +109,8 @@ pub struct Profile {
     pub client_info: String,
     /// Capabilities towards the server, raw.
     pub capabilities: String,
+    /// The era that is spoken.
+    pub era: Era,
 }
 
 impl Profile {
@@ -106,12 +121,16 @@ impl Profile {
             principal: None,
             client_info: format!(r#"{{"name":"callgate","version":"{version}"}}"#),
             capabilities: "{}".to_owned(),
+            era: Era::Handshake,
         }
     }
 
-    /// Whether hosts of the other share connections of this one: one principal, the same capabilities.
+    /// Whether hosts of the other share connections of this one: one principal, the same capabilities,
+    /// one era.
     pub(crate) fn fits(&self, other: &Self) -> bool {
-        self.principal == other.principal && self.capabilities == other.capabilities
+        self.principal == other.principal
+            && self.capabilities == other.capabilities
+            && self.era == other.era
     }
 
     /// A host's.
@@ -123,6 +142,21 @@ impl Profile {
                 .clone()
                 .unwrap_or_else(|| Self::gateway().client_info),
             capabilities: host.capabilities.clone(),
+            era: host.era,
+        }
+    }
+
+    /// The same in an era. A stateless connection serves hosts of any capabilities, since each request
+    /// says its own.
+    pub(crate) fn speaking(self, era: Era) -> Self {
+        let capabilities = match era {
+            Era::Handshake => self.capabilities,
+            Era::Stateless => "{}".to_owned(),
+        };
+        Self {
+            era,
+            capabilities,
+            ..self
         }
     }
 }

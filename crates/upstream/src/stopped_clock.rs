@@ -32,6 +32,11 @@ impl StoppedClock {
         OpenQuestion(self.clone())
     }
 
+    /// Whether it stands still.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.lock().open > 0
+    }
+
     /// How long it stood still since this was last asked, up to now.
     pub(crate) fn take(&self) -> Duration {
         let mut stops = self.lock();

@@ -36,7 +36,7 @@ impl Carried {
 
     /// The reply as the host gets it.
     pub(crate) fn shown(self, reply: Reply, server: &ServerName) -> Reply {
-        let frame = reply.0;
+        let Reply { frame, era } = reply;
         let edit = related(frame.edit(), &frame, server);
         let edit = match self {
             Self::Created => {
@@ -56,7 +56,8 @@ impl Carried {
             },
             Self::Related => edit,
         };
-        Reply(parsed(edit, &frame))
+        let frame = parsed(edit, &frame);
+        Reply { frame, era }
     }
 }
 
@@ -106,6 +107,8 @@ fn parsed(edit: Edit<'_>, frame: &Frame) -> Frame {
 
 #[cfg(test)]
 mod tests {
+    use callgate_wire::Era;
+
     use super::*;
 
     fn frame(text: &str) -> Frame {
@@ -138,8 +141,11 @@ mod tests {
             ),
         ];
         for (carried, said, heard) in cases {
-            let shown = carried.shown(Reply(frame(said)), &server);
-            assert_eq!(shown.0.bytes(), heard);
+            let said = Reply {
+                frame: frame(said),
+                era: Era::Handshake,
+            };
+            assert_eq!(carried.shown(said, &server).frame.bytes(), heard);
         }
         let asked = r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}"#;
         let shown_to_host = shown(frame(asked), &server);

@@ -20,6 +20,8 @@ pub struct Edit<'f> {
     meta: Vec<Setting>,
     /// For each member of the frame's `_meta`, whether it is to go.
     removed: Vec<bool>,
+    /// For each member of `params` or `result`, the same.
+    removed_members: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,7 @@ impl<'f> Edit<'f> {
             body: Vec::new(),
             meta: Vec::new(),
             removed: Vec::new(),
+            removed_members: Vec::new(),
         }
     }
 
@@ -89,6 +92,17 @@ impl<'f> Edit<'f> {
         for (member, removed) in members.iter().zip(&mut self.removed) {
             let key = Json::trusted(member.key.of(self.frame.bytes())).as_str();
             *removed |= key.is_some_and(|key| chosen(&key));
+        }
+        self
+    }
+
+    /// Removes members of `params` or `result` by their unescaped keys. One that is also set stays.
+    pub fn remove_members(mut self, keys: &[&str]) -> Edit<'f> {
+        let members = &self.frame.outline().body;
+        self.removed_members.resize(members.len(), false);
+        for (member, removed) in members.iter().zip(&mut self.removed_members) {
+            let key = member.key.of(self.frame.bytes());
+            *removed |= keys.iter().any(|chosen| key_is(key, chosen));
         }
         self
     }
@@ -173,7 +187,7 @@ impl<'f> Edit<'f> {
         let outline = self.frame.outline();
         let text = self.frame.bytes();
         let mut settings: Vec<&Setting> = self.body.iter().collect();
-        let mut removed = Vec::new();
+        let mut removed = self.removed_members.clone();
         let is_meta = |member: &&Member| key_is(member.key.of(text), "_meta");
         let found = outline.body.iter().rfind(is_meta);
         let whole = self.whole_meta();
@@ -182,7 +196,10 @@ impl<'f> Edit<'f> {
             Some(found) if text[found.value.start as usize] == b'{' => {
                 let alone = outline.body.iter().filter(is_meta).count() == 1;
                 if alone && self.empties_meta() {
-                    removed = outline.body.iter().map(|each| is_meta(&each)).collect();
+                    removed.resize(outline.body.len(), false);
+                    for (member, removed) in outline.body.iter().zip(&mut removed) {
+                        *removed |= is_meta(&member);
+                    }
                 } else {
                     let meta: Vec<&Setting> = self.meta.iter().collect();
                     let object = self.object(found.value, &outline.meta);

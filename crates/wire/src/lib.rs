@@ -7,7 +7,8 @@
 //!
 //! Beside frames there are the protocol's rules as plain functions and small state machines: the
 //! five [`ProtocolVersion`]s and their negotiation, the [`Era`] of a message, the handshake of a
-//! session, the header rules of Streamable HTTP ([`http`]), the [`sse`] codec, and a [`Registry`]
+//! session, what a [`stateless`] request carries instead, the [`bridge`] between the two, the header
+//! rules of Streamable HTTP ([`http`]), the [`sse`] codec, and a [`Registry`]
 //! with which a program can serve tools.
 //!
 //! This crate opens no file and no socket, reads no clock, and knows nothing of policy or record.
@@ -19,16 +20,18 @@ mod frame;
 mod id;
 mod json;
 mod lines;
+mod param_headers;
 mod pieces;
-
 mod registry;
 mod scan;
 mod session;
 mod version;
 
+pub mod bridge;
 pub mod http;
 pub mod message;
 pub mod sse;
+pub mod stateless;
 
 pub use edit::Edit;
 pub use era::{Era, PROTOCOL_VERSION_META};
@@ -38,8 +41,13 @@ pub use id::Id;
 pub use json::{Elements, Json, JsonKind, Members};
 pub use lines::{Cut, LineCutter};
 pub use message::{RpcError, methods};
+pub use param_headers::{
+    BadParamHeader, PARAM_HEADER, ParamHeader, check_headers, check_params, header_text,
+    header_value, named,
+};
 pub use pieces::Pieces;
 pub use registry::{Content, Registry, Tool, ToolAnswer};
 pub use scan::{MAX_DEPTH, Member, Outline, ScanError, Span, Strictness, scan};
 pub use session::{Admission, Handshake, SessionState};
+pub use stateless::LogLevel;
 pub use version::{ProtocolVersion, UnknownVersion, negotiate};

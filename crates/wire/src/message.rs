@@ -125,6 +125,10 @@ pub mod methods {
     pub const DISCOVER: &str = "server/discover";
     /// 2026-07-28: asks to be told of changes.
     pub const LISTEN: &str = "subscriptions/listen";
+    /// 2026-07-28: says which changes will be told.
+    pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+    /// Tells that what an address was opened for is done; gone in 2026-07-28.
+    pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 }
 
 /// A request.

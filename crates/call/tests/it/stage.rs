@@ -18,7 +18,7 @@ use callgate_gate::{
     Tool, ToolFilter, Transport, Who,
 };
 use callgate_record::{Effect, OnFailure, Recorded, Recorder, Redactor};
-use callgate_wire::{Frame, Pieces, Strictness};
+use callgate_wire::{Era, Frame, Pieces, Strictness};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::{sync::broadcast, task::yield_now};
@@ -150,6 +150,7 @@ impl Stage {
             who,
             client_info: None,
             capabilities: "{}".into(),
+            era: Era::Handshake,
         });
         let door = Door {
             source: Source::Mcp,
@@ -347,7 +348,10 @@ pub(crate) fn fails(failure: Failure) -> Act {
 
 /// A reply of this text.
 pub(crate) fn reply(text: &'static str) -> Reply {
-    Reply(Frame::parse(Bytes::from_static(text.as_bytes()), Strictness::Full).unwrap())
+    Reply {
+        frame: Frame::parse(Bytes::from_static(text.as_bytes()), Strictness::Full).unwrap(),
+        era: Era::Handshake,
+    }
 }
 
 /// The answer's bytes as JSON.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use callgate_call::{AskFailed, Caller, Reading, Received};
 use callgate_gate::{Door, Host, Source, Transport, Who};
 use callgate_upstream::Profile;
-use callgate_wire::{Frame, Id, Json, Strictness, message, methods, quote};
+use callgate_wire::{Era, Frame, Id, Json, Strictness, message, methods, quote};
 use futures_util::future::BoxFuture;
 use ulid::Ulid;
 
@@ -93,6 +93,7 @@ pub(crate) fn local_host() -> Host {
         who,
         client_info,
         capabilities: "{}".to_owned(),
+        era: Era::Handshake,
     }
 }
 

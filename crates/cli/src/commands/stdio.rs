@@ -5,7 +5,9 @@ use std::{io::Cursor, process::ExitCode, time::Duration};
 use callgate_gate::{Host, Who};
 use callgate_server::StdioDoor;
 use callgate_upstream::Profile;
-use callgate_wire::{Cut, Frame, Handshake, LineCutter, Strictness, methods};
+use callgate_wire::{
+    Cut, Era, Frame, Handshake, LineCutter, Strictness, methods, stateless::Claims,
+};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use ulid::Ulid;
 
@@ -120,16 +122,20 @@ async fn first_line<R: AsyncRead + Unpin>(input: &mut R, limit: usize) -> Option
 }
 
 fn profile_of(line: bytes::Bytes) -> Profile {
-    let handshake = Frame::parse(line, Strictness::Full)
-        .ok()
-        .filter(|frame| frame.method() == Some(methods::INITIALIZE))
-        .and_then(|frame| Handshake::read(&frame).ok());
-    let Some(Handshake {
-        capabilities,
-        client_info,
-        ..
-    }) = handshake
-    else {
+    let Ok(frame) = Frame::parse(line, Strictness::Full) else {
+        return Profile::gateway();
+    };
+    let era = Era::of(&frame, None);
+    let introduced = match era {
+        Era::Handshake if frame.method() == Some(methods::INITIALIZE) => Handshake::read(&frame)
+            .ok()
+            .map(|said| (said.capabilities, said.client_info)),
+        Era::Handshake => None,
+        Era::Stateless => Claims::read(&frame)
+            .ok()
+            .map(|said| (said.capabilities, said.client_info)),
+    };
+    let Some((capabilities, client_info)) = introduced else {
         return Profile::gateway();
     };
     let one_line = |raw: String| raw.replace(['\n', '\r'], " ");
@@ -144,6 +150,7 @@ fn profile_of(line: bytes::Bytes) -> Profile {
         who,
         client_info,
         capabilities: one_line(capabilities),
+        era,
     })
 }
 

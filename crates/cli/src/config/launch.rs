@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use callgate_gate::ServerName;
 use callgate_upstream::{
-    Endpoint, Launch, ServerSpec, command_line,
+    Endpoint, Launch, Protocol, ServerSpec, command_line,
     environment::{self, Inherit, MissingVariable},
 };
 
@@ -59,6 +59,7 @@ pub(crate) fn from_flag(text: &str, timeout: Duration) -> Result<ServerSpec, Fai
         name,
         launch,
         timeout,
+        protocol: Protocol::Auto,
     })
 }
 
@@ -77,6 +78,7 @@ pub(crate) fn demo(timeout: Duration) -> Result<ServerSpec, Failed> {
         name,
         launch,
         timeout,
+        protocol: Protocol::Auto,
     })
 }
 

@@ -119,12 +119,35 @@ pub(crate) struct Server {
     /// How long a call may take; `upstream.timeout` when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<Span>,
+    /// Which form of the protocol is spoken with it: the host's own where the server speaks it, or only
+    /// that of the versions up to 2025-11-25, or only that of 2026-07-28.
+    #[serde(default, skip_serializing_if = "Protocol::is_auto")]
+    pub(crate) protocol: Protocol,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
     /// Which of its tools there are.
     #[serde(default, skip_serializing_if = "ToolLists::is_empty")]
     pub(crate) tools: ToolLists,
+}
+
+/// Forms of the protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Protocol {
+    /// The host's own where the server speaks it, else the other.
+    #[default]
+    Auto,
+    /// Versions up to 2025-11-25, which begin with `initialize`.
+    Handshake,
+    /// 2026-07-28, in which each request stands for itself.
+    Stateless,
+}
+
+impl Protocol {
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
 }
 
 /// Patterns of tool names; `*` matches any run.

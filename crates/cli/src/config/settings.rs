@@ -14,10 +14,11 @@ use callgate_call::InHouse;
 use callgate_gate::{IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View};
 use callgate_server::{Detail, IntentForm, ViewSettings};
 use callgate_upstream::{
-    FleetOptions, FleetPlan, ServerSpec,
+    FleetOptions, FleetPlan, Protocol, ServerSpec,
     environment::{self, Inherit},
     warden,
 };
+use callgate_wire::Era;
 
 use super::{
     Config, Found, Source, complaint,
@@ -211,6 +212,7 @@ fn servers(
             name: name.clone(),
             launch: launch(server, base).map_err(wrong)?,
             timeout: server.timeout.map_or(default_timeout, |span| span.0),
+            protocol: protocol(server.protocol),
         });
         filters.insert(name.clone(), filter(server));
     }
@@ -222,6 +224,14 @@ fn servers(
     }
     check_names(&servers)?;
     Ok((servers, filters))
+}
+
+fn protocol(written: model::Protocol) -> Protocol {
+    match written {
+        model::Protocol::Auto => Protocol::Auto,
+        model::Protocol::Handshake => Protocol::Only(Era::Handshake),
+        model::Protocol::Stateless => Protocol::Only(Era::Stateless),
+    }
 }
 
 fn warden_program() -> Result<PathBuf, Failed> {

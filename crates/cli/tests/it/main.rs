@@ -9,6 +9,7 @@ mod builtins;
 mod cli;
 mod closed_socket;
 mod config;
+mod eras;
 mod events;
 mod full_disk;
 mod kill9;

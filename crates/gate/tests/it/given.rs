@@ -66,6 +66,7 @@ pub(crate) fn call_with(target: Target, params: &str) -> Call {
         who,
         client_info: None,
         capabilities: "{}".into(),
+        era: callgate_wire::Era::Handshake,
     });
     let door = Door {
         source: Source::Mcp,
@@ -75,6 +76,7 @@ pub(crate) fn call_with(target: Target, params: &str) -> Call {
     Call {
         attempt: Attempt {
             id: CallId(Ulid::nil()),
+            parent: None,
             host,
             door,
             frame,

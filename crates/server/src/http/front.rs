@@ -19,7 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use super::{
     Shared, auth, guard,
     listen::{Answers, Peer},
-    mcp,
+    mcp, stateless,
 };
 
 /// The front of a door.
@@ -72,6 +72,9 @@ impl Front {
     async fn mcp(&self, view: View, request: Request<Incoming>) -> Response {
         match *request.method() {
             Method::POST => mcp::post(&self.shared, view, request).await,
+            Method::GET | Method::DELETE if stateless::is_claimed(request.headers()) => {
+                stateless::post_only()
+            }
             Method::GET => mcp::get(&self.shared, request.headers()),
             Method::DELETE => mcp::delete(&self.shared, request.headers()),
             _ => {

@@ -1,4 +1,4 @@
-//! `/mcp`: Streamable HTTP of the handshake versions.
+//! `/mcp`: Streamable HTTP of the handshake versions, and what both eras share.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use callgate_call::{Caller, TraceContext};
 use callgate_gate::{Door, Source, Transport, View};
 use callgate_wire::{
-    Batch, Frame, FrameError, FrameKind, Pieces, Strictness, http as rules, message, methods,
+    Batch, Era, Frame, FrameError, FrameKind, Pieces, Strictness, http as rules, message, methods,
 };
 use futures_util::{StreamExt, stream};
 use hyper::body::Incoming;
@@ -22,26 +22,28 @@ use super::{
     body,
     replies::{json, no_body, refuse, refuse_http, stopping},
     sessions::HttpSession,
+    stateless,
     stream::{event, event_stream, keep_alive},
 };
 use crate::{
+    answering::Answering,
     inflight::Budget,
     outlet::Outlet,
     queue::{Receiver, queue},
-    session::{Answering, Aside, Session, stateless},
+    session::{Aside, Session},
 };
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
-const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 /// How often an idle stream shows that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// What stands beside a request: in its URL and its headers.
-struct Beside {
-    view: View,
-    trace: Option<TraceContext>,
+pub(super) struct Beside {
+    pub(super) view: View,
+    pub(super) trace: Option<TraceContext>,
 }
 
 impl Beside {
@@ -79,8 +81,9 @@ pub(super) async fn post(shared: &Shared, view: View, request: Request<Incoming>
     if frame.kind() == FrameKind::Request && shared.closing.drain.is_cancelled() {
         return stopping();
     }
-    if let Some(error) = stateless(&frame, text(&headers, VERSION_HEADER)) {
-        return json(StatusCode::BAD_REQUEST, message::error(frame.id(), &error));
+    match Era::of(&frame, text(&headers, VERSION_HEADER)) {
+        Era::Stateless => return stateless::post(shared, view, &headers, frame).await,
+        Era::Handshake => {}
     }
     if frame.kind() == FrameKind::Request && frame.method() == Some(methods::INITIALIZE) {
         return initialize(shared, view, &headers, frame).await;
@@ -92,7 +95,8 @@ pub(super) async fn post(shared: &Shared, view: View, request: Request<Incoming>
     match frame.kind() {
         FrameKind::Request => {
             let trace = trace_of(&headers);
-            answer(shared, session, frame, Beside { view, trace }).await
+            let beside = Beside { view, trace };
+            answer(shared, &session.session, frame, beside, Era::Handshake).await
         }
         FrameKind::Notification => {
             session.session.notified(frame).await;
@@ -229,16 +233,17 @@ fn session_of(shared: &Shared, headers: &HeaderMap) -> Result<Arc<HttpSession>, 
 }
 
 /// Answers a request: as JSON when nothing comes before the answer, else as a stream.
-async fn answer(
+pub(super) async fn answer(
     shared: &Shared,
-    session: Arc<HttpSession>,
+    session: &Session,
     request: Frame,
     beside: Beside,
+    era: Era,
 ) -> Response {
     let budget = shared.gateway.inflight.clone();
     let (messages, mut queue) = queue(budget.clone());
-    let outlet = Arc::new(Outlet::new(messages, session.session.asks.clone()));
-    let mut answering = session.session.answer(request, beside.with(outlet));
+    let outlet = Arc::new(Outlet::new(messages, session.asks.clone()));
+    let mut answering = session.answer(request, beside.with(outlet));
     let first = tokio::select! {
         biased;
         Some(message) = queue.recv() => message,
@@ -246,7 +251,10 @@ async fn answer(
             // Whatever was said in the last moment still comes before the answer.
             Some(answer) => match queue.try_recv() {
                 Some(message) => rest_and_answer(message, queue, answer, &budget),
-                None => json(StatusCode::OK, answer.map(|piece| budget.hold(piece))),
+                None => {
+                    let status = stateless::status_of(era, answering.code());
+                    json(status, answer.map(|piece| budget.hold(piece)))
+                }
             },
             None => StatusCode::NO_CONTENT.into_response(),
         },
@@ -359,7 +367,7 @@ async fn batched(
 }
 
 /// The trace that a request is part of, as its headers say.
-fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+pub(super) fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let parent = text(headers, TRACE_PARENT)?;
     TraceContext::new(parent, text(headers, TRACE_STATE))
 }
@@ -371,6 +379,6 @@ fn fresh_session_id() -> Result<String, getrandom::Error> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+pub(super) fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }

@@ -1,5 +1,5 @@
 //! Large results: kept here under a handle while the host gets a preview, and read by pages. A handle is bound
-//! to its session and expires; the direct view never makes one.
+//! to its session, or to its principal where there are no sessions, and expires; the direct view never makes one.
 
 mod pages;
 
@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use callgate_gate::{Host, Who};
-use callgate_wire::{Frame, Json, Pieces, Strictness, quote};
+use callgate_gate::Host;
+use callgate_wire::{Era, Frame, Json, Pieces, Strictness, quote};
 use serde_json::Value;
 
 use super::search::Unanswered;
@@ -35,14 +35,32 @@ pub(crate) struct Results {
 #[derive(Debug)]
 struct Entry {
     handle: String,
-    session: String,
+    owner: Owner,
     since: Instant,
     kept: Arc<Kept>,
 }
 
+/// Who can read a result.
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    /// The session that it was made in.
+    Session(String),
+    /// Whoever has the same credential, where each request stands for itself.
+    Principal(String),
+}
+
+impl Owner {
+    fn of(host: &Host) -> Self {
+        match host.era {
+            Era::Handshake => Self::Session(host.who.session.clone()),
+            Era::Stateless => Self::Principal(host.who.principal.clone()),
+        }
+    }
+}
+
 impl Results {
     /// Keeps a text for this caller's session. `None` where it cannot be: then it stays as it is.
-    fn keep(&self, who: &Who, text: String) -> Option<(String, Arc<Kept>)> {
+    fn keep(&self, host: &Host, text: String) -> Option<(String, Arc<Kept>)> {
         if text.len() > MAX_BYTES {
             return None;
         }
@@ -54,7 +72,7 @@ impl Results {
         let mut all = self.lock();
         all.push_back(Entry {
             handle: handle.clone(),
-            session: who.session.clone(),
+            owner: Owner::of(host),
             since: Instant::now(),
             kept: kept.clone(),
         });
@@ -67,16 +85,18 @@ impl Results {
         Some((handle, kept))
     }
 
-    fn find(&self, who: &Who, handle: &str) -> Option<Arc<Kept>> {
+    fn find(&self, host: &Host, handle: &str) -> Option<Arc<Kept>> {
         let mut all = self.lock();
         all.retain(|entry| entry.since.elapsed() < LIFE);
-        let is_it = |entry: &&Entry| entry.handle == handle && entry.session == who.session;
+        let owner = Owner::of(host);
+        let is_it = |entry: &&Entry| entry.handle == handle && entry.owner == owner;
         all.iter().find(is_it).map(|entry| entry.kept.clone())
     }
 
     /// Forgets the results of a session that ended.
     pub(crate) fn forget(&self, session: &str) {
-        self.lock().retain(|entry| entry.session != session);
+        let owner = Owner::Session(session.to_owned());
+        self.lock().retain(|entry| entry.owner != owner);
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
@@ -86,18 +106,18 @@ impl Results {
 
 /// The answer to a call, with a handle in place of what is too large. Everything that is not text stays as and
 /// where it is.
-pub(crate) fn shaped(results: &Results, who: &Who, limit: usize, answer: Pieces) -> Pieces {
+pub(crate) fn shaped(results: &Results, host: &Host, limit: usize, answer: Pieces) -> Pieces {
     if answer.len() <= limit {
         return answer;
     }
     let bytes = answer.into_bytes();
-    match shorter(results, who, limit, &bytes) {
+    match shorter(results, host, limit, &bytes) {
         Some(shorter) => shorter,
         None => bytes.into(),
     }
 }
 
-fn shorter(results: &Results, who: &Who, limit: usize, bytes: &bytes::Bytes) -> Option<Pieces> {
+fn shorter(results: &Results, host: &Host, limit: usize, bytes: &bytes::Bytes) -> Option<Pieces> {
     let frame = Frame::parse(bytes.clone(), Strictness::Envelope).ok()?;
     let content = frame.result_member("content");
     let structured = frame.result_member("structuredContent");
@@ -119,7 +139,7 @@ fn shorter(results: &Results, who: &Who, limit: usize, bytes: &bytes::Bytes) -> 
         structured_text.to_owned()
     };
     let preview: String = whole.chars().take(PREVIEW_CHARS).collect();
-    let (handle, kept) = results.keep(who, whole)?;
+    let (handle, kept) = results.keep(host, whole)?;
     let told = told(&handle, &kept, &preview);
     let mut blocks = vec![format!(r#"{{"type":"text","text":{}}}"#, quote(&told))];
     for block in content.into_iter().flat_map(Json::elements) {
@@ -194,14 +214,10 @@ pub(super) fn answer(
         search,
         chars: gateway.views.settings().inline_chars,
     };
-    let kept = gateway
-        .views
-        .results
-        .find(&host.who, handle)
-        .ok_or_else(|| {
-            let text =
-                "there is no such result in this session: it may have expired; call the tool again";
-            Unanswered::new("RESULT_NOT_FOUND", text)
-        })?;
+    let kept = gateway.views.results.find(host, handle).ok_or_else(|| {
+        let text =
+            "there is no such result in this session: it may have expired; call the tool again";
+        Unanswered::new("RESULT_NOT_FOUND", text)
+    })?;
     Ok(kept.page(handle, &page))
 }

@@ -1,16 +1,18 @@
-//! A stdio MCP server with the tools, resources and prompts whose names and answers the MCP
-//! conformance suite fixes. It speaks the handshake versions only.
+//! An MCP server with the tools, resources and prompts whose names and answers the MCP conformance suite
+//! fixes, over stdio or HTTP, for hosts of the handshake versions, of 2026-07-28, or of both.
 
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use callgate_testkit::conformance::{
-    PNG, content, defaults, elicitation, enums, prompts, resources, templates, tools,
-};
-use callgate_testkit::frame::{Frame, member, quoted};
+use callgate_testkit::conformance::asked::{Asked, ask};
+use callgate_testkit::conformance::asking::{asking, conclusion};
+use callgate_testkit::conformance::reading::{complete, progress, prompt, read};
+use callgate_testkit::conformance::{content, prompts, resources, templates, tools};
 use callgate_testkit::serve::{Fixture, Incoming, Peer, Way, serve, version_for};
-use serde_json::{Value, json};
+use clap::Parser;
+use serde_json::{Map, Value, json};
 
 /// The levels of log messages, the least severe first.
 const LEVELS: [&str; 8] = [
@@ -27,43 +29,84 @@ const LEVELS: [&str; 8] = [
 /// The pause between the messages of a tool that reports while it works.
 const PAUSE: Duration = Duration::from_millis(50);
 
-#[derive(Default)]
+/// The refusal of what belongs to the other form of the protocol.
+const NOT_FOUND: &str = r#"{"code":-32601,"message":"method not found"}"#;
+
+/// A server of the conformance suite.
+#[derive(Parser)]
+struct Arguments {
+    /// Which forms of the protocol it speaks.
+    #[arg(long, value_enum, default_value_t)]
+    era: Speaks,
+    #[command(flatten)]
+    way: Way,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Speaks {
+    /// Versions that begin with `initialize`.
+    #[default]
+    Handshake,
+    /// 2026-07-28.
+    Stateless,
+    /// Both.
+    Dual,
+}
+
 struct Conformance {
+    speaks: Speaks,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    can_sample: bool,
-    can_elicit: bool,
+    capabilities: Value,
     level: usize,
     subscriptions: Vec<String>,
+    /// Tools and prompts that came by request.
+    added: (usize, usize),
+    listeners: Vec<Sender<&'static str>>,
 }
 
 fn main() -> std::io::Result<()> {
-    serve(Conformance::default(), Way::default())
+    let Arguments { era, way } = Arguments::parse();
+    let fixture = Conformance {
+        speaks: era,
+        state: Mutex::default(),
+    };
+    serve(fixture, way)
 }
 
 impl Fixture for Conformance {
+    fn is_stateless(&self) -> bool {
+        self.speaks != Speaks::Handshake
+    }
+
     fn request(&self, peer: &Peer, incoming: &Incoming) {
-        let request = &incoming.frame;
-        match request.method.as_deref().unwrap_or_default() {
-            "initialize" => self.initialize(peer, request),
-            "ping" => reply(peer, request, &json!({})),
-            "logging/setLevel" => self.set_level(peer, request),
-            "tools/list" => reply(peer, request, &json!({"tools": tools()})),
-            "tools/call" => self.call(peer, request),
-            "resources/list" => reply(peer, request, &json!({"resources": resources()})),
-            "resources/templates/list" => {
-                reply(peer, request, &json!({"resourceTemplates": templates()}))
+        let frame = &incoming.frame;
+        let is_stateless = frame.is_stateless() && self.speaks != Speaks::Handshake;
+        let meta = |name: &str| {
+            let raw = frame.meta(&format!("io.modelcontextprotocol/{name}"));
+            raw.and_then(|raw| serde_json::from_str(raw).ok())
+        };
+        let asked = Asked {
+            peer,
+            frame,
+            is_stateless,
+            capabilities: if is_stateless {
+                meta("clientCapabilities").unwrap_or_default()
+            } else {
+                self.state().capabilities.clone()
+            },
+        };
+        match (is_stateless, self.speaks) {
+            (true, _) => self.stateless(&asked, incoming),
+            (false, Speaks::Stateless) => {
+                let data = r#"{"supported":["2026-07-28"],"requested":null}"#;
+                let error = format!(r#"{{"code":-32022,"message":"no handshake","data":{data}}}"#);
+                peer.fail(frame, &error);
             }
-            "resources/read" => read(peer, request),
-            "resources/subscribe" => self.subscribe(peer, request, true),
-            "resources/unsubscribe" => self.subscribe(peer, request, false),
-            "prompts/list" => reply(peer, request, &json!({"prompts": prompts()})),
-            "prompts/get" => prompt(peer, request),
-            "completion/complete" => complete(peer, request),
-            _ => peer.fail(request, r#"{"code":-32601,"message":"method not found"}"#),
+            (false, _) => self.handshake(&asked),
         }
     }
 }
@@ -73,89 +116,172 @@ impl Conformance {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn initialize(&self, peer: &Peer, request: &Frame) {
-        let capabilities = request.param("capabilities").unwrap_or("{}");
-        let mut state = self.state();
-        state.can_sample = member(capabilities, "sampling").is_some();
-        state.can_elicit = member(capabilities, "elicitation").is_some();
-        drop(state);
-        let version: Value = serde_json::from_str(&version_for(request)).unwrap_or_default();
-        let result = json!({
-            "protocolVersion": version,
-            "capabilities": {
-                "tools": {"listChanged": true},
-                "resources": {"subscribe": true, "listChanged": true},
-                "prompts": {"listChanged": true},
-                "logging": {},
-                "completions": {},
-            },
-            "serverInfo": {"name": "conformance-upstream", "version": "1.0.0"},
-        });
-        reply(peer, request, &result);
-    }
-
-    fn set_level(&self, peer: &Peer, request: &Frame) {
-        let wanted = text_param(request, "level");
-        match LEVELS.iter().position(|level| *level == wanted) {
-            Some(level) => {
-                self.state().level = level;
-                reply(peer, request, &json!({}));
-            }
-            None => peer.fail(request, r#"{"code":-32602,"message":"unknown level"}"#),
+    fn handshake(&self, asked: &Asked<'_>) {
+        match asked.frame.method.as_deref().unwrap_or_default() {
+            "initialize" => self.initialize(asked),
+            "ping" => asked.reply(json!({})),
+            "logging/setLevel" => self.set_level(asked),
+            "resources/subscribe" => self.subscribe(asked, true),
+            "resources/unsubscribe" => self.subscribe(asked, false),
+            _ => self.either(asked),
         }
     }
 
-    fn subscribe(&self, peer: &Peer, request: &Frame, wanted: bool) {
-        let uri = text_param(request, "uri");
+    fn stateless(&self, asked: &Asked<'_>, incoming: &Incoming) {
+        match asked.frame.method.as_deref().unwrap_or_default() {
+            "server/discover" => asked.reply_cacheable(json!({
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": offered(),
+                "_meta": {"io.modelcontextprotocol/serverInfo": info()},
+            })),
+            "subscriptions/listen" => self.listen(asked, incoming),
+            _ => self.either(asked),
+        }
+    }
+
+    /// What both forms of the protocol have.
+    fn either(&self, asked: &Asked<'_>) {
+        match asked.frame.method.as_deref().unwrap_or_default() {
+            "tools/list" => asked.reply_cacheable(json!({"tools": self.tools()})),
+            "tools/call" => self.call(asked),
+            "resources/list" => asked.reply_cacheable(json!({"resources": resources()})),
+            "resources/templates/list" => {
+                asked.reply_cacheable(json!({"resourceTemplates": templates()}));
+            }
+            "resources/read" => read(asked),
+            "prompts/list" => asked.reply_cacheable(json!({"prompts": self.prompts()})),
+            "prompts/get" => prompt(asked),
+            "completion/complete" => complete(asked),
+            _ => asked.peer.fail(asked.frame, NOT_FOUND),
+        }
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        let added = self.state().added.0;
+        let schema = json!({"type": "object", "properties": {}});
+        let more = (0..added)
+            .map(|number| json!({"name": format!("added_{number}"), "description": "Came later", "inputSchema": schema}));
+        tools().into_iter().chain(more).collect()
+    }
+
+    fn prompts(&self) -> Value {
+        let added = self.state().added.1;
+        let mut all = prompts();
+        if let Some(all) = all.as_array_mut() {
+            all.extend((0..added).map(
+                |number| json!({"name": format!("added_{number}"), "description": "Came later"}),
+            ));
+        }
+        all
+    }
+
+    fn initialize(&self, asked: &Asked<'_>) {
+        self.state().capabilities = asked.value("capabilities");
+        let version: Value = serde_json::from_str(&version_for(asked.frame)).unwrap_or_default();
+        asked.reply(json!({
+            "protocolVersion": version,
+            "capabilities": offered(),
+            "serverInfo": info(),
+        }));
+    }
+
+    fn set_level(&self, asked: &Asked<'_>) {
+        let wanted = asked.text("level");
+        match LEVELS.iter().position(|level| *level == wanted) {
+            Some(level) => {
+                self.state().level = level;
+                asked.reply(json!({}));
+            }
+            None => asked.fail(-32602, "unknown level", Value::Null),
+        }
+    }
+
+    fn subscribe(&self, asked: &Asked<'_>, wanted: bool) {
+        let uri = asked.text("uri");
         let mut state = self.state();
         state.subscriptions.retain(|known| *known != uri);
         if wanted {
             state.subscriptions.push(uri);
         }
         drop(state);
-        reply(peer, request, &json!({}));
+        asked.reply(json!({}));
     }
 
-    fn call(&self, peer: &Peer, request: &Frame) {
-        match text_param(request, "name").as_str() {
-            "test_tool_with_logging" => self.log(peer, request),
-            "test_tool_with_progress" => progress(peer, request),
+    /// Tells of changes until the client does not listen any more.
+    fn listen(&self, asked: &Asked<'_>, incoming: &Incoming) {
+        let wanted = asked.value("notifications");
+        let id: Value =
+            serde_json::from_str(asked.frame.id.as_deref().unwrap_or("null")).unwrap_or_default();
+        let tag = json!({"io.modelcontextprotocol/subscriptionId": id});
+        let (sender, changes) = mpsc::channel();
+        self.state().listeners.push(sender);
+        let ack = json!({"notifications": wanted, "_meta": tag});
+        let method = "notifications/subscriptions/acknowledged";
+        asked.peer.notify(method, &ack.to_string());
+        while incoming.cancelled.try_recv().is_err() {
+            let Ok(kind) = changes.recv_timeout(PAUSE) else {
+                continue;
+            };
+            if wanted[format!("{kind}ListChanged")] == json!(true) {
+                let method = format!("notifications/{kind}/list_changed");
+                asked
+                    .peer
+                    .notify(&method, &json!({"_meta": tag}).to_string());
+            }
+        }
+    }
+
+    fn change(&self, asked: &Asked<'_>, kind: &'static str) {
+        let mut state = self.state();
+        match kind {
+            "tools" => state.added.0 += 1,
+            _ => state.added.1 += 1,
+        }
+        state
+            .listeners
+            .retain(|listener| listener.send(kind).is_ok());
+        drop(state);
+        if !asked.is_stateless {
+            let method = format!("notifications/{kind}/list_changed");
+            asked.peer.announce(&method, "{}");
+        }
+        asked.reply_text("changed");
+    }
+
+    fn call(&self, asked: &Asked<'_>) {
+        let name = asked.text("name");
+        if let Some(wanted) = asking(&name, &asked.value("arguments"), &asked.capabilities) {
+            let concluded = |answers: &Map<String, Value>| json!({"content": [{"type": "text", "text": conclusion(&name, answers)}]});
+            return ask(asked, &wanted, &name, concluded);
+        }
+        match name.as_str() {
+            "test_tool_with_logging" | "test_logging_tool" => self.log(asked),
+            "test_tool_with_progress" => progress(asked),
             "test_error_handling" => {
-                peer.reply_failure(
-                    request,
-                    "This tool intentionally returns an error for testing",
-                );
+                asked.reply_failure("This tool intentionally returns an error for testing");
             }
-            "test_sampling" => self.sample(peer, request),
-            "test_elicitation" => {
-                let question = elicitation(&request.argument("message").unwrap_or_default());
-                self.elicit(peer, request, question, "User response");
-            }
-            "test_elicitation_sep1034_defaults" => {
-                self.elicit(peer, request, defaults(), "Elicitation completed");
-            }
-            "test_elicitation_sep1330_enums" => {
-                self.elicit(peer, request, enums(), "Elicitation completed");
-            }
+            "test_trigger_tool_change" => self.change(asked, "tools"),
+            "test_trigger_prompt_change" => self.change(asked, "prompts"),
             "test_reconnection" => {
                 thread::sleep(2 * PAUSE);
-                peer.reply_text(request, "Reconnection test completed");
+                asked.reply_text("Reconnection test completed");
             }
             name => match content(name) {
-                Some(content) => reply(peer, request, &json!({"content": content})),
-                None => {
-                    let message = quoted(&format!("unknown tool `{name}`"));
-                    peer.fail(
-                        request,
-                        &format!(r#"{{"code":-32602,"message":{message}}}"#),
-                    );
-                }
+                Some(content) => asked.reply(json!({"content": content})),
+                None => asked.fail(-32602, &format!("unknown tool `{name}`"), Value::Null),
             },
         }
     }
 
-    fn log(&self, peer: &Peer, request: &Frame) {
-        let level = self.state().level;
+    fn log(&self, asked: &Asked<'_>) {
+        let wanted = asked.frame.meta("io.modelcontextprotocol/logLevel");
+        let wanted = wanted.and_then(|raw| serde_json::from_str::<String>(raw).ok());
+        let wanted = wanted.and_then(|text| LEVELS.iter().position(|level| *level == text));
+        let logs = if asked.is_stateless {
+            wanted.is_some_and(|level| level <= 1)
+        } else {
+            self.state().level <= 1
+        };
         let steps = [
             "Tool execution started",
             "Tool processing data",
@@ -165,152 +291,27 @@ impl Conformance {
             if index > 0 {
                 thread::sleep(PAUSE);
             }
-            if level <= 1 {
-                peer.notify(
-                    "notifications/message",
-                    &json!({"level": "info", "data": step}).to_string(),
-                );
+            if logs {
+                let params = json!({"level": "info", "data": step});
+                asked
+                    .peer
+                    .notify("notifications/message", &params.to_string());
             }
         }
-        peer.reply_text(request, "Tool with logging executed successfully");
-    }
-
-    fn sample(&self, peer: &Peer, request: &Frame) {
-        if !self.state().can_sample {
-            peer.reply_failure(request, "the client does not support sampling");
-            return;
-        }
-        let prompt = request.argument("prompt").unwrap_or_default();
-        let params = json!({
-            "messages": [{"role": "user", "content": {"type": "text", "text": prompt}}],
-            "maxTokens": 100,
-        });
-        let answer = peer.ask("sampling/createMessage", &params.to_string());
-        match answer.and_then(|answer| answer.result) {
-            Some(result) => {
-                let result: Value = serde_json::from_str(&result).unwrap_or_default();
-                let said = result["content"]["text"]
-                    .as_str()
-                    .unwrap_or("no text")
-                    .to_owned();
-                peer.reply_text(request, &format!("LLM response: {said}"));
-            }
-            None => peer.reply_failure(request, "the client did not answer"),
-        }
-    }
-
-    fn elicit(&self, peer: &Peer, request: &Frame, params: Value, label: &str) {
-        if !self.state().can_elicit {
-            peer.reply_failure(request, "the client does not support elicitation");
-            return;
-        }
-        let answer = peer.ask("elicitation/create", &params.to_string());
-        match answer.and_then(|answer| answer.result) {
-            Some(result) => {
-                let result: Value = serde_json::from_str(&result).unwrap_or_default();
-                let action = result["action"].as_str().unwrap_or("none");
-                let text = format!("{label}: action={action}, content={}", result["content"]);
-                peer.reply_text(request, &text);
-            }
-            None => peer.reply_failure(request, "the client did not answer"),
-        }
+        asked.reply_text("Tool with logging executed successfully");
     }
 }
 
-fn reply(peer: &Peer, request: &Frame, result: &Value) {
-    peer.reply(request, &result.to_string());
+fn offered() -> Value {
+    json!({
+        "tools": {"listChanged": true},
+        "resources": {"subscribe": true, "listChanged": true},
+        "prompts": {"listChanged": true},
+        "logging": {},
+        "completions": {},
+    })
 }
 
-fn text_param(request: &Frame, name: &str) -> String {
-    request
-        .param(name)
-        .and_then(|raw| serde_json::from_str(raw).ok())
-        .unwrap_or_default()
-}
-
-fn progress(peer: &Peer, request: &Frame) {
-    for (index, step) in [0, 50, 100].into_iter().enumerate() {
-        if index > 0 {
-            thread::sleep(PAUSE);
-        }
-        if let Some(token) = request.progress_token() {
-            let params = format!(r#"{{"progressToken":{token},"progress":{step},"total":100}}"#);
-            peer.notify("notifications/progress", &params);
-        }
-    }
-    peer.reply_text(request, "Tool with progress executed successfully");
-}
-
-fn read(peer: &Peer, request: &Frame) {
-    let uri = text_param(request, "uri");
-    let id = uri
-        .strip_prefix("test://template/")
-        .and_then(|rest| rest.strip_suffix("/data"));
-    let contents = match (uri.as_str(), id) {
-        ("test://static-text", _) => {
-            json!({"uri": uri, "mimeType": "text/plain", "text": "This is the content of the static text resource."})
-        }
-        ("test://static-binary", _) => json!({"uri": uri, "mimeType": "image/png", "blob": PNG}),
-        ("test://watched-resource", _) => {
-            json!({"uri": uri, "mimeType": "text/plain", "text": "Watched resource content"})
-        }
-        (_, Some(id)) => {
-            let text =
-                json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
-            json!({"uri": uri, "mimeType": "application/json", "text": text.to_string()})
-        }
-        (_, None) => {
-            let data = json!({"uri": uri});
-            peer.fail(
-                request,
-                &format!(r#"{{"code":-32002,"message":"resource not found","data":{data}}}"#),
-            );
-            return;
-        }
-    };
-    reply(peer, request, &json!({"contents": [contents]}));
-}
-
-fn prompt(peer: &Peer, request: &Frame) {
-    let argument = |name: &str| request.argument(name).unwrap_or_default();
-    let text = |text: String| json!({"role": "user", "content": {"type": "text", "text": text}});
-    let messages = match text_param(request, "name").as_str() {
-        "test_simple_prompt" => json!([text("This is a simple prompt for testing.".to_owned())]),
-        "test_prompt_with_arguments" => {
-            let (first, second) = (argument("arg1"), argument("arg2"));
-            json!([text(format!(
-                "Prompt with arguments: arg1='{first}', arg2='{second}'"
-            ))])
-        }
-        "test_prompt_with_embedded_resource" => json!([
-            {"role": "user", "content": {"type": "resource", "resource": {
-                "uri": argument("resourceUri"),
-                "mimeType": "text/plain",
-                "text": "Embedded resource content for testing.",
-            }}},
-            text("Please process the embedded resource above.".to_owned()),
-        ]),
-        "test_prompt_with_image" => json!([
-            {"role": "user", "content": {"type": "image", "data": PNG, "mimeType": "image/png"}},
-            text("Please analyze the image above.".to_owned()),
-        ]),
-        _ => {
-            peer.fail(request, r#"{"code":-32602,"message":"unknown prompt"}"#);
-            return;
-        }
-    };
-    reply(peer, request, &json!({"messages": messages}));
-}
-
-fn complete(peer: &Peer, request: &Frame) {
-    let argument = request.param("argument").unwrap_or("{}");
-    let value: String = member(argument, "value")
-        .and_then(|raw| serde_json::from_str(raw).ok())
-        .unwrap_or_default();
-    let values: Vec<&str> = ["paris", "park", "party", "testValue1"]
-        .into_iter()
-        .filter(|known| known.starts_with(&value))
-        .collect();
-    let result = json!({"completion": {"total": values.len(), "hasMore": false, "values": values}});
-    reply(peer, request, &result);
+fn info() -> Value {
+    json!({"name": "conformance-upstream", "version": "1.0.0"})
 }

@@ -120,6 +120,9 @@ impl<F: Fixture> Site<F> {
             return Ok(true);
         };
         let is_initialize = frame.method.as_deref() == Some("initialize");
+        if self.fixture.is_stateless() && (frame.is_stateless() || claims(request)) {
+            return self.post_stateless(request, frame, stream);
+        }
         let session = if is_initialize || self.way.stateless {
             self.sessions.open()
         } else {
@@ -156,6 +159,43 @@ impl<F: Fixture> Site<F> {
             Received::Request(incoming) if is_call(&incoming) && self.misbehaves() => {
                 self.misbehave(peer, incoming, stream)
             }
+            Received::Request(incoming) => {
+                peer.answer(&*self.fixture, &incoming);
+                Ok(answer.is_whole())
+            }
+        }
+    }
+
+    /// A request of 2026-07-28 stands for itself, and its headers have to say what its body says.
+    fn post_stateless(
+        &self,
+        request: &Request,
+        frame: Frame,
+        stream: &TcpStream,
+    ) -> io::Result<bool> {
+        let said = frame.method.as_deref();
+        if request.header("mcp-method") != said || !claims(request) {
+            let id = frame.id.as_deref().unwrap_or("null");
+            let error = r#"{"code":-32020,"message":"headers and body differ"}"#;
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+            let headers = [("content-type", "application/json")];
+            return respond(stream, 400, &headers, body.as_bytes()).map(|()| true);
+        }
+        let session = Session::default();
+        let answer = Answer::new(
+            stream.try_clone()?,
+            self.way.reply,
+            None,
+            session.standing.clone(),
+        );
+        let answer = Arc::new(answer.with_statuses());
+        let peer = Peer {
+            out: answer.clone(),
+            log: self.log.clone(),
+            tables: session.tables.clone(),
+        };
+        match peer.receive(&*self.fixture, frame) {
+            Received::Other => respond(stream, 202, &[], b"").map(|()| true),
             Received::Request(incoming) => {
                 peer.answer(&*self.fixture, &incoming);
                 Ok(answer.is_whole())
@@ -224,6 +264,10 @@ impl<F: Fixture> Site<F> {
 
 fn is_call(incoming: &Incoming) -> bool {
     incoming.frame.method.as_deref() == Some("tools/call")
+}
+
+fn claims(request: &Request) -> bool {
+    request.header("mcp-protocol-version") == Some("2026-07-28")
 }
 
 fn carries(request: &Request, header: &str) -> bool {

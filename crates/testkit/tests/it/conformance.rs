@@ -59,7 +59,7 @@ fn every_listed_tool_answers_with_content() {
         .as_array()
         .expect("an array")
         .clone();
-    assert_eq!(tools.len(), 14);
+    assert_eq!(tools.len(), 28);
     for tool in &tools {
         let name = tool["name"].as_str().expect("a name");
         assert!(

@@ -7,6 +7,7 @@ use std::{
 
 use callgate_call::{Audience, Caller};
 use callgate_gate::Host;
+use callgate_wire::Era;
 use futures_util::future::join_all;
 
 use super::Fleet;
@@ -29,8 +30,10 @@ impl Fleet {
             .residents
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        for server in self.roster.active().iter() {
-            server.meet(&host);
+        if host.era == Era::Handshake {
+            for server in self.roster.active().iter() {
+                server.meet(&host);
+            }
         }
         residents.insert(host.who.session.clone(), Resident { host, caller });
     }
@@ -67,6 +70,8 @@ impl Fleet {
             .unwrap_or_else(PoisonError::into_inner);
         let mut sharing = residents
             .values()
+            // Whoever only listens cannot be asked.
+            .filter(|resident| resident.host.era == Era::Handshake)
             .filter(|resident| audience.includes(&resident.host));
         let first = sharing.next()?;
         sharing.next().is_none().then(|| first.caller.clone())
@@ -91,6 +96,8 @@ impl Fleet {
                 };
                 // Best effort: a server that does not answer is not waited for.
                 match request {
+                    // A stateless server is told with each call.
+                    Some(_) if connection.era() == Era::Stateless => {}
                     Some(method) => drop(connection.request(method, what, TELL_ALL_DEADLINE).await),
                     None => drop(connection.notify(what).await),
                 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use callgate_record::Effect;
 use callgate_wire::Pieces;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header, uri::Scheme};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, uri::Scheme};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -52,6 +52,8 @@ pub(crate) struct Carried<'a> {
     pub(crate) session: Option<&'a str>,
     pub(crate) version: Option<&'a str>,
     pub(crate) last_event_id: Option<&'a str>,
+    /// What of the message stands in headers, too.
+    pub(crate) repeated: &'a [(String, String)],
 }
 
 impl HttpFailed {
@@ -185,6 +187,12 @@ fn request(
     ];
     for (name, value) in own {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+    for (name, value) in carried.repeated {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
             headers.insert(name, value);
         }
     }

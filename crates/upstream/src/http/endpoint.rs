@@ -4,13 +4,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use url::{Host, Url};
 
 /// Headers that belong to the protocol and cannot be configured.
-const OWN_HEADERS: [&str; 7] = [
+const OWN_HEADERS: [&str; 9] = [
     "accept",
     "content-type",
     "content-length",
     "host",
     "mcp-session-id",
     "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
     "last-event-id",
 ];
 

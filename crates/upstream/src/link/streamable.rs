@@ -15,7 +15,7 @@ use std::{
 
 use callgate_call::InHand;
 use callgate_record::Effect;
-use callgate_wire::{Frame, Pieces, Strictness};
+use callgate_wire::{Era, Frame, Pieces, ProtocolVersion, Strictness};
 use foldhash::HashMap;
 use futures_util::future::BoxFuture;
 use http::{Response, header};
@@ -24,7 +24,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
-    http::{Endpoint, Events, HttpClient, HttpFailed, describe_status, effect_of, read_body},
+    http::{
+        Carried, Endpoint, Events, HttpClient, HttpFailed, describe_status, effect_of, read_body,
+    },
     inbound::Inbound,
     outgoing::Message,
     pending::Ended,
@@ -36,6 +38,30 @@ const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a server is told that nobody waits any more.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(1);
 
+/// A message on its way, and what of it stands in headers.
+#[derive(Debug, Clone)]
+struct Outgoing {
+    body: Pieces,
+    headers: Option<Arc<[(String, String)]>>,
+}
+
+impl From<Message> for Outgoing {
+    fn from(message: Message) -> Self {
+        let (body, headers) = message.into_parts();
+        let headers = (!headers.is_empty()).then(|| headers.into());
+        Self { body, headers }
+    }
+}
+
+impl From<Pieces> for Outgoing {
+    fn from(body: Pieces) -> Self {
+        Self {
+            body,
+            headers: None,
+        }
+    }
+}
+
 /// A Streamable HTTP server.
 #[derive(Debug)]
 pub(crate) struct StreamableLink {
@@ -43,6 +69,7 @@ pub(crate) struct StreamableLink {
     client: HttpClient,
     endpoint: Endpoint,
     limit: usize,
+    era: Era,
     inbound: Inbound,
     session: Session,
     under_way: Mutex<HashMap<u64, CancellationToken>>,
@@ -55,22 +82,28 @@ pub(crate) struct StreamableLink {
 }
 
 impl StreamableLink {
-    /// A link to `endpoint`. `parts` gives what it shares with its connection.
+    /// A link to `endpoint` that reads messages up to a limit and speaks an era. `parts` gives what it
+    /// shares with its connection.
     pub(crate) fn new(
         client: HttpClient,
         endpoint: Endpoint,
-        limit: usize,
+        (limit, era): (usize, Era),
         parts: impl FnOnce(Weak<dyn Link>) -> (Inbound, TaskTracker, CancellationToken),
     ) -> Arc<Self> {
         Arc::new_cyclic(|me: &Weak<Self>| {
             let (inbound, tasks, ended) = parts(me.clone());
+            let session = Session::default();
+            if era == Era::Stateless {
+                session.agreed(ProtocolVersion::V2026_07_28.as_str());
+            }
             Self {
                 me: me.clone(),
                 client,
                 endpoint,
                 limit,
+                era,
                 inbound,
-                session: Session::default(),
+                session,
                 under_way: Mutex::default(),
                 unreachable: AtomicBool::new(false),
                 ended,
@@ -87,7 +120,7 @@ impl StreamableLink {
 
     /// Makes one request; whatever comes of it goes to the inbound side. What is still to come when
     /// nobody waits any more, like the rest of a stream, is read in the background.
-    fn start(&self, id: u64, message: Pieces) -> Option<Sent> {
+    fn start(&self, id: u64, message: Outgoing) -> Option<Sent> {
         let link = self.me.upgrade()?;
         let abandoned = CancellationToken::new();
         self.under_way().insert(id, abandoned.clone());
@@ -116,7 +149,7 @@ impl StreamableLink {
         }
     }
 
-    async fn exchange(&self, id: u64, message: Pieces) -> Result<(), Ended> {
+    async fn exchange(&self, id: u64, message: Outgoing) -> Result<(), Ended> {
         let response = self.post(message).await?;
         if !response.status().is_success() {
             return self.refused(id, response).await;
@@ -138,11 +171,14 @@ impl StreamableLink {
     }
 
     /// Sends a message; a session that has expired is made anew once, unseen by the caller.
-    async fn post(&self, message: Pieces) -> Result<Response<Incoming>, Ended> {
+    async fn post(&self, message: Outgoing) -> Result<Response<Incoming>, Ended> {
         let seen = self.session.snapshot();
+        if self.era == Era::Stateless {
+            return self.post_once(&seen, message).await;
+        }
         let response = self.post_once(&seen, message.clone()).await?;
         if seen.id.is_none() || !self.has_expired(&seen, response.status()).await {
-            self.session.note(&response, &message);
+            self.session.note(&response, &message.body);
             return Ok(response);
         }
         self.renew(&seen)
@@ -154,12 +190,14 @@ impl StreamableLink {
     async fn post_once(
         &self,
         session: &session::Snapshot,
-        message: Pieces,
+        message: impl Into<Outgoing>,
     ) -> Result<Response<Incoming>, Ended> {
-        let sent = self
-            .client
-            .post(&self.endpoint, &session.carried(), message)
-            .await;
+        let Outgoing { body, headers } = message.into();
+        let carried = Carried {
+            repeated: headers.as_deref().unwrap_or_default(),
+            ..session.carried()
+        };
+        let sent = self.client.post(&self.endpoint, &carried, body).await;
         self.note_reached(&sent);
         sent.map_err(|error| lost(error.effect(), None, error.to_string()))
     }
@@ -213,7 +251,11 @@ impl Link for StreamableLink {
             if self.ended.is_cancelled() || self.closing.is_cancelled() {
                 return Err(LinkEnded);
             }
-            let message = parcel.message.into_pieces();
+            let message = Outgoing::from(parcel.message);
+            if self.era == Era::Stateless && parcel.awaits.is_none() {
+                // Nothing but requests can be said in this era.
+                return Ok(Sent::OnItsWay);
+            }
             if let Some(id) = parcel.awaits {
                 return self.start(id, message).ok_or(LinkEnded);
             }
@@ -232,8 +274,11 @@ impl Link for StreamableLink {
             return;
         };
         self.tasks.spawn(async move {
-            let told = link.post(cancelled.into_pieces());
-            let _ = tokio::time::timeout(CANCEL_DEADLINE, told).await;
+            // In the stateless era a closed stream says it.
+            if link.era == Era::Handshake {
+                let told = link.post(cancelled.into());
+                let _ = tokio::time::timeout(CANCEL_DEADLINE, told).await;
+            }
             if let Some(token) = link.under_way().remove(&id) {
                 token.cancel();
             }
@@ -245,6 +290,9 @@ impl Link for StreamableLink {
     }
 
     fn introduced(&self) {
+        if self.era == Era::Stateless {
+            return;
+        }
         let Some(link) = self.me.upgrade() else {
             return;
         };

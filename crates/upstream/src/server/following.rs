@@ -6,10 +6,10 @@ use std::time::Duration;
 use callgate_call::{Failure, Reply};
 use callgate_gate::Host;
 use callgate_record::Effect;
-use callgate_wire::{Frame, FrameKind, methods};
+use callgate_wire::{Era, Frame, FrameKind, methods};
 use futures_util::future::join_all;
 
-use super::Server;
+use super::{Purpose, Server};
 use crate::{
     Profile,
     connection::{Connection, HousekeepingError},
@@ -27,7 +27,7 @@ impl Server {
         uri: &str,
         request: &Frame,
     ) -> Result<Option<Reply>, Failure> {
-        let connection = self.connection(host).await?;
+        let (connection, _seat) = self.connection(host, Purpose::Follow).await?;
         let _in_order = self.followers.telling.lock().await;
         let follows = request.method() == Some(methods::RESOURCES_SUBSCRIBE);
         if follows {
@@ -45,6 +45,9 @@ impl Server {
             true => methods::RESOURCES_SUBSCRIBE,
             false => methods::RESOURCES_UNSUBSCRIBE,
         };
+        if connection.listens(method, uri) {
+            return Ok(None);
+        }
         let what = Housekeeping::Follow { request, uri };
         let asked = connection.request(method, &what, self.spec.timeout).await;
         let is_followed = matches!(&asked, Ok(reply) if reply.kind() == FrameKind::Result);
@@ -52,18 +55,24 @@ impl Server {
             self.followers.remove(host, uri);
         }
         match asked {
-            Ok(reply) => Ok(Some(Reply(reply))),
+            Ok(frame) => Ok(Some(Reply {
+                frame,
+                era: connection.era(),
+            })),
             Err(error) => Err(self.failed(method, error)),
         }
     }
 
     /// A page of the tasks that the server has for a host.
     pub(crate) async fn tasks(&self, host: &Host, cursor: Option<&str>) -> Result<Reply, Failure> {
-        let connection = self.connection(host).await?;
+        let (connection, _seat) = self.connection(host, Purpose::Follow).await?;
         let method = methods::TASKS_LIST;
         let what = Housekeeping::List { method, cursor };
         let asked = connection.request(method, &what, self.spec.timeout).await;
-        asked.map(Reply).map_err(|error| self.failed(method, error))
+        let era = connection.era();
+        asked
+            .map(|frame| Reply { frame, era })
+            .map_err(|error| self.failed(method, error))
     }
 
     /// Notes that a host has gone; what nobody follows any more.
@@ -86,7 +95,9 @@ impl Server {
 
     /// Tells a server that has begun anew what hosts asked for. Best effort.
     pub(super) async fn repeat(&self, connection: &Connection, profile: &Profile) {
-        if let Some(request) = self.levels.of(profile) {
+        if connection.era() == Era::Handshake
+            && let Some(request) = self.levels.of(profile)
+        {
             let what = Housekeeping::SetLevel(&request);
             let asked = connection.request(methods::SET_LEVEL, &what, REPEAT_DEADLINE);
             // A server without levels says so, and that is all.
@@ -123,6 +134,9 @@ impl Server {
 }
 
 async fn follow_on(connection: &Connection, method: &'static str, uri: &str) {
+    if connection.listens(method, uri) {
+        return;
+    }
     let what = Housekeeping::FollowOn { method, uri };
     // Best effort: a server that has forgotten the resource says so, and that is all.
     let _ = connection.request(method, &what, REPEAT_DEADLINE).await;

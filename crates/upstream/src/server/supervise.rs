@@ -5,12 +5,14 @@ use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 use callgate_call::events::upstreams::{ProxyConnect, UpstreamDown, UpstreamUp};
 use callgate_gate::Offers;
 use callgate_record::RecordType;
+use callgate_wire::Era;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Server, ServerStatus, adoption::Adoption, relist::Fresh};
 use crate::{
     Launch, Profile,
+    eras::open_in_either,
     lane::{Lane, LaneError},
     lists::Lists,
     news::Change,
@@ -71,12 +73,38 @@ impl Server {
 
     /// Starts the server in someone's name, and asks for its lists.
     pub(super) async fn open(&self, profile: &Profile) -> Result<(Lane, Vec<Fresh>), LaneError> {
-        let wiring = (self.wiring)(profile);
-        let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring).await?;
-        self.repeat(&lane.connection, profile).await;
+        let profile = match (profile.era, &self.spec.launch) {
+            // A server that is asked what it does not know may end, so it is found out beforehand.
+            (Era::Stateless, Launch::Stdio { .. }) => {
+                let wiring = |profile: &Profile| (self.wiring)(profile);
+                let found = self
+                    .eras
+                    .speaks_stateless(&self.spec, &self.supplies, wiring);
+                let era = if found.await {
+                    Era::Stateless
+                } else {
+                    Era::Handshake
+                };
+                Profile {
+                    era,
+                    ..profile.clone()
+                }
+            }
+            (Era::Stateless | Era::Handshake, _) => profile.clone(),
+        };
+        let lane = open_in_either(&self.spec, &profile, &self.supplies, &*self.wiring).await?;
+        if lane.profile.era == Era::Stateless {
+            self.eras
+                .note_stateless(&self.spec, &self.supplies, true)
+                .await;
+        }
+        self.repeat(&lane.connection, &lane.profile).await;
         let offers = Offers::of(&lane.introduction.capabilities);
         match self.ask(&lane.connection, &Lists::ALL, offers).await {
-            Ok(fresh) => Ok((lane, fresh)),
+            Ok(fresh) => {
+                lane.hear();
+                Ok((lane, fresh))
+            }
             Err(error) => {
                 let last_words = lane.last_words();
                 lane.close().await;
@@ -95,7 +123,10 @@ impl Server {
                 () = shutdown.cancelled() => return lane,
                 said = self.news.next() => self.look_again(said).await,
                 profile = self.adopter(&mut adoption) => {
-                    if let Some((adopting, fresh)) = self.adopt(&profile).await {
+                    // A stateless connection is every host's already.
+                    if lane.profile.era == Era::Stateless {
+                        self.adoption.send_replace(Adoption::Settled);
+                    } else if let Some((adopting, fresh)) = self.adopt(&profile).await {
                         self.settle(&adopting, fresh);
                         let own = std::mem::replace(&mut lane, adopting);
                         self.adoption.send_replace(Adoption::Settled);

@@ -77,6 +77,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
             name: ServerName::new("s").unwrap(),
             launch,
             timeout: DEADLINE,
+            protocol: Default::default(),
         }],
         policy: Policy::new(Builtin::AllowAll, Default::default()),
         options,

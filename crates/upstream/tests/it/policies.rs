@@ -58,6 +58,7 @@ async fn call(path: &CallPath, id: usize, tool: &str) -> String {
         },
         client_info: None,
         capabilities: "{}".into(),
+        era: callgate_wire::Era::Handshake,
     };
     let received = Received {
         frame: Frame::parse(line.into(), Strictness::Full).unwrap(),

@@ -8,7 +8,7 @@ use callgate_gate::{
     Attempt, Call, CallId, Door, Facts, Host, Kind, Needs, Policy, RealPath, ServerName, Source,
     Target, Tool, Transport, Who,
 };
-use callgate_wire::{Frame, Strictness, quote};
+use callgate_wire::{Era, Frame, Strictness, quote};
 use ulid::Ulid;
 
 use crate::exit::Failed;
@@ -69,10 +69,12 @@ pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
         who,
         client_info: None,
         capabilities: "{}".to_owned(),
+        era: Era::Handshake,
     };
     Ok(Call {
         attempt: Attempt {
             id: CallId(Ulid::nil()),
+            parent: None,
             host: Arc::new(host),
             door: Door {
                 source: Source::Cli,

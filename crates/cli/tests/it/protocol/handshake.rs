@@ -164,49 +164,6 @@ fn the_gateway_introduces_itself_and_never_an_upstream() {
 }
 
 #[test]
-fn the_stateless_form_is_recognised_and_refused_with_what_is_spoken() {
-    let supported = r#""supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25"]"#;
-    let params = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}"#;
-    let bed = Bed::new(SMALL);
-    let served = bed.serve();
-    let mut stdio = bed.stdio();
-    for method in ["server/discover", "tools/list", "ping", "x/custom"] {
-        let line = request("\"m\"", method, params);
-        let expected = format!(r#""data":{{{supported},"requested":"2026-07-28"}}"#);
-        let refused = stdio.request(&line).expect("an answer");
-        assert!(
-            error(&refused).starts_with(r#"{"code":-32022,"#),
-            "{refused}"
-        );
-        assert!(refused.contains(&expected), "{refused}");
-        assert!(refused.contains(r#""id":"m""#), "{refused}");
-
-        let reply = served.host().post(&line).expect("HTTP");
-        assert_eq!(reply.status, 400, "{method}");
-        assert_eq!(reply.text().expect("a body"), refused, "{method}");
-    }
-    // By its header alone.
-    let host = served.host().header("MCP-Protocol-Version", "2026-07-28");
-    let reply = host.post(&request("1", "tools/list", "{}")).expect("HTTP");
-    assert_eq!(reply.status, 400);
-    let refused = reply.text().expect("a body");
-    let expected = format!(r#""data":{{{supported},"requested":"2026-07-28"}}"#);
-    assert!(
-        refused.contains(r#""code":-32022"#) && refused.contains(&expected),
-        "{refused}"
-    );
-    // In the middle of a session, too.
-    stdio.initialize(VERSION).expect("a handshake");
-    let refused = stdio.request(&request("1", "tools/list", params));
-    let refused = refused.expect("an answer");
-    assert!(
-        error(&refused).starts_with(r#"{"code":-32022,"#),
-        "{refused}"
-    );
-    Door::Stdio(Box::new(stdio)).assert_works("the stateless form");
-}
-
-#[test]
 fn an_upstream_is_introduced_to_the_host_once() {
     let bed = Bed::new(SMALL);
     let mut host = bed.stdio();

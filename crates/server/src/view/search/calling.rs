@@ -34,8 +34,8 @@ pub(super) fn take(gateway: &Gateway, host: &Arc<Host>, frame: Frame, variant: O
         Some(name) => translated(&frame, name, &arguments).unwrap_or(frame),
         None => frame,
     };
-    let (views, who) = (gateway.views.clone(), host.who.clone());
-    let shape = move |answer| results::shaped(&views.results, &who, settings.inline_chars, answer);
+    let (views, host) = (gateway.views.clone(), host.clone());
+    let shape = move |answer| results::shaped(&views.results, &host, settings.inline_chars, answer);
     Taken::Call {
         frame,
         reading: Reading::Declared(Arc::new(declared)),

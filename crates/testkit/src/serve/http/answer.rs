@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::message::{Events, respond};
 use super::session::Standing;
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, Kind, member};
 use crate::serve::{Outlet, ReplyForm, locked};
 
 /// What is said in response to one request.
@@ -17,6 +17,8 @@ pub(super) struct Answer {
     session: Option<String>,
     standing: Arc<Standing>,
     state: Mutex<State>,
+    /// Whether errors have statuses of their own.
+    statuses: bool,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,15 @@ impl Answer {
             session,
             standing,
             state: Mutex::new(State::Fresh(stream)),
+            statuses: false,
+        }
+    }
+
+    /// The same with the statuses that 2026-07-28 wants for errors.
+    pub(super) fn with_statuses(self) -> Self {
+        Self {
+            statuses: true,
+            ..self
         }
     }
 
@@ -60,7 +71,12 @@ impl Answer {
         let mut events = match state {
             State::Fresh(stream) if is_response && self.form == ReplyForm::Json => {
                 let headers = [&headers[..], &[("content-type", "application/json")]].concat();
-                respond(&stream, 200, &headers, message)?;
+                let status = if self.statuses {
+                    status_of(message)
+                } else {
+                    200
+                };
+                respond(&stream, status, &headers, message)?;
                 return Ok(State::Done { reusable: true });
             }
             State::Fresh(stream) => Events::begin(stream, &headers)?,
@@ -87,5 +103,16 @@ impl Outlet for Answer {
 
     fn announce(&self, message: &[u8]) {
         self.standing.announce(message);
+    }
+}
+
+/// The status for an error of 2026-07-28.
+fn status_of(message: &[u8]) -> u16 {
+    let frame = Frame::parse(&String::from_utf8_lossy(message));
+    let error = frame.and_then(|frame| frame.error).unwrap_or_default();
+    match member(&error, "code") {
+        Some("-32601") => 404,
+        Some("-32020" | "-32021" | "-32022") => 400,
+        Some(_) | None => 200,
     }
 }

@@ -25,6 +25,7 @@ impl Snapshot {
             session: self.id.as_deref(),
             version: self.version.as_deref(),
             last_event_id: None,
+            repeated: &[],
         }
     }
 }

@@ -1,0 +1,270 @@
+//! Rounds of a call whose host cannot be sent requests: when its server asks something, the call is parked,
+//! the host is answered with the questions, and a later request of it brings the answers. The server does
+//! the call once.
+
+use std::{sync::Arc, time::Instant};
+
+use callgate_gate::{Attempt, Permit, Target};
+use callgate_record::{Effect, Open, Outcome, Recorded, Status};
+use callgate_wire::{
+    message, quote,
+    stateless::{INPUT_REQUIRED, INPUT_RESPONSES},
+};
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use ulid::Ulid;
+
+use super::Shared;
+use crate::{
+    Exchange, Failure, Reply,
+    desk::Desk,
+    finish::{Answer, for_stateless_host, rejected},
+    forward::forward,
+    parking::Parked,
+    trace::CallSpan,
+};
+
+/// A round that is on record and has to be ended there.
+pub(super) struct OnRecord {
+    pub(super) attempt: Attempt,
+    pub(super) target: Target,
+    pub(super) open: Open,
+    pub(super) started: Instant,
+}
+
+type Outcomes = Result<Reply, Failure>;
+
+/// A call that ended, and what is told of it.
+struct Over<'a> {
+    outcome: Outcomes,
+    sent: Instant,
+    span: &'a CallSpan,
+}
+
+/// How waiting for a call ended.
+enum Waited {
+    Over(Outcomes),
+    Asked,
+}
+
+impl Shared {
+    /// The first round: forwards the call.
+    pub(super) async fn first_round(
+        self: &Arc<Self>,
+        recorded: Recorded<Permit>,
+        exchange: Exchange,
+        round: OnRecord,
+        span: &CallSpan,
+    ) -> Answer {
+        let step = span.step("forward");
+        let desk = Desk::new(&round.attempt, exchange.caller);
+        let stop = CancellationToken::new();
+        let inner = Exchange {
+            caller: desk.clone(),
+            cancelled: stop.clone(),
+            trace: span.handed_on(&step, &round.attempt),
+        };
+        let sent = Instant::now();
+        let providers = self.providers.clone();
+        let mut forwarding: BoxFuture<'static, Outcomes> =
+            Box::pin(async move { forward(&*providers, recorded, inner).await });
+        let waited = tokio::select! {
+            biased;
+            outcome = &mut forwarding => Waited::Over(outcome),
+            () = desk.gathered() => Waited::Asked,
+            () = exchange.cancelled.cancelled() => {
+                stop.cancel();
+                Waited::Over(forwarding.as_mut().await)
+            }
+        };
+        drop(step);
+        if let Waited::Over(outcome) = waited {
+            let over = Over {
+                outcome,
+                sent,
+                span,
+            };
+            return self.over(round, over, &desk).await;
+        }
+        // The record of this round ends when the call does: until then nobody knows what came of it.
+        let (attempt, parent) = (round.attempt.clone(), round.attempt.id);
+        let until = watch::Sender::new(None);
+        let running = self.clone().run_on(Running {
+            forwarding,
+            round,
+            sent,
+            stop: stop.clone(),
+            until: until.subscribe(),
+        });
+        let parked = Parked {
+            parent,
+            desk,
+            stop,
+            until,
+            running: self.tasks.spawn(running),
+        };
+        Answer::of(self.questions_of(parked, &attempt))
+    }
+
+    /// A later round: hands the answers to who asked, and waits on. What is permitted and on record here is
+    /// that they are handed over.
+    pub(super) async fn next_round(
+        self: &Arc<Self>,
+        recorded: Recorded<Permit>,
+        exchange: Exchange,
+        round: OnRecord,
+        (park, span): (Ulid, &CallSpan),
+    ) -> Answer {
+        let sent = Instant::now();
+        let call = recorded.into_call();
+        let mut parked = match self.parking.claim(park) {
+            Ok(parked) => parked,
+            Err(error) => {
+                let outcome = failed(&error, &round);
+                self.recorder.finished(round.open, outcome).await;
+                return rejected(&call.attempt.frame, &error);
+            }
+        };
+        let frame = &call.attempt.frame;
+        parked.desk.take_over(frame, exchange.caller);
+        parked.desk.answer(frame.param(INPUT_RESPONSES));
+        let desk = parked.desk.clone();
+        let waited = tokio::select! {
+            biased;
+            outcome = &mut parked.running => Waited::Over(ended(outcome)),
+            () = desk.gathered() => Waited::Asked,
+            () = exchange.cancelled.cancelled() => {
+                parked.stop.cancel();
+                Waited::Over(ended((&mut parked.running).await))
+            }
+        };
+        match waited {
+            Waited::Over(outcome) => {
+                let over = Over {
+                    outcome,
+                    sent,
+                    span,
+                };
+                self.over(round, over, &desk).await
+            }
+            Waited::Asked => {
+                let answer = self.questions_of(parked, &round.attempt);
+                let outcome = Outcome {
+                    status: Status::Success,
+                    effect: Effect::Unknown,
+                    duration_us: microseconds(round.started),
+                    response: None,
+                    error: None,
+                };
+                self.recorder.finished(round.open, outcome).await;
+                Answer::of(answer)
+            }
+        }
+    }
+
+    /// Parks a call and asks its host.
+    fn questions_of(&self, parked: Parked, attempt: &Attempt) -> Option<bytes::Bytes> {
+        let id = attempt.frame.id()?;
+        let questions = parked.desk.questions();
+        parked.desk.rest();
+        let state = quote(&self.parking.park(parked, attempt));
+        let result = format!(
+            r#"{{"resultType":"{INPUT_REQUIRED}","inputRequests":{questions},"requestState":{state}}}"#
+        );
+        let method = attempt.frame.method().unwrap_or_default();
+        Some(for_stateless_host(message::result(id, &result), method))
+    }
+
+    /// Ends a round with the call.
+    async fn over(&self, round: OnRecord, over: Over<'_>, desk: &Desk) -> Answer {
+        let missing = desk
+            .missing()
+            .map(|error| (error, round.attempt.frame.clone()));
+        let Over {
+            outcome,
+            sent,
+            span,
+        } = over;
+        let answer = self.put_on_record(round, sent, outcome, span).await;
+        match missing {
+            // Whatever the server made of it, the host has to know what it would have needed.
+            Some((error, request)) => rejected(&request, &error),
+            None => answer,
+        }
+    }
+
+    /// A parked call goes on until it ends, or until its host has not come back for too long.
+    async fn run_on(self: Arc<Self>, running: Running) -> Outcomes {
+        let Running {
+            mut forwarding,
+            round,
+            sent,
+            stop,
+            mut until,
+        } = running;
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut forwarding => outcome,
+            () = passed(&mut until) => {
+                stop.cancel();
+                forwarding.await
+            }
+        };
+        let kept = outcome.clone();
+        // The span of the round that began it has ended with that round's answer.
+        self.put_on_record(round, sent, outcome, &CallSpan::silent())
+            .await;
+        kept
+    }
+}
+
+/// A call that goes on by itself.
+struct Running {
+    forwarding: BoxFuture<'static, Outcomes>,
+    round: OnRecord,
+    sent: Instant,
+    stop: CancellationToken,
+    until: watch::Receiver<Option<tokio::time::Instant>>,
+}
+
+/// Waits until the time that is set has passed, however often it changes.
+async fn passed(until: &mut watch::Receiver<Option<tokio::time::Instant>>) {
+    loop {
+        let set = *until.borrow_and_update();
+        let passing = async {
+            match set {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = passing => return,
+            changed = until.changed() => if changed.is_err() {
+                // Nobody knows the call any more, so nobody can come back to it.
+                return;
+            },
+        }
+    }
+}
+
+fn ended(joined: Result<Outcomes, tokio::task::JoinError>) -> Outcomes {
+    joined.unwrap_or(Err(Failure::Broken))
+}
+
+fn failed(error: &callgate_wire::RpcError, round: &OnRecord) -> Outcome<'static> {
+    Outcome {
+        status: Status::Error,
+        effect: Effect::None,
+        duration_us: microseconds(round.started),
+        response: None,
+        error: Some(callgate_record::Failed {
+            code: error.code,
+            message: error.message.clone(),
+        }),
+    }
+}
+
+fn microseconds(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,231 @@
+//! What a host carries between the rounds of a parked call, and cannot read or change.
+//!
+//! The text is encrypted and authenticated, and bound to who asked for what: in other hands, or beside
+//! other parameters, it does not open.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use callgate_gate::{Digest, Host};
+use callgate_wire::{
+    Frame,
+    stateless::{INPUT_RESPONSES, REQUEST_STATE},
+};
+use ulid::Ulid;
+
+/// The key that states are sealed with: 32 random bytes.
+#[derive(Clone)]
+pub struct SealKey([u8; 32]);
+
+impl SealKey {
+    /// A key of these bytes.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// A key that only this process has.
+    pub fn random() -> Self {
+        let mut bytes = [0; 32];
+        aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random numbers");
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealKey")
+    }
+}
+
+/// Seals states and opens them again.
+pub(crate) struct Seal {
+    key: RandomizedNonceKey,
+    /// What the texts begin with: states of another key are somebody else's.
+    mark: String,
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seal").field("mark", &self.mark).finish()
+    }
+}
+
+/// What is sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct State {
+    /// The gateway that has the call.
+    pub(crate) node: Ulid,
+    /// The call's place there, which is another one in each round.
+    pub(crate) park: Ulid,
+    /// Until when it waits, in seconds since 1970.
+    pub(crate) expires: u64,
+}
+
+/// What a state is bound to.
+pub(crate) struct Binding(Digest);
+
+impl Binding {
+    /// The principal, the method and all parameters but those that change from round to round.
+    pub(crate) fn of(host: &Host, frame: &Frame) -> Self {
+        let mut text = Vec::new();
+        let mut put = |part: &[u8]| {
+            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            text.extend_from_slice(part);
+        };
+        put(host.who.tenant.as_bytes());
+        put(host.who.principal.as_bytes());
+        put(frame.method().unwrap_or_default().as_bytes());
+        let members = frame
+            .params()
+            .into_iter()
+            .flat_map(|params| params.members());
+        for (key, value) in members {
+            let changes = [INPUT_RESPONSES, REQUEST_STATE, "_meta"];
+            let name = key.as_str().unwrap_or_default();
+            if !changes.contains(&&*name) {
+                put(name.as_bytes());
+                put(value.bytes());
+            }
+        }
+        Self(Digest::of(&text))
+    }
+}
+
+impl Seal {
+    pub(crate) fn new(key: &SealKey) -> Self {
+        let mark = format!("callgate.{}.", Digest::of(&key.0).short());
+        let key = RandomizedNonceKey::new(&AES_256_GCM, &key.0)
+            .expect("the key has the length that the cipher wants");
+        Self { key, mark }
+    }
+
+    /// Whether a text claims to be one of ours.
+    pub(crate) fn is_ours(&self, text: &str) -> bool {
+        text.starts_with(&self.mark)
+    }
+
+    /// Seals a state.
+    pub(crate) fn close(&self, state: State, binding: &Binding) -> String {
+        let mut text = state.to_bytes().to_vec();
+        let aad = Aad::from(binding.0.as_bytes());
+        let nonce = self
+            .key
+            .seal_in_place_append_tag(aad, &mut text)
+            .expect("a short text can be sealed");
+        let nonce: &[u8; NONCE_LEN] = nonce.as_ref();
+        let sealed = [nonce.as_slice(), &text].concat();
+        format!("{}{}", self.mark, URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// Opens a text; `None` when it was not made here, or for another request.
+    pub(crate) fn open(&self, text: &str, binding: &Binding) -> Option<State> {
+        let sealed = URL_SAFE_NO_PAD
+            .decode(text.strip_prefix(&self.mark)?)
+            .ok()?;
+        let (nonce, text) = sealed.split_at_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut text = text.to_vec();
+        let aad = Aad::from(binding.0.as_bytes());
+        let opened = self.key.open_in_place(nonce, aad, &mut text).ok()?;
+        State::from_bytes(opened)
+    }
+}
+
+impl State {
+    fn to_bytes(self) -> [u8; 40] {
+        let mut bytes = [0; 40];
+        bytes[..16].copy_from_slice(&self.node.to_bytes());
+        bytes[16..32].copy_from_slice(&self.park.to_bytes());
+        bytes[32..].copy_from_slice(&self.expires.to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 40] = bytes.try_into().ok()?;
+        let part = |at: usize| <[u8; 16]>::try_from(&bytes[at..at + 16]).ok();
+        Some(Self {
+            node: Ulid::from_bytes(part(0)?),
+            park: Ulid::from_bytes(part(16)?),
+            expires: u64::from_be_bytes(bytes[32..].try_into().ok()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callgate_gate::Who;
+    use callgate_wire::{Era, Strictness};
+
+    use super::*;
+
+    fn binding(principal: &str, params: &str) -> Binding {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        let frame = Frame::parse(text.into(), Strictness::Full).unwrap();
+        let who = Who {
+            tenant: "local".into(),
+            principal: principal.into(),
+            agent: "a".into(),
+            session: "s".into(),
+        };
+        let host = Host {
+            who,
+            client_info: None,
+            capabilities: "{}".into(),
+            era: Era::Stateless,
+        };
+        Binding::of(&host, &frame)
+    }
+
+    #[test]
+    fn a_state_opens_for_the_same_request_of_the_same_principal_only() {
+        let seal = Seal::new(&SealKey::new([7; 32]));
+        let state = State {
+            node: Ulid::from_bytes([1; 16]),
+            park: Ulid::from_bytes([2; 16]),
+            expires: 77,
+        };
+        let text = seal.close(state, &binding("p", r#"{"name":"t","arguments":{"a":1}}"#));
+        let again =
+            r#"{"name":"t","arguments":{"a":1},"inputResponses":{},"requestState":"x","_meta":{}}"#;
+        assert_eq!(seal.open(&text, &binding("p", again)), Some(state));
+        for (principal, params) in [
+            ("q", again),
+            ("p", r#"{"name":"t","arguments":{"a":2}}"#),
+            ("p", r#"{"name":"u","arguments":{"a":1}}"#),
+            ("p", r#"{"name":"t"}"#),
+        ] {
+            assert_eq!(
+                seal.open(&text, &binding(principal, params)),
+                None,
+                "{params}"
+            );
+        }
+        let other = Seal::new(&SealKey::new([8; 32]));
+        assert!(seal.is_ours(&text) && !other.is_ours(&text));
+        assert_eq!(other.open(&text, &binding("p", again)), None);
+    }
+
+    #[test]
+    fn no_changed_text_opens() {
+        let seal = Seal::new(&SealKey::random());
+        let binding = binding("p", "{}");
+        let state = State {
+            node: Ulid::nil(),
+            park: Ulid::nil(),
+            expires: 1,
+        };
+        let text = seal.close(state, &binding);
+        assert_ne!(text, seal.close(state, &binding), "no two are the same");
+        assert_eq!(seal.open(&format!("{text}-TAMPERED"), &binding), None);
+        assert_eq!(seal.open(&text[..text.len() - 1], &binding), None);
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            let opened = seal.open(&changed, &binding);
+            // The last character holds bits that are not part of any byte.
+            assert!(opened.is_none() || at == text.len() - 1, "{at}");
+        }
+    }
+}

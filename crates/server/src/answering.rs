@@ -1,0 +1,122 @@
+//! A request that is being answered, and how far that is.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use callgate_call::{Pending, for_stateless_host};
+use callgate_wire::{Era, Id, Pieces, RpcError, message};
+use futures_util::future::BoxFuture;
+
+use crate::view::Shape;
+
+/// A request that is being answered. Whoever waits for the answer does the work.
+pub(crate) struct Answering {
+    work: Work,
+    code: Option<i64>,
+}
+
+enum Work {
+    /// The answer is there; `None` when the host wants none.
+    AtOnce(Option<Pieces>),
+    /// Something of our own, and its code where it is an error.
+    Own(BoxFuture<'static, (Option<Bytes>, Option<i64>)>),
+    /// A call, which is cancelled when this is dropped.
+    Call {
+        /// The call.
+        pending: Pending,
+        /// What becomes of its answer; nothing in most views.
+        shape: Option<Shape>,
+    },
+}
+
+impl Answering {
+    /// No answer is wanted.
+    pub(crate) fn nothing() -> Self {
+        Self::new(Work::AtOnce(None))
+    }
+
+    /// The answer is there.
+    pub(crate) fn at_once(id: &Id, own: Result<String, RpcError>) -> Self {
+        let code = own.as_ref().err().map(|error| error.code);
+        let work = Work::AtOnce(Some(answer(id, own).into()));
+        Self { work, code }
+    }
+
+    /// An answer of our own to a request of a host of that era.
+    pub(crate) fn own(
+        era: Era,
+        id: Id,
+        method: &'static str,
+        answering: impl Future<Output = Result<String, RpcError>> + Send + 'static,
+    ) -> Self {
+        Self::new(Work::Own(Box::pin(async move {
+            let own = answering.await;
+            let code = own.as_ref().err().map(|error| error.code);
+            let answer = answer(&id, own);
+            let answer = match era {
+                Era::Handshake => answer,
+                Era::Stateless => for_stateless_host(answer, method),
+            };
+            (Some(answer), code)
+        })))
+    }
+
+    /// Something that lasts, and has an answer only where it ends by itself.
+    pub(crate) fn lasting(serving: impl Future<Output = Option<Bytes>> + Send + 'static) -> Self {
+        Self::new(Work::Own(Box::pin(async move { (serving.await, None) })))
+    }
+
+    /// A call, whose answer may be put into another shape.
+    pub(crate) fn call(pending: Pending, shape: Option<Shape>) -> Self {
+        Self::new(Work::Call { pending, shape })
+    }
+
+    fn new(work: Work) -> Self {
+        Self { work, code: None }
+    }
+
+    /// The code of the answer, once it is there and where it is an error.
+    pub(crate) fn code(&self) -> Option<i64> {
+        self.code
+    }
+
+    /// Lets a call go on however seldom it is waited for from now on.
+    pub(crate) fn hand_over(&mut self) {
+        match &mut self.work {
+            Work::Call { pending, .. } => pending.hand_over(),
+            Work::AtOnce(_) | Work::Own(_) => {}
+        }
+    }
+}
+
+impl Future for Answering {
+    type Output = Option<Pieces>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
+        let Self { work, code } = self.get_mut();
+        match work {
+            Work::AtOnce(answer) => Poll::Ready(answer.take()),
+            Work::Own(answering) => answering.as_mut().poll(context).map(|(answer, own)| {
+                *code = own;
+                answer.map(Pieces::from)
+            }),
+            Work::Call { pending, shape } => pending.poll_answer(context).map(|answer| {
+                *code = pending.code();
+                match shape.take() {
+                    Some(shape) => answer.map(shape),
+                    None => answer,
+                }
+            }),
+        }
+    }
+}
+
+fn answer(id: &Id, own: Result<String, RpcError>) -> Bytes {
+    match own {
+        Ok(result) => message::result(id, &result),
+        Err(error) => message::error(Some(id), &error),
+    }
+}

@@ -1,0 +1,207 @@
+//! A message on its way from one era of the protocol to the other: what has to be added, taken away or
+//! said in another way. Everything else stays byte for byte.
+
+use crate::edit::Edit;
+use crate::escape::quote;
+use crate::frame::Frame;
+use crate::json::Json;
+use crate::message::{RpcError, methods};
+use crate::stateless::{
+    CLIENT_CAPABILITIES_META, CLIENT_INFO_META, COMPLETE, INPUT_REQUIRED, INPUT_RESPONSES,
+    REQUEST_META, REQUEST_STATE, RESULT_TYPE, SERVER_INFO_META, is_cacheable,
+};
+use crate::{era::PROTOCOL_VERSION_META, version::ProtocolVersion};
+
+/// Members of a result that only stateless replies have.
+const RESULT_MEMBERS: [&str; 3] = [RESULT_TYPE, "ttlMs", "cacheScope"];
+
+/// A reply for a stateless host: it says what it is and who answers, and, where it may be kept, for how
+/// long. What the server says about the first and the last counts.
+pub fn reply_for_stateless<'f>(
+    mut edit: Edit<'f>,
+    reply: &Frame,
+    method: &str,
+    server_info: &str,
+) -> Edit<'f> {
+    let kind = reply.result_member(RESULT_TYPE);
+    if kind.is_none() {
+        edit = edit.set_result_member(RESULT_TYPE, &quote(COMPLETE));
+    }
+    let is_complete = kind.is_none_or(|kind| kind.as_str().as_deref() == Some(COMPLETE));
+    if is_complete && is_cacheable(method) {
+        if reply.result_member("ttlMs").is_none() {
+            edit = edit.set_result_member("ttlMs", "0");
+        }
+        if reply.result_member("cacheScope").is_none() {
+            edit = edit.set_result_member("cacheScope", "\"private\"");
+        }
+    }
+    if reply.result().is_some() {
+        edit = edit.meta(SERVER_INFO_META, server_info);
+    }
+    edit
+}
+
+/// A stateless server's reply for a host of the handshake versions, some of which take no member that
+/// they do not know.
+pub fn reply_for_handshake(edit: Edit<'_>) -> Edit<'_> {
+    edit.remove_members(&RESULT_MEMBERS)
+        .remove_meta(|key| key == SERVER_INFO_META)
+}
+
+/// The error of a handshake server as a stateless host knows it; `None` where it stays as it is.
+pub fn error_for_stateless(reply: &Frame, method: &str) -> Option<RpcError> {
+    let error = reply.error()?;
+    let code = error.get("code").and_then(Json::as_i64)?;
+    (method == methods::RESOURCES_READ && code == RpcError::RESOURCE_NOT_FOUND)
+        .then(|| said_as(RpcError::INVALID_PARAMS, error))
+}
+
+/// An error of our own as a stateless host knows it.
+pub fn own_error_for_stateless(error: &RpcError) -> RpcError {
+    let code = match error.code {
+        RpcError::RESOURCE_NOT_FOUND => RpcError::INVALID_PARAMS,
+        other => other,
+    };
+    RpcError {
+        code,
+        ..error.clone()
+    }
+}
+
+/// The error of a stateless server as a handshake host knows it; `None` where it stays as it is. What is
+/// wrong between that server and us is nothing that the host could mend.
+pub fn error_for_handshake(reply: &Frame) -> Option<RpcError> {
+    let error = reply.error()?;
+    match error.get("code").and_then(Json::as_i64)? {
+        RpcError::HEADER_MISMATCH
+        | RpcError::MISSING_CAPABILITY
+        | RpcError::UNSUPPORTED_VERSION => Some(said_as(RpcError::INTERNAL, error)),
+        _ => None,
+    }
+}
+
+/// A stateless host's request for a server of the handshake versions: nothing in it claims another
+/// era, and answers to questions are not part of it.
+pub fn request_for_handshake(edit: Edit<'_>) -> Edit<'_> {
+    edit.remove_members(&[INPUT_RESPONSES, REQUEST_STATE])
+        .remove_meta(|key| REQUEST_META.contains(&key))
+}
+
+/// A handshake host's request for a stateless server, with what the handshake settled.
+pub fn request_for_stateless<'f>(
+    edit: Edit<'f>,
+    capabilities: &str,
+    client_info: &str,
+) -> Edit<'f> {
+    let version = quote(ProtocolVersion::V2026_07_28.as_str());
+    edit.meta(PROTOCOL_VERSION_META, &version)
+        .meta(CLIENT_CAPABILITIES_META, capabilities)
+        .meta(CLIENT_INFO_META, client_info)
+}
+
+/// Whether a reply asks questions instead of giving a result.
+pub fn asks(reply: &Frame) -> bool {
+    let kind = reply.result_member(RESULT_TYPE);
+    kind.and_then(Json::as_str).as_deref() == Some(INPUT_REQUIRED)
+}
+
+fn said_as(code: i64, error: Json<'_>) -> RpcError {
+    let message = error.get("message").and_then(Json::as_str);
+    RpcError {
+        code,
+        message: message.unwrap_or_default().into_owned(),
+        data: error.get("data").map(|data| data.as_text().to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::Strictness;
+
+    fn frame(text: &str) -> Frame {
+        Frame::parse(text.to_owned().into(), Strictness::Envelope).expect("a valid message")
+    }
+
+    fn text(edit: Edit<'_>) -> String {
+        String::from_utf8(edit.finish().to_vec()).expect("UTF-8")
+    }
+
+    #[test]
+    fn replies_for_stateless_hosts_say_what_they_are() {
+        let info = r#"{"name":"callgate"}"#;
+        let cases = [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+                "tools/call",
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"callgate"}}}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[ ],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"},"k":1}}}"#,
+                "resources/read",
+                r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[ ],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"callgate"},"k":1},"resultType":"complete","ttlMs":0,"cacheScope":"private"}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":5,"cacheScope":"public","_meta":{}}}"#,
+                "resources/read",
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"callgate"}}}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}"#,
+                "resources/read",
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"callgate"}}}}"#,
+            ),
+        ];
+        for (reply, method, expected) in cases {
+            let reply = frame(reply);
+            let edit = reply_for_stateless(reply.edit(), &reply, method, info);
+            assert_eq!(text(edit), expected);
+        }
+    }
+
+    #[test]
+    fn replies_for_handshake_hosts_are_plain() {
+        let reply = frame(
+            r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete", "a":1 ,"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{}}}}"#,
+        );
+        let plain = r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#;
+        assert_eq!(text(reply_for_handshake(reply.edit())), plain);
+        let reply = frame(r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}"#);
+        let plain = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert_eq!(text(reply_for_handshake(reply.edit())), plain);
+    }
+
+    #[test]
+    fn requests_cross_and_keep_what_is_the_hosts() {
+        let request = frame(
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"inputResponses":{},"name":"n","requestState":"s","_meta":{"k":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#,
+        );
+        let plain =
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"name":"n","_meta":{"k":1}}}"#;
+        assert_eq!(text(request_for_handshake(request.edit())), plain);
+        let request = frame(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#);
+        let claiming = r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"a":1},"io.modelcontextprotocol/clientInfo":{"name":"h"}}}}"#;
+        let edit = request_for_stateless(request.edit(), r#"{"a":1}"#, r#"{"name":"h"}"#);
+        assert_eq!(text(edit), claiming);
+    }
+
+    #[test]
+    fn errors_cross_under_the_code_that_means_the_same() {
+        let not_found = frame(
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"gone","data":{"uri":"a"}}}"#,
+        );
+        let told = error_for_stateless(&not_found, "resources/read").expect("another code");
+        assert_eq!(
+            (told.code, told.data.as_deref()),
+            (-32602, Some(r#"{"uri":"a"}"#))
+        );
+        assert_eq!(error_for_stateless(&not_found, "tools/call"), None);
+        let lacking = frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"m"}}"#);
+        assert_eq!(
+            error_for_handshake(&lacking).map(|told| told.code),
+            Some(-32603)
+        );
+        assert_eq!(error_for_handshake(&not_found), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! 2026-07-28: what a request carries instead of a handshake, and what a reply carries for it.
+//! Everything here is read from one message; nothing is remembered from another.
+
+use crate::era::PROTOCOL_VERSION_META;
+use crate::escape::quote;
+use crate::frame::Frame;
+use crate::json::{Json, JsonKind};
+use crate::message::{RpcError, methods};
+use crate::version::ProtocolVersion;
+
+/// The member of `_meta` in which a request says what its client can be asked.
+pub const CLIENT_CAPABILITIES_META: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The member of `_meta` in which a request says who its client is.
+pub const CLIENT_INFO_META: &str = "io.modelcontextprotocol/clientInfo";
+/// The member of `_meta` in which a request asks for log messages.
+pub const LOG_LEVEL_META: &str = "io.modelcontextprotocol/logLevel";
+/// The member of `_meta` in which a result says who its server is.
+pub const SERVER_INFO_META: &str = "io.modelcontextprotocol/serverInfo";
+/// The member of `_meta` in which a notification says which subscription it belongs to.
+pub const SUBSCRIPTION_ID_META: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The members of `_meta` that belong to this form of the protocol alone.
+pub const REQUEST_META: [&str; 4] = [
+    PROTOCOL_VERSION_META,
+    CLIENT_CAPABILITIES_META,
+    CLIENT_INFO_META,
+    LOG_LEVEL_META,
+];
+
+/// The member of a result that says what it is.
+pub const RESULT_TYPE: &str = "resultType";
+/// The value of [`RESULT_TYPE`] for a request that is done.
+pub const COMPLETE: &str = "complete";
+/// The value of [`RESULT_TYPE`] for a request that needs answers first.
+pub const INPUT_REQUIRED: &str = "input_required";
+/// The member of a result that asks questions.
+pub const INPUT_REQUESTS: &str = "inputRequests";
+/// The member of `params` that answers them.
+pub const INPUT_RESPONSES: &str = "inputResponses";
+/// The member of a result, and then of `params`, that only its server can read.
+pub const REQUEST_STATE: &str = "requestState";
+
+/// A requested version up to this long is repeated in a refusal; a longer one becomes `null`.
+const ECHO_LIMIT: usize = 64;
+
+/// How severe a log message is, the least severe first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Every detail.
+    Debug,
+    /// What goes as it should.
+    Info,
+    /// What is worth a look.
+    Notice,
+    /// What may become a fault.
+    Warning,
+    /// A fault.
+    Error,
+    /// A fault of a part.
+    Critical,
+    /// Something has to be done at once.
+    Alert,
+    /// Nothing can be used.
+    Emergency,
+}
+
+impl LogLevel {
+    /// All levels, the least severe first.
+    pub const ALL: [LogLevel; 8] = [
+        LogLevel::Debug,
+        LogLevel::Info,
+        LogLevel::Notice,
+        LogLevel::Warning,
+        LogLevel::Error,
+        LogLevel::Critical,
+        LogLevel::Alert,
+        LogLevel::Emergency,
+    ];
+
+    /// The level as it is written on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Notice => "notice",
+            LogLevel::Warning => "warning",
+            LogLevel::Error => "error",
+            LogLevel::Critical => "critical",
+            LogLevel::Alert => "alert",
+            LogLevel::Emergency => "emergency",
+        }
+    }
+
+    /// The level that a JSON string names.
+    pub fn read(json: Json<'_>) -> Option<LogLevel> {
+        let text = json.as_str()?;
+        LogLevel::ALL
+            .into_iter()
+            .find(|level| level.as_str() == text)
+    }
+}
+
+/// What a request says about its client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claims {
+    /// The client's capabilities as JSON text.
+    pub capabilities: String,
+    /// The client's description of itself as JSON text.
+    pub client_info: Option<String>,
+}
+
+impl Claims {
+    /// Reads a request of this form; what is required and missing refuses it.
+    pub fn read(frame: &Frame) -> Result<Claims, RpcError> {
+        let version = frame.meta(PROTOCOL_VERSION_META);
+        let Some(version) = version.filter(|version| version.kind() == JsonKind::String) else {
+            return Err(lacking(PROTOCOL_VERSION_META, "a string"));
+        };
+        if version.as_str().as_deref() != Some(ProtocolVersion::V2026_07_28.as_str()) {
+            return Err(unsupported(version));
+        }
+        let object = |key| frame.meta(key).filter(|value: &Json<'_>| value.is_object());
+        let text = |value: Json<'_>| value.as_text().to_owned();
+        let Some(capabilities) = object(CLIENT_CAPABILITIES_META) else {
+            return Err(lacking(CLIENT_CAPABILITIES_META, "an object"));
+        };
+        Ok(Claims {
+            capabilities: text(capabilities),
+            client_info: object(CLIENT_INFO_META).map(text),
+        })
+    }
+
+    /// The name the client gives itself.
+    pub fn client_name(&self) -> Option<String> {
+        let info = Json::trusted(self.client_info.as_deref()?.as_bytes());
+        info.get("name")?.as_str().map(|name| name.into_owned())
+    }
+}
+
+/// The refusal of a version that is not spoken in this form.
+pub fn unsupported(requested: Json<'_>) -> RpcError {
+    let echoed = Some(requested.as_text()).filter(|text| text.len() <= ECHO_LIMIT);
+    let (requested, supported) = (
+        echoed.unwrap_or("null"),
+        quote(ProtocolVersion::V2026_07_28.as_str()),
+    );
+    let message = "unsupported protocol version";
+    RpcError::new(RpcError::UNSUPPORTED_VERSION, message).with_data(format!(
+        r#"{{"supported":[{supported}],"requested":{requested}}}"#
+    ))
+}
+
+/// Whether a method of the handshake versions is gone in this form.
+pub fn is_removed(method: &str) -> bool {
+    matches!(
+        method,
+        methods::INITIALIZE
+            | methods::PING
+            | methods::SET_LEVEL
+            | methods::RESOURCES_SUBSCRIBE
+            | methods::RESOURCES_UNSUBSCRIBE
+            | "tasks/list"
+            | "tasks/result"
+    )
+}
+
+/// Whether results of a method say how long they may be kept.
+pub fn is_cacheable(method: &str) -> bool {
+    matches!(
+        method,
+        methods::DISCOVER
+            | methods::TOOLS_LIST
+            | methods::PROMPTS_LIST
+            | methods::RESOURCES_LIST
+            | methods::RESOURCE_TEMPLATES_LIST
+            | methods::RESOURCES_READ
+    )
+}
+
+/// Whether a server may answer a method with questions.
+pub fn may_ask(method: &str) -> bool {
+    matches!(
+        method,
+        methods::TOOLS_CALL | methods::PROMPTS_GET | methods::RESOURCES_READ
+    )
+}
+
+/// The capability that a client needs to be asked by a method; `None` when no client can be.
+pub fn capability_for(method: &str) -> Option<&'static str> {
+    match method {
+        methods::ELICITATION => Some("elicitation"),
+        methods::SAMPLING => Some("sampling"),
+        methods::ROOTS_LIST => Some("roots"),
+        _ => None,
+    }
+}
+
+/// The refusal of a request that needs more than its client declared.
+pub fn missing_capability(capability: &str) -> RpcError {
+    let message = format!("the client did not declare `{capability}`, which this request needs");
+    RpcError::new(RpcError::MISSING_CAPABILITY, message).with_data(format!(
+        r#"{{"requiredCapabilities":{{{}:{{}}}}}}"#,
+        quote(capability)
+    ))
+}
+
+fn lacking(key: &str, kind: &str) -> RpcError {
+    let message = format!("`params._meta` needs `{key}`, which is {kind}");
+    RpcError::new(RpcError::INVALID_PARAMS, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::Strictness;
+
+    fn claims(meta: &str) -> Result<Claims, RpcError> {
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"_meta":{meta}}}}}"#);
+        let frame = Frame::parse(text.into(), Strictness::Full).expect("a valid request");
+        Claims::read(&frame)
+    }
+
+    #[test]
+    fn what_a_request_has_to_carry() {
+        let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+        let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{"sampling":{ }}"#;
+        let info = r#""io.modelcontextprotocol/clientInfo":{"name":"h"}"#;
+        let read = claims(&format!("{{{version},{capabilities},{info}}}")).expect("all is there");
+        assert_eq!(read.capabilities, r#"{"sampling":{ }}"#);
+        assert_eq!(read.client_name().as_deref(), Some("h"));
+        let read = claims(&format!("{{{version},{capabilities}}}")).expect("no name is needed");
+        assert_eq!(read.client_info, None);
+        let other = r#""io.modelcontextprotocol/protocolVersion":"2025-11-25""#;
+        let number = r#""io.modelcontextprotocol/protocolVersion":7"#;
+        for (meta, code) in [
+            ("{}".to_owned(), RpcError::INVALID_PARAMS),
+            (format!("{{{version}}}"), RpcError::INVALID_PARAMS),
+            (format!("{{{capabilities}}}"), RpcError::INVALID_PARAMS),
+            (
+                format!("{{{number},{capabilities}}}"),
+                RpcError::INVALID_PARAMS,
+            ),
+            (
+                format!("{{{other},{capabilities}}}"),
+                RpcError::UNSUPPORTED_VERSION,
+            ),
+        ] {
+            assert_eq!(
+                claims(&meta).map_err(|error| error.code),
+                Err(code),
+                "{meta}"
+            );
+        }
+    }
+
+    #[test]
+    fn levels_are_in_order_and_known_by_name() {
+        assert!(LogLevel::ALL.is_sorted());
+        for level in LogLevel::ALL {
+            let text = quote(level.as_str());
+            let json = Json::validate(text.as_bytes(), Strictness::Full).expect("JSON");
+            assert_eq!(LogLevel::read(json), Some(level));
+        }
+        let json = Json::validate(b"\"loud\"", Strictness::Full).expect("JSON");
+        assert_eq!(LogLevel::read(json), None);
+    }
+
+    #[test]
+    fn a_missing_capability_is_named_as_an_object() {
+        let error = missing_capability("sampling");
+        assert_eq!(error.code, -32021);
+        let data = r#"{"requiredCapabilities":{"sampling":{}}}"#;
+        assert_eq!(error.data.as_deref(), Some(data));
+    }
+}
