@@ -168,6 +168,7 @@ fn call(arguments: &str) -> Result<Call> {
         principal: "user".to_owned(),
         agent: "claude".to_owned(),
         session: "s".to_owned(),
+        grant: callgate_gate::Grant::default(),
     };
     Ok(Call {
         attempt: Attempt {

@@ -1,10 +1,12 @@
 //! Long checks (real servers, the conformance suite, the fuzzer, measurements), run before an issue is called resolved.
 
+mod agents;
 mod bench;
 mod conformance;
 mod fuzz;
 mod install;
 mod own_test;
+mod page;
 mod real_clients;
 mod real_http;
 mod real_servers;
@@ -30,7 +32,7 @@ struct Check {
     run: fn(&Options) -> Result<()>,
 }
 
-const CHECKS: [Check; 14] = [
+const CHECKS: &[Check] = &[
     Check {
         name: "conformance",
         what: "the MCP conformance suite through `callgate serve`: 30 of 30 required scenarios",
@@ -62,6 +64,16 @@ const CHECKS: [Check; 14] = [
         run: |_| own_test::kill9(),
     },
     Check {
+        name: "approvals-kill9",
+        what: "500 times kill -9 while a call is held, decided about, released or waits; no decision is lost and nothing is done twice",
+        run: |_| own_test::approvals_kill9(),
+    },
+    Check {
+        name: "page",
+        what: "the page of approvals in headless Chromium: log in, look, approve, see the call go ahead; takes the guide's pictures",
+        run: |_| page::run(),
+    },
+    Check {
         name: "reload",
         what: "1,000 reloads of the configuration under load, a third of them broken; no call is dropped or goes astray",
         run: |_| own_test::reload(),
@@ -80,6 +92,16 @@ const CHECKS: [Check; 14] = [
         name: "arguments",
         what: "10^5 random argument objects for the built-in tools; none ends the gateway",
         run: |_| own_test::arguments(),
+    },
+    Check {
+        name: "agent-ends",
+        what: "100 agent steps end by signals, kill -9, timeouts and failures in a running command; a reply takes 35 s",
+        run: |_| own_test::agent_ends(),
+    },
+    Check {
+        name: "agents",
+        what: "the four agents from npm against a scripted model: e2e/agents.sh",
+        run: |_| agents::run(),
     },
     Check {
         name: "fuzz",
@@ -114,8 +136,8 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<()> {
     let timed = |check: &Check| timed(check, options);
     match name {
         "list" => {
-            for check in &CHECKS {
-                println!("{:14}{}", check.name, check.what);
+            for check in CHECKS {
+                println!("{:16}{}", check.name, check.what);
             }
             Ok(())
         }

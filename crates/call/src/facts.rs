@@ -86,6 +86,18 @@ impl FactSources {
         Gathered { facts, reserved }
     }
 
+    /// Looks again at what may have changed while a call waited. It is still one request, so it counts
+    /// and costs nothing more.
+    pub(crate) async fn look_again(&self, call: &Call, policy: &Policy, gathered: &mut Gathered) {
+        let needs = policy.needs(call);
+        let (who, now) = (&call.attempt.host.who, Instant::now());
+        let met = |prior: &_| self.history.has(who, prior, now);
+        gathered.facts.met = needs.prior.into_iter().filter(met).collect();
+        if !needs.paths.is_empty() {
+            gathered.facts.real_paths = self.real_paths(needs.paths).await;
+        }
+    }
+
     /// Notes that a call is on record and goes on.
     pub(crate) fn allowed(
         &self,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use callgate_gate::{Attempt, Fault, Ruling, Target, ToolSource};
+use callgate_gate::{ApprovalId, Attempt, Fault, Ruling, Target, ToolSource};
 use callgate_record::{Effect, Failed, Open, Outcome, Recorder, Status};
 use callgate_wire::{
     Era, Frame, Id, Json, Pieces, RpcError, Strictness, bridge, message, methods, quote,
@@ -29,9 +29,13 @@ const NO_RECORD_RULE: &str = "deny:gateway:no_record";
 
 /// A refusal, as it is told to the host.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    Denied(Ruling),
-    NeedsApproval(Ruling),
+pub(crate) enum Refusal<'a> {
+    Denied(&'a Ruling),
+    NeedsApproval {
+        ruling: &'a Ruling,
+        id: &'a ApprovalId,
+        url: &'a str,
+    },
 }
 
 /// What the host gets, and why it is no good answer.
@@ -221,13 +225,13 @@ pub(crate) fn finish_unresolved(
 }
 
 /// Answers a call that was refused or held: a tool result where one can carry it, else an error.
-pub(crate) fn refuse(attempt: &Attempt, refusal: &Refusal) -> Answer {
+pub(crate) fn refuse(attempt: &Attempt, refusal: &Refusal<'_>) -> Answer {
     let request = &attempt.frame;
-    let (Refusal::Denied(ruling) | Refusal::NeedsApproval(ruling)) = refusal;
+    let (Refusal::Denied(ruling) | Refusal::NeedsApproval { ruling, .. }) = refusal;
     let is_tool = request.method() == Some(methods::TOOLS_CALL);
     let code = match refusal {
         Refusal::Denied(_) => RpcError::DENIED,
-        Refusal::NeedsApproval(_) => RpcError::APPROVAL,
+        Refusal::NeedsApproval { .. } => RpcError::APPROVAL,
     };
     Answer {
         frame: request
@@ -325,25 +329,47 @@ pub(crate) fn refuse_fault(attempt: &Attempt, fault: &Fault) -> Answer {
     }
 }
 
-fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal) -> Bytes {
-    let (headline, code, Ruling { rule, reason, .. }) = match refusal {
-        Refusal::Denied(ruling) => (
-            "[callgate] Action denied by policy.",
+/// A call whose host does not wait any more.
+pub(crate) fn given_up(ruling: &Ruling) -> Answer {
+    Answer {
+        error: Some(ruling.rule.clone()),
+        ..Answer::of(None)
+    }
+}
+
+fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal<'_>) -> Bytes {
+    let (code, lines, data) = match refusal {
+        Refusal::Denied(Ruling { rule, reason, .. }) => (
             RpcError::DENIED,
-            ruling,
+            format!("[callgate] Action denied by policy.\nReason: {reason}\nRule: {rule}"),
+            String::new(),
         ),
-        Refusal::NeedsApproval(ruling) => (
-            "[callgate] Action requires approval.",
-            RpcError::APPROVAL,
-            ruling,
-        ),
+        Refusal::NeedsApproval { ruling, id, url } => {
+            let reason = &ruling.reason;
+            let url_text = quote(url);
+            (
+                RpcError::APPROVAL,
+                format!(
+                    "[callgate] Action requires approval.\nReason: {reason}\nApproval ID: {id}\nApprove at: {url}"
+                ),
+                format!(r#","approval_id":"{id}","approval_url":{url_text}"#),
+            )
+        }
     };
     if request.method() == Some(methods::TOOLS_CALL) {
-        let text = quote(&format!("{headline}\nReason: {reason}\nRule: {rule}"));
-        let result = format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true}}"#);
+        let (text, meta) = (quote(&lines), approval_meta(refusal));
+        let result =
+            format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true{meta}}}"#);
         return message::result(id, &result);
     }
-    let data = format!(r#"{{"rule":{},"reason":{}}}"#, quote(rule), quote(reason));
+    let (Refusal::Denied(ruling) | Refusal::NeedsApproval { ruling, .. }) = refusal;
+    let Ruling { rule, reason, .. } = ruling;
+    let data = format!(
+        r#"{{"rule":{},"reason":{}{data}}}"#,
+        quote(rule),
+        quote(reason)
+    );
+    let headline = lines.lines().next().unwrap_or_default();
     message::error(
         Some(id),
         &RpcError {
@@ -352,4 +378,22 @@ fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal) -> Bytes {
             data: Some(data),
         },
     )
+}
+
+/// The approval that a call needs, for hosts that read `_meta`: under our own keys, and under those of
+/// gateways that hosts know already.
+fn approval_meta(refusal: &Refusal<'_>) -> String {
+    match refusal {
+        Refusal::Denied(_) => String::new(),
+        Refusal::NeedsApproval { id, url, .. } => {
+            let url = quote(url);
+            let keys =
+                |prefix| format!(r#""{prefix}/approval_id":"{id}","{prefix}/approval_url":{url}"#);
+            format!(
+                r#","_meta":{{{},{}}}"#,
+                keys("dev.callgate"),
+                keys("dev.agentguard")
+            )
+        }
+    }
 }

@@ -1,18 +1,247 @@
-//! hold: a call that needs a person's yes is put on record and answered.
+//! hold: a call that needs a person's yes. It is put on record and answered, or it waits.
+//!
+//! A call continues in one of these ways, whichever the host can do: it comes again, with the approval's
+//! id in `_meta` or as the very same call; or it waits here until somebody decides. What only asks for a
+//! confirmation is asked of the person at the host where the host can do that. A call that waited is
+//! decided again before it goes on, and the stricter counts.
 
-use callgate_gate::{Hold, Ruling};
-use callgate_record::{NotRecorded, Recorder};
+mod confirm;
+mod waiting;
 
-use crate::finish::Refusal;
+use callgate_gate::{ApprovalId, Consent, Denied, Hold, Permit, Ruling, Verdict, decide};
+use callgate_record::{Asked, NotRecorded, Question, Recorder, Status};
+use jiff::SignedDuration;
 
-/// Records a held call and says what the host is told. Nothing can release it yet, and the
-/// answer says so.
-pub(crate) async fn hold(recorder: &Recorder, hold: &Hold) -> Result<Refusal, NotRecorded> {
-    recorder.held(hold).await?;
-    let ruling = hold.ruling().clone();
-    let reason = format!(
-        "{}; approvals cannot be given in this version, so the call was refused (`policy: allow-all` permits it)",
-        ruling.reason
-    );
-    Ok(Refusal::NeedsApproval(Ruling { reason, ..ruling }))
+use crate::{
+    Desk, Events, Exchange, Providers,
+    approvals::Terms,
+    events::calls::ApprovalRequired,
+    facts::{FactSources, Gathered},
+};
+use confirm::{Confirmed, confirm};
+use waiting::{Wait, Woken};
+
+/// Keys of a request's `_meta` under which a host names an approval.
+const APPROVAL_KEYS: [&str; 2] = ["dev.callgate/approval_id", "dev.agentguard/approval_id"];
+/// The rule named when nobody can be asked.
+const NOBODY_RULE: &str = "deny:gateway:no_approvals";
+/// The rule named when a caller has asked too much already.
+const TOO_MANY_RULE: &str = "deny:gateway:too_many_approvals";
+
+/// What holding a call needs of the path.
+pub(crate) struct Keeper<'a> {
+    pub(crate) providers: &'a dyn Providers,
+    pub(crate) recorder: &'a Recorder,
+    pub(crate) events: &'a Events,
+    pub(crate) facts: &'a FactSources,
+    /// Where people are asked; `None` where there is nobody to ask.
+    pub(crate) desk: Option<&'a Desk>,
+}
+
+/// Why a held call does not go on.
+#[derive(Debug)]
+pub(crate) enum Unreleased {
+    /// It needs approval: this one, which is given there. In the stateless form of the protocol this is
+    /// where an `input_required` result is made.
+    NeedsApproval {
+        hold: Hold,
+        id: ApprovalId,
+        url: String,
+    },
+    /// A person said no.
+    Refused(Denied, Option<ApprovalId>),
+    /// Policy says no by now, or nobody can be asked.
+    Denied(Denied),
+    /// The host does not want an answer any more.
+    Cancelled(Ruling),
+    /// It could not be put on record.
+    NotRecorded(Hold, NotRecorded),
+}
+
+type Release = Result<Permit, Box<Unreleased>>;
+
+impl Keeper<'_> {
+    /// Keeps a call until somebody releases it, as long as the terms say.
+    pub(crate) async fn keep(
+        &self,
+        hold: Hold,
+        gathered: &mut Gathered,
+        exchange: &Exchange,
+    ) -> Release {
+        let hold = match confirm(hold, exchange).await {
+            Confirmed::Permit(permit) => return Ok(permit),
+            Confirmed::Refused(denied) => return unreleased(Unreleased::Refused(denied, None)),
+            Confirmed::Cancelled(ruling) => return unreleased(Unreleased::Cancelled(ruling)),
+            Confirmed::Unasked(hold) => hold,
+        };
+        let Some(desk) = self.desk else {
+            let reason = "it needs approval, and nobody can be asked here";
+            return nobody(hold, NOBODY_RULE, reason);
+        };
+        let terms = desk.terms();
+        let mut wait = Wait::new(desk, &terms, exchange, &hold);
+        let mut hold = hold;
+        loop {
+            let question = self.question(&hold, &terms);
+            let asked = match desk.ask(question, hold.call().attempt.id).await {
+                Ok(asked) => asked,
+                Err(error) => {
+                    tracing::error!(%error, "a call that needs approval is refused");
+                    let reason = "it needs approval, and approvals cannot be kept";
+                    return nobody(hold, NOBODY_RULE, reason);
+                }
+            };
+            hold = match asked {
+                Asked::Claimed(approval) => {
+                    match self.release(desk, hold, approval.id, gathered, &wait).await {
+                        Released::Permit(permit) => return Ok(permit),
+                        Released::Denied(denied) => return unreleased(Unreleased::Denied(denied)),
+                        // Another rule asks by now, so another approval is needed.
+                        Released::Held(other) => other,
+                    }
+                }
+                Asked::Denied(approval) => {
+                    let denied = hold.deny("a person decided that this call may not happen");
+                    return unreleased(Unreleased::Refused(denied, Some(approval.id)));
+                }
+                Asked::TooMany { limit } => {
+                    let reason = format!("{limit} approvals are asked for already; wait for those");
+                    return nobody(hold, TOO_MANY_RULE, &reason);
+                }
+                Asked::Pending { approval, .. } => {
+                    let url = terms.url(&approval.id);
+                    match self.await_decision(hold, approval.id, url, &mut wait).await {
+                        Ok(hold) => hold,
+                        Err(ended) => return Err(ended),
+                    }
+                }
+            };
+        }
+    }
+
+    /// Tells of a pending approval, and waits until there may be something new about it. Gives the hold
+    /// back to be looked at again, or says how waiting ended.
+    async fn await_decision(
+        &self,
+        hold: Hold,
+        id: ApprovalId,
+        url: String,
+        wait: &mut Wait<'_>,
+    ) -> Result<Hold, Box<Unreleased>> {
+        if wait.is_first(&id)
+            && let Err(error) = self.tell(&hold, &id, &url, wait).await
+        {
+            return Err(Box::new(Unreleased::NotRecorded(hold, error)));
+        }
+        match wait.on(&id, &url).await {
+            Woken::Look => Ok(hold),
+            Woken::Cancelled => {
+                let error = waiting::cancelled();
+                self.recorder.waited_in_vain(&hold, &id, error);
+                let ruling = hold.ruling().clone();
+                Err(Box::new(Unreleased::Cancelled(ruling)))
+            }
+            Woken::Over => {
+                if wait.has_waited() {
+                    let error = waiting::undecided();
+                    self.recorder.waited_in_vain(&hold, &id, error);
+                }
+                Err(Box::new(Unreleased::NeedsApproval { hold, id, url }))
+            }
+        }
+    }
+
+    fn question(&self, hold: &Hold, terms: &Terms) -> Question {
+        let frame = &hold.call().attempt.frame;
+        let named = APPROVAL_KEYS.iter().find_map(|key| frame.meta(key));
+        let named = named.and_then(|named| named.as_str()?.parse().ok());
+        let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        Question {
+            asking: self.recorder.asking(hold),
+            binding: hold.binding(),
+            named,
+            expire_after: span(terms.expire_after),
+            valid_for: span(terms.valid_for),
+        }
+    }
+
+    /// Puts a held call on record and tells of it.
+    async fn tell(
+        &self,
+        hold: &Hold,
+        id: &ApprovalId,
+        url: &str,
+        wait: &Wait<'_>,
+    ) -> Result<(), NotRecorded> {
+        let status = if wait.is_over() {
+            Status::Blocked
+        } else {
+            Status::Pending
+        };
+        self.recorder.held(hold, Some(id), status).await?;
+        self.events.emit(ApprovalRequired {
+            call: hold.call(),
+            ruling: hold.ruling(),
+            approval: id,
+            url,
+        });
+        Ok(())
+    }
+
+    /// Uses a claimed approval. A call that came just now was decided just now; one that waited is
+    /// decided again, by the policy of now.
+    async fn release(
+        &self,
+        desk: &Desk,
+        hold: Hold,
+        id: ApprovalId,
+        gathered: &mut Gathered,
+        wait: &Wait<'_>,
+    ) -> Released {
+        let binding = hold.binding();
+        let verdict = if wait.has_waited() {
+            let policy = self.providers.policy();
+            let call = hold.into_call();
+            self.facts.look_again(&call, &policy, gathered).await;
+            decide(call, &policy, &gathered.facts)
+        } else {
+            Verdict::Hold(hold)
+        };
+        let verdict = match verdict {
+            Verdict::Hold(hold) => hold.release(Consent::approved(id.clone(), binding)),
+            decided @ (Verdict::Permit(_) | Verdict::Deny(_)) => decided,
+        };
+        match verdict {
+            Verdict::Permit(permit) => {
+                if permit.approval().is_none() {
+                    // Policy asks for nobody any more.
+                    desk.give_back(&id).await;
+                }
+                Released::Permit(permit)
+            }
+            Verdict::Hold(hold) => {
+                desk.give_back(&id).await;
+                Released::Held(hold)
+            }
+            Verdict::Deny(denied) => {
+                desk.give_back(&id).await;
+                Released::Denied(denied)
+            }
+        }
+    }
+}
+
+/// What came of a release.
+enum Released {
+    Permit(Permit),
+    Denied(Denied),
+    Held(Hold),
+}
+
+fn unreleased(why: Unreleased) -> Release {
+    Err(Box::new(why))
+}
+
+fn nobody(hold: Hold, rule: &str, reason: &str) -> Release {
+    unreleased(Unreleased::Denied(hold.refuse(rule, reason)))
 }

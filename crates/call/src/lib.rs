@@ -17,6 +17,7 @@
 //! [`Providers`], [`Caller`]).
 
 mod announce;
+mod approvals;
 mod desk;
 pub mod events;
 mod facts;
@@ -39,6 +40,7 @@ mod telemetry;
 mod trace;
 
 pub use announce::{Announcement, Audience};
+pub use approvals::{Desk, DeskError, Terms};
 pub use events::{Event, Events};
 pub use facts::real_path;
 pub use failure::Failure;
@@ -52,4 +54,4 @@ pub use registry::Registry;
 pub use resolve::resolve_resource;
 pub use seal::SealKey;
 pub use telemetry::Telemetry;
-pub use trace::{Spans, TraceContext};
+pub use trace::{Spans, StepSpan, TraceContext};

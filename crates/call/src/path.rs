@@ -1,30 +1,34 @@
 //! The one path: the order of the steps, and who walks them.
 
 mod drain;
+mod holding;
 mod pending;
 mod repeat;
 mod rounds;
 
-use std::{future::ready, sync::Arc, time::Instant};
+use std::{
+    future::ready,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use arc_swap::ArcSwapOption;
-use callgate_gate::{Attempt, Call, Denied, Fault, Hold, Permit, Target, Verdict, decide};
+use callgate_gate::{Attempt, Call, Denied, Fault, Permit, Target, Verdict, decide};
 use callgate_record::{NotRecorded, Recorded, Recorder};
 use callgate_wire::{Era, Id, RpcError, bridge, message};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Caller, Events, Exchange, Failure, InHand, Latency, Providers, Received, Registry, Reply,
-    Telemetry,
+    Caller, Desk, Events, Exchange, Failure, InHand, Latency, Providers, Received, Registry, Reply,
+    Spans, Telemetry,
     events::{
         self,
-        calls::{ApprovalRequired, CallStarted, IntentDoubtful, IntentRefused},
+        calls::{CallStarted, IntentDoubtful, IntentRefused},
         gateway::RecordFailed,
     },
     facts::FactSources,
     finish::{Answer, Ended, Refusal, finish, finish_unresolved, no_record, refuse, refuse_fault},
     forward::forward,
-    hold::hold,
     inspect::inspect,
     intent::{self, Schemas},
     parking::{Parking, Round},
@@ -52,6 +56,8 @@ struct Shared {
     telemetry: Telemetry,
     registry: Arc<Registry>,
     facts: FactSources,
+    /// Where people are asked about held calls.
+    desk: OnceLock<Desk>,
     parking: Parking,
     schemas: Schemas,
     tasks: TaskTracker,
@@ -90,12 +96,21 @@ impl CallPath {
                 telemetry,
                 registry,
                 facts: FactSources::default(),
+                desk: OnceLock::new(),
                 parking: Parking::new(key),
                 schemas: Schemas::default(),
                 tasks,
                 record_trouble: ArcSwapOption::empty(),
             }),
         }
+    }
+
+    /// The same with a desk where people are asked. Without one, what needs a person is refused.
+    #[must_use]
+    pub fn asking_at(self, desk: Desk) -> Self {
+        // A path is given its desk once, before anybody calls.
+        let _ = self.shared.desk.set(desk);
+        self
     }
 
     /// What can be called.
@@ -119,9 +134,19 @@ impl CallPath {
         trouble.as_deref().cloned()
     }
 
+    /// Where people are asked about held calls.
+    pub fn desk(&self) -> Option<&Desk> {
+        self.shared.desk.get()
+    }
+
     /// Where what happens is told.
     pub fn events(&self) -> &Events {
         &self.shared.telemetry.events
+    }
+
+    /// Makes spans, where somebody wants them.
+    pub fn spans(&self) -> &Spans {
+        &self.shared.telemetry.spans
     }
 
     /// Takes a call: from now on it can be cancelled, and draining waits for it.
@@ -235,15 +260,21 @@ impl Shared {
             }
         }
         let gathering = self.facts.gather(&call, &policy);
-        let gathered = span.step("facts").over(gathering).await;
+        let mut gathered = span.step("facts").over(gathering).await;
         let facts = &gathered.facts;
         let verdict = span.step("decide").of(|| decide(call, &policy, facts));
         let permit = match verdict {
             Verdict::Permit(permit) => permit,
-            Verdict::Hold(held) => return self.held(&held, span).await,
+            // Boxed, so that calls which are not held do not carry the room for it.
+            Verdict::Hold(held) => {
+                match Box::pin(self.held(held, &mut gathered, &exchange, span)).await {
+                    Ok(permit) => permit,
+                    Err(answer) => return answer,
+                }
+            }
             Verdict::Deny(denied) => return self.denied(&denied, span),
         };
-        let recording = self.recorder.forwarding(permit);
+        let recording = self.about_to_forward(permit);
         let (recorded, open) = match span.step("record").over(recording).await {
             Ok(recorded) => self.on_record(recorded),
             Err(error) => return self.not_recorded(&attempt, &target, &error),
@@ -336,18 +367,6 @@ impl Shared {
         finish_unresolved(&self.recorder, &self.telemetry.events, unresolved)
     }
 
-    async fn held(&self, held: &Hold, span: &CallSpan) -> Answer {
-        let (call, ruling) = (held.call(), held.ruling());
-        match span.step("hold").over(hold(&self.recorder, held)).await {
-            Ok(refusal) => {
-                let events = &self.telemetry.events;
-                events.emit(ApprovalRequired { call, ruling });
-                refuse(&call.attempt, &refusal)
-            }
-            Err(error) => self.not_recorded(&call.attempt, &call.target, &error),
-        }
-    }
-
     /// Ends an attempt whose intent or arguments do not hold: nothing was asked, nothing is sent.
     fn faulted(&self, attempt: &Attempt, target: Option<&Target>, fault: &Fault) -> Answer {
         self.recorder.faulted(attempt, target, fault);
@@ -362,6 +381,10 @@ impl Shared {
     fn denied(&self, denied: &Denied, span: &CallSpan) -> Answer {
         let _step = span.step("finish");
         self.recorder.denied(denied);
+        self.tell_denied(denied)
+    }
+
+    fn tell_denied(&self, denied: &Denied) -> Answer {
         let Call { attempt, target } = denied.call();
         let ruling = denied.ruling();
         self.telemetry.events.emit(events::calls::Denied {
@@ -369,7 +392,7 @@ impl Shared {
             target,
             ruling,
         });
-        refuse(attempt, &Refusal::Denied(ruling.clone()))
+        refuse(attempt, &Refusal::Denied(ruling))
     }
 
     /// A record that can be written again is no trouble any more.
@@ -391,7 +414,7 @@ impl Shared {
             target,
             ruling: &ruling,
         });
-        refuse(attempt, &Refusal::Denied(ruling))
+        refuse(attempt, &Refusal::Denied(&ruling))
     }
 }
 

@@ -93,6 +93,9 @@ pub trait Caller: Send + Sync + fmt::Debug {
     /// not read loses notifications, never the answer.
     fn notify(&self, notification: Bytes);
 
+    /// Shows the host that its call is still under way, where the transport has a way to.
+    fn keep_alive(&self) {}
+
     /// Asks the host on behalf of the provider (sampling, elicitation, roots) and waits for its
     /// reply, a result or an error. The frame's id is the provider's; the caller uses its own.
     fn ask(&self, request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>>;

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use callgate_gate::{Attempt, Call, Catalog, Policy, Reference, ResolveError, ServerName, Target};
+use callgate_gate::{
+    Attempt, Call, Catalog, Policy, Reference, ResolveError, ServerName, Target, Who,
+};
 use callgate_record::{Failed, Status};
 use callgate_wire::{Frame, Json, RpcError, methods, quote};
 
@@ -69,12 +71,13 @@ pub(crate) async fn resolve(
             });
         }
     };
-    let mut found = asked.find(&providers.catalog(), &providers.policy());
+    let who = &attempt.host.who;
+    let mut found = asked.find(&providers.catalog(), &providers.policy(), who);
     if let Err(error) = &found
         && let Some(server) = worth_waiting_for(error)
     {
         providers.first_connect(server).await;
-        found = asked.find(&providers.catalog(), &providers.policy());
+        found = asked.find(&providers.catalog(), &providers.policy(), who);
     }
     match found {
         Ok(target) => Ok(Call { attempt, target }),
@@ -138,12 +141,14 @@ impl<'f> Asked<'f> {
         completion.ok_or(WHAT)
     }
 
-    fn find(&self, catalog: &Catalog, policy: &Policy) -> Result<Target, ResolveError> {
+    fn find(&self, catalog: &Catalog, policy: &Policy, who: &Who) -> Result<Target, ResolveError> {
         match self {
-            Self::Tool(name) => catalog.resolve(name, policy),
-            Self::Prompt(name) => catalog.prompt(name, policy).map(Target::Prompt),
+            Self::Tool(name) => catalog.resolve(name, policy, who),
+            Self::Prompt(name) => catalog.prompt(name, policy, who).map(Target::Prompt),
             Self::Resource(uri) => catalog.resource(uri).map(Target::Resource),
-            Self::CompletionOfPrompt(name) => catalog.prompt(name, policy).map(Target::Completion),
+            Self::CompletionOfPrompt(name) => {
+                catalog.prompt(name, policy, who).map(Target::Completion)
+            }
             Self::CompletionOfResource(uri) => catalog.template(uri).map(Target::Completion),
         }
     }

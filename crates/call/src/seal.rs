@@ -167,6 +167,7 @@ mod tests {
             principal: principal.into(),
             agent: "a".into(),
             session: "s".into(),
+            grant: callgate_gate::Grant::default(),
         };
         let host = Host {
             who,

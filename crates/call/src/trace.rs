@@ -50,6 +50,38 @@ struct Live {
 #[derive(Debug)]
 pub(crate) struct Step(Option<Context>);
 
+/// The span of an agent's step; nothing without an exporter.
+#[derive(Debug)]
+pub struct StepSpan(Option<Context>);
+
+impl StepSpan {
+    /// Where the step stands in its trace: what its calls hang below.
+    pub fn context(&self) -> Option<TraceContext> {
+        let context = self.0.as_ref()?;
+        Some(TraceContext::of(context.span().span_context()))
+    }
+
+    /// Notes something about the step.
+    pub fn note(&self, key: &'static str, value: String) {
+        if let Some(context) = &self.0 {
+            context.span().set_attribute(KeyValue::new(key, value));
+        }
+    }
+
+    /// Ends the span; `error` says why the step failed.
+    pub fn end(self, error: Option<&'static str>) {
+        let Some(context) = self.0 else {
+            return;
+        };
+        let span = context.span();
+        if let Some(error) = error {
+            span.set_attribute(KeyValue::new("error", error));
+            span.set_status(Status::error(error));
+        }
+        span.end();
+    }
+}
+
 impl TraceContext {
     /// Takes a context as it is written; `None` where that is not one.
     pub fn new(parent: &str, state: Option<&str>) -> Option<Self> {
@@ -103,6 +135,15 @@ impl Spans {
         Self {
             tracer: Some(Arc::new(tracer)),
         }
+    }
+
+    /// Begins the span of an agent's step, which the spans of its calls hang below.
+    pub fn step(&self, name: &'static str) -> StepSpan {
+        StepSpan(self.tracer.as_ref().map(|tracer| {
+            let builder = SpanBuilder::from_name(name);
+            let span = tracer.build_with_context(builder, &Context::new());
+            Context::new().with_span(span)
+        }))
     }
 
     /// Begins the span of a call. Its parent is the context in the request's `_meta`, else the one

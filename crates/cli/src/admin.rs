@@ -7,7 +7,7 @@ use std::{
 };
 
 use http_body_util::{BodyExt, Empty};
-use hyper::{Request, body::Bytes, header};
+use hyper::{Method, Request, body::Bytes, header};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
@@ -66,6 +66,20 @@ pub(crate) async fn get(
     path: &str,
     token: Option<&str>,
 ) -> Result<Bytes, Failed> {
+    send(gateway, Method::GET, path, token).await
+}
+
+/// Tells a running gateway to do something.
+pub(crate) async fn post(gateway: &RunFile, path: &str, token: &str) -> Result<Bytes, Failed> {
+    send(gateway, Method::POST, path, Some(token)).await
+}
+
+async fn send(
+    gateway: &RunFile,
+    method: Method,
+    path: &str,
+    token: Option<&str>,
+) -> Result<Bytes, Failed> {
     let failed =
         |what: String| Failed::execution(format!("the gateway at {}: {what}", gateway.address));
     let asked = async {
@@ -75,7 +89,10 @@ pub(crate) async fn get(
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| failed(error.to_string()))?;
         let connection = tokio::spawn(connection);
-        let mut request = Request::get(path).header(header::HOST, &gateway.address);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &gateway.address);
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }

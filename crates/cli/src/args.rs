@@ -1,8 +1,14 @@
 //! Arguments as typed.
 
+mod people;
+
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+pub(crate) use people::{
+    ApprovalState, Approvals, ApprovalsCommand, Ceiling, NewToken, Token, TokenCommand, TokenRole,
+};
 
 /// One gate for every tool call an AI agent makes.
 ///
@@ -52,8 +58,12 @@ pub(crate) enum Command {
     Servers(Servers),
     /// What happened: every call on record
     Activity(Activity),
+    /// Calls that need a person: see them, approve them, deny them
+    Approvals(Approvals),
     /// Check, test, explain and replay policy files
     Policy(Policy),
+    /// Run a coding agent for one task, with the gate as where its tools come from
+    Agent(Agent),
     /// How to connect a host
     Connect(Connect),
     /// Check the configuration, or show what is in effect
@@ -62,6 +72,12 @@ pub(crate) enum Command {
     Doctor,
     /// Allow the callgate.yaml of a folder to be used
     Trust(Trust),
+    /// Tokens for agents, approvers and admins
+    Token(Token),
+    #[command(hide = true)]
+    McpServe,
+    #[command(hide = true)]
+    ScriptedModel { script: PathBuf },
     #[command(hide = true)]
     Warden(Warden),
     #[command(hide = true)]
@@ -220,7 +236,7 @@ pub(crate) struct ActivityFilter {
     /// Only this tool
     #[arg(long)]
     pub(crate) tool: Option<String>,
-    /// Only this status: success, error, blocked, rejected, pending, unknown
+    /// Only this status: success, error, blocked, rejected, pending, unknown, bypassed
     #[arg(long)]
     pub(crate) status: Option<String>,
     /// Only this intent: read, write, destructive
@@ -287,6 +303,49 @@ pub(crate) struct Replay {
     pub(crate) gateway: Gateway,
 }
 
+/// Run a coding agent for one task, with the gate as where its tools come from.
+///
+/// The final text goes to stdout, progress to stderr. `callgate agent probe [PROVIDER]` looks at the
+/// agents that are installed and says which of them can be reduced to our tools.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Agent {
+    /// claude, gemini, codex, opencode or openai_compatible; or `probe`
+    pub(crate) provider: String,
+    /// With `probe`: only this one
+    #[arg(value_name = "PROBED")]
+    pub(crate) probed: Option<String>,
+    /// What it is to do: a text, or `@FILE`
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(crate) prompt: Option<String>,
+    /// Where it works
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) workdir: PathBuf,
+    /// full: our tools alone; additive: its own, and those of plugins
+    #[arg(long, value_enum, default_value_t = AgentMode::Full)]
+    pub(crate) mode: AgentMode,
+    /// Offer operations of a plugin (repeatable)
+    #[arg(long = "plugin", value_name = "PLUGIN:OP,OP")]
+    pub(crate) plugins: Vec<String>,
+    /// The model
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// How long it may take, for example 10m
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
+    /// How many rounds of calls an OpenAI-compatible model may make
+    #[arg(long, value_name = "N")]
+    pub(crate) max_rounds: Option<u32>,
+    /// Ask an OpenAI-compatible model for whole answers
+    #[arg(long)]
+    pub(crate) no_stream: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgentMode {
+    Full,
+    Additive,
+}
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Connect {
     /// Print the snippet for this host
@@ -341,6 +400,8 @@ pub(crate) struct Trust {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Warden {
     pub(crate) parent: u32,
+    #[arg(long)]
+    pub(crate) remove: Option<PathBuf>,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }

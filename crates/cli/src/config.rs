@@ -1,6 +1,7 @@
 //! The configuration: the file as written ([`model`]), found and read ([`load`]), and turned
 //! into what the gateway runs on ([`Settings`]).
 
+mod approvals;
 mod checked;
 mod complaint;
 mod foreign;
@@ -13,8 +14,9 @@ mod reference;
 mod settings;
 mod show;
 
+pub(crate) use approvals::{Webhook, WebhookFormat};
 pub(crate) use load::{Origin, Source, again, load};
-pub(crate) use model::{Auth, Config, Durability, Limits, OnFailure, OpenRoute};
+pub(crate) use model::{Auth, Config, Durability, Limits, OnFailure, OpenRoute, Span};
 pub(crate) use policies::{PolicyFile, ground};
 pub(crate) use reference::{page, schema};
 pub(crate) use settings::Settings;

@@ -11,8 +11,11 @@ mod config;
 mod exit;
 mod folders;
 mod housekeeping;
+mod keyring;
 mod logging;
+mod notify;
 mod otlp;
+mod outbound;
 mod print;
 mod reload;
 mod signals;
@@ -49,6 +52,9 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
     match command {
         // Before any thread is started: a warden is a small process that only waits.
         Some(Command::Warden(warden)) => Ok(commands::warden::run(warden)),
+        Some(Command::ScriptedModel { script }) => commands::scripted_model::run(&script),
+        Some(Command::McpServe) => commands::mcp_serve::run(&shared),
+        Some(Command::Agent(agent)) => commands::agent::run(&shared, &agent),
         Some(Command::DemoServer) => commands::demo_server::run(),
         Some(Command::Demo) => commands::demo::run(&shared),
         Some(Command::Serve(serve)) => commands::serve::run(&shared, &serve),
@@ -57,6 +63,8 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         Some(Command::Tools(tools)) => commands::tools::run(&shared, &tools),
         Some(Command::Servers(servers)) => commands::servers::run(&shared, &servers),
         Some(Command::Activity(activity)) => commands::activity::run(&shared, &activity),
+        Some(Command::Approvals(approvals)) => commands::approvals::run(&shared, &approvals),
+        Some(Command::Token(token)) => commands::token::run(&shared, &token),
         Some(Command::Policy(policy)) => commands::policy::run(&shared, &policy),
         Some(Command::Connect(connect)) => commands::connect::run(&shared, &connect),
         Some(Command::Config(config)) => commands::config::run(&shared, &config),

@@ -13,13 +13,7 @@ use std::{
 use bytes::Bytes;
 use callgate_call::{Events, Spans, events::gateway::SpansNotExported};
 use futures_util::future::BoxFuture;
-use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, Response};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
 use opentelemetry::{KeyValue, global::BoxedTracer, trace::TracerProvider};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
@@ -30,7 +24,7 @@ use opentelemetry_sdk::{
 use tokio::runtime::Handle;
 use url::Url;
 
-use crate::exit::Failed;
+use crate::{exit::Failed, outbound::Outbound};
 
 /// How often spans are sent; a full batch goes at once.
 const BATCH_EVERY: Duration = Duration::from_secs(1);
@@ -38,8 +32,6 @@ const BATCH_EVERY: Duration = Duration::from_secs(1);
 const EXPORT_DEADLINE: Duration = Duration::from_secs(5);
 /// How long the last batch may take when the gateway stops.
 const LAST_BATCH_DEADLINE: Duration = Duration::from_secs(2);
-/// A collector's answer is short.
-const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Where collectors take spans when their address says nothing else.
 const USUAL_PATH: &str = "/v1/traces";
 
@@ -112,7 +104,7 @@ fn endpoint(address: &str) -> Result<String, Failed> {
 /// Sends batches on the gateway's own runtime: they are made on a thread that has none.
 #[derive(Debug)]
 struct Sender {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Outbound,
     runtime: Handle,
     events: Events,
     /// Whether the last batch was not taken: of a row of failures only the first is told.
@@ -121,13 +113,8 @@ struct Sender {
 
 impl Sender {
     fn new(events: Events) -> Result<Self, Failed> {
-        let provider = rustls::crypto::aws_lc_rs::default_provider();
-        let tls = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(provider)
-            .map_err(|error| Failed::system(format!("the system's certificates: {error}")))?;
-        let connector = tls.https_or_http().enable_http1().build();
         Ok(Self {
-            client: Client::builder(TokioExecutor::new()).build(connector),
+            client: Outbound::new()?,
             runtime: Handle::current(),
             events,
             failing: Arc::default(),
@@ -146,7 +133,7 @@ impl HttpClient for Sender {
     {
         let client = self.client.clone();
         let sending = self.runtime.spawn(async move {
-            let answer = exchange(client, request);
+            let answer = client.send(request);
             let answered = tokio::time::timeout(EXPORT_DEADLINE, answer).await;
             answered.unwrap_or_else(|_| Err("the collector does not answer".into()))
         });
@@ -164,16 +151,6 @@ impl HttpClient for Sender {
             answered
         })
     }
-}
-
-async fn exchange(
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    request: Request<Bytes>,
-) -> Result<Response<Bytes>, HttpError> {
-    let response = client.request(request.map(Full::new)).await?;
-    let (head, body) = response.into_parts();
-    let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?;
-    Ok(Response::from_parts(head, body.to_bytes()))
 }
 
 #[cfg(test)]

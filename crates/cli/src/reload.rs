@@ -9,7 +9,10 @@ use std::{
     },
 };
 
-use callgate_call::events::gateway::{ConfigReloaded, PolicyRejected, PolicyReloaded};
+use callgate_call::{
+    Desk,
+    events::gateway::{ConfigReloaded, PolicyRejected, PolicyReloaded},
+};
 use callgate_record::RecordType;
 use callgate_server::{Gateway, Reloads};
 use callgate_upstream::Fleet;
@@ -76,6 +79,8 @@ impl Reloading {
             gateway: running.gateway.clone(),
             fleet: running.fleet.clone(),
             standing: running.standing.clone(),
+            desk: running.desk.clone(),
+            served_at: running.served_at.clone(),
             flags: flags.clone(),
             started_with: settings.config.clone(),
             settings,
@@ -98,6 +103,9 @@ struct Reloader {
     gateway: Gateway,
     fleet: Arc<Fleet>,
     standing: Arc<Standing>,
+    desk: Desk,
+    /// Where approvers reach the gateway unless a file says otherwise.
+    served_at: String,
     flags: Flags,
     /// What a restart would change is told against this.
     started_with: Config,
@@ -182,6 +190,7 @@ impl Reloader {
         let events = self.gateway.path().events();
         let file = self.file(&settings);
         self.fleet.apply(settings.plan());
+        self.desk.set_terms(settings.terms(&self.served_at));
         self.gateway.set_views(settings.views.clone());
         let recorder = self.gateway.path().recorder();
         let is_another_policy = settings.policies != self.settings.policies;
@@ -248,6 +257,10 @@ fn needs_restart(before: &Config, now: &Config) -> Vec<&'static str> {
         ("hosts", before.hosts != now.hosts),
         ("auth", before.auth != now.auth),
         ("data_dir", before.data_dir != now.data_dir),
+        (
+            "approvals.notify",
+            before.approvals.notify != now.approvals.notify,
+        ),
         ("audit", before.audit != now.audit),
         ("limits", limits != now.limits),
         ("telemetry", before.telemetry != now.telemetry),

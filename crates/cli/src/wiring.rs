@@ -10,12 +10,12 @@ use std::{
 };
 
 use callgate_call::{
-    CallPath, Events, SealKey, Spans, Telemetry,
+    CallPath, Desk, Events, SealKey, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
 };
 use callgate_record::{RecordType, Recorder, Redactor};
 use callgate_server::{Gateway, Reloads, ServerRow, StatusSource};
-use callgate_store::{Limits, Log, LogOptions};
+use callgate_store::{ApprovalStore, Limits, Log, LogOptions};
 use callgate_upstream::{Fleet, Profile, ServerReport};
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use crate::{
     config::{self, Settings},
     exit::Failed,
     folders, housekeeping, logging,
+    notify::Notifying,
     otlp::Exporter,
     reload::Standing,
     tokens,
@@ -40,6 +41,11 @@ pub(crate) struct Running {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) standing: Arc<Standing>,
     log: Arc<Log>,
+    pub(crate) desk: Desk,
+    /// Where approvers reach this gateway unless the configuration says otherwise.
+    pub(crate) served_at: String,
+    following: JoinHandle<()>,
+    notifying: Option<Notifying>,
     housekeeping: JoinHandle<()>,
     stop_housekeeping: CancellationToken,
     exporter: Option<Exporter>,
@@ -110,9 +116,12 @@ impl Running {
         events.emit(GatewayStarted {
             version: env!("CARGO_PKG_VERSION"),
         });
+        let served_at = format!("http://{}", settings.listen(None)?);
+        let desk = desk(settings, &served_at, &log, (&recorder, &events));
         let fleet = Fleet::start(settings.plan(), recorder.clone(), events, profile);
         let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
-        let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry);
+        let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
+            .asking_at(desk.clone());
         let standing = Arc::new(Standing::default());
         let status = Status {
             fleet: fleet.clone(),
@@ -128,6 +137,8 @@ impl Running {
             days: audit.retain.days,
             max_mb: audit.retain.max_mb,
         };
+        let notifying = Notifying::start(&settings.config.approvals.notify, desk.clone())?;
+        let following = tokio::spawn(desk.clone().follow(stop_housekeeping.clone()));
         let housekeeping = tokio::spawn(housekeeping::keep(
             log.clone(),
             indexed,
@@ -139,6 +150,10 @@ impl Running {
             fleet,
             standing,
             log,
+            desk,
+            served_at,
+            following,
+            notifying,
             housekeeping,
             stop_housekeeping,
             exporter,
@@ -164,8 +179,11 @@ impl Running {
         {
             tracing::warn!("servers do not go; their wardens end them");
         }
+        if let Some(notifying) = self.notifying {
+            notifying.stop().await;
+        }
         self.stop_housekeeping.cancel();
-        if self.housekeeping.await.is_err() {
+        if self.housekeeping.await.is_err() || self.following.await.is_err() {
             tracing::error!("housekeeping failed");
         }
         if let Err(error) = self.log.close() {
@@ -177,6 +195,18 @@ impl Running {
             exporter.stop().await;
         }
     }
+}
+
+/// Where people are asked about held calls.
+fn desk(
+    settings: &Settings,
+    served_at: &str,
+    log: &Log,
+    (recorder, events): (&Recorder, &Events),
+) -> Desk {
+    let store = ApprovalStore::new(&settings.data_dir, Some(log.writer()));
+    let terms = settings.terms(served_at);
+    Desk::new(Arc::new(store), recorder.clone(), events.clone(), terms)
 }
 
 /// Where what happens is told, and the exporter of spans where a collector is configured.

@@ -233,25 +233,31 @@ impl Catalog {
         }
     }
 
-    /// The one tool that `name` means: its shown name, or canonical `server:tool`.
-    pub fn resolve(&self, name: &str, policy: &Policy) -> Result<Target, ResolveError> {
-        if let Some(tool) = self.by_shown.get(name) {
-            return Ok(Target::Tool(tool.clone()));
-        }
-        let Some((listing, tool)) = self.split(name) else {
-            return Err(self.unknown(Named::Tool, name, policy));
+    /// The tool of that name, shown or canonical, whoever asks.
+    pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        let of_server = || {
+            let (listing, tool) = self.split(name)?;
+            self.by_server.get(&listing.server)?.get(tool)
         };
-        let own = self.by_server.get(&listing.server);
-        if let Some(tool) = own.and_then(|tools| tools.get(tool)) {
+        self.by_shown.get(name).or_else(of_server)
+    }
+
+    /// The one tool that `name` means: its shown name, or canonical `server:tool`. The choices that an
+    /// error names are those that this caller sees.
+    pub fn resolve(&self, name: &str, policy: &Policy, who: &Who) -> Result<Target, ResolveError> {
+        if let Some(tool) = self.tool(name) {
             return Ok(Target::Tool(tool.clone()));
         }
+        let Some((listing, _)) = self.split(name) else {
+            return Err(self.unknown(Named::Tool, name, policy, who));
+        };
         if listing.tools.is_none() {
             return Err(ResolveError::NeverSeen {
                 server: listing.server.clone(),
             });
         }
         let of_server = self
-            .listed(policy)
+            .listed_to(policy, who)
             .filter(|tool| tool.server == listing.server);
         Err(ResolveError::NotOfServer {
             what: Named::Tool,
@@ -273,7 +279,7 @@ impl Catalog {
             })
     }
 
-    fn unknown(&self, what: Named, name: &str, policy: &Policy) -> ResolveError {
+    fn unknown(&self, what: Named, name: &str, policy: &Policy, who: &Who) -> ResolveError {
         let name = name.to_owned();
         match (self.naming.prefix, self.listings.as_slice()) {
             (Prefix::Never, [only]) if only.tools.is_none() => ResolveError::NeverSeen {
@@ -281,9 +287,12 @@ impl Catalog {
             },
             (Prefix::Never | Prefix::Step, _) => {
                 let choices = match what {
-                    Named::Tool => self.listed(policy).map(|tool| tool.shown.clone()).collect(),
+                    Named::Tool => {
+                        let tools = self.listed_to(policy, who);
+                        tools.map(|tool| tool.shown.clone()).collect()
+                    }
                     Named::Prompt => {
-                        let prompts = self.items(ItemKind::Prompt, policy, None);
+                        let prompts = self.items(ItemKind::Prompt, policy, Some(who));
                         prompts.map(|prompt| prompt.shown.clone()).collect()
                     }
                 };
@@ -294,7 +303,10 @@ impl Catalog {
                 }
             }
             (Prefix::Always, listings) => {
-                let servers = listings.iter().map(|l| l.server.to_string()).collect();
+                let servers = listings.iter().map(|l| l.server.to_string());
+                let servers = servers
+                    .filter(|server| who.grant.includes(server))
+                    .collect();
                 ResolveError::UnknownServer {
                     what,
                     name,

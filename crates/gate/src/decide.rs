@@ -1,9 +1,11 @@
-//! The decision: the only place where a [`Permit`] is made.
+//! The decision: the only place where a [`Permit`] is made, at once or out of a [`Hold`].
 //!
 //! Pure: the same call, policy and facts always give the same verdict. Facts that need a clock, a
 //! file or another process are gathered before, by the call path, and handed in.
 
-use crate::{Call, Check, Digest, Facts, Fault, Kind, Policy, Target};
+use crate::{
+    ApprovalId, Call, Check, Consent, Digest, Facts, Fault, Kind, Policy, Target, approval,
+};
 
 /// Which rule spoke, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,11 +20,13 @@ pub struct Ruling {
 
 /// A call that may be forwarded, together with the very bytes that may be.
 ///
-/// It is not `Clone`, its fields are private and only [`decide`] makes one.
+/// It is not `Clone`, its fields are private and only [`decide`] makes one, or [`Hold::release`] out
+/// of what it held.
 #[derive(Debug)]
 pub struct Permit {
     call: Call,
     ruling: Ruling,
+    approval: Option<ApprovalId>,
 }
 
 /// A call that waits for a person.
@@ -30,6 +34,8 @@ pub struct Permit {
 pub struct Hold {
     call: Call,
     ruling: Ruling,
+    /// Whether a confirmation is all that is asked for.
+    confirms: bool,
 }
 
 /// A call that was refused.
@@ -74,8 +80,16 @@ pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
         checks,
     };
     match kind {
-        Kind::Allow => Verdict::Permit(Permit { call, ruling }),
-        Kind::Confirm | Kind::RequireApproval => Verdict::Hold(Hold { call, ruling }),
+        Kind::Allow => Verdict::Permit(Permit {
+            call,
+            ruling,
+            approval: None,
+        }),
+        Kind::Confirm | Kind::RequireApproval => Verdict::Hold(Hold {
+            call,
+            ruling,
+            confirms: kind == Kind::Confirm,
+        }),
         Kind::Deny => Verdict::Deny(Denied { call, ruling }),
     }
 }
@@ -124,6 +138,11 @@ impl Permit {
         &self.ruling
     }
 
+    /// The approval that it rests on; the record that it is about to be forwarded uses it up.
+    pub fn approval(&self) -> Option<&ApprovalId> {
+        self.approval.as_ref()
+    }
+
     /// Gives the permit up for the call in it; the permission is gone with it.
     pub fn into_call(self) -> Call {
         self.call
@@ -139,6 +158,53 @@ impl Hold {
     /// The rule that asks for a person.
     pub fn ruling(&self) -> &Ruling {
         &self.ruling
+    }
+
+    /// Whether the word of the person at the host is enough.
+    pub fn asks_for_confirmation(&self) -> bool {
+        self.confirms
+    }
+
+    /// What a consent must be for: this exact call, held by these rules.
+    pub fn binding(&self) -> Digest {
+        approval::binding(&self.call, &self.ruling)
+    }
+
+    /// Permits the call if the consent is for it, and enough; else it stays held.
+    pub fn release(self, consent: Consent) -> Verdict {
+        let is_enough = consent.approval.is_some() || self.confirms;
+        if !is_enough || consent.binding != self.binding() {
+            return Verdict::Hold(self);
+        }
+        Verdict::Permit(Permit {
+            call: self.call,
+            ruling: self.ruling,
+            approval: consent.approval,
+        })
+    }
+
+    /// Gives the hold up for the call in it, to be decided again.
+    pub fn into_call(self) -> Call {
+        self.call
+    }
+
+    /// Ends the hold with a person's no.
+    pub fn deny(self, reason: &str) -> Denied {
+        let rule = self.ruling.rule.clone();
+        self.refuse(&rule, reason)
+    }
+
+    /// Ends the hold because nobody can be asked; `rule` says so.
+    pub fn refuse(self, rule: &str, reason: &str) -> Denied {
+        let ruling = Ruling {
+            rule: rule.to_owned(),
+            reason: reason.to_owned(),
+            ..self.ruling
+        };
+        Denied {
+            call: self.call,
+            ruling,
+        }
     }
 }
 

@@ -5,11 +5,13 @@
 //! call through, [`decide`]. What comes out of it as a [`Permit`] owns the very bytes it permits,
 //! cannot be copied and cannot be made anywhere else.
 
+mod approval;
 mod call;
 mod catalog;
 mod decide;
 mod digest;
 mod facts;
+mod grant;
 mod intent;
 mod item;
 mod name;
@@ -17,13 +19,16 @@ mod policy;
 mod template;
 mod tool;
 mod view;
+pub mod visible;
 mod who;
 
+pub use approval::{ApprovalId, Consent, NoApprovalId};
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
 pub use catalog::{Catalog, Finding, Items, Listing, Named, Offers, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
+pub use grant::Grant;
 pub use intent::{Declared, Fault, IntentRules, MAX_REASON_CHARS};
 pub use item::{Item, ItemError, ItemKind, Reference, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
@@ -33,4 +38,4 @@ pub use policy::{
 };
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use view::{UnknownView, View};
-pub use who::{Host, Who};
+pub use who::{Host, Role, Who};

@@ -29,6 +29,7 @@ mod rules;
 mod scope;
 mod written;
 
+pub(crate) use builtin::looks_destructive;
 pub use builtin::{Builtin, ToolFilter};
 pub use explain::{Explained, ExplainedRule, ExplainedScope, ExplainedSubject};
 pub use glob::Surroundings;
@@ -185,13 +186,15 @@ impl Policy {
             ItemKind::Prompt => methods::PROMPTS_GET,
             ItemKind::Resource | ItemKind::Template => methods::RESOURCES_READ,
         };
-        self.layers.iter().all(|layer| match layer {
+        let is_for = who.is_none_or(|who| who.grant.includes(item.server.as_str()));
+        let shown_by = |layer: &Layer| match layer {
             Layer::Builtin(_) => true,
             Layer::Rules(rules) => {
                 rules.shows(item.kind.scope(), &item.canonical(), who)
                     && rules.shows("mcp_method", method, who)
             }
-        })
+        };
+        is_for && self.layers.iter().all(shown_by)
     }
 
     /// Why the configuration leaves out a `tool` that this caller could see otherwise. What the rules hide
@@ -231,10 +234,11 @@ impl Policy {
     }
 
     fn rules_show(&self, tool: &Tool, who: Option<&Who>) -> bool {
-        self.layers.iter().all(|layer| match layer {
-            Layer::Builtin(_) => true,
-            Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), who),
-        })
+        who.is_none_or(|who| who.grant.refuses(tool).is_none())
+            && self.layers.iter().all(|layer| match layer {
+                Layer::Builtin(_) => true,
+                Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), who),
+            })
     }
 
     fn ground_of(&self, target: &Target) -> &Ground {

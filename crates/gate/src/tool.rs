@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use callgate_wire::{Json, ParamHeader, Strictness};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{ServerName, item::respelled};
 
@@ -60,7 +60,7 @@ pub struct Hints {
 }
 
 /// What a call may do, from least to most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
     /// Changes nothing.
@@ -150,6 +150,11 @@ impl Tool {
     /// `server:tool`, the name used in policy, record and commands.
     pub fn canonical(&self) -> String {
         format!("{}:{}", self.server, self.name)
+    }
+
+    /// Whether it says that it is destructive, or says nothing and its name does.
+    pub fn looks_destructive(&self) -> bool {
+        crate::policy::looks_destructive(self).is_some()
     }
 
     /// The words of the tool's own name, lower-cased: `deleteAll_files2` is delete, all, files, 2.

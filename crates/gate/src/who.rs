@@ -1,6 +1,40 @@
 //! Who is calling: what was authenticated, and what was merely said.
 
 use callgate_wire::Era;
+use serde::{Deserialize, Serialize};
+
+use crate::Grant;
+
+/// What a token is for. None of them includes another: who makes calls cannot approve them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Makes calls.
+    Agent,
+    /// Sees held calls and decides about them.
+    Approver,
+    /// Sees and does everything else, and decides about held calls.
+    Admin,
+}
+
+impl Role {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Approver => "approver",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Whether its holder may decide about held calls.
+    pub fn approves(self) -> bool {
+        match self {
+            Self::Agent => false,
+            Self::Approver | Self::Admin => true,
+        }
+    }
+}
 
 /// The identity that a call is decided and recorded under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -14,6 +48,8 @@ pub struct Who {
     pub agent: String,
     /// The gateway's id for this connection or `Mcp-Session-Id`.
     pub session: String,
+    /// What the principal's token lets it do.
+    pub grant: Grant,
 }
 
 impl Who {

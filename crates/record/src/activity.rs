@@ -3,7 +3,7 @@
 //! Folding is pure. It never looks at a clock or a file; whether a writer still lives is told to
 //! it by whoever knows.
 
-use callgate_gate::{CallId, Source, Transport};
+use callgate_gate::{ApprovalId, CallId, Source, Transport};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -31,7 +31,7 @@ pub struct Activity {
     pub transport: Option<Transport>,
     /// The tenant; absent for an event.
     pub tenant: Option<String>,
-    /// What authenticated the caller; absent for an event.
+    /// What authenticated the caller, or whoever decided about an approval; absent for other events.
     pub principal: Option<String>,
     /// What the caller is called; absent for an event.
     pub agent: Option<String>,
@@ -93,6 +93,9 @@ pub struct Metadata {
     /// The `call_tool_*` variant that it came through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_variant: Option<String>,
+    /// The approval that the call waited for or used up, or that was decided about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
     /// What a reader of the record should know, for example that a body was cut.
     pub warnings: Vec<String>,
 }
@@ -147,7 +150,8 @@ impl Activity {
                 | Status::Error
                 | Status::Blocked
                 | Status::Rejected
-                | Status::Unknown,
+                | Status::Unknown
+                | Status::Bypassed,
             ) => true,
         }
     }
@@ -157,6 +161,7 @@ impl Activity {
             intent: call.intent.clone(),
             tool_variant: call.tool_variant.clone(),
             warnings: call.warnings.clone(),
+            approval_id: call.approval_id.clone(),
         };
         metadata.warnings.extend(
             call.arguments
@@ -203,7 +208,7 @@ impl Activity {
             source: None,
             transport: None,
             tenant: None,
-            principal: None,
+            principal: event.principal.clone(),
             agent: None,
             client: None,
             session_id: None,
@@ -213,7 +218,7 @@ impl Activity {
             tool: Some(event.name.clone()),
             arguments: None,
             arguments_blake3: None,
-            decision: None,
+            decision: event.decision,
             rule: None,
             reason: event.reason.clone(),
             checks: Vec::new(),
@@ -222,7 +227,10 @@ impl Activity {
             error: None,
             duration_ms: None,
             timestamp: at,
-            metadata: Metadata::default(),
+            metadata: Metadata {
+                approval_id: event.approval_id.clone(),
+                ..Metadata::default()
+            },
         }
     }
 
@@ -234,6 +242,9 @@ impl Activity {
         self.checks.clone_from(&call.checks);
         self.status = call.status;
         self.error = call.error.as_ref().map(|error| failed(error, None));
+        if call.approval_id.is_some() {
+            self.metadata.approval_id.clone_from(&call.approval_id);
+        }
     }
 
     fn finish(&mut self, finished: &Finished) {

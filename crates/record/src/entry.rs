@@ -2,10 +2,14 @@
 //!
 //! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
 
-use callgate_gate::{CallId, Declared, Kind, Operation, Source, Transport};
+mod chain;
+
+use callgate_gate::{ApprovalId, CallId, Declared, Kind, Operation, Source, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ulid::Ulid;
+
+pub use chain::{Checkpoint, Head, KeyedHead, Opened};
 
 /// One process start that writes to the log, with its own sequence and chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -20,8 +24,7 @@ impl std::fmt::Display for WriterId {
 
 /// Everything that can stand in the log.
 ///
-/// It is read back with [`Entry::from_json`]: a derived `Deserialize` would buffer the tagged
-/// value, and raw JSON cannot be taken out of such a buffer.
+/// It is read back with [`Entry::from_json`]: raw JSON cannot be taken out of a derived `Deserialize`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
@@ -29,7 +32,7 @@ pub enum Entry {
     Opened(Opened),
     /// A writer ended in good order; nothing of it follows.
     Closed {},
-    /// A call was refused before anything was sent.
+    /// A call was refused before anything was sent, or was an agent's own and never came here.
     Refused(Box<CallEntry>),
     /// A call waits for a person.
     Held(Box<CallEntry>),
@@ -102,46 +105,6 @@ pub enum EntryKind {
     Event,
 }
 
-/// The beginning of a writer's chain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opened {
-    /// The process id, to tell an operator where to look.
-    pub pid: u32,
-    /// The version of the binary.
-    pub version: String,
-    /// Where the other writers stood.
-    pub heads: Vec<Head>,
-}
-
-/// Where a writer's chain stood.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
-    /// The writer.
-    pub writer: WriterId,
-    /// Its last sequence number.
-    pub seq: u64,
-    /// The hash of that entry, 64 hex digits.
-    pub hash: String,
-}
-
-/// A head and its message authentication code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyedHead {
-    /// The head that is vouched for: the entry before this one.
-    pub head: Head,
-    /// HMAC-SHA-256 over writer, seq and hash, 64 hex digits.
-    pub mac: String,
-}
-
-/// Segments that retention dropped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {
-    /// The last entry that is gone; the chain goes on from its hash.
-    pub dropped: Head,
-    /// How many entries are gone.
-    pub entries: u64,
-}
-
 /// What kind of request a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -154,6 +117,8 @@ pub enum RecordType {
     ResourceRead,
     /// Any other request that passed through.
     Other,
+    /// A person decided about a call.
+    Approval,
     /// Something that happened to an upstream server.
     Server,
     /// Something that happened to the gateway.
@@ -199,6 +164,8 @@ pub enum Status {
     Pending,
     /// Sent, outcome not seen.
     Unknown,
+    /// An agent's own tool: seen, and not gated.
+    Bypassed,
 }
 
 impl Status {
@@ -211,6 +178,7 @@ impl Status {
             Self::Rejected => "rejected",
             Self::Pending => "pending",
             Self::Unknown => "unknown",
+            Self::Bypassed => "bypassed",
         }
     }
 }
@@ -312,8 +280,7 @@ impl Intent {
 pub struct Body {
     /// How long the whole was.
     pub bytes: u64,
-    /// BLAKE3 of the whole, as it was forwarded: of a large body, SHA-256 would cost more than all else
-    /// that is done with it.
+    /// BLAKE3 of the whole, as it was forwarded: SHA-256 would cost more than all else that is done.
     pub blake3: String,
     /// The JSON value, when it fitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -394,6 +361,9 @@ pub struct CallEntry {
     /// What a reader of the record should know about the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The approval that a held call waits for, or that a forwarded one uses up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
     /// How a refused call stands; absent while it is forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
@@ -430,12 +400,12 @@ pub struct Unknown {
     pub of: WriterId,
 }
 
-/// Something that happened to the gateway.
+/// Something that happened to the gateway, or that a person decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The record's id.
     pub id: CallId,
-    /// `server` or `system`.
+    /// `server`, `system` or `approval`.
     #[serde(rename = "type")]
     pub record_type: RecordType,
     /// What happened, for example `upstream.down`.
@@ -446,4 +416,13 @@ pub struct Event {
     /// One sentence of detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The token of whoever decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// What was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// The approval that was decided about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
 }

@@ -6,16 +6,21 @@
 //! provider that asks for a `Recorded<Permit>` cannot be reached by a call that is not on record.
 
 mod activity;
+mod approvals;
 mod entry;
 mod recorder;
 mod redact;
 mod store;
 
 pub use activity::{Activity, ActivityError, Metadata};
+pub use approvals::{
+    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Asking, Question,
+    Resolution, ResolveApprovalError, Resolved, Way,
+};
 pub use entry::{
     Body, CallEntry, Check, Checkpoint, Decision, Effect, Entry, EntryKind, Event, Failed,
     Finished, Head, Intent, KeyedHead, Opened, RecordType, Status, Unknown, WriterId,
 };
 pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};
-pub use redact::{BadPattern, Redactor, body_digest};
+pub use redact::{BadPattern, Excerpt, Redactor, body_digest};
 pub use store::{Position, Store, StoreError};

@@ -1,9 +1,11 @@
 //! The recorder: turns what the call path knows into entries, and an entry that was taken into
 //! the proof of it.
 
+mod holds;
+
 use std::sync::Arc;
 
-use callgate_gate::{Attempt, Call, CallId, Declared, Denied, Fault, Hold, Permit, Ruling, Target};
+use callgate_gate::{Attempt, Call, CallId, Declared, Denied, Fault, Permit, Ruling, Target};
 use callgate_wire::methods;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -100,15 +102,22 @@ impl Recorder {
     }
 
     /// Puts "about to forward" on record. The permit comes back only inside the proof.
+    ///
+    /// This is also what uses an approval up, so a call that rests on one is never made without.
     pub async fn forwarding(
         &self,
         permit: Permit,
     ) -> Result<(Recorded<Permit>, Open), NotRecorded> {
         let call = permit.call();
         let id = call.attempt.id;
-        let entry = self.decided(call, permit.ruling(), Decision::Allow);
+        let mut entry = self.decided(call, permit.ruling(), Decision::Allow);
+        entry.approval_id = permit.approval().cloned();
+        let on_failure = match entry.approval_id {
+            Some(_) => OnFailure::Refuse,
+            None => self.on_failure,
+        };
         let entry = Entry::Forwarding(Box::new(entry));
-        match (self.store.append(&entry), self.on_failure) {
+        match (self.store.append(&entry), on_failure) {
             (Ok(position), on_failure) => self.keep_or_withdraw(id, position, on_failure).await?,
             (Err(error), OnFailure::Refuse) => return Err(NotRecorded(error)),
             (Err(error), OnFailure::Allow) => {
@@ -122,14 +131,6 @@ impl Recorder {
             }
         }
         Ok((Recorded { permit }, Open { id }))
-    }
-
-    /// Puts a call that needs a person's yes on record. As long as nobody can give it, the call
-    /// ends here, refused.
-    pub async fn held(&self, hold: &Hold) -> Result<(), NotRecorded> {
-        let mut entry = self.decided(hold.call(), hold.ruling(), Decision::RequireApproval);
-        entry.status = Some(Status::Blocked);
-        Ok(self.take(&Entry::Held(Box::new(entry))).await?)
     }
 
     /// Puts a call that policy refused on record. A refusal stands whether it can be written or
@@ -148,13 +149,24 @@ impl Recorder {
         let asked = match entry.record_type {
             RecordType::ToolCall | RecordType::PromptGet => param("name"),
             RecordType::ResourceRead => param("uri").map(|uri| self.redactor.text(&uri).into()),
-            RecordType::Other | RecordType::Server | RecordType::System => {
+            RecordType::Other | RecordType::Approval | RecordType::Server | RecordType::System => {
                 attempt.frame.method().map(Into::into)
             }
         };
         entry.tool = asked.map(|asked| name(&asked));
         entry.status = Some(status);
         entry.error = Some(self.blotted(error));
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+
+    /// Puts a tool on record that an agent used on its own: it was seen in the agent's events, and nobody
+    /// was asked.
+    pub fn bypassed(&self, attempt: &Attempt, agent: &str) {
+        let mut entry = self.attempted(attempt);
+        entry.server = Some(name(agent));
+        let tool = attempt.frame.param("name").and_then(|tool| tool.as_str());
+        entry.tool = tool.map(|tool| name(&tool));
+        entry.status = Some(Status::Bypassed);
         self.store.append_owed(Entry::Refused(Box::new(entry)));
     }
 
@@ -225,6 +237,9 @@ impl Recorder {
             name: name.to_owned(),
             server: server.map(str::to_owned),
             reason: reason.map(|reason| self.redactor.text(&reason)),
+            principal: None,
+            decision: None,
+            approval_id: None,
         }));
     }
 
@@ -309,6 +324,7 @@ impl Recorder {
             RecordType::ToolCall | RecordType::PromptGet => frame.param("arguments"),
             RecordType::ResourceRead
             | RecordType::Other
+            | RecordType::Approval
             | RecordType::Server
             | RecordType::System => frame.params(),
         };
@@ -337,6 +353,7 @@ impl Recorder {
             intent: declared.map(|declared| self.intent(declared)),
             tool_variant: declared.map(|declared| declared.variant.call_tool().to_owned()),
             warnings: Vec::new(),
+            approval_id: None,
             status: None,
             error: None,
         }

@@ -39,6 +39,15 @@ pub struct BadPattern {
     pub reason: String,
 }
 
+/// The beginning of a text, without secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excerpt {
+    /// What is left of it.
+    pub text: String,
+    /// Whether nothing but secrets is missing.
+    pub whole: bool,
+}
+
 /// One stretch that must not be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Secret {
@@ -96,6 +105,12 @@ impl Redactor {
             body.text = Some(kept.text);
         }
         body
+    }
+
+    /// At most `cap` bytes of a text as they may be kept.
+    pub fn excerpt(&self, raw: &[u8], cap: usize) -> Excerpt {
+        let Kept { text, whole, .. } = self.keep(raw, cap);
+        Excerpt { text, whole }
     }
 
     /// A message as it may be kept, at most 1 KiB of it.

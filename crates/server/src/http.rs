@@ -1,6 +1,7 @@
-//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, and for the admin the servers' state, events
-//! and metrics.
+//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, approvals for approvers, and for the admin
+//! the servers' state, events and metrics.
 
+mod approvals;
 mod auth;
 mod body;
 mod front;
@@ -8,6 +9,8 @@ mod guard;
 mod health;
 mod listen;
 mod mcp;
+mod page;
+mod problem;
 mod replies;
 mod sessions;
 mod stateless;
@@ -21,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use auth::Tokens;
+pub use page::Logins;
 
 use crate::{Gateway, gateway::ServerRow};
 use body::{Allowance, Pace};
@@ -41,6 +45,8 @@ pub struct HttpDoor {
     pub hosts: Vec<String>,
     /// Connections at once.
     pub connections: usize,
+    /// Who is logged in to the page.
+    pub logins: Arc<Logins>,
     /// Whether `/metrics` needs no token from this machine.
     pub open_metrics: bool,
 }
@@ -63,6 +69,7 @@ struct Shared {
     sessions: Sessions,
     bodies: Allowance,
     closing: Closing,
+    logins: Arc<Logins>,
     open_metrics: bool,
 }
 
@@ -81,6 +88,7 @@ impl HttpDoor {
             sessions: Sessions::default(),
             bodies,
             closing: closing.clone(),
+            logins: self.logins,
             open_metrics: self.open_metrics,
         });
         let front = Front {
@@ -112,6 +120,8 @@ fn others(shared: &Arc<Shared>) -> Router {
         .route("/v1/health", get(health::health))
         .route("/readyz", get(health::ready))
         .merge(admins)
+        .merge(approvals::routes(shared))
+        .merge(page::routes(shared))
         .merge(metrics)
         .with_state(shared.clone())
 }

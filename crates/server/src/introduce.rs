@@ -1,14 +1,18 @@
 //! The answers to `initialize` and `server/discover`: who we are and what can really be served.
 
 use callgate_call::{Providers, SERVER_INFO};
-use callgate_gate::Offers;
+use callgate_gate::{Grant, Offers};
 use callgate_wire::{Era, Json, ProtocolVersion, Strictness, quote};
 
 /// Capabilities that are the gateway's own, whatever servers say.
 const OWN: [&str; 2] = ["tools", "logging"];
 
 /// The result of `initialize`.
-pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) -> String {
+pub(crate) fn introduction(
+    providers: &dyn Providers,
+    version: ProtocolVersion,
+    grant: &Grant,
+) -> String {
     let mut members = vec![
         format!(r#""protocolVersion":{}"#, quote(version.as_str())),
         format!(
@@ -17,14 +21,14 @@ pub(crate) fn introduction(providers: &dyn Providers, version: ProtocolVersion) 
         ),
         format!(r#""serverInfo":{SERVER_INFO}"#),
     ];
-    if let Some(text) = instructions(providers) {
+    if let Some(text) = instructions(providers, grant) {
         members.push(format!(r#""instructions":{text}"#));
     }
     format!("{{{}}}", members.join(","))
 }
 
 /// The result of `server/discover`.
-pub(crate) fn discovery(providers: &dyn Providers) -> String {
+pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant) -> String {
     let version = quote(ProtocolVersion::V2026_07_28.as_str());
     let mut members = vec![
         format!(r#""supportedVersions":[{version}]"#),
@@ -33,7 +37,7 @@ pub(crate) fn discovery(providers: &dyn Providers) -> String {
             capabilities(providers, Era::Stateless)
         ),
     ];
-    if let Some(text) = instructions(providers) {
+    if let Some(text) = instructions(providers, grant) {
         members.push(format!(r#""instructions":{text}"#));
     }
     format!("{{{}}}", members.join(","))
@@ -101,9 +105,11 @@ fn tasks(offers: Offers) -> String {
     format!(r#""tasks":{{{list}{cancel}"requests":{{"tools":{{"call":{{}}}}}}}}"#)
 }
 
-/// One server's instructions as they came; those of several under headings.
-fn instructions(providers: &dyn Providers) -> Option<String> {
-    let all = providers.instructions();
+/// One server's instructions as they came; those of several under headings. Servers that the host may
+/// not use tell it nothing.
+fn instructions(providers: &dyn Providers, grant: &Grant) -> Option<String> {
+    let mut all = providers.instructions();
+    all.retain(|(server, _)| grant.includes(server.as_str()));
     match all.as_slice() {
         [] => None,
         [(_, only)] => Some(only.clone()),

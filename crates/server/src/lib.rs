@@ -1,4 +1,4 @@
-//! The doors: MCP over stdio and Streamable HTTP, the views behind them, and health.
+//! The doors: MCP over stdio and Streamable HTTP, the views behind them, approvals, and health.
 //!
 //! A door reads frames, answers the little that is the gateway's own business (`initialize`,
 //! `server/discover`, `ping`, lists, subscriptions, log levels) and hands everything else to the call path. It decides
@@ -14,15 +14,19 @@ mod inflight;
 mod introduce;
 mod list;
 mod outlet;
+mod principal;
 mod queue;
 mod session;
 mod stdio;
+mod step;
 mod subscriptions;
 mod tasks;
 mod view;
 
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
-pub use http::{Closing, HttpDoor, Tokens};
+pub use http::{Closing, HttpDoor, Logins, Tokens};
+pub use principal::{Keyring, Principal};
 pub use stdio::{StdioDoor, StdioEnd};
+pub use step::StepDoor;
 pub use view::{Detail, IntentForm, ViewSettings};

@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Gateway,
+    Gateway, Principal,
     answering::Answering,
     asks::Asks,
     follow::follow,
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) asks: Arc<Asks>,
     gateway: Gateway,
     door: Door,
-    principal: String,
+    principal: Arc<Principal>,
     state: Mutex<SessionState>,
     host: OnceLock<Arc<Host>>,
     /// Subscriptions of the stateless era that are open here.
@@ -48,13 +48,13 @@ pub(crate) struct Session {
 
 impl Session {
     /// A fresh session of an authenticated principal.
-    pub(crate) fn new(gateway: Gateway, door: Door, principal: &str, id: String) -> Self {
+    pub(crate) fn new(gateway: Gateway, door: Door, principal: Arc<Principal>, id: String) -> Self {
         Self {
             id,
             asks: Arc::default(),
             gateway,
             door,
-            principal: principal.to_owned(),
+            principal,
             state: Mutex::default(),
             host: OnceLock::new(),
             listening: Mutex::default(),
@@ -74,7 +74,7 @@ impl Session {
 
     /// What authenticated the session.
     pub(crate) fn principal(&self) -> &str {
-        &self.principal
+        &self.principal.name
     }
 
     /// The version that the session speaks, once that is settled.
@@ -152,9 +152,10 @@ impl Session {
         match method {
             methods::DISCOVER => {
                 let providers = self.gateway.path.providers().clone();
+                let grant = self.principal.grant.clone();
                 Answering::own(Era::Stateless, id, methods::DISCOVER, async move {
                     providers.first_connect(None).await;
-                    Ok(discovery(&*providers))
+                    Ok(discovery(&*providers, &grant))
                 })
             }
             methods::LISTEN => self.listen(id, host, request, aside.caller),
@@ -278,7 +279,11 @@ impl Session {
             // A second introduction is refused before it gets here.
             let _ = self.host.set(Arc::new(self.read_host(handshake)));
         }
-        introduction(&**self.gateway.path.providers(), version)
+        introduction(
+            &**self.gateway.path.providers(),
+            version,
+            &self.principal.grant,
+        )
     }
 
     fn read_host(&self, handshake: &Handshake) -> Host {
@@ -298,11 +303,20 @@ impl Session {
         era: Era,
     ) -> Host {
         let one_line = |raw: &str| raw.replace(['\n', '\r'], " ");
+        let Principal {
+            name: principal,
+            tenant,
+            grant,
+            names_agent,
+            ..
+        } = &*self.principal;
+        let agent = names_agent.then(|| principal.clone()).or(name);
         let who = Who {
-            tenant: "local".to_owned(),
-            principal: self.principal.clone(),
-            agent: name.unwrap_or_else(|| "anonymous".to_owned()),
+            tenant: tenant.clone(),
+            principal: principal.clone(),
+            agent: agent.unwrap_or_else(|| "anonymous".to_owned()),
             session: self.id.clone(),
+            grant: grant.clone(),
         };
         Host {
             who,

@@ -7,9 +7,10 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use callgate_call::{Announcement, Caller};
-use callgate_gate::{Door, Source, Transport};
+use callgate_gate::{Door, Role, Source, Transport, View};
 use callgate_wire::{
     Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
+    methods,
 };
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -20,11 +21,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Gateway,
+    Gateway, Principal, StepDoor,
     answering::Answering,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
     session::{Aside, Session},
+    step::SHUTDOWN,
 };
 
 /// How much is asked of standard input at once.
@@ -42,6 +44,7 @@ pub struct StdioDoor {
     frame_bytes: usize,
     principal: String,
     session_id: String,
+    step: Option<StepDoor>,
 }
 
 /// Why the door closed.
@@ -65,6 +68,10 @@ struct Desk {
     tasks: TaskTracker,
     /// The host's last notification, while it is being passed on.
     telling: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// Where the host is an agent in one of our own steps.
+    step: Option<StepDoor>,
+    /// Fires when the host has said goodbye.
+    goodbye: CancellationToken,
 }
 
 impl StdioDoor {
@@ -75,7 +82,15 @@ impl StdioDoor {
             frame_bytes,
             principal: principal.to_owned(),
             session_id,
+            step: None,
         }
+    }
+
+    /// The same for an agent in one of our own steps.
+    #[must_use]
+    pub fn for_step(mut self, step: StepDoor) -> Self {
+        self.step = Some(step);
+        self
     }
 
     /// Serves the host until it goes away or `stop` fires.
@@ -85,10 +100,14 @@ impl StdioDoor {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let door = Door {
-            source: Source::Mcp,
+            source: match self.step {
+                Some(_) => Source::Agent,
+                None => Source::Mcp,
+            },
             transport: Transport::Stdio,
         };
-        let session = Session::new(self.gateway.clone(), door, &self.principal, self.session_id);
+        let principal = Arc::new(Principal::new(&self.principal, Role::Agent));
+        let session = Session::new(self.gateway.clone(), door, principal, self.session_id);
         let session = Arc::new(session.closing(stop.clone()));
         let (messages, queue) = queue(self.gateway.inflight.clone());
         let broken = CancellationToken::new();
@@ -102,10 +121,13 @@ impl StdioDoor {
             outlet,
             tasks: TaskTracker::new(),
             telling: Arc::default(),
+            step: self.step,
+            goodbye: CancellationToken::new(),
         };
         let announcing = tokio::spawn(announce(desk.clone()));
         let end = tokio::select! {
             () = desk.read(reader, LineCutter::new(self.frame_bytes)) => StdioEnd::Eof,
+            () = desk.goodbye.cancelled() => StdioEnd::Eof,
             () = stop.cancelled() => StdioEnd::Stopped,
             () = broken.cancelled() => StdioEnd::Broken,
         };
@@ -179,18 +201,39 @@ impl Desk {
 
     fn frame(&self, frame: Frame) {
         match frame.kind() {
+            FrameKind::Request if self.says_goodbye(&frame) => self.let_go(&frame),
             FrameKind::Request => {
+                let list = frame.method() == Some(methods::TOOLS_LIST);
+                let step = self.step.clone().filter(|_| list);
                 let answering = self.answer(frame);
                 let messages = self.messages.clone();
                 self.tasks.spawn(async move {
-                    if let Some(answer) = answering.await {
-                        let _ = messages.send(answer.into_bytes()).await;
+                    if let Some(answer) = answering.await
+                        && messages.send(answer.into_bytes()).await.is_ok()
+                        && let Some(step) = step
+                    {
+                        step.list_served();
                     }
                 });
             }
             FrameKind::Notification => self.tell(self.session.notified(frame)),
             FrameKind::Result | FrameKind::Error => self.session.asks.resolve(frame),
         }
+    }
+
+    fn says_goodbye(&self, request: &Frame) -> bool {
+        self.step.is_some() && request.method() == Some(SHUTDOWN)
+    }
+
+    fn let_go(&self, request: &Frame) {
+        let answer = request.id().map(|id| message::result(id, "{}"));
+        let (messages, goodbye) = (self.messages.clone(), self.goodbye.clone());
+        self.tasks.spawn(async move {
+            if let Some(answer) = answer {
+                let _ = messages.send(answer).await;
+            }
+            goodbye.cancel();
+        });
     }
 
     /// Passes a notification on when the one before it has been: a server sees them in the order
@@ -214,10 +257,15 @@ impl Desk {
     /// Takes a request. A host that has just introduced itself can be asked from now on.
     fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
+        let step = self.step.as_ref();
         let aside = Aside {
-            view: self.gateway.views.default_view(),
+            view: match step {
+                // An agent was told of its tools, and of no way to search for them.
+                Some(_) => View::Direct,
+                None => self.gateway.views.default_view(),
+            },
             caller: self.outlet.clone(),
-            trace: None,
+            trace: step.and_then(|step| step.trace.clone()),
         };
         let answering = self.session.answer(request, aside);
         if let (false, Some(host)) = (introduced, self.session.host()) {
@@ -297,6 +345,10 @@ async fn write_frames<W: AsyncWrite + Unpin>(
 ) {
     let mut buffer = BytesMut::new();
     while let Some(frame) = queue.recv().await {
+        // Nothing is a sign of life, which this transport has no need of.
+        if frame.is_empty() {
+            continue;
+        }
         push_line(&mut buffer, &frame);
         while buffer.len() < CHUNK
             && let Some(frame) = queue.try_recv()

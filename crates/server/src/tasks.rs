@@ -22,6 +22,7 @@ pub(crate) async fn list_tasks(
         .listings()
         .iter()
         .filter(|listing| listing.offers.task_list)
+        .filter(|listing| host.who.grant.includes(listing.server.as_str()))
         .map(|listing: &Listing| &listing.server)
         .collect();
     if having.is_empty() {

@@ -12,11 +12,14 @@
 //! log/<writer>/head           the newest keyed head, so that a cut tail is found
 //! log/<writer>/sealed         the last head, once a later writer has closed a dead one's calls
 //! index.sqlite                a copy to search in; it can always be made again from the log
+//! approvals.sqlite            what people were asked and decided; no copy of anything
+//! tokens.json                 digests of tokens, and what each is for
 //! ```
 //!
 //! - [`Log`] writes. [`Log::open`] also closes what dead writers left open.
 //! - [`verify`] checks chains, heads and codes; [`heads`] gives the heads to keep elsewhere.
 //! - [`Index`] is filled behind the log and answers queries; [`export`] streams it.
+//! - [`ApprovalStore`] keeps approvals, and [`Tokens`] tokens.
 //! - [`retain`] drops old segments behind a checkpoint.
 //!
 //! A line can be checked with what every system has: the hash is over the line without its first
@@ -25,6 +28,7 @@
 //! This room decides nothing about calls and redacts nothing: it keeps what it is given.
 
 mod adopt;
+mod approvals;
 mod disk;
 mod export;
 mod folder;
@@ -35,10 +39,12 @@ mod problem;
 mod read;
 mod retain;
 mod segment;
+mod tokens;
 mod verify;
 mod version;
 mod writer;
 
+pub use approvals::ApprovalStore;
 pub use disk::{Disk, RealDisk, SegmentFile};
 pub use export::{ExportError, Format, export};
 pub use index::{ActivityFilter, CaughtUp, Index, IndexError, Page};
@@ -48,6 +54,7 @@ pub use problem::{NamedBy, Problem, Verification};
 pub use read::{ReadError, heads};
 pub use retain::{Limits, RetainError, Retained, retain};
 pub use segment::MAX_END_BYTES;
+pub use tokens::{NewToken, Token, TokenError, Tokens};
 pub use verify::verify;
 pub use version::VersionError;
 pub use writer::{Durability, Log, LogOptions, OpenError};

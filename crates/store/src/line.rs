@@ -282,6 +282,9 @@ mod tests {
             name: "a".to_owned(),
             server: None,
             reason: Some("line\nbreak".to_owned()),
+            principal: None,
+            decision: None,
+            approval_id: None,
         });
         let at = "2026-01-02T03:04:05.000006Z".parse().unwrap();
         let stamp = Stamp {

@@ -329,6 +329,9 @@ fn first_entries(
                 name: "record.damaged".to_owned(),
                 server: None,
                 reason: Some(damage.clone()),
+                principal: None,
+                decision: None,
+                approval_id: None,
             }))?;
         }
     }

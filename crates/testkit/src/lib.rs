@@ -9,9 +9,13 @@
 //! - `counter-upstream` does effects that can be counted, and misbehaves on request;
 //! - `conformance-upstream` has the tools, resources and prompts that the MCP conformance suite asks for.
 //!
+//! `fake-agent` is each of the four coding agents, by the name it is started under, and [`ChatModel`] a model.
+//!
 //! They speak over stdio; the first two also over HTTP, as an [`HttpUpstream`], where there are more ways
 //! to misbehave. The hosts are [`StdioHost`] and [`HttpHost`]. This crate is never a normal dependency of the product.
 
+pub mod agents;
+mod chat;
 pub mod conformance;
 pub mod frame;
 mod http;
@@ -23,6 +27,7 @@ mod stdio;
 mod upstream;
 pub mod weird;
 
+pub use chat::{ChatModel, ChatReply};
 pub use frame::Frame;
 pub use http::{Event, EventStream, HttpHost, HttpReply};
 pub use place::{DataDir, bin, callgate, processes_with, wait_until};

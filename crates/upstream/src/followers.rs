@@ -134,6 +134,7 @@ mod tests {
                 principal: "p".into(),
                 agent: "a".into(),
                 session: session.into(),
+                grant: callgate_gate::Grant::default(),
             },
             client_info: None,
             capabilities: capabilities.into(),

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -129,17 +129,22 @@ impl Process {
 
     /// Starts `spec` under a warden and leaves its stderr to whoever takes it. Needs a tokio runtime.
     pub fn spawn_piped(spec: &ProcessSpec) -> Result<Self, SpawnError> {
+        Self::start(spec, None)
+    }
+
+    fn start(spec: &ProcessSpec, private: Option<&Path>) -> Result<Self, SpawnError> {
         if let Some(folder) = spec.cwd.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(SpawnError::FolderMissing {
                 folder: folder.clone(),
             });
         }
-        let mut warden = command(spec)
-            .spawn()
-            .map_err(|source| SpawnError::WardenNotStarted {
-                program: spec.warden_program.clone(),
-                source,
-            })?;
+        let mut warden =
+            command(spec, private)
+                .spawn()
+                .map_err(|source| SpawnError::WardenNotStarted {
+                    program: spec.warden_program.clone(),
+                    source,
+                })?;
         Ok(Self {
             stdin: warden.stdin.take(),
             stdout: warden.stdout.take(),
@@ -148,6 +153,12 @@ impl Process {
             stderr: StderrTail::new(),
             drain: None,
         })
+    }
+
+    /// The same for a process that works in a private folder: a gateway that is killed cannot remove it, so
+    /// the warden does.
+    pub fn spawn_for(spec: &ProcessSpec, folder: &Path) -> Result<Self, SpawnError> {
+        Self::start(spec, Some(folder))
     }
 
     /// The pipe to the server, once. Dropping it tells the server that its input has ended.
@@ -269,12 +280,16 @@ impl Drop for Process {
     }
 }
 
-fn command(spec: &ProcessSpec) -> Command {
+fn command(spec: &ProcessSpec, private: Option<&Path>) -> Command {
     let mut command = Command::new(&spec.warden_program);
     command
         .arg0(warden::PROCESS_NAME)
         .arg(warden::SUBCOMMAND)
-        .arg(std::process::id().to_string())
+        .arg(std::process::id().to_string());
+    if let Some(folder) = private {
+        command.arg(warden::REMOVE_FLAG).arg(folder);
+    }
+    command
         .arg("--")
         .arg(&spec.command)
         .args(&spec.args)

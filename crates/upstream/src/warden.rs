@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 /// The hidden subcommand under which the binary calls [`run`].
 pub const SUBCOMMAND: &str = "warden";
+
+/// Names a folder that is removed when the gateway is gone.
+pub const REMOVE_FLAG: &str = "--remove";
 
 /// The program that is nothing but a warden, which is installed beside the binary.
 const PROGRAM: &str = "callgate-warden";
@@ -53,6 +56,9 @@ const KILL_DEADLINE: Duration = Duration::from_secs(10);
 /// How soon the tree is looked at again while it is being killed.
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How long a gateway that was killed may take to be gone.
+const DYING: Duration = Duration::from_millis(200);
+
 /// How often the parent is looked at where the system has no pidfd.
 const PARENT_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -76,15 +82,24 @@ pub fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// The whole of the small program: reads `warden PARENT_PID -- COMMAND ARGS…`, and runs it.
+/// The whole of the small program: reads `warden PARENT_PID [--remove FOLDER] -- COMMAND ARGS…`, and runs it.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter().skip(1);
     let parent = args
         .next()
         .filter(|word| word == SUBCOMMAND)
         .and_then(|_| args.next()?.to_str()?.parse().ok());
-    match (parent, args.next()) {
-        (Some(parent), Some(dashes)) if dashes == "--" => run(parent, args.collect()),
+    let mut next = args.next();
+    let mut folder = None;
+    if next.as_ref().is_some_and(|word| word == REMOVE_FLAG) {
+        folder = args.next().map(PathBuf::from);
+        next = args.next();
+    }
+    match (parent, next) {
+        (Some(parent), Some(dashes)) if dashes == "--" => match folder {
+            Some(folder) => run_and_remove(parent, args.collect(), &folder),
+            None => run(parent, args.collect()),
+        },
         _ => {
             let usage = "this program belongs to callgate, which starts it for each server";
             let _ = writeln!(io::stderr(), "error: {usage}\nhelp: run `callgate --help`");
@@ -99,6 +114,22 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// number of the signal that killed it.
 pub fn run(parent: u32, argv: Vec<OsString>) -> ExitCode {
     run_with_grace(parent, argv, TERM_GRACE)
+}
+
+/// [`run`] for a process with a private folder. A gateway removes that itself; one that was killed cannot.
+pub fn run_and_remove(parent: u32, argv: Vec<OsString>, folder: &Path) -> ExitCode {
+    let code = run(parent, argv);
+    let parent = i32::try_from(parent).ok().and_then(Pid::from_raw);
+    // The sockets of a killed gateway close a moment before it is gone, and that may be why all ended here.
+    let end = Instant::now() + DYING;
+    while Instant::now() < end && getppid() == parent {
+        std::thread::sleep(KILL_INTERVAL);
+    }
+    if getppid() != parent {
+        // Whoever starts the next step looks for what is left.
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    code
 }
 
 /// [`run`] with another time between `SIGTERM` and `SIGKILL`.

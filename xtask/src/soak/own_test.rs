@@ -11,6 +11,12 @@ pub(super) fn kill9() -> Result<()> {
     run(CLI, "kill_9", "CALLGATE_KILLS", "200")
 }
 
+/// 500 processes are killed while calls are held, decided about and released.
+pub(super) fn approvals_kill9() -> Result<()> {
+    let test = "kill_9_loses_no_decision";
+    run(CLI, test, "CALLGATE_APPROVAL_KILLS", "500")
+}
+
 /// The configuration is reloaded 1,000 times under load.
 pub(super) fn reload() -> Result<()> {
     run(CLI, "reloads_under_load", "CALLGATE_RELOADS", "1000")
@@ -40,6 +46,14 @@ pub(super) fn policy() -> Result<()> {
 pub(super) fn arguments() -> Result<()> {
     let test = "random_arguments_never_end_the_gateway";
     run(CLI, test, "CALLGATE_RANDOM_ARGUMENTS", "100000")
+}
+
+/// A hundred agent steps are ended in every way there is, and a model takes longer than most would wait.
+pub(super) fn agent_ends() -> Result<()> {
+    let test = "nothing_is_left_however_a_step_ends";
+    run(CLI, test, "CALLGATE_AGENT_ENDS", "100")?;
+    let slow = "a_slow_reply_is_waited_for";
+    run(CLI, slow, "CALLGATE_SLOW_REPLY_SECONDS", "35")
 }
 
 /// Runs the test and shows what it prints. No test of that name is a failure too.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callgate_gate::{Attempt, Call, Fault, Ruling, Target};
+use callgate_gate::{ApprovalId, Attempt, Call, Fault, Ruling, Target};
 use callgate_record::{Decision, Effect, Status};
 use callgate_wire::methods;
 
@@ -258,6 +258,10 @@ pub struct ApprovalRequired<'a> {
     pub call: &'a Call,
     /// The rule that asks for a person.
     pub ruling: &'a Ruling,
+    /// What is asked for.
+    pub approval: &'a ApprovalId,
+    /// Where it is given.
+    pub url: &'a str,
 }
 
 impl Event for ApprovalRequired<'_> {
@@ -282,6 +286,8 @@ impl Event for ApprovalRequired<'_> {
             Decision::RequireApproval,
             self.ruling,
         )
+        .meta("approval_id", self.approval.as_str())
+        .meta("approval_url", self.url)
     }
 }
 

@@ -62,6 +62,7 @@ mod tests {
             principal: "p".into(),
             agent: agent.into(),
             session: "s".into(),
+            grant: callgate_gate::Grant::default(),
         };
         let prior = |pattern: &str| Prior {
             pattern: pattern.into(),

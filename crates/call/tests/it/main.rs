@@ -2,6 +2,7 @@
 
 mod compile_fail;
 mod ending;
+mod holding;
 mod order;
 mod stage;
 mod telling;

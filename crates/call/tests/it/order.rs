@@ -221,33 +221,6 @@ async fn a_denied_call_is_answered_and_recorded_but_never_made() {
 }
 
 #[tokio::test]
-async fn a_held_call_is_answered_and_recorded_but_never_made() {
-    let stage = Stage::played_by(replies(FINE));
-    let told = refusal(&stage.call("fs__delete").await);
-    assert!(
-        told.starts_with("[callgate] Action requires approval.\nReason: `fs:delete` "),
-        "{told}"
-    );
-    assert!(
-        told.ends_with("\nRule: require_approval:mcp_tool:*:*"),
-        "{told}"
-    );
-    assert_eq!(stage.journal.story(), ["append held Blocked"]);
-    assert_eq!(
-        stage.journal.call_entry().decision,
-        Some(Decision::RequireApproval)
-    );
-}
-
-#[tokio::test]
-async fn a_call_that_cannot_be_recorded_as_held_says_so() {
-    let stage = Stage::played_by(replies(FINE));
-    stage.journal.refuse();
-    assert!(refusal(&stage.call("fs__delete").await).ends_with("\nRule: deny:gateway:no_record"));
-    assert_eq!(stage.journal.story(), ["append refused"]);
-}
-
-#[tokio::test]
 async fn a_tools_own_error_is_an_error_on_record() {
     let text = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}"#;
     let stage = Stage::played_by(replies(text));

@@ -1,6 +1,7 @@
 //! A call path between a store, providers and a host that write down what happens to them.
 
 mod journal;
+mod people;
 
 use std::{
     collections::HashMap,
@@ -10,8 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use callgate_call::{
-    Announcement, AskFailed, CallPath, Caller, Exchange, Failure, Provider, Providers, Reading,
-    Received, Reply, Telemetry,
+    Announcement, AskFailed, CallPath, Caller, Desk, Exchange, Failure, Provider, Providers,
+    Reading, Received, Reply, Telemetry, Terms,
 };
 use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
@@ -24,7 +25,7 @@ use serde_json::Value;
 use tokio::{sync::broadcast, task::yield_now};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::journal::Journal;
+use self::{journal::Journal, people::People};
 
 /// How often the fakes give way to other tasks at each of their await points.
 pub(crate) const YIELDS: usize = 3;
@@ -60,12 +61,16 @@ pub(crate) struct Setting {
     pub(crate) after_connect: Option<Vec<Listing>>,
     pub(crate) filters: HashMap<ServerName, ToolFilter>,
     pub(crate) on_failure: OnFailure,
+    /// How people are asked about held calls; nobody is there when absent.
+    pub(crate) terms: Option<Terms>,
 }
 
 /// A call path and everything around it.
 pub(crate) struct Stage {
     pub(crate) path: CallPath,
     pub(crate) journal: Arc<Journal>,
+    /// Those who decide about held calls.
+    pub(crate) people: Arc<People>,
     actor: Arc<Actor>,
 }
 
@@ -77,6 +82,7 @@ impl Default for Setting {
             after_connect: None,
             filters: HashMap::new(),
             on_failure: OnFailure::Refuse,
+            terms: None,
         }
     }
 }
@@ -108,8 +114,19 @@ impl Setting {
             Redactor::new(&[], 2048).unwrap(),
             self.on_failure,
         );
+        let (people, telemetry) = (Arc::new(People::default()), Telemetry::default());
+        let desk = |terms| {
+            let events = telemetry.events.clone();
+            Desk::new(people.clone(), recorder.clone(), events, terms)
+        };
+        let desk = self.terms.map(desk);
+        let path = CallPath::new(Arc::new(cast), recorder, telemetry);
         Stage {
-            path: CallPath::new(Arc::new(cast), recorder, Telemetry::default()),
+            path: match desk {
+                Some(desk) => path.asking_at(desk),
+                None => path,
+            },
+            people,
             journal,
             actor,
         }
@@ -145,6 +162,7 @@ impl Stage {
             principal: "user".into(),
             agent: "anonymous".into(),
             session: session.into(),
+            grant: callgate_gate::Grant::default(),
         };
         let host = Arc::new(Host {
             who,

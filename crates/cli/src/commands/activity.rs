@@ -247,6 +247,7 @@ fn status_word(status: Status) -> &'static str {
         Status::Rejected => "rejected",
         Status::Pending => "pending",
         Status::Unknown => "unknown",
+        Status::Bypassed => "bypassed",
     }
 }
 

@@ -84,6 +84,7 @@ pub(crate) fn local_host() -> Host {
         principal: local_user(),
         agent: "callgate-cli".to_owned(),
         session: Ulid::generate().to_string(),
+        grant: callgate_gate::Grant::default(),
     };
     let version = env!("CARGO_PKG_VERSION");
     let client_info = Some(format!(

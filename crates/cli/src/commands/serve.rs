@@ -5,10 +5,12 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
-use callgate_server::{AttachDoor, Closing, HttpDoor, Tokens};
+use callgate_gate::Role;
+use callgate_server::{AttachDoor, Closing, HttpDoor, Logins, Principal, Tokens};
 use callgate_upstream::Profile;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
@@ -24,6 +26,7 @@ use crate::{
     commands::stdio::local_user,
     config::{OpenRoute, Settings},
     exit::Failed,
+    keyring::StoredTokens,
     reload::Reloading,
     signals::{Hangup, Signals},
     tokens::TokenPair,
@@ -67,15 +70,22 @@ async fn serve_until_told(
         .map_err(|error| Failed::system(error.to_string()))?;
     let data_dir = settings.data_dir.clone();
     let attaching = listen_for_hosts(&data_dir);
-    let running = Running::start(&settings, Profile::gateway())?;
+    let mut running = Running::start(&settings, Profile::gateway())?;
+    running.served_at = served_at(address);
+    running.desk.set_terms(settings.terms(&running.served_at));
     let note = RunFile {
         pid: std::process::id(),
         address: address.to_string(),
         config: attach::place(&settings.source),
     };
     note.write(&data_dir)?;
-    greet(&settings, address, &tokens);
     let door = http_door(&running, &settings, address, &tokens);
+    greet(
+        &settings,
+        address,
+        &tokens,
+        &page_link(&running, &door.logins),
+    );
     let closing = Closing {
         drain: signals.stop.clone(),
         close: CancellationToken::new(),
@@ -120,11 +130,23 @@ fn http_door(
     }
     HttpDoor {
         gateway: running.gateway.clone(),
-        tokens: Tokens::new(&tokens.agent, &tokens.admin),
+        tokens: Tokens::new(&tokens.agent, &tokens.admin)
+            .and(Arc::new(StoredTokens::new(&settings.data_dir))),
         body_bytes: settings.body_bytes(),
         hosts,
         connections: settings.config.limits.connections.get(),
+        logins: Arc::default(),
         open_metrics: settings.config.auth.opens(OpenRoute::Metrics),
+    }
+}
+
+/// Where people on this machine reach the gateway.
+fn served_at(address: SocketAddr) -> String {
+    let port = address.port();
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => format!("http://127.0.0.1:{port}"),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => format!("http://[::1]:{port}"),
+        address => format!("http://{address}"),
     }
 }
 
@@ -171,12 +193,23 @@ fn listen_for_hosts(data_dir: &Path) -> Option<(Socket, UnixListener)> {
     }
 }
 
-fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair) {
+/// A link that logs whoever sits at this terminal in to the page, once.
+fn page_link(running: &Running, logins: &Logins) -> String {
+    let base_url = &running.desk.terms().base_url;
+    let admin = Arc::new(Principal::new(Role::Admin.as_str(), Role::Admin));
+    match logins.link(admin) {
+        Ok(code) => format!("{base_url}/login/{code}"),
+        Err(_) => format!("{base_url}/approvals"),
+    }
+}
+
+fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair, page: &str) {
     eprintln!("listening http://{address}/mcp");
     eprintln!("{}", settings.policies.line());
     eprintln!("record in {}", settings.data_dir.display());
     if io::stderr().is_terminal() {
         eprintln!("agent token {}", tokens.agent);
+        eprintln!("approvals {page}");
         eprintln!("connect a host: callgate connect --print claude --http");
     }
     if settings.servers.is_empty() && settings.builtins.is_none() {

@@ -144,6 +144,7 @@ fn profile_of(line: bytes::Bytes) -> Profile {
         principal: local_user(),
         agent: String::new(),
         session: String::new(),
+        grant: callgate_gate::Grant::default(),
     };
     let client_info = client_info.map(one_line);
     Profile::of(&Host {

@@ -2,8 +2,13 @@
 
 use std::process::ExitCode;
 
+use callgate_upstream::warden;
+
 use crate::args::Warden;
 
 pub(crate) fn run(warden: Warden) -> ExitCode {
-    callgate_upstream::warden::run(warden.parent, warden.command)
+    match &warden.remove {
+        Some(folder) => warden::run_and_remove(warden.parent, warden.command, folder),
+        None => warden::run(warden.parent, warden.command),
+    }
 }

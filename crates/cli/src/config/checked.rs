@@ -48,3 +48,21 @@ pub(super) fn patterns<'de, D: Deserializer<'de>>(
     Redactor::new(&patterns, 0).map_err(D::Error::custom)?;
     Ok(patterns)
 }
+
+/// The address of a page: `http` or `https`, and a host.
+pub(super) fn base_url<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let url = url::Url::parse(&text).ok();
+    let fits = url.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if fits {
+        Ok(Some(text))
+    } else {
+        Err(D::Error::custom(format!(
+            "`{text}` is no address of a page; write it like `https://gate.example.com`"
+        )))
+    }
+}

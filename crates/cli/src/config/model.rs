@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 use serde_saphyr::Spanned;
 
-use super::{checked, foreign::ForeignServers};
+use super::{approvals::Approvals, checked, foreign::ForeignServers};
 
 /// The configuration of a gateway. Everything can be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) policy: Option<PolicyChoice>,
     /// How much a policy file is asked about each call; `strict` when left out.
     pub(crate) policy_mode: Option<PolicyMode>,
+    /// How people are asked about calls that need their approval.
+    pub(crate) approvals: Approvals,
     /// How callers of the `search` view declare what their calls will do.
     pub(crate) intent_declaration: IntentDeclaration,
     /// The `search` view.

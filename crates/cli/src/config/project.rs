@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::{
     Config,
-    model::{Audit, IntentDeclaration, Limits, PolicyChoice, PolicyMode, View},
+    approvals::Approvals,
+    model::{Audit, IntentDeclaration, Limits, PolicyChoice, PolicyMode, Span, View},
 };
 
 /// Takes the user's values wherever the project's are not stricter, and names the keys of the project
@@ -34,6 +35,7 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     let is_as_strict = |project: &View, users: &View| project == users || *users == View::Direct;
     project.view = weighing.stricter("view", project.view, users.view, is_as_strict);
     weigh_intent(&mut weighing, project, &users.intent_declaration);
+    weigh_approvals(&mut weighing, &mut project.approvals, &users.approvals);
     weigh_audit(&mut weighing, &mut project.audit, &users.audit);
     weigh_limits(&mut weighing, &mut project.limits, &users.limits);
     weighing.ignored
@@ -94,6 +96,29 @@ fn allows_all(policy: &Option<PolicyChoice>) -> bool {
         None | Some(PolicyChoice::Default | PolicyChoice::File(_)) => false,
         Some(PolicyChoice::AllowAll) => true,
     }
+}
+
+/// Who decides, and where, is the user's matter; a project may leave less time for it.
+fn weigh_approvals(weighing: &mut Weighing<'_>, project: &mut Approvals, users: &Approvals) {
+    let mut at_most = |key, project, users| {
+        weighing.stricter(key, project, users, |project: &Span, users: &Span| {
+            project.0 <= users.0
+        })
+    };
+    let wait = at_most("approvals.wait", project.wait, users.wait);
+    let valid_for = at_most("approvals.valid_for", project.valid_for, users.valid_for);
+    let expire_after = at_most(
+        "approvals.expire_after",
+        project.expire_after,
+        users.expire_after,
+    );
+    *project = Approvals {
+        wait,
+        valid_for,
+        expire_after,
+        base_url: weighing.users("approvals.base_url", &users.base_url),
+        notify: weighing.users("approvals.notify", &users.notify),
+    };
 }
 
 /// The record belongs to the user: how much of it is kept, and how long, is not the project's matter.
@@ -180,9 +205,9 @@ mod tests {
 
     #[test]
     fn a_project_can_be_stricter_and_not_looser() {
-        let strict = "policy: default\npolicy_mode: strict\naudit: {durability: power, on_failure: refuse, redact: [b]}\n\
+        let strict = "approvals: {wait: 1s, valid_for: 1s, expire_after: 1s}\npolicy: default\npolicy_mode: strict\naudit: {durability: power, on_failure: refuse, redact: [b]}\n\
                       limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, concurrency_per_server: 1, processes_per_server: 1}\n";
-        let loose = "policy: allow-all\npolicy_mode: fast\naudit: {durability: process, on_failure: allow, redact: [a]}\n\
+        let loose = "approvals: {wait: 2s, valid_for: 2s, expire_after: 2s}\npolicy: allow-all\npolicy_mode: fast\naudit: {durability: process, on_failure: allow, redact: [a]}\n\
                      limits: {frame_mib: 9, http_mib: 99, inflight_mib: 999, connections: 9999, concurrency_per_server: 999, processes_per_server: 9}\n";
         let (config, ignored) = weighed(strict, loose);
         let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
@@ -196,6 +221,9 @@ mod tests {
         let names = [
             "policy",
             "policy_mode",
+            "approvals.wait",
+            "approvals.valid_for",
+            "approvals.expire_after",
             "audit.durability",
             "audit.on_failure",
             "limits.frame_mib",
@@ -210,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_the_users_alone_is_ignored_and_named() {
-        let project = "listen: 0.0.0.0:1\nhosts: [evil]\nauth: {token: known}\ndata_dir: here\n\
+        let project = "approvals: {base_url: 'http://evil', notify: [{url: 'http://evil'}]}\nlisten: 0.0.0.0:1\nhosts: [evil]\nauth: {token: known}\ndata_dir: here\n\
                        telemetry: {log: 'off'}\naudit: {body_bytes: 0, retain: {days: 0, max_mb: 0}}\n";
         let (config, ignored) = weighed(project, "servers: {}");
         assert_eq!(config, Config::default());
@@ -220,6 +248,8 @@ mod tests {
             "auth",
             "data_dir",
             "telemetry",
+            "approvals.base_url",
+            "approvals.notify",
             "audit.body_bytes",
             "audit.retain",
         ];

@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_builtin::{Builtins, Roots};
-use callgate_call::InHouse;
+use callgate_call::{InHouse, Terms};
 use callgate_gate::{IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View};
 use callgate_server::{Detail, IntentForm, ViewSettings};
 use callgate_upstream::{
@@ -114,6 +114,24 @@ impl Settings {
         })
     }
 
+    /// The same for an agent's step in a folder: the built-in tools there, where they are wanted, and no
+    /// server of the file.
+    pub(crate) fn for_step(
+        mut self,
+        workdir: &Path,
+        offers_builtins: bool,
+    ) -> Result<Self, Failed> {
+        let more = self.config.builtins.roots.clone().unwrap_or_default();
+        let roots = [workdir.to_owned()].into_iter().chain(more).collect();
+        let builtins = builtins(roots, &self.options)?;
+        let policies = &self.policies;
+        self.policy = policies.compiled(HashMap::new(), &[], Some(builtins.root()));
+        self.servers.clear();
+        self.options.naming = Naming::step();
+        self.builtins = offers_builtins.then_some(builtins);
+        Ok(self)
+    }
+
     /// What the fleet is told.
     pub(crate) fn plan(&self) -> FleetPlan {
         FleetPlan {
@@ -152,6 +170,19 @@ impl Settings {
             Failed::config(format!("`{text}` is not an address to listen on"))
                 .help("write it like `127.0.0.1:7117`")
         })
+    }
+
+    /// How people are asked about held calls; `served_at` is where they reach the gateway unless it is
+    /// configured.
+    pub(crate) fn terms(&self, served_at: &str) -> Terms {
+        let approvals = &self.config.approvals;
+        let base_url = approvals.base_url.as_deref().unwrap_or(served_at);
+        Terms {
+            wait: approvals.wait.0,
+            valid_for: approvals.valid_for.0,
+            expire_after: approvals.expire_after.0,
+            base_url: base_url.trim_end_matches('/').to_owned(),
+        }
     }
 
     /// The credentials: the environment beats the file beats the data folder.

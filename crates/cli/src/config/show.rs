@@ -34,6 +34,10 @@ pub(crate) fn effective(settings: &Settings, listen: Option<&str>) -> Result<Con
     for NamedServer { server, .. } in &mut config.servers.0 {
         blot_server(server, &redactor);
     }
+    for webhook in &mut config.approvals.notify {
+        blot(&mut webhook.secret);
+        webhook.url = redactor.text(&webhook.url);
+    }
     blot(&mut config.auth.token);
     blot(&mut config.auth.admin_token);
     Ok(config)

@@ -4,6 +4,8 @@ mod evidence;
 mod setup;
 
 mod activity;
+mod agents;
+mod approvals;
 mod attach;
 mod builtins;
 mod cli;

@@ -1,6 +1,6 @@
 //! What others learn about the gateway: metrics, spans, log lines, health.
 
-mod collector;
+pub(crate) mod collector;
 mod health;
 mod logs;
 mod metrics;

@@ -101,7 +101,12 @@ impl Catalog {
 
     /// The one prompt that `name` means: its shown name, or canonical `server:prompt`. The only
     /// server may have prompts that it does not list.
-    pub fn prompt(&self, name: &str, policy: &Policy) -> Result<Reference, ResolveError> {
+    pub fn prompt(
+        &self,
+        name: &str,
+        policy: &Policy,
+        who: &Who,
+    ) -> Result<Reference, ResolveError> {
         if let Some(prompt) = self.prompts.by_shown.get(name) {
             return Ok(prompt.reference());
         }
@@ -109,7 +114,7 @@ impl Catalog {
             return Ok(reference(ItemKind::Prompt, server, name));
         }
         let Some((listing, own)) = self.split(name) else {
-            return Err(self.unknown(Named::Prompt, name, policy));
+            return Err(self.unknown(Named::Prompt, name, policy, who));
         };
         if let Some(prompt) = self.prompts.of_server(&listing.server, own) {
             return Ok(prompt);
@@ -118,7 +123,7 @@ impl Catalog {
             let server = listing.server.clone();
             return Err(ResolveError::NeverSeen { server });
         }
-        let prompts = self.items(ItemKind::Prompt, policy, None);
+        let prompts = self.items(ItemKind::Prompt, policy, Some(who));
         let of_server = prompts.filter(|prompt| prompt.server == listing.server);
         Err(ResolveError::NotOfServer {
             what: Named::Prompt,

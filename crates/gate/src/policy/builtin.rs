@@ -89,7 +89,7 @@ impl ToolFilter {
 }
 
 /// Why a tool looks destructive, if it does: it says so, or says nothing and its name does.
-pub(super) fn looks_destructive(tool: &Tool) -> Option<String> {
+pub(crate) fn looks_destructive(tool: &Tool) -> Option<String> {
     let name = tool.canonical();
     if tool.hints.destructive == Some(true) {
         return Some(format!("`{name}` declares that it is destructive"));

@@ -379,6 +379,7 @@ mod tests {
             principal: "p".into(),
             agent: "ci-1".into(),
             session: "s1".into(),
+            grant: crate::Grant::default(),
         };
         let seen = Seen::new(&target, &who, Some(json));
         Expression::read(expression)

@@ -84,6 +84,9 @@ pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     if let Some(check) = filtered {
         return vec![check];
     }
+    if let Some(check) = call.attempt.host.who.grant.refuses_target(&call.target) {
+        return vec![check];
+    }
     let mut view = None;
     let mut checks = Vec::new();
     for layer in &policy.layers {

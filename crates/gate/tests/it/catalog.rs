@@ -1,11 +1,11 @@
 //! From a name to one tool, or to an error that says what there is.
 
 use callgate_gate::{
-    Builtin, Catalog, Finding, Listing, Naming, Pattern, Policy, Prefix, ResolveError, Target,
-    ToolFilter,
+    Builtin, Catalog, Finding, Grant, Listing, Naming, Operation, Pattern, Policy, Prefix,
+    ResolveError, Target, ToolFilter,
 };
 
-use crate::given::{described, listing, named, server};
+use crate::given::{described, listing, named, server, who};
 
 fn always() -> Naming {
     Naming::default()
@@ -33,7 +33,7 @@ fn never_seen(name: &str) -> Listing {
 
 /// The canonical name of the tool that `name` leads to, or the error's text.
 fn resolved(catalog: &Catalog, name: &str) -> Result<String, String> {
-    match catalog.resolve(name, &Policy::default()) {
+    match catalog.resolve(name, &Policy::default(), &who()) {
         Ok(Target::Tool(tool)) => Ok(tool.canonical()),
         Ok(other) => panic!("`{name}` names a tool, never {other:?}"),
         Err(error) => Err(error.to_string()),
@@ -177,7 +177,9 @@ fn a_server_never_heard_of_is_unavailable_rather_than_without_tools() {
     let several = catalog(always(), vec![never_seen("fs"), listing("git", &["log"])]);
     assert_eq!(resolved(&several, "fs__read"), gone());
     assert_eq!(resolved(&several, "fs:read"), gone());
-    let error = several.resolve("fs:read", &Policy::default()).unwrap_err();
+    let error = several
+        .resolve("fs:read", &Policy::default(), &who())
+        .unwrap_err();
     assert_eq!(
         error,
         ResolveError::NeverSeen {
@@ -243,7 +245,7 @@ fn what_policy_filters_out_is_not_listed_and_not_named_in_errors() {
     let policy = hiding("fs", "move");
     assert_eq!(shown(&catalog, &policy), ["fs__read"]);
     let error = catalog
-        .resolve("fs__nope", &policy)
+        .resolve("fs__nope", &policy, &who())
         .unwrap_err()
         .to_string();
     assert_eq!(
@@ -251,7 +253,7 @@ fn what_policy_filters_out_is_not_listed_and_not_named_in_errors() {
         "unknown tool `fs__nope` of server `fs`; its tools: fs__read"
     );
     // It still resolves, so that the refusal can name its rule.
-    assert!(catalog.resolve("fs__move", &policy).is_ok());
+    assert!(catalog.resolve("fs__move", &policy, &who()).is_ok());
 }
 
 #[test]
@@ -349,4 +351,28 @@ fn a_tool_can_be_shown_under_another_name_again() {
         r#"{"name":"x\"y"}"#
     );
     assert_eq!(renamed.shown_as("read".into()), tool);
+}
+
+#[test]
+fn what_a_token_is_not_for_is_neither_listed_nor_named() {
+    let listings = vec![listing("fs", &["read", "delete"]), listing("git", &["log"])];
+    let catalog = catalog(always(), listings);
+    let policy = Policy::default();
+    let mut who = who();
+    who.grant = Grant::new(Some(vec!["fs".to_owned()]), Operation::Write);
+    let listed: Vec<String> = catalog
+        .listed_to(&policy, &who)
+        .map(|tool| tool.canonical())
+        .collect();
+    assert_eq!(listed, ["fs:read"]);
+    let error = catalog.resolve("fs__nope", &policy, &who).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unknown tool `fs__nope` of server `fs`; its tools: fs__read"
+    );
+    let error = catalog.resolve("nope__x", &policy, &who).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unknown tool `nope__x`: no such server; servers: fs"
+    );
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use callgate_gate::{
-    Attempt, Call, CallId, Door, Host, Item, ItemKind, Listing, ServerName, Source, Target, Tool,
-    Transport, Who,
+    Attempt, Call, CallId, Door, Grant, Host, Item, ItemKind, Listing, ServerName, Source, Target,
+    Tool, Transport, Who,
 };
 use callgate_wire::{Frame, Id, Strictness, message, quote};
 use ulid::Ulid;
@@ -35,6 +35,17 @@ pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
     }
 }
 
+/// Somebody who may do everything.
+pub(crate) fn who() -> Who {
+    Who {
+        tenant: "local".into(),
+        principal: "user".into(),
+        agent: "anonymous".into(),
+        session: "s1".into(),
+        grant: Grant::default(),
+    }
+}
+
 /// A prompt, resource or template with a name and nothing else.
 pub(crate) fn item(kind: ItemKind, of: &str, name: &str) -> Item {
     let descriptor = format!(r#"{{"{}":{}}}"#, kind.key(), quote(name));
@@ -56,14 +67,8 @@ pub(crate) fn call_with(target: Target, params: &str) -> Call {
         Target::Method { method, .. } => method.as_str(),
     };
     let bytes = message::request(&Id::number(1), method, Some(params));
-    let who = Who {
-        tenant: "local".into(),
-        principal: "user".into(),
-        agent: "anonymous".into(),
-        session: "s1".into(),
-    };
     let host = Arc::new(Host {
-        who,
+        who: who(),
         client_info: None,
         capabilities: "{}".into(),
         era: callgate_wire::Era::Handshake,

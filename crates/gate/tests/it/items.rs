@@ -5,7 +5,7 @@ use callgate_gate::{
     ResolveError, shown_task,
 };
 
-use crate::given::{item, listing, server};
+use crate::given::{item, listing, server, who};
 
 const OFFERS: Offers = Offers {
     tools: true,
@@ -75,7 +75,10 @@ fn prompts_are_named_like_tools() {
         ("x", "! unknown prompt `x`: no such server; servers: a, b"),
     ];
     for (name, expected) in cases {
-        assert_eq!(told(several.prompt(name, &Policy::default())), expected);
+        assert_eq!(
+            told(several.prompt(name, &Policy::default(), &who())),
+            expected
+        );
     }
     let (bare, findings) = catalog(Prefix::Never, listings);
     assert_eq!(shown(&bare, ItemKind::Prompt), ["x", "y"]);
@@ -86,7 +89,7 @@ fn prompts_are_named_like_tools() {
     };
     assert_eq!(findings, [left_out]);
     assert_eq!(
-        told(bare.prompt("z", &Policy::default())),
+        told(bare.prompt("z", &Policy::default(), &who())),
         "! unknown prompt `z`; prompts: x, y"
     );
 }
@@ -94,7 +97,10 @@ fn prompts_are_named_like_tools() {
 #[test]
 fn the_only_server_may_have_prompts_that_it_does_not_list() {
     let (only, _) = catalog(Prefix::Never, vec![having("a", &["x"], &[], &[])]);
-    assert_eq!(told(only.prompt("hidden", &Policy::default())), "a:hidden");
+    assert_eq!(
+        told(only.prompt("hidden", &Policy::default(), &who())),
+        "a:hidden"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The gate from outside: names lead to tools, policy speaks, and laws hold for any input.
 
+mod approval;
 mod catalog;
 mod decide;
 mod given;

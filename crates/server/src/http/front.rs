@@ -21,6 +21,7 @@ use super::{
     listen::{Answers, Peer},
     mcp, stateless,
 };
+use crate::Principal;
 
 /// The front of a door.
 #[derive(Debug, Clone)]
@@ -28,6 +29,14 @@ pub(super) struct Front {
     pub(super) shared: Arc<Shared>,
     /// Everything but `/mcp`.
     pub(super) others: Router,
+}
+
+/// The view that a URL asks for.
+enum Asked {
+    /// The one that the caller's token names, else the configured one.
+    Usual,
+    /// This one.
+    View(View),
 }
 
 impl Answers for Front {
@@ -50,7 +59,7 @@ impl Front {
         if let Some(view) = self.view(request.uri().path()) {
             return match auth::agents_only(&self.shared.tokens, request.headers()) {
                 Err(refusal) => refusal,
-                Ok(()) => self.mcp(view, request).await,
+                Ok(principal) => self.mcp(request, view, &principal).await,
             };
         }
         request.extensions_mut().insert(peer);
@@ -59,24 +68,34 @@ impl Front {
         response
     }
 
-    /// The view that a URL asks for; `None` where it is not MCP's.
-    fn view(&self, path: &str) -> Option<View> {
+    /// What a URL asks for; `None` where it is not MCP's.
+    fn view(&self, path: &str) -> Option<Asked> {
         match path {
-            "/mcp" => Some(self.shared.gateway.views.default_view()),
-            "/mcp/direct" => Some(View::Direct),
-            "/mcp/search" => Some(View::Search),
+            "/mcp" => Some(Asked::Usual),
+            "/mcp/direct" => Some(Asked::View(View::Direct)),
+            "/mcp/search" => Some(Asked::View(View::Search)),
             _ => None,
         }
     }
 
-    async fn mcp(&self, view: View, request: Request<Incoming>) -> Response {
+    async fn mcp(
+        &self,
+        request: Request<Incoming>,
+        asked: Asked,
+        principal: &Arc<Principal>,
+    ) -> Response {
+        let usual = || self.shared.gateway.views.default_view();
+        let view = match asked {
+            Asked::View(view) => view,
+            Asked::Usual => principal.view.unwrap_or_else(usual),
+        };
         match *request.method() {
-            Method::POST => mcp::post(&self.shared, view, request).await,
+            Method::POST => mcp::post(&self.shared, principal, view, request).await,
             Method::GET | Method::DELETE if stateless::is_claimed(request.headers()) => {
                 stateless::post_only()
             }
-            Method::GET => mcp::get(&self.shared, request.headers()),
-            Method::DELETE => mcp::delete(&self.shared, request.headers()),
+            Method::GET => mcp::get(&self.shared, principal, request.headers()),
+            Method::DELETE => mcp::delete(&self.shared, principal, request.headers()),
             _ => {
                 let allowed = [(header::ALLOW, "GET, POST, DELETE")];
                 (StatusCode::METHOD_NOT_ALLOWED, allowed).into_response()

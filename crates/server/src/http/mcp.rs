@@ -17,15 +17,14 @@ use hyper::body::Incoming;
 use tokio::sync::broadcast;
 
 use super::{
-    Shared,
-    auth::AGENT_PRINCIPAL,
-    body,
+    Shared, body,
     replies::{json, no_body, refuse, refuse_http, stopping},
     sessions::HttpSession,
     stateless,
     stream::{event, event_stream, keep_alive},
 };
 use crate::{
+    Principal,
     answering::Answering,
     inflight::Budget,
     outlet::Outlet,
@@ -58,7 +57,12 @@ impl Beside {
 }
 
 /// POST: one frame (or, in 2025-03-26, a batch).
-pub(super) async fn post(shared: &Shared, view: View, request: Request<Incoming>) -> Response {
+pub(super) async fn post(
+    shared: &Shared,
+    principal: &Arc<Principal>,
+    view: View,
+    request: Request<Incoming>,
+) -> Response {
     let (parts, body) = request.into_parts();
     let headers = parts.headers;
     if let Err(refusal) = rules::check_post(
@@ -74,7 +78,7 @@ pub(super) async fn post(shared: &Shared, view: View, request: Request<Incoming>
     let frame = match Frame::parse(body.clone(), Strictness::Full) {
         Ok(frame) => frame,
         Err(FrameError::Batch) if shared.closing.drain.is_cancelled() => return stopping(),
-        Err(FrameError::Batch) => return post_batch(shared, view, &headers, body).await,
+        Err(FrameError::Batch) => return post_batch(shared, principal, view, &headers, body).await,
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
     // What a host says about its calls under way still counts.
@@ -82,13 +86,13 @@ pub(super) async fn post(shared: &Shared, view: View, request: Request<Incoming>
         return stopping();
     }
     match Era::of(&frame, text(&headers, VERSION_HEADER)) {
-        Era::Stateless => return stateless::post(shared, view, &headers, frame).await,
+        Era::Stateless => return stateless::post(shared, principal, view, &headers, frame).await,
         Era::Handshake => {}
     }
     if frame.kind() == FrameKind::Request && frame.method() == Some(methods::INITIALIZE) {
-        return initialize(shared, view, &headers, frame).await;
+        return initialize(shared, principal, view, &headers, frame).await;
     }
-    let session = match session_of(shared, &headers) {
+    let session = match session_of(shared, principal, &headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
@@ -110,11 +114,11 @@ pub(super) async fn post(shared: &Shared, view: View, request: Request<Incoming>
 }
 
 /// GET: the host's standing stream.
-pub(super) fn get(shared: &Shared, headers: &HeaderMap) -> Response {
+pub(super) fn get(shared: &Shared, principal: &Principal, headers: &HeaderMap) -> Response {
     if let Err(refusal) = rules::check_get(text(headers, header::ACCEPT)) {
         return refuse_http(refusal.status(), &refusal.to_string());
     }
-    let session = match session_of(shared, headers) {
+    let session = match session_of(shared, principal, headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };
@@ -136,8 +140,8 @@ pub(super) fn get(shared: &Shared, headers: &HeaderMap) -> Response {
 }
 
 /// DELETE: the host ends its session.
-pub(super) fn delete(shared: &Shared, headers: &HeaderMap) -> Response {
-    match session_of(shared, headers) {
+pub(super) fn delete(shared: &Shared, principal: &Principal, headers: &HeaderMap) -> Response {
+    match session_of(shared, principal, headers) {
         Ok(session) => {
             shared.sessions.remove(&session.session.id);
             StatusCode::NO_CONTENT.into_response()
@@ -175,7 +179,13 @@ impl StandingStream {
     }
 }
 
-async fn initialize(shared: &Shared, view: View, headers: &HeaderMap, frame: Frame) -> Response {
+async fn initialize(
+    shared: &Shared,
+    principal: &Arc<Principal>,
+    view: View,
+    headers: &HeaderMap,
+    frame: Frame,
+) -> Response {
     if headers.contains_key(SESSION_HEADER) {
         return refuse_http(
             400,
@@ -189,7 +199,7 @@ async fn initialize(shared: &Shared, view: View, headers: &HeaderMap, frame: Fra
     let Ok(id) = fresh_session_id() else {
         return refuse_http(500, "no random numbers can be had from the system");
     };
-    let session = Session::new(shared.gateway.clone(), door, AGENT_PRINCIPAL, id);
+    let session = Session::new(shared.gateway.clone(), door, principal.clone(), id);
     let nobody = Arc::new(super::sessions::Standing::default());
     let aside = Aside {
         view,
@@ -217,7 +227,11 @@ async fn initialize(shared: &Shared, view: View, headers: &HeaderMap, frame: Fra
 }
 
 /// The session that a request belongs to, or the answer that says what is wrong with it.
-fn session_of(shared: &Shared, headers: &HeaderMap) -> Result<Arc<HttpSession>, Box<Response>> {
+fn session_of(
+    shared: &Shared,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Result<Arc<HttpSession>, Box<Response>> {
     let refused = |status, text: &str| Box::new(refuse_http(status, text));
     if let Err(refusal) = rules::protocol_version(text(headers, VERSION_HEADER)) {
         return Err(refused(refusal.status(), &refusal.to_string()));
@@ -228,7 +242,7 @@ fn session_of(shared: &Shared, headers: &HeaderMap) -> Result<Arc<HttpSession>, 
             "Mcp-Session-Id is missing; send `initialize` first",
         ));
     };
-    let found = shared.sessions.get(id, AGENT_PRINCIPAL);
+    let found = shared.sessions.get(id, &principal.name);
     found.ok_or_else(|| refused(404, "there is no such session; send `initialize` again"))
 }
 
@@ -312,8 +326,14 @@ impl AnswerStream {
     }
 }
 
-async fn post_batch(shared: &Shared, view: View, headers: &HeaderMap, body: Bytes) -> Response {
-    let session = match session_of(shared, headers) {
+async fn post_batch(
+    shared: &Shared,
+    principal: &Principal,
+    view: View,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Response {
+    let session = match session_of(shared, principal, headers) {
         Ok(session) => session,
         Err(response) => return *response,
     };

@@ -1,12 +1,14 @@
 //! `/mcp` for 2026-07-28: each POST stands for itself. There are no sessions; a response stream that is
 //! closed cancels its request.
 
+use std::sync::Arc;
+
 use axum::{
     http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use callgate_call::Providers;
-use callgate_gate::{Door, Source, Target, Transport, View};
+use callgate_gate::{Door, Source, Tool, Transport, View};
 use callgate_wire::{
     Era, Frame, FrameKind, ProtocolVersion, RpcError, check_headers, check_params, message,
     methods, stateless::Claims,
@@ -15,11 +17,10 @@ use ulid::Ulid;
 
 use super::{
     Shared,
-    auth::AGENT_PRINCIPAL,
     mcp::{Beside, VERSION_HEADER, answer, text, trace_of},
     replies::json,
 };
-use crate::session::Session;
+use crate::{Principal, session::Session};
 
 /// Whether a request without a body is of this form. It knows POST alone.
 pub(super) fn is_claimed(headers: &HeaderMap) -> bool {
@@ -34,6 +35,7 @@ pub(super) fn post_only() -> Response {
 /// POST of a frame that claims this form.
 pub(super) async fn post(
     shared: &Shared,
+    principal: &Arc<Principal>,
     view: View,
     headers: &HeaderMap,
     frame: Frame,
@@ -53,7 +55,7 @@ pub(super) async fn post(
         transport: Transport::Http,
     };
     let id = Ulid::generate().to_string();
-    let session = Session::new(shared.gateway.clone(), door, AGENT_PRINCIPAL, id)
+    let session = Session::new(shared.gateway.clone(), door, principal.clone(), id)
         .closing(shared.closing.drain.clone());
     let trace = trace_of(headers);
     let beside = Beside { view, trace };
@@ -86,15 +88,15 @@ fn check(shared: &Shared, headers: &HeaderMap, frame: &Frame) -> Result<(), RpcE
     Claims::read(frame)?;
     let providers = &**shared.gateway.path.providers();
     match called(providers, frame) {
-        Some(Target::Tool(tool)) => check_params(frame, &tool.param_headers, find),
-        Some(_) | None => Ok(()),
+        Some(tool) => check_params(frame, &tool.param_headers, find),
+        None => Ok(()),
     }
 }
 
-fn called(providers: &dyn Providers, frame: &Frame) -> Option<Target> {
+fn called(providers: &dyn Providers, frame: &Frame) -> Option<Arc<Tool>> {
     if frame.method() != Some(methods::TOOLS_CALL) {
         return None;
     }
     let name = frame.param("name")?.as_str()?;
-    providers.catalog().resolve(&name, &providers.policy()).ok()
+    providers.catalog().tool(&name).cloned()
 }

@@ -32,8 +32,11 @@ pub(super) fn event_stream(
     response
 }
 
-/// One message as an event.
+/// One message as an event; an empty one is a sign of life.
 pub(super) fn event(message: &[u8]) -> Bytes {
+    if message.is_empty() {
+        return keep_alive();
+    }
     let mut out = Vec::with_capacity(message.len() + 32);
     sse::encode(Some("message"), None, message, &mut out);
     out.into()

@@ -47,9 +47,13 @@ pub(super) async fn events(State(shared): State<Arc<Shared>>, headers: HeaderMap
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let status = &shared.gateway.status;
     let rows = status.rows();
+    let pending_approvals = match shared.gateway.path.desk() {
+        Some(desk) => desk.pending().await,
+        None => 0,
+    };
     let standing = Standing {
         upstreams: rows.into_iter().map(|row| (row.name, row.status)).collect(),
-        pending_approvals: 0,
+        pending_approvals,
         record_owed: status.record_owed(),
         index_lag: status.index_lag(),
     };

@@ -325,6 +325,11 @@ fn settle(
             "UPDATE activity SET status = 'unknown' WHERE writer = ?1 AND status IS NULL",
             [&writer],
         )?;
+        // A call that waited for a person ends with whoever waited; nothing was sent.
+        transaction.execute(
+            "UPDATE activity SET status = 'rejected' WHERE writer = ?1 AND status = 'pending'",
+            [&writer],
+        )?;
     }
     transaction.execute(
         "UPDATE writer SET settled = ?2 WHERE id = ?1",

@@ -38,6 +38,9 @@ impl Owed {
                 name: "record.dropped".to_owned(),
                 server: None,
                 reason: Some(format!("{uncounted} refusals and events could not be kept")),
+                principal: None,
+                decision: None,
+                approval_id: None,
             }));
         }
         self.queue.pop_front()

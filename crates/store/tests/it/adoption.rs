@@ -76,7 +76,7 @@ fn a_dead_writers_calls_are_closed_once_and_as_unknown() {
     let expected = [
         (done, Some(Status::Success)),
         (open_call, Some(Status::Unknown)),
-        (held, Some(Status::Pending)),
+        (held, Some(Status::Rejected)),
     ];
     assert_eq!(statuses(dir.path()), expected);
     next.close().unwrap();

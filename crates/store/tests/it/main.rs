@@ -1,6 +1,7 @@
 //! The log, its index and its readers, on real files and on disks that fail.
 
 mod adoption;
+mod approvals;
 mod durability;
 mod failures;
 mod index;
@@ -8,4 +9,5 @@ mod processes;
 mod retention;
 mod support;
 mod tampering;
+mod tokens;
 mod version;

@@ -58,6 +58,9 @@ struct Options {
     /// Prints lines that are no frames, one of them oversize, between its frames.
     #[arg(long)]
     garbage: bool,
+    /// What is said of `wipe`, in place of its usual description.
+    #[arg(long)]
+    described: Option<String>,
     /// Text by which this process and its grandchildren are found again.
     #[arg(long, default_value = "unmarked")]
     marker: String,
@@ -237,6 +240,10 @@ impl Counter {
                 "" => String::new(),
                 annotations => format!(r#","annotations":{annotations}"#),
             };
+            let described = self.options.described.as_deref();
+            let description = described
+                .filter(|_| *name == "wipe")
+                .unwrap_or(description);
             format!(r#"{{"name":"{name}","description":"{description}","inputSchema":{{"type":"object","properties":{properties}}}{annotations}}}"#)
         });
         let plain = |kind: &'static str, count: usize| {

@@ -55,6 +55,7 @@ async fn call(path: &CallPath, id: usize, tool: &str) -> String {
             principal: "p".into(),
             agent: "a".into(),
             session: "s".into(),
+            grant: callgate_gate::Grant::default(),
         },
         client_info: None,
         capabilities: "{}".into(),

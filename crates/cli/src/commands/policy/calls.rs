@@ -64,6 +64,7 @@ pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
         principal: principal.to_owned(),
         agent: described.agent.to_owned(),
         session: "none".to_owned(),
+        grant: callgate_gate::Grant::default(),
     };
     let host = Host {
         who,

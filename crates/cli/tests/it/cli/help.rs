@@ -34,19 +34,22 @@ fn help_of_the_whole() {
             Usage: callgate [OPTIONS] [COMMAND]
 
             Commands:
-              demo      See a call go through the gate, with a bundled server; needs nothing
-              serve     Serve MCP over HTTP on one port
-              stdio     Serve MCP on standard input and output, for hosts that start their servers
-              call      Call one tool through the gate and print its result
-              tools     The tools there are
-              servers   The servers there are
-              activity  What happened: every call on record
-              policy    Check, test, explain and replay policy files
-              connect   How to connect a host
-              config    Check the configuration, or show what is in effect
-              doctor    Check the installation and say what is wrong
-              trust     Allow the callgate.yaml of a folder to be used
-              help      Print this message or the help of the given subcommand(s)
+              demo       See a call go through the gate, with a bundled server; needs nothing
+              serve      Serve MCP over HTTP on one port
+              stdio      Serve MCP on standard input and output, for hosts that start their servers
+              call       Call one tool through the gate and print its result
+              tools      The tools there are
+              servers    The servers there are
+              activity   What happened: every call on record
+              approvals  Calls that need a person: see them, approve them, deny them
+              policy     Check, test, explain and replay policy files
+              agent      Run a coding agent for one task, with the gate as where its tools come from
+              connect    How to connect a host
+              config     Check the configuration, or show what is in effect
+              doctor     Check the installation and say what is wrong
+              trust      Allow the callgate.yaml of a folder to be used
+              token      Tokens for agents, approvers and admins
+              help       Print this message or the help of the given subcommand(s)
         "#]],
     );
 }

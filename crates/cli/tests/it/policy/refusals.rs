@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use crate::evidence::records;
 use crate::setup::Bed;
 use crate::shell::{named, normalised, run};
-use crate::talk::{call, text_of, tools};
+use crate::talk::{call, stdio_as, text_of, tools};
 
 const CONFIG: &str = "\
 servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}
@@ -37,18 +37,19 @@ fn bed(policy: &str) -> Bed {
 #[test]
 fn refusals_are_said_in_so_many_words_and_nothing_is_sent() {
     let bed = bed(POLICY);
-    let mut host = bed.stdio_ready();
-    let later = "approvals cannot be given in this version, so the call was refused (`policy: allow-all` permits it)";
+    let mut host = stdio_as(&bed, Some("{}"));
     for (tool, arguments, expected) in [
         ("wipe", r#"{"key":"k"}"#, "[callgate] Action denied by policy.\nReason: never from an agent\nRule: deny:mcp_tool:n:wipe".to_owned()),
         ("effect", r#"{"key":"bad"}"#, "[callgate] Action denied by policy.\nReason: the policy denies `n:effect`\nRule: deny:mcp_tool:n:effect".to_owned()),
         ("effect", r#"{"key":"k","path":"/etc/passwd"}"#, "[callgate] Action denied by policy.\nReason: the policy denies `/etc/**`\nRule: deny:filesystem:/etc/**".to_owned()),
-        ("delete_thing", r#"{"key":"k"}"#, format!("[callgate] Action requires approval.\nReason: the policy asks for an approval of `n:delete_*`; {later}\nRule: require_approval:mcp_tool:n:delete_*")),
-        ("slow", r#"{"key":"k"}"#, format!("[callgate] Action requires approval.\nReason: the policy asks for a confirmation of `n:slow`; {later}\nRule: confirm:mcp_tool:n:slow")),
+        ("delete_thing", r#"{"key":"k"}"#, "[callgate] Action requires approval.\nReason: the policy asks for an approval of `n:delete_*`\nApproval ID: $ID\nApprove at: http://127.0.0.1:7117/approvals/$ID".to_owned()),
+        ("slow", r#"{"key":"k"}"#, "[callgate] Action requires approval.\nReason: the policy asks for a confirmation of `n:slow`\nApproval ID: $ID\nApprove at: http://127.0.0.1:7117/approvals/$ID".to_owned()),
     ] {
         let response = call(&mut host, &format!("n__{tool}"), arguments);
         assert_eq!(response["result"]["isError"], true);
-        assert_eq!(text_of(&response), expected);
+        let id = response["result"]["_meta"]["dev.callgate/approval_id"].as_str();
+        let told = text_of(&response).replace(id.unwrap_or("$ID"), "$ID");
+        assert_eq!(told, expected);
     }
     assert_eq!(bed.read("ledger"), "", "nothing was sent");
     let listed = tools(&mut host);

@@ -13,14 +13,14 @@ use prost::Message;
 
 /// Takes OTLP over HTTP, as protobuf.
 #[derive(Debug)]
-pub(super) struct Collector {
+pub(crate) struct Collector {
     /// What goes into `telemetry.otlp`.
-    pub(super) url: String,
+    pub(crate) url: String,
     requests: Receiver<(String, ExportTraceServiceRequest)>,
 }
 
 impl Collector {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
         let (sender, requests) = mpsc::channel();
@@ -43,11 +43,16 @@ impl Collector {
     }
 
     /// The spans that came until there were those of so many calls.
-    pub(super) fn spans_of_calls(&self, calls: usize) -> Vec<Span> {
+    pub(crate) fn spans_of_calls(&self, calls: usize) -> Vec<Span> {
+        let is_call = |span: &&Span| span.name.starts_with("tool.call");
+        self.spans_until(|spans| spans.iter().filter(is_call).count() >= calls)
+    }
+
+    /// The spans that came until there were enough.
+    pub(crate) fn spans_until(&self, enough: impl Fn(&[Span]) -> bool) -> Vec<Span> {
         let end = Instant::now() + Duration::from_secs(20);
         let mut spans: Vec<Span> = Vec::new();
-        let is_call = |span: &&Span| span.name.starts_with("tool.call");
-        while spans.iter().filter(is_call).count() < calls {
+        while !enough(&spans) {
             let left = end.saturating_duration_since(Instant::now());
             let (path, request) = self.requests.recv_timeout(left).expect("spans come");
             assert_eq!(path, "/v1/traces");
@@ -68,7 +73,7 @@ impl Collector {
 }
 
 /// An attribute as text.
-pub(super) fn attribute(span: &Span, key: &str) -> Option<String> {
+pub(crate) fn attribute(span: &Span, key: &str) -> Option<String> {
     let found = span.attributes.iter().find(|known| known.key == key)?;
     match found.value.as_ref()?.value.as_ref()? {
         Value::StringValue(text) => Some(text.clone()),
@@ -78,7 +83,7 @@ pub(super) fn attribute(span: &Span, key: &str) -> Option<String> {
 }
 
 /// Bytes as they are written in a `traceparent`.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

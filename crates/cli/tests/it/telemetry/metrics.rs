@@ -87,7 +87,7 @@ fn a_scrape_counts_calls_decisions_and_times() {
         )
     };
     assert_eq!((state("ok"), state("stopped")), (Some(1.0), Some(0.0)));
-    assert_eq!(value(&text, "callgate_pending_approvals"), Some(0.0));
+    assert_eq!(value(&text, "callgate_pending_approvals"), Some(1.0));
     assert_eq!(value(&text, "callgate_record_owed_entries"), Some(0.0));
     assert!(value(&text, "callgate_record_index_lag_entries").is_some());
     assert_eq!(

@@ -73,6 +73,7 @@ fn what_is_refused_whatever_the_arguments_is_not_shown() {
         principal: agent.into(),
         agent: agent.into(),
         session: "s".into(),
+        grant: callgate_gate::Grant::default(),
     };
     assert!(policy.shows_to(&tool("other"), &who("ci-1")));
     assert!(!policy.shows_to(&tool("drop_x"), &who("ci-1")));

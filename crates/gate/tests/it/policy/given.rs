@@ -96,6 +96,7 @@ fn with(tool: Tool, line: String, case: &Case) -> Call {
         principal,
         agent: case.agent.clone(),
         session: "s1".into(),
+        grant: callgate_gate::Grant::default(),
     };
     call.attempt.host = Arc::new(host);
     call

@@ -45,7 +45,7 @@ pub(super) async fn answer(
 pub(crate) fn seen(gateway: &Gateway, who: &Who, name: &str) -> Option<Arc<Tool>> {
     let providers = gateway.path.providers();
     let policy = providers.policy();
-    match providers.catalog().resolve(name, &policy) {
+    match providers.catalog().resolve(name, &policy, who) {
         Ok(Target::Tool(tool)) => policy.shows_to(&tool, who).then_some(tool),
         Ok(
             Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. },

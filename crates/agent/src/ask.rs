@@ -1,0 +1,71 @@
+//! Asking an agent's program about itself: its version, its configuration. Below a warden, with a deadline.
+
+use std::{path::Path, time::Duration};
+
+use callgate_upstream::process::{CloseTimes, Ending, Process, ProcessSpec};
+use tokio::io::AsyncReadExt;
+
+use crate::{failed::StepFailed, step::House};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest answer.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What is asked.
+pub(crate) struct Question<'a> {
+    pub(crate) program: &'a str,
+    pub(crate) args: &'a [&'a str],
+    pub(crate) env: &'a [(String, String)],
+    pub(crate) cwd: &'a Path,
+}
+
+/// Runs a program to its end and gives its standard output.
+pub(crate) async fn ask(house: &House, question: &Question<'_>) -> Result<String, StepFailed> {
+    let spec = ProcessSpec {
+        warden_program: house.warden_program.clone(),
+        command: question.program.to_owned(),
+        args: question.args.iter().map(|arg| (*arg).to_owned()).collect(),
+        env: question.env.to_vec(),
+        cwd: Some(question.cwd.to_owned()),
+    };
+    let failed = |reason: String| StepFailed::NotStarted {
+        program: question.program.to_owned(),
+        reason,
+    };
+    let mut process = Process::spawn_piped(&spec).map_err(|error| failed(error.to_string()))?;
+    drop(process.take_stdin());
+    let (stdout, stderr) = (process.take_stdout(), process.take_stderr());
+    let reading = async {
+        let mut text = Vec::new();
+        if let Some(stdout) = stdout {
+            let _ = stdout.take(MAX_BYTES).read_to_end(&mut text).await;
+        }
+        text
+    };
+    let hearing = async {
+        let mut text = Vec::new();
+        if let Some(stderr) = stderr {
+            let _ = stderr.take(MAX_BYTES).read_to_end(&mut text).await;
+        }
+        text
+    };
+    let answering = async { tokio::join!(reading, hearing, process.wait()) };
+    let answered = tokio::time::timeout(PATIENCE, answering).await;
+    let Ok((stdout, stderr, ending)) = answered else {
+        process
+            .close(CloseTimes {
+                after_eof: Duration::ZERO,
+                after_term: Duration::from_secs(1),
+            })
+            .await;
+        return Err(failed("it does not answer".to_owned()));
+    };
+    let said = String::from_utf8_lossy(&stderr);
+    match ending {
+        Ending::Exited { code: 0 } => Ok(String::from_utf8_lossy(&stdout).into_owned()),
+        Ending::Exited { code } => Err(failed(format!("exit code {code}: {}", said.trim()))),
+        Ending::NotStarted { message } => Err(failed(message)),
+        Ending::WardenKilled { .. } | Ending::Unknown => Err(failed("it was killed".to_owned())),
+    }
+}

@@ -1,0 +1,41 @@
+//! Native tools: what an agent did on its own, put on record as `bypassed`.
+
+use std::sync::Arc;
+
+use callgate_gate::{Attempt, CallId, Door, Host, Source, Transport};
+use callgate_record::Recorder;
+use callgate_wire::{Frame, Id, Strictness, message, methods, quote};
+use ulid::Ulid;
+
+/// Puts a tool that an agent used on its own on record. The arguments are as the agent reports them.
+pub(crate) fn record(
+    recorder: &Recorder,
+    host: &Arc<Host>,
+    provider: &str,
+    tool: &str,
+    arguments: Option<&str>,
+) {
+    let arguments = arguments.unwrap_or("{}").replace(['\n', '\r'], " ");
+    let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quote(tool));
+    let id = Id::string(&Ulid::generate().to_string());
+    let request = message::request(&id, methods::TOOLS_CALL, Some(&params));
+    let Ok(frame) = Frame::parse(request, Strictness::Envelope) else {
+        tracing::warn!(
+            tool,
+            "a native tool's arguments are no JSON; it is not on record"
+        );
+        return;
+    };
+    let attempt = Attempt {
+        id: CallId(Ulid::generate()),
+        host: host.clone(),
+        door: Door {
+            source: Source::Agent,
+            transport: Transport::Local,
+        },
+        frame,
+        declared: None,
+        parent: None,
+    };
+    recorder.bypassed(&attempt, provider);
+}

@@ -1,0 +1,248 @@
+//! Codex.
+
+use serde_json::Value;
+
+use crate::{
+    Proxy, StepFailed,
+    ask::{Question, ask},
+    events::{Said, Tokens},
+    launch::{Launch, SERVER, Task, number, push, text},
+};
+
+/// Always off: what talks to others, or brings tools along.
+const QUIET: [&str; 4] = [
+    "analytics.enabled=false",
+    "feedback.enabled=false",
+    "check_for_update_on_startup=false",
+    r#"otel.exporter="none""#,
+];
+/// What brings tools of Codex's own, by feature.
+const FEATURES: [&str; 17] = [
+    "shell_tool",
+    "unified_exec",
+    "view_image",
+    "multi_agent",
+    "multi_agent_v2",
+    "goals",
+    "image_generation",
+    "tool_suggest",
+    "sleep_tool",
+    "skill_search",
+    "hooks",
+    "browser_use",
+    "computer_use",
+    "in_app_browser",
+    "memories",
+    "shell_snapshot",
+    "workspace_dependencies",
+];
+/// The same, by setting.
+const TOOLS_OFF: [&str; 3] = [
+    r#"web_search="disabled""#,
+    "tools.experimental_request_user_input.enabled=false",
+    "tools.update_plan.enabled=false",
+];
+
+pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
+    let mut args = Vec::new();
+    push(
+        &mut args,
+        &["exec", "--json", "--skip-git-repo-check", "--ephemeral"],
+    );
+    match (&task.options.sandbox, task.proxy) {
+        (Some(sandbox), _) => push(&mut args, &["-s", sandbox]),
+        (None, Proxy::Full) => push(&mut args, &["-s", "read-only"]),
+        // Read-only would switch off the editing that stays; the user's own setting wins.
+        (None, Proxy::Additive) if !users_sandbox(task) => {
+            push(&mut args, &["-s", "workspace-write"]);
+        }
+        (None, Proxy::Additive | Proxy::Off) => {}
+    }
+    if let Some(model) = &task.options.model {
+        push(&mut args, &["-m", model]);
+    }
+    if let Some(relay) = &task.relay {
+        let server = format!("mcp_servers.{SERVER}");
+        let words: Vec<String> = relay.args().iter().map(|arg| toml(arg)).collect();
+        for setting in [
+            format!("{server}.command={}", toml(&relay.command())),
+            format!("{server}.args=[{}]", words.join(",")),
+            format!(r#"{server}.default_tools_approval_mode="approve""#),
+            format!("{server}.required=true"),
+            format!("{server}.tool_timeout_sec=600"),
+            "tool_output_token_limit=200000".to_owned(),
+            r#"features.code_mode.direct_only_tool_namespaces=["mcp__callgate"]"#.to_owned(),
+        ] {
+            push(&mut args, &["-c", &setting]);
+        }
+        for setting in QUIET {
+            push(&mut args, &["-c", setting]);
+        }
+        push(&mut args, &["--disable", "apps", "--disable", "plugins"]);
+    }
+    match task.proxy {
+        Proxy::Full => full(task, &mut args).await?,
+        Proxy::Additive | Proxy::Off => {}
+    }
+    Ok(Launch {
+        program: "codex".to_owned(),
+        args,
+        env: Vec::new(),
+        stdin: task.prompt.clone(),
+    })
+}
+
+async fn full(task: &Task<'_>, args: &mut Vec<String>) -> Result<(), StepFailed> {
+    for feature in FEATURES {
+        push(args, &["--disable", feature]);
+    }
+    for setting in TOOLS_OFF {
+        push(args, &["-c", setting]);
+    }
+    for name in other_servers(task).await? {
+        push(
+            args,
+            &["-c", &format!("mcp_servers.{}.enabled=false", key(&name))],
+        );
+    }
+    let catalog = task
+        .folder
+        .write("codex-models.json", &models(task).await?)?;
+    let catalog = format!(
+        "model_catalog_json={}",
+        toml(&catalog.display().to_string())
+    );
+    push(args, &["-c", &catalog]);
+    Ok(())
+}
+
+/// The servers that the user has configured.
+async fn other_servers(task: &Task<'_>) -> Result<Vec<String>, StepFailed> {
+    let listed = asked(task, &["mcp", "list", "--json"]).await?;
+    let listed: Value = serde_json::from_str(&listed).unwrap_or_default();
+    let names = listed.as_array().into_iter().flatten();
+    let names = names.filter_map(|server| text(server, "/name"));
+    Ok(names.filter(|name| name != SERVER).collect())
+}
+
+/// The models that Codex knows, without the tools that it would give each of them.
+async fn models(task: &Task<'_>) -> Result<String, StepFailed> {
+    let bundled = asked(task, &["debug", "models", "--bundled"]).await?;
+    let mut catalog: Value = serde_json::from_str(&bundled)
+        .map_err(|error| StepFailed::Agent(format!("its list of models is no JSON: {error}")))?;
+    let models = match &mut catalog {
+        Value::Array(models) => Some(models),
+        other => other.get_mut("models").and_then(Value::as_array_mut),
+    };
+    for model in models
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        for (key, value) in [
+            ("apply_patch_tool_type", Value::Null),
+            ("shell_type", "disabled".into()),
+            ("tool_mode", "direct".into()),
+            ("multi_agent_version", "disabled".into()),
+            ("supports_search_tool", false.into()),
+            ("experimental_supported_tools", Value::Array(Vec::new())),
+        ] {
+            model.insert(key.to_owned(), value);
+        }
+    }
+    Ok(catalog.to_string())
+}
+
+async fn asked(task: &Task<'_>, args: &[&str]) -> Result<String, StepFailed> {
+    let question = Question {
+        program: "codex",
+        args,
+        env: task.env,
+        cwd: task.workdir,
+    };
+    ask(task.house, &question).await
+}
+
+/// Whether the user has set a sandbox.
+fn users_sandbox(task: &Task<'_>) -> bool {
+    let home = task.variable("CODEX_HOME").map(std::path::PathBuf::from);
+    let home = home.or_else(|| Some(std::path::Path::new(task.variable("HOME")?).join(".codex")));
+    let written = home.and_then(|home| std::fs::read_to_string(home.join("config.toml")).ok());
+    let sets = |line: &str| line.trim_start().starts_with("sandbox_mode");
+    written.is_some_and(|text| text.lines().any(sets))
+}
+
+/// A TOML string. What JSON escapes, TOML escapes in the same way.
+fn toml(text: &str) -> String {
+    callgate_wire::quote(text)
+}
+
+/// A part of a dotted key.
+fn key(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.chars().all(plain) {
+        name.to_owned()
+    } else {
+        toml(name)
+    }
+}
+
+pub(crate) fn said(line: &Value) -> Vec<Said> {
+    match line["type"].as_str() {
+        Some("item.completed") => item(&line["item"]).into_iter().collect(),
+        Some("turn.completed") => vec![
+            Said::Used(Tokens {
+                input: number(line, "/usage/input_tokens"),
+                output: number(line, "/usage/output_tokens"),
+                cost_usd: None,
+            }),
+            Said::Done {
+                text: None,
+                error: None,
+            },
+        ],
+        Some("turn.failed") => {
+            let why = text(line, "/error/message");
+            let error = why.unwrap_or_else(|| "it does not say why".to_owned());
+            vec![Said::Done {
+                text: None,
+                error: Some(error),
+            }]
+        }
+        Some("error") => text(line, "/message")
+            .map(Said::Trouble)
+            .into_iter()
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn item(item: &Value) -> Option<Said> {
+    let native = |tool: &str, arguments: Option<Value>| Said::Native {
+        tool: tool.to_owned(),
+        arguments: arguments.map(|value| value.to_string()),
+    };
+    match item["type"].as_str()? {
+        "agent_message" => text(item, "/text").map(Said::Text),
+        "mcp_tool_call" if item["server"] == SERVER => text(item, "/tool").map(Said::Call),
+        "mcp_tool_call" => {
+            let name = format!("{}:{}", text(item, "/server")?, text(item, "/tool")?);
+            Some(native(
+                &name,
+                item.get("arguments")
+                    .filter(|value| value.is_object())
+                    .cloned(),
+            ))
+        }
+        "command_execution" => {
+            let command = serde_json::json!({"command": item["command"]});
+            Some(native("shell", Some(command)))
+        }
+        "file_change" => {
+            let changes = serde_json::json!({"changes": item["changes"]});
+            Some(native("apply_patch", Some(changes)))
+        }
+        "web_search" => Some(native("web_search", None)),
+        _ => None,
+    }
+}

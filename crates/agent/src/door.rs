@@ -1,0 +1,116 @@
+//! The private door of a step: a socket in its folder, opened by a token that was made for this step. It
+//! lets in one relay at a time, of the same user, and notes whether the tools were listed.
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use callgate_server::{StdioDoor, StepDoor};
+use subtle::ConstantTimeEq;
+use tokio::{
+    io::{AsyncReadExt, BufReader},
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{folder::Folder, step::House};
+
+/// How long a relay may take to show its token.
+const TOKEN_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a token, of which each is written as two hex digits.
+const TOKEN_BYTES: usize = 32;
+
+/// The door of a step.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) socket: PathBuf,
+    pub(crate) token: String,
+    listener: UnixListener,
+}
+
+impl Door {
+    /// Listens in the step's folder.
+    pub(crate) fn open(folder: &Folder) -> io::Result<Self> {
+        let mut bytes = [0; TOKEN_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        let socket = folder.path().join("gate.sock");
+        let listener = UnixListener::bind(&socket)?;
+        Ok(Self {
+            socket,
+            token: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            listener,
+        })
+    }
+
+    /// Serves relays until `stop` fires.
+    pub(crate) async fn serve(self, house: Arc<House>, step: StepDoor, stop: CancellationToken) {
+        let tasks = TaskTracker::new();
+        let room = Arc::new(Semaphore::new(1));
+        let token: Arc<str> = self.token.into();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = stop.cancelled() => break,
+            };
+            let Ok((stream, _)) = accepted else {
+                // Out of descriptors, most likely: the agent tries again.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            if !is_same_user(&stream) {
+                tracing::warn!("somebody else knocked at a step's door");
+                continue;
+            }
+            let (house, step, stop) = (house.clone(), step.clone(), stop.clone());
+            let (token, room) = (token.clone(), room.clone());
+            tasks.spawn(async move {
+                let attending = attend(stream, &token, &room, &house, step, &stop);
+                if let Err(why) = attending.await {
+                    tracing::warn!(why, "a relay was turned away");
+                }
+            });
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+}
+
+fn is_same_user(stream: &UnixStream) -> bool {
+    let own = rustix::process::getuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own)
+}
+
+async fn attend(
+    stream: UnixStream,
+    token: &str,
+    room: &Semaphore,
+    house: &House,
+    step: StepDoor,
+    stop: &CancellationToken,
+) -> Result<(), &'static str> {
+    let (reader, writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    let mut shown = vec![0; token.len() + 1];
+    let reading = tokio::time::timeout(TOKEN_PATIENCE, reader.read_exact(&mut shown));
+    match reading.await {
+        Ok(Ok(_)) => {}
+        Ok(Err(_)) | Err(_) => return Err("it did not show a token"),
+    }
+    let is_right: bool = shown[..token.len()].ct_eq(token.as_bytes()).into();
+    if !is_right || shown.last() != Some(&b'\n') {
+        return Err("it showed another token");
+    }
+    let _place = room
+        .try_acquire()
+        .map_err(|_| "another relay is there already")?;
+    let session = step.session.clone();
+    let door = StdioDoor::new(
+        house.gateway.clone(),
+        house.frame_bytes,
+        &house.principal,
+        session,
+    );
+    door.for_step(step)
+        .serve(reader, writer, stop.clone())
+        .await;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! The private folder of a step: made for the user alone, gone with the step. One that a crash left
+//! behind is swept by whoever starts the next step.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, flock};
+use ulid::Ulid;
+
+/// What the folders' names begin with.
+const PREFIX: &str = "callgate-step-";
+/// Held for as long as the step lives.
+const LOCK: &str = "lock";
+
+/// A private folder. It is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    /// A new one, in the system's folder for temporary files: the path of a socket must be short.
+    pub(crate) fn make() -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("{PREFIX}{}", Ulid::generate()));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = private(&path.join(LOCK))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file for the user alone and gives its path.
+    pub(crate) fn write(&self, name: &str, content: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        if let Some(folder) = path.parent() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
+        }
+        private(&path)?.write_all(content.as_bytes())?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(folder = %self.path.display(), %error, "a step's folder could not be removed");
+        }
+    }
+}
+
+/// Removes the folders of steps whose process is gone.
+pub fn sweep() {
+    let own = rustix::process::getuid().as_raw();
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && entry
+                .metadata()
+                .is_ok_and(|data| data.is_dir() && data.uid() == own);
+        if is_ours && is_abandoned(&entry.path()) {
+            // Somebody else may sweep at the same time.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Nobody holds the lock. A folder without one is being made, or being removed.
+fn is_abandoned(folder: &Path) -> bool {
+    let Ok(lock) = File::open(folder.join(LOCK)) else {
+        return false;
+    };
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_goes_with_its_step_and_a_living_one_is_not_swept() {
+        let folder = Folder::make().unwrap();
+        let path = folder.path().to_owned();
+        let file = folder.write("sub/file", "x").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        sweep();
+        assert!(file.exists(), "it lives");
+        drop(folder);
+        assert!(!path.exists(), "it is gone");
+    }
+
+    #[test]
+    fn an_abandoned_folder_is_swept() {
+        let folder = Folder::make().unwrap();
+        let path = folder.path().to_owned();
+        // As a crash does: the lock goes, the folder stays.
+        let Folder { _lock, .. } = &folder;
+        flock(_lock, FlockOperation::Unlock).unwrap();
+        std::mem::forget(folder);
+        sweep();
+        assert!(!path.exists());
+    }
+}

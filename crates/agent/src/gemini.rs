@@ -1,0 +1,172 @@
+//! Gemini CLI.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Proxy, StepFailed,
+    events::{Said, Tokens},
+    launch::{CALL_TIMEOUT_MS, Launch, SERVER, Task, compact, nothing, number, push, text, used},
+};
+
+/// Nothing but our tools, whatever else is offered.
+const POLICY: &str = r#"[[rule]]
+toolName = "*"
+decision = "deny"
+priority = 900
+
+[[rule]]
+mcpName = "callgate"
+toolName = "*"
+decision = "allow"
+priority = 950
+"#;
+/// Our tools as Gemini names them, by version.
+const PREFIXES: [&str; 2] = ["mcp_callgate_", "callgate__"];
+/// What the user has logged in with lies beside the settings.
+const CREDENTIALS: [&str; 2] = ["oauth_creds.json", "google_accounts.json"];
+
+pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
+    let mut args = Vec::new();
+    push(&mut args, &["-o", "stream-json", "--skip-trust"]);
+    if let Some(model) = &task.options.model {
+        push(&mut args, &["-m", model]);
+    }
+    if let Some(mode) = &task.options.approval_mode {
+        push(&mut args, &["--approval-mode", mode]);
+    }
+    let mut prompt = task.prompt.clone();
+    let mut env = Vec::new();
+    if task.relay.is_some() {
+        settings(task)?;
+        let home = task.folder.path().display().to_string();
+        env.push(("GEMINI_CLI_HOME".to_owned(), home));
+    }
+    match task.proxy {
+        Proxy::Full => {
+            let policy = task.folder.write("gemini-policy.toml", POLICY)?;
+            let policy = policy.display().to_string();
+            push(
+                &mut args,
+                &[
+                    "--allowed-mcp-server-names",
+                    SERVER,
+                    "-e",
+                    "none",
+                    "--policy",
+                    &policy,
+                ],
+            );
+            // `@` would read a file, and a slash at the beginning is a command.
+            prompt = format!(" {}", prompt.replace('@', "\\@"));
+        }
+        Proxy::Additive | Proxy::Off => {}
+    }
+    push(&mut args, &["-p", &prompt]);
+    Ok(Launch {
+        program: "gemini".to_owned(),
+        args,
+        env,
+        stdin: String::new(),
+    })
+}
+
+/// The settings of the step, in a home of its own: the user's are read, never written.
+fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
+    let home = users_home(task);
+    let written = home
+        .as_ref()
+        .and_then(|home| fs::read_to_string(home.join("settings.json")).ok());
+    let users: Value = written
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_else(nothing);
+    let mut settings = match task.proxy {
+        Proxy::Full | Proxy::Off => Map::new(),
+        // Native tools stay, and so does what the user has set for them.
+        Proxy::Additive => users.as_object().cloned().unwrap_or_default(),
+    };
+    for key in ["security", "selectedAuthType"] {
+        if let Some(value) = users.get(key) {
+            settings.insert(key.to_owned(), value.clone());
+        }
+    }
+    let Some(relay) = &task.relay else {
+        return Ok(());
+    };
+    let server = json!({
+        "command": relay.command(),
+        "args": relay.args(),
+        "env": nothing(),
+        "trust": true,
+        "timeout": CALL_TIMEOUT_MS,
+    });
+    let servers = settings.entry("mcpServers").or_insert_with(nothing);
+    if let Some(servers) = servers.as_object_mut() {
+        servers.insert(SERVER.to_owned(), server);
+    }
+    for (key, value) in [
+        ("hooksConfig", json!({"enabled": false})),
+        ("telemetry", json!({"enabled": false})),
+        ("privacy", json!({"usageStatisticsEnabled": false})),
+        (
+            "general",
+            json!({"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "disableAutoUpdate": true}),
+        ),
+        ("tools", json!({"truncateToolOutputThreshold": 500_000})),
+    ] {
+        settings.insert(key.to_owned(), value);
+    }
+    task.folder
+        .write(".gemini/settings.json", &compact(&Value::Object(settings)))?;
+    for name in CREDENTIALS {
+        let own = home
+            .as_ref()
+            .and_then(|home| fs::read_to_string(home.join(name)).ok());
+        if let Some(own) = own {
+            task.folder.write(&format!(".gemini/{name}"), &own)?;
+        }
+    }
+    Ok(())
+}
+
+fn users_home(task: &Task<'_>) -> Option<PathBuf> {
+    let home = task
+        .variable("GEMINI_CLI_HOME")
+        .or_else(|| task.variable("HOME"))?;
+    Some(PathBuf::from(home).join(".gemini"))
+}
+
+pub(crate) fn said(line: &Value) -> Vec<Said> {
+    match line["type"].as_str() {
+        Some("message") if line["role"] == "assistant" => {
+            text(line, "/content").map(Said::Text).into_iter().collect()
+        }
+        Some("tool_use") => {
+            let name = line["tool_name"].as_str().or_else(|| line["name"].as_str());
+            let arguments = line.get("parameters").or_else(|| line.get("args"));
+            name.map(|name| used(name, &PREFIXES, arguments))
+                .into_iter()
+                .collect()
+        }
+        Some("error") => text(line, "/message")
+            .map(Said::Trouble)
+            .into_iter()
+            .collect(),
+        Some("result") => result(line),
+        _ => Vec::new(),
+    }
+}
+
+fn result(line: &Value) -> Vec<Said> {
+    let tokens = Tokens {
+        input: number(line, "/stats/input_tokens"),
+        output: number(line, "/stats/output_tokens"),
+        cost_usd: None,
+    };
+    let error = (line["status"] != "success").then(|| {
+        let why = text(line, "/error/message");
+        why.unwrap_or_else(|| "it does not say why".to_owned())
+    });
+    vec![Said::Used(tokens), Said::Done { text: None, error }]
+}

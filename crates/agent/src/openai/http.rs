@@ -1,0 +1,213 @@
+//! The way to the model: one request a round. Too many requests and a server's own faults are tried again
+//! when the server says so, or after a while.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client as Pool, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Answer, stream::Assembly, stream::whole, variable};
+use crate::{StepEvent, StepFailed, step::Run};
+
+/// How often a request is tried.
+const TRIES: u32 = 6;
+/// The first wait where the server names none; then twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// A server that wants to be left alone for longer than this is not waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// Largest answer that comes whole.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+/// How much of a refusal is told.
+const TOLD_CHARS: usize = 500;
+/// Where a model is when nothing is said.
+const USUAL_URL: &str = "https://api.openai.com/v1";
+
+/// A client of one model.
+pub(super) struct Client {
+    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    uri: Uri,
+    key: Option<String>,
+}
+
+/// Why a try did not work.
+enum Refusal {
+    /// It can be tried again, after so long where the server says so.
+    Later(Option<Duration>, String),
+    /// It cannot.
+    Final(String),
+}
+
+impl Client {
+    pub(super) fn new(run: &Run<'_>) -> Result<Self, StepFailed> {
+        let options = &run.step.options;
+        let base = options.base_url.clone();
+        let base = base.or_else(|| variable(run, "OPENAI_BASE_URL"));
+        let base = base.unwrap_or_else(|| USUAL_URL.to_owned());
+        let uri = format!("{}/chat/completions", base.trim_end_matches('/'));
+        let uri: Uri = uri
+            .parse()
+            .map_err(|error| StepFailed::Missing(format!("`{base}` is no URL: {error}")))?;
+        let key = options.api_key.clone();
+        let key = key.or_else(|| variable(run, "OPENAI_API_KEY"));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let roots = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider.clone());
+        let tls = match roots {
+            Ok(tls) => tls,
+            // A system without certificates can still reach what needs none.
+            Err(error) if uri.scheme_str() != Some("http") => {
+                return Err(StepFailed::Model(format!("no certificates: {error}")));
+            }
+            Err(_) => HttpsConnectorBuilder::new().with_tls_config(trusting_nobody(provider)?),
+        };
+        let mut http = HttpConnector::new();
+        http.set_nodelay(true);
+        http.enforce_http(false);
+        let connector = tls.https_or_http().enable_http1().wrap_connector(http);
+        let pool = Pool::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { pool, uri, key })
+    }
+
+    /// One answer of the model.
+    pub(super) async fn complete(
+        &self,
+        request: &Value,
+        run: &Run<'_>,
+    ) -> Result<Answer, StepFailed> {
+        let body = Bytes::from(request.to_string());
+        let mut wait = FIRST_WAIT;
+        for attempt in 1.. {
+            let refusal = match self.once(body.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(refusal) => refusal,
+            };
+            match refusal {
+                Refusal::Later(asked, why) if attempt < TRIES => {
+                    let pause = asked.unwrap_or(wait);
+                    if pause > LONGEST_WAIT {
+                        let text = format!("{why}; it asks for {} s", pause.as_secs());
+                        return Err(StepFailed::Model(text));
+                    }
+                    let text = format!("{why}; trying again in {:.1} s", pause.as_secs_f64());
+                    (run.tell)(StepEvent::Warning { text });
+                    tokio::time::sleep(pause).await;
+                    wait *= 2;
+                }
+                Refusal::Later(_, why) | Refusal::Final(why) => {
+                    return Err(StepFailed::Model(why));
+                }
+            }
+        }
+        Err(StepFailed::Model("it was not tried".to_owned()))
+    }
+
+    async fn once(&self, body: Bytes) -> Result<Answer, Refusal> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(&self.uri)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "text/event-stream, application/json");
+        if let Some(key) = &self.key {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        }
+        let request = request
+            .body(Full::new(body))
+            .map_err(|error| Refusal::Final(error.to_string()))?;
+        let sent = self.pool.request(request).await;
+        let response = sent.map_err(|error| Refusal::Final(with_causes(&error)))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(refused(status, response).await);
+        }
+        let is_stream = response
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.starts_with("text/event-stream"));
+        if is_stream {
+            streamed(response).await.map_err(Refusal::Final)
+        } else {
+            let body = collected(response).await.map_err(Refusal::Final)?;
+            whole(&body).map_err(Refusal::Final)
+        }
+    }
+}
+
+async fn streamed(response: Response<Incoming>) -> Result<Answer, String> {
+    let mut body = response.into_body();
+    let mut assembly = Assembly::new();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| format!("the stream broke off: {}", with_causes(&error)))?;
+        if let Some(bytes) = frame.data_ref() {
+            assembly.push(bytes)?;
+        }
+    }
+    assembly.finish()
+}
+
+async fn collected(response: Response<Incoming>) -> Result<Bytes, String> {
+    let body = Limited::new(response.into_body(), MAX_BODY_BYTES);
+    let collected = body.collect().await.map_err(|error| error.to_string())?;
+    Ok(collected.to_bytes())
+}
+
+async fn refused(status: StatusCode, response: Response<Incoming>) -> Refusal {
+    let asked = retry_after(response.headers());
+    let body = collected(response).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&body);
+    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let said = value.pointer("/error/message").and_then(Value::as_str);
+    let said: String = said
+        .unwrap_or(text.trim())
+        .chars()
+        .take(TOLD_CHARS)
+        .collect();
+    let why = format!("HTTP {}: {said}", status.as_u16());
+    if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+        Refusal::Later(asked, why)
+    } else {
+        Refusal::Final(why)
+    }
+}
+
+/// Seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let then = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    let wait = then.duration_since(Timestamp::now());
+    Some(Duration::try_from(wait).unwrap_or_default())
+}
+
+fn trusting_nobody(
+    provider: Arc<rustls::crypto::CryptoProvider>,
+) -> Result<rustls::ClientConfig, StepFailed> {
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| StepFailed::Model(error.to_string()))?;
+    Ok(config
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth())
+}
+
+/// An error and what caused it, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

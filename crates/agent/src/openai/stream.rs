@@ -1,0 +1,329 @@
+//! A streamed answer, put together: pieces of text and of calls, by index, split anywhere. What cannot be
+//! put together right is an error, never a guess.
+
+use callgate_wire::sse::Decoder;
+use serde_json::Value;
+
+use super::{Answer, Wanted};
+
+/// Largest event; one carries a few tokens.
+const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+/// What ends a stream.
+const DONE: &[u8] = b"[DONE]";
+
+/// An answer while it comes.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    decoder: Decoder,
+    answer: Answer,
+    calls: Vec<Piece>,
+    /// Whether the model said that it was the end.
+    ended: bool,
+}
+
+/// A call while it comes.
+#[derive(Debug, Default)]
+struct Piece {
+    /// Where it stands among the calls; as it came where the model does not say.
+    index: Option<u64>,
+    call: Wanted,
+}
+
+impl Assembly {
+    pub(super) fn new() -> Self {
+        Self {
+            decoder: Decoder::new(MAX_EVENT_BYTES),
+            answer: Answer::default(),
+            calls: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// Takes bytes as they come.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.decoder
+            .push(bytes)
+            .map_err(|error| error.to_string())?;
+        while let Some(event) = self.decoder.next_event() {
+            if event.data == DONE {
+                self.ended = true;
+                continue;
+            }
+            let chunk: Value = serde_json::from_slice(&event.data)
+                .map_err(|error| format!("a piece of the stream is no JSON: {error}"))?;
+            self.chunk(&chunk)?;
+        }
+        Ok(())
+    }
+
+    /// The whole answer, once the stream is over.
+    pub(super) fn finish(mut self) -> Result<Answer, String> {
+        // The last event may lack the empty line behind it.
+        self.push(b"\n\n")?;
+        if !self.ended && self.answer.finish_reason.is_none() {
+            return Err("the stream broke off before its end".to_owned());
+        }
+        self.calls
+            .sort_by_key(|piece| piece.index.unwrap_or(u64::MAX));
+        let calls = std::mem::take(&mut self.calls).into_iter().enumerate();
+        for (at, Piece { mut call, .. }) in calls {
+            if call.name.is_empty() {
+                return Err("the stream has a call without a name".to_owned());
+            }
+            if call.id.is_empty() {
+                call.id = format!("call_{at}");
+            }
+            self.answer.calls.push(call);
+        }
+        Ok(self.answer)
+    }
+
+    fn chunk(&mut self, chunk: &Value) -> Result<(), String> {
+        if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
+            return Err(complaint(error));
+        }
+        usage(&mut self.answer, chunk);
+        let Some(choice) = chunk.pointer("/choices/0") else {
+            return Ok(());
+        };
+        if let Some(reason) = choice["finish_reason"].as_str() {
+            self.answer.finish_reason = Some(reason.to_owned());
+        }
+        let delta = &choice["delta"];
+        if let Some(text) = delta["content"].as_str() {
+            self.answer.text.push_str(text);
+        }
+        let calls = delta["tool_calls"].as_array();
+        calls
+            .into_iter()
+            .flatten()
+            .for_each(|call| self.piece(call));
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: &Value) {
+        let index = piece["index"].as_u64();
+        let id = piece["id"].as_str().unwrap_or_default();
+        let name = piece.pointer("/function/name").and_then(Value::as_str);
+        let name = name.unwrap_or_default();
+        let at = self.place(index, id, name);
+        let call = &mut self.calls[at].call;
+        if call.id.is_empty() {
+            call.id = id.to_owned();
+        }
+        // A name comes whole, and some servers repeat it with every piece.
+        if call.name.is_empty() {
+            call.name = name.to_owned();
+        }
+        match piece.pointer("/function/arguments") {
+            Some(Value::String(text)) => call.arguments.push_str(text),
+            // Some servers send the object itself.
+            Some(whole @ Value::Object(_)) => call.arguments = whole.to_string(),
+            Some(_) | None => {}
+        }
+    }
+
+    /// Which call a piece belongs to: by its index, else by its id, else to the last one, unless it
+    /// brings a name where there is one already.
+    fn place(&mut self, index: Option<u64>, id: &str, name: &str) -> usize {
+        let by_index = |piece: &Piece| index.is_some() && piece.index == index;
+        let by_id = |piece: &Piece| !id.is_empty() && piece.call.id == id;
+        let found = self.calls.iter().position(by_index);
+        let found = found.or_else(|| match index {
+            None => self.calls.iter().position(by_id),
+            Some(_) => None,
+        });
+        let continues = index.is_none() && id.is_empty() && name.is_empty();
+        let found = found.or_else(|| continues.then(|| self.calls.len().checked_sub(1)).flatten());
+        found.unwrap_or_else(|| {
+            self.calls.push(Piece {
+                index,
+                call: Wanted::default(),
+            });
+            self.calls.len() - 1
+        })
+    }
+}
+
+/// An answer that came whole.
+pub(super) fn whole(body: &[u8]) -> Result<Answer, String> {
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
+    if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
+        return Err(complaint(error));
+    }
+    let choice = value.pointer("/choices/0");
+    let choice = choice.ok_or_else(|| "the answer has no choice".to_owned())?;
+    let mut answer = Answer {
+        finish_reason: choice["finish_reason"].as_str().map(str::to_owned),
+        ..Answer::default()
+    };
+    usage(&mut answer, &value);
+    let message = &choice["message"];
+    answer.text = message["content"].as_str().unwrap_or_default().to_owned();
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    for (at, call) in calls.enumerate() {
+        let id = call["id"].as_str().filter(|id| !id.is_empty());
+        let name = call.pointer("/function/name").and_then(Value::as_str);
+        let arguments = match call.pointer("/function/arguments") {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Null) | None => String::new(),
+            Some(other) => other.to_string(),
+        };
+        answer.calls.push(Wanted {
+            id: id.map_or_else(|| format!("call_{at}"), str::to_owned),
+            name: name
+                .ok_or("the answer has a call without a name")?
+                .to_owned(),
+            arguments,
+        });
+    }
+    Ok(answer)
+}
+
+/// What was used. It stands in the last piece, and some servers tell it again and again.
+fn usage(answer: &mut Answer, value: &Value) {
+    let number = |key: &str| value.pointer(key).and_then(Value::as_u64);
+    if let Some(input) = number("/usage/prompt_tokens") {
+        answer.input_tokens = input;
+    }
+    if let Some(output) = number("/usage/completion_tokens") {
+        answer.output_tokens = output;
+    }
+}
+
+fn complaint(error: &Value) -> String {
+    let text = error["message"].as_str().or_else(|| error.as_str());
+    text.map_or_else(|| error.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str, name: &str, arguments: &str) -> Wanted {
+        Wanted {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        }
+    }
+
+    /// A stream of deltas, ended as it should be.
+    fn stream(deltas: &[&str]) -> String {
+        let event = |delta: &&str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+        let events: String = deltas.iter().map(event).collect();
+        format!(
+            "{events}data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\ndata: [DONE]\n\n"
+        )
+    }
+
+    fn assembled(text: &str, piece: usize) -> Result<Answer, String> {
+        let mut assembly = Assembly::new();
+        for bytes in text.as_bytes().chunks(piece) {
+            assembly.push(bytes)?;
+        }
+        assembly.finish()
+    }
+
+    /// Put together right however the bytes are cut.
+    fn check(text: &str, calls: &[Wanted]) {
+        for piece in [1, 2, 3, 7, text.len()] {
+            let answer = assembled(text, piece).unwrap();
+            assert_eq!(answer.calls, calls, "{text} in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn calls_are_put_together_whatever_their_pieces_look_like() {
+        let two = [
+            call("a", "Read", r#"{"path":"é🦀"}"#),
+            call("b", "Glob", "{}"),
+        ];
+        check(
+            &stream(&[
+                r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"Read","arguments":""}}]}"#,
+                r#"{"tool_calls":[{"index":0,"function":{"arguments":"{\"path\":"}}]}"#,
+                r#"{"tool_calls":[{"index":0,"function":{"arguments":"\"é🦀\"}"}},{"index":1,"id":"b","function":{"name":"Glob","arguments":"{}"}}]}"#,
+            ]),
+            &two,
+        );
+        // Interleaved and out of order.
+        check(
+            &stream(&[
+                r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"Glob","arguments":"{"}}]}"#,
+                r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"Read","arguments":"{\"path\":"}}]}"#,
+                r#"{"tool_calls":[{"index":1,"function":{"arguments":"}"}}]}"#,
+                r#"{"tool_calls":[{"index":0,"function":{"arguments":"\"é🦀\"}"}}]}"#,
+            ]),
+            &two,
+        );
+        // Without indexes: by id, and pieces without either belong to the last.
+        check(
+            &stream(&[
+                r#"{"tool_calls":[{"id":"a","function":{"name":"Read","arguments":"{\"path\":"}}]}"#,
+                r#"{"tool_calls":[{"function":{"arguments":"\"é🦀\"}"}}]}"#,
+                r#"{"tool_calls":[{"id":"b","function":{"name":"Glob","arguments":"{}"}}]}"#,
+            ]),
+            &two,
+        );
+        // Without ids: they are made up. A name that is repeated is one name.
+        check(
+            &stream(&[
+                r#"{"tool_calls":[{"index":0,"function":{"name":"Read","arguments":"{"}}]}"#,
+                r#"{"tool_calls":[{"index":0,"function":{"name":"Read","arguments":"}"}}]}"#,
+                r#"{"tool_calls":[{"index":1,"function":{"name":"Glob","arguments":{}}}]}"#,
+            ]),
+            &[call("call_0", "Read", "{}"), call("call_1", "Glob", "{}")],
+        );
+    }
+
+    #[test]
+    fn line_ends_and_comments_do_not_matter() {
+        let plain = stream(&[r#"{"content":"a"}"#, r#"{"content":"é"}"#]);
+        let text = |text: &str| assembled(text, 1).map(|answer| answer.text);
+        assert_eq!(text(&plain).as_deref(), Ok("aé"));
+        assert_eq!(text(&plain.replace('\n', "\r\n")).as_deref(), Ok("aé"));
+        let commented = plain.replace("data:", ": keep-alive\n\ndata:");
+        assert_eq!(text(&commented).as_deref(), Ok("aé"));
+        let unended = plain.replace("data: [DONE]\n\n", "");
+        assert_eq!(
+            text(&unended).as_deref(),
+            Ok("aé"),
+            "a reason to stop is an end"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_put_together_is_an_error() {
+        let cases = [
+            (
+                "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n",
+                "broke off",
+            ),
+            ("", "broke off"),
+            (
+                "data: {\"error\":{\"message\":\"overloaded\"}}\n\n",
+                "overloaded",
+            ),
+            ("data: {\"choices\n\n", "no JSON"),
+            (
+                "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{}\"}}]}}]}\n\ndata: [DONE]\n\n",
+                "without a name",
+            ),
+        ];
+        for (text, expected) in cases {
+            let error = assembled(text, 5).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_came_whole_reads_the_same() {
+        let body = br#"{"choices":[{"message":{"content":null,"tool_calls":[{"function":{"name":"Read","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}"#;
+        let answer = whole(body).unwrap();
+        assert_eq!(answer.calls, [call("call_0", "Read", "{}")]);
+        assert_eq!((answer.input_tokens, answer.output_tokens), (3, 4));
+        assert!(whole(b"{}").is_err() && whole(b"nonsense").is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! OpenCode.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Proxy, StepFailed,
+    ask::{Question, ask},
+    events::{Said, Tokens},
+    launch::{CALL_TIMEOUT_MS, Launch, SERVER, Task, compact, nothing, number, push, text, used},
+};
+
+/// Where OpenCode looks for the user's configuration.
+const CONFIG_FILES: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.json"];
+/// Our tools as OpenCode names them.
+const PREFIX: &str = "callgate_";
+/// Off in any case: what fetches or shares.
+const QUIET: [&str; 4] = [
+    "OPENCODE_DISABLE_AUTOUPDATE",
+    "OPENCODE_DISABLE_MODELS_FETCH",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+];
+
+pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
+    let mut args = Vec::new();
+    push(&mut args, &["run", "--format", "json", "--title", "step"]);
+    if let Some(model) = &task.options.model {
+        push(&mut args, &["-m", model]);
+    }
+    let mut env = Vec::new();
+    let private = match task.proxy {
+        Proxy::Full => Some(("XDG_CONFIG_HOME".to_owned(), private_home(task)?)),
+        // Other programs that the agent's own tools start look there, too.
+        Proxy::Additive | Proxy::Off => None,
+    };
+    env.extend(private.clone());
+    if task.relay.is_some() {
+        let config = config(task, private).await?;
+        env.push(("OPENCODE_CONFIG_CONTENT".to_owned(), compact(&config)));
+        env.extend(QUIET.map(|name| (name.to_owned(), "1".to_owned())));
+    }
+    match task.proxy {
+        Proxy::Full => {
+            push(&mut args, &["--pure", "--agent", "gateway"]);
+            env.push(("OPENCODE_DISABLE_PROJECT_CONFIG".to_owned(), "1".to_owned()));
+        }
+        Proxy::Additive | Proxy::Off => {}
+    }
+    Ok(Launch {
+        program: "opencode".to_owned(),
+        args,
+        env,
+        stdin: task.prompt.clone(),
+    })
+}
+
+/// A copy of the user's configuration: OpenCode completes what it reads, and would do so in the user's own.
+fn private_home(task: &Task<'_>) -> Result<String, StepFailed> {
+    let users = match task.variable("XDG_CONFIG_HOME") {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => task
+            .variable("HOME")
+            .map(|home| Path::new(home).join(".config")),
+    };
+    for name in CONFIG_FILES {
+        let file = users
+            .as_ref()
+            .map(|users| users.join("opencode").join(name));
+        if let Some(text) = file.and_then(|file| fs::read_to_string(file).ok()) {
+            task.folder
+                .write(&format!("config/opencode/{name}"), &text)?;
+        }
+    }
+    Ok(task.folder.path().join("config").display().to_string())
+}
+
+async fn config(task: &Task<'_>, private: Option<(String, String)>) -> Result<Value, StepFailed> {
+    let Some(relay) = &task.relay else {
+        return Ok(nothing());
+    };
+    let command: Vec<String> = std::iter::once(relay.command())
+        .chain(relay.args())
+        .collect();
+    let mut servers = Map::new();
+    let mut config = inherited(task);
+    config.insert("autoupdate".to_owned(), json!(false));
+    config.insert("share".to_owned(), json!("disabled"));
+    match task.proxy {
+        Proxy::Full => {
+            for name in other_servers(task, private).await? {
+                servers.insert(name, json!({"enabled": false}));
+            }
+            let permission = json!({"*": "deny", "callgate_*": "allow"});
+            let agent = json!({"mode": "primary", "permission": permission});
+            config.insert("agent".to_owned(), json!({"gateway": agent}));
+            config.insert("permission".to_owned(), permission);
+        }
+        Proxy::Additive | Proxy::Off => {}
+    }
+    let own = json!({
+        "type": "local",
+        "command": command,
+        "enabled": true,
+        "timeout": CALL_TIMEOUT_MS,
+    });
+    servers.insert(SERVER.to_owned(), own);
+    config.insert("mcp".to_owned(), Value::Object(servers));
+    Ok(Value::Object(config))
+}
+
+/// What the user hands over in the same variable, which ours replaces.
+fn inherited(task: &Task<'_>) -> Map<String, Value> {
+    let written = task.variable("OPENCODE_CONFIG_CONTENT");
+    let parsed = written.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    parsed
+        .and_then(|value| value.as_object().cloned())
+        .unwrap_or_default()
+}
+
+/// The servers that the user has configured.
+async fn other_servers(
+    task: &Task<'_>,
+    private: Option<(String, String)>,
+) -> Result<Vec<String>, StepFailed> {
+    let env: Vec<(String, String)> = task.env.iter().cloned().chain(private).collect();
+    let question = Question {
+        program: "opencode",
+        args: &["debug", "config"],
+        env: &env,
+        cwd: task.workdir,
+    };
+    let shown = ask(task.house, &question).await?;
+    let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
+    let names = shown.get("mcp").and_then(Value::as_object);
+    let names = names.into_iter().flat_map(Map::keys).cloned();
+    Ok(names.filter(|name| name != SERVER).collect())
+}
+
+pub(crate) fn said(line: &Value) -> Vec<Said> {
+    let part = &line["part"];
+    match line["type"].as_str() {
+        Some("text") => text(part, "/text").map(Said::Text).into_iter().collect(),
+        Some("tool_use") => {
+            let name = part["tool"].as_str();
+            let arguments = part.pointer("/state/input");
+            name.map(|name| used(name, &[PREFIX], arguments))
+                .into_iter()
+                .collect()
+        }
+        Some("step_finish") => finish(part),
+        Some("error") => {
+            let why = text(line, "/error/data/message").or_else(|| text(line, "/error/name"));
+            vec![Said::Done {
+                text: None,
+                error: Some(why.unwrap_or_else(|| "it does not say why".to_owned())),
+            }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn finish(part: &Value) -> Vec<Said> {
+    let tokens = Tokens {
+        input: number(part, "/tokens/input") + number(part, "/tokens/cache/read"),
+        output: number(part, "/tokens/output"),
+        cost_usd: part["cost"].as_f64(),
+    };
+    let mut said = vec![Said::Used(tokens)];
+    // A step of the agent's ends with each round; the last one does not ask for tools.
+    if part["reason"] != "tool-calls" {
+        said.push(Said::Done {
+            text: None,
+            error: None,
+        });
+    }
+    said
+}

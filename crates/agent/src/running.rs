@@ -1,0 +1,352 @@
+//! A step with a program: it is started below a warden, its events are read, and its end is judged.
+
+use std::time::Duration;
+
+use callgate_server::StepDoor;
+use callgate_upstream::{
+    process::{CloseTimes, Ending, Process, ProcessSpec},
+    warden,
+};
+use callgate_wire::{Cut, LineCutter};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    AgentKind, Proxy, StepEvent, StepFailed, Tokens, bypass,
+    door::Door,
+    events::Said,
+    folder::{self, Folder},
+    launch::{Launch, Relay, Task, launch, said},
+    relay::RelayFile,
+    step::Run,
+    verdict,
+};
+
+/// From SIGTERM to SIGKILL: with what else has to be done a step is gone 6 s after it was told to.
+const TERM_GRACE: Duration = Duration::from_secs(4);
+/// Longest line of an agent's events: one may carry a whole result.
+const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
+/// How much of an agent's stderr is kept for whoever wants to know why it failed.
+const STDERR_BYTES: usize = 4 * 1024;
+/// How long the last bytes of a stream are waited for after the program has ended.
+const STREAM_SLACK: Duration = Duration::from_secs(2);
+/// How much is read at once.
+const PIECE: usize = 64 * 1024;
+/// What an agent is told whose own tools cannot be switched off.
+const ONLY_OURS: &str = "Use only MCP tools, never built-in tools";
+
+/// What was seen of a step.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) text: String,
+    pub(crate) tokens: Tokens,
+    pub(crate) bypassed: u64,
+    /// The final event: what went wrong, if something did.
+    pub(crate) done: Option<Option<String>>,
+    /// The last trouble that was no final event.
+    pub(crate) trouble: Option<String>,
+    /// Whether text so far belongs to an earlier round.
+    stale: bool,
+}
+
+/// Runs the program of a step to its end.
+pub(crate) async fn run(run: &Run<'_>, watched: &mut Watched) -> Result<(), StepFailed> {
+    folder::sweep();
+    let folder = Folder::make()?;
+    let step_door = StepDoor::new(run.id.clone(), run.span.context());
+    let closing = CancellationToken::new();
+    let (relay, serving) = open_door(run, &folder, &step_door, &closing)?;
+    let mut env = run.house.env.clone();
+    env.extend(run.step.options.extra_env.iter().cloned());
+    let task = Task {
+        house: run.house,
+        folder: &folder,
+        workdir: &run.step.workdir,
+        proxy: run.step.proxy,
+        options: &run.step.options,
+        prompt: prompt(run, &env).await,
+        env: &env,
+        relay,
+    };
+    let ended = tokio::select! {
+        launched = launch(run.step.kind, &task) => match launched {
+            Ok(launch) => program(run, &folder, env.clone(), launch, &closing, watched).await,
+            Err(failed) => Err(failed),
+        },
+        () = run.stop.cancelled() => Err(StepFailed::Stopped),
+    };
+    closing.cancel();
+    if let Some(serving) = serving
+        && serving.await.is_err()
+    {
+        tracing::error!("the door of a step failed");
+    }
+    let is_proxied = run.step.proxy != Proxy::Off;
+    judge(ended, watched, !is_proxied || step_door.was_listed())
+}
+
+type Serving = Option<JoinHandle<()>>;
+
+fn open_door(
+    run: &Run<'_>,
+    folder: &Folder,
+    step_door: &StepDoor,
+    closing: &CancellationToken,
+) -> Result<(Option<Relay>, Serving), StepFailed> {
+    if run.step.proxy == Proxy::Off {
+        return Ok((None, None));
+    }
+    let door = Door::open(folder)?;
+    let file = RelayFile {
+        socket: Some(door.socket.clone()),
+        token: Some(door.token.clone()),
+        traceparent: run.span.context().map(|trace| trace.parent().to_owned()),
+        intercept_builtins: run.step.proxy == Proxy::Full,
+        plugin_tools: Vec::new(),
+        root_dir: None,
+    };
+    let text = serde_json::to_string(&file).map_err(std::io::Error::from)?;
+    let relay = Relay {
+        program: run.house.program.clone(),
+        file: folder.write("relay.json", &text)?,
+    };
+    let serving = door.serve(run.house.clone(), step_door.clone(), closing.clone());
+    Ok((Some(relay), Some(tokio::spawn(serving))))
+}
+
+/// The prompt that is really sent, after whoever watches was warned where that is due.
+async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
+    let prompt = &run.step.prompt;
+    if run.step.proxy != Proxy::Full || run.step.options.is_probe() {
+        return prompt.clone();
+    }
+    let kind = run.step.kind;
+    let verdicts = &run.house.verdicts;
+    if verdicts.of_installed(run.house, kind, env).await == Some(verdict::Verdict::Isolated) {
+        return prompt.clone();
+    }
+    let text = verdict::warning(kind, &verdicts.isolated_here());
+    tracing::warn!("{text}");
+    (run.tell)(StepEvent::Warning { text });
+    format!("{prompt}\n\n{ONLY_OURS}")
+}
+
+async fn program(
+    run: &Run<'_>,
+    folder: &Folder,
+    mut env: Vec<(String, String)>,
+    launch: Launch,
+    closing: &CancellationToken,
+    watched: &mut Watched,
+) -> Result<How, StepFailed> {
+    env.extend(launch.env);
+    if let Some(trace) = run.span.context() {
+        env.push(("TRACEPARENT".to_owned(), trace.parent().to_owned()));
+    }
+    let mut args = launch.args;
+    args.extend(run.step.options.extra_args.iter().cloned());
+    let spec = ProcessSpec {
+        warden_program: run.house.warden_program.clone(),
+        command: launch.program.clone(),
+        args,
+        env,
+        cwd: Some(run.step.workdir.clone()),
+    };
+    let spawned = Process::spawn_for(&spec, folder.path());
+    let mut process = spawned.map_err(|error| StepFailed::NotStarted {
+        program: launch.program.clone(),
+        reason: error.to_string(),
+    })?;
+    if let Some(mut stdin) = process.take_stdin() {
+        let text = launch.stdin.into_bytes();
+        // An agent that does not read its prompt says so in its own way.
+        tokio::spawn(async move {
+            let _ = stdin.write_all(&text).await;
+        });
+    }
+    let stderr = tokio::spawn(tail(process.take_stderr()));
+    let stdout = process.take_stdout();
+    let mut watcher = Watcher { run, watched };
+    let reading = watcher.read(stdout);
+    let (mut ended, timeout) = (None, run.step.timeout.unwrap_or(Duration::MAX));
+    let outcome = tokio::select! {
+        how = async {
+            tokio::pin!(reading);
+            tokio::select! {
+                () = &mut reading => process.wait().await,
+                ending = process.wait() => {
+                    let _ = tokio::time::timeout(STREAM_SLACK, reading).await;
+                    ending
+                }
+            }
+        } => {
+            ended = Some(how);
+            Ok(())
+        }
+        () = run.stop.cancelled() => Err(StepFailed::Stopped),
+        () = tokio::time::sleep(timeout) => Err(StepFailed::TimedOut(timeout)),
+    };
+    // Calls that are under way end together with the agent that made them.
+    closing.cancel();
+    if ended.is_none() {
+        let times = CloseTimes {
+            after_eof: Duration::ZERO,
+            after_term: TERM_GRACE,
+        };
+        process.close(times).await;
+    }
+    let stderr = tokio::time::timeout(STREAM_SLACK, stderr).await;
+    let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
+    outcome?;
+    match ended {
+        Some(Ending::NotStarted { message }) => Err(StepFailed::NotStarted {
+            program: launch.program,
+            reason: message,
+        }),
+        Some(Ending::Exited { code })
+            if code == i32::from(warden::EXIT_NOT_STARTED)
+                && stderr.starts_with(warden::NOT_STARTED_PREFIX) =>
+        {
+            Err(StepFailed::NotStarted {
+                program: launch.program,
+                reason: stderr.trim().to_owned(),
+            })
+        }
+        Some(ending) => Ok(How { ending, stderr }),
+        None => Err(StepFailed::Stopped),
+    }
+}
+
+/// How a program ended by itself.
+struct How {
+    ending: Ending,
+    stderr: String,
+}
+
+/// Believes an agent only when everything fits: its tools were listed, it said that it was done, and
+/// it ended well.
+fn judge(
+    ended: Result<How, StepFailed>,
+    watched: &Watched,
+    listed: bool,
+) -> Result<(), StepFailed> {
+    let how = ended?;
+    if let Some(Some(error)) = &watched.done {
+        return Err(StepFailed::Agent(error.clone()));
+    }
+    if !listed {
+        return Err(StepFailed::NoTools);
+    }
+    let told = match &how.ending {
+        Ending::Exited { code } => format!("exit code {code}"),
+        Ending::NotStarted { message } => message.clone(),
+        Ending::WardenKilled { signal } => format!("signal {signal}"),
+        Ending::Unknown => "nobody knows how".to_owned(),
+    };
+    match (&watched.done, &how.ending) {
+        (Some(None), Ending::Exited { code: 0 }) => Ok(()),
+        (Some(_), _) => Err(StepFailed::Agent(format!("{told}: {}", how.stderr.trim()))),
+        (None, _) => {
+            let stderr = watched.trouble.clone().unwrap_or(how.stderr);
+            Err(StepFailed::NoFinalEvent { how: told, stderr })
+        }
+    }
+}
+
+/// Reads an agent's events.
+struct Watcher<'a, 'r> {
+    run: &'a Run<'r>,
+    watched: &'a mut Watched,
+}
+
+impl Watcher<'_, '_> {
+    async fn read<R: AsyncRead + Unpin>(&mut self, stdout: Option<R>) {
+        let Some(mut stdout) = stdout else {
+            return;
+        };
+        let mut cutter = LineCutter::new(MAX_LINE_BYTES);
+        loop {
+            while let Some(cut) = cutter.cut() {
+                match cut {
+                    Cut::Line(line) => self.line(&line),
+                    Cut::TooLong { .. } => tracing::warn!("an event of the agent is too long"),
+                }
+            }
+            cutter.buffer().reserve(PIECE);
+            match stdout.read_buf(cutter.buffer()).await {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        // The last line may lack its end.
+        let rest = std::mem::take(cutter.buffer());
+        self.line(&rest);
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        // Agents write other things between their events, too.
+        let Ok(value) = serde_json::from_slice::<Value>(line) else {
+            return;
+        };
+        for said in said(self.run.step.kind, &value) {
+            self.watched.note(self.run, said);
+        }
+    }
+}
+
+impl Watched {
+    pub(crate) fn note(&mut self, run: &Run<'_>, said: Said) {
+        match said {
+            Said::Text(text) => {
+                if std::mem::take(&mut self.stale) {
+                    self.text.clear();
+                }
+                // Gemini tells its text in pieces, the others in whole paragraphs.
+                if !self.text.is_empty() && run.step.kind != AgentKind::Gemini {
+                    self.text.push('\n');
+                }
+                self.text.push_str(&text);
+                (run.tell)(StepEvent::Text { text });
+            }
+            Said::Call(tool) => {
+                self.stale = true;
+                (run.tell)(StepEvent::Call { tool });
+            }
+            Said::Native { tool, arguments } => {
+                self.stale = true;
+                self.bypassed += 1;
+                let recorder = run.house.gateway.path().recorder();
+                let provider = run.step.kind.as_str();
+                bypass::record(recorder, &run.host(), provider, &tool, arguments.as_deref());
+                (run.tell)(StepEvent::Bypassed { tool });
+            }
+            Said::Used(tokens) => self.tokens.add(tokens),
+            Said::Done { text, error } => {
+                if let Some(text) = text {
+                    self.text = text;
+                }
+                self.done = Some(error);
+            }
+            Said::Trouble(text) => self.trouble = Some(text),
+        }
+    }
+}
+
+/// The end of what an agent wrote to stderr.
+async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
+    let Some(mut stream) = stream else {
+        return String::new();
+    };
+    let mut kept = Vec::new();
+    let mut piece = vec![0; PIECE];
+    while let Ok(length @ 1..) = stream.read(&mut piece).await {
+        kept.extend_from_slice(&piece[..length]);
+        let over = kept.len().saturating_sub(STDERR_BYTES);
+        kept.drain(..over);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}

@@ -1,0 +1,309 @@
+//! Whether an agent can be reduced to our tools: what was found out by probing, and what is known of the
+//! versions that were checked when this was written. Nothing known counts as no.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    AgentKind, StepFailed,
+    ask::{Question, ask},
+    step::House,
+};
+
+/// The file in the data folder.
+const FILE: &str = "agents.json";
+/// Versions that were run against a scripted model and offered our tools alone.
+const SHIPPED: [(AgentKind, &str); 4] = [
+    (AgentKind::Claude, "2.1.325"),
+    (AgentKind::Gemini, "0.61.0"),
+    (AgentKind::Codex, "0.166.0"),
+    (AgentKind::OpenCode, "1.18.33"),
+];
+
+/// Whether an agent's own tools can be switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It has our tools and no others.
+    Isolated,
+    /// Its own tools stay beside ours.
+    Coexists,
+}
+
+/// What is known about the agents on this machine, kept in the data folder.
+#[derive(Debug, Clone)]
+pub struct Verdicts {
+    file: PathBuf,
+}
+
+/// An agent's program as it is installed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Installed {
+    /// Its version, as it says itself.
+    pub(crate) version: String,
+    /// SHA-256 of the program.
+    pub(crate) sha256: String,
+    /// What the program looked like when this was found out: its size and when it was changed.
+    stamp: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    /// By the path of the program.
+    #[serde(default)]
+    installed: BTreeMap<PathBuf, (String, Installed)>,
+    /// By provider, version and hash.
+    #[serde(default)]
+    verdicts: BTreeMap<String, Verdict>,
+}
+
+impl Verdict {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Isolated => "isolated",
+            Self::Coexists => "coexists",
+        }
+    }
+}
+
+impl Verdicts {
+    /// Those of a data folder.
+    pub fn of(data_dir: &Path) -> Self {
+        Self {
+            file: data_dir.join(FILE),
+        }
+    }
+
+    /// What is known about the agent that is installed; `None` where nothing is.
+    pub(crate) async fn of_installed(
+        &self,
+        house: &House,
+        kind: AgentKind,
+        env: &[(String, String)],
+    ) -> Option<Verdict> {
+        if kind == AgentKind::OpenAiCompatible {
+            return Some(Verdict::Isolated);
+        }
+        let installed = self.installed(house, kind, env).await.ok()?;
+        known(&self.read(), kind, &installed)
+    }
+
+    /// The agent's program. It is asked for its version when it is another than it was.
+    pub(crate) async fn installed(
+        &self,
+        house: &House,
+        kind: AgentKind,
+        env: &[(String, String)],
+    ) -> Result<Installed, StepFailed> {
+        let name = kind.as_str();
+        let missing = |reason: &str| StepFailed::NotStarted {
+            program: name.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let program = find(name, env).ok_or_else(|| missing("it is not on the PATH"))?;
+        let stamp = stamp(&program)?;
+        let mut kept = self.read();
+        if let Some((_, installed)) = kept.installed.get(&program)
+            && installed.stamp == stamp
+        {
+            return Ok(installed.clone());
+        }
+        let question = Question {
+            program: name,
+            args: &["--version"],
+            env,
+            cwd: Path::new("/"),
+        };
+        let said = ask(house, &question).await?;
+        let installed = Installed {
+            version: version_in(&said).ok_or_else(|| missing("it does not say its version"))?,
+            sha256: hash(&program)?,
+            stamp,
+        };
+        kept.installed
+            .insert(program, (name.to_owned(), installed.clone()));
+        self.write(&kept);
+        Ok(installed)
+    }
+
+    /// Keeps what a probe has found out.
+    pub(crate) fn keep(&self, kind: AgentKind, installed: &Installed, verdict: Verdict) {
+        let mut kept = self.read();
+        kept.verdicts.insert(key(kind, installed), verdict);
+        self.write(&kept);
+    }
+
+    /// The agents on this machine that are known to be isolated.
+    pub(crate) fn isolated_here(&self) -> Vec<AgentKind> {
+        let kept = self.read();
+        let is_isolated = |kind: &AgentKind| {
+            kept.installed.values().any(|(name, installed)| {
+                name == kind.as_str() && known(&kept, *kind, installed) == Some(Verdict::Isolated)
+            })
+        };
+        AgentKind::PROGRAMS
+            .into_iter()
+            .filter(is_isolated)
+            .collect()
+    }
+
+    fn read(&self) -> Kept {
+        let text = fs::read_to_string(&self.file).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Best effort: what cannot be kept is found out again.
+    fn write(&self, kept: &Kept) {
+        let fresh = self.file.with_extension("json.tmp");
+        let written = serde_json::to_vec_pretty(kept)
+            .map_err(io::Error::from)
+            .and_then(|text| {
+                let mut file = fs::OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    .mode(0o600)
+                    .open(&fresh)?;
+                io::Write::write_all(&mut file, &text)?;
+                fs::rename(&fresh, &self.file)
+            });
+        if let Err(error) = written {
+            tracing::warn!(%error, "what is known about agents could not be kept");
+        }
+    }
+}
+
+/// What is said when an agent's own tools stay.
+pub(crate) fn warning(kind: AgentKind, isolated: &[AgentKind]) -> String {
+    let mut text = format!(
+        "WARN: mcp_proxy on provider={kind} runs in coexistence mode.\n      \
+         Built-in tools cannot be disabled and may bypass the proxy.\n      \
+         Use 'claude' or 'openai-compatible' for guaranteed MCP-only isolation."
+    );
+    if !isolated.is_empty() {
+        let names: Vec<&str> = isolated.iter().map(|kind| kind.as_str()).collect();
+        text.push_str(&format!(
+            "\n      Isolated on this machine: {}",
+            names.join(", ")
+        ));
+    }
+    text
+}
+
+/// What was probed here counts more than what was checked elsewhere.
+fn known(kept: &Kept, kind: AgentKind, installed: &Installed) -> Option<Verdict> {
+    if let Some(verdict) = kept.verdicts.get(&key(kind, installed)) {
+        return Some(*verdict);
+    }
+    let shipped = SHIPPED.contains(&(kind, installed.version.as_str()));
+    shipped.then_some(Verdict::Isolated)
+}
+
+fn key(kind: AgentKind, installed: &Installed) -> String {
+    format!("{kind} {} {}", installed.version, installed.sha256)
+}
+
+/// The program of a name, links followed.
+fn find(name: &str, env: &[(String, String)]) -> Option<PathBuf> {
+    let (_, path) = env.iter().rev().find(|(known, _)| known == "PATH")?;
+    let is_program = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|data| data.is_file() && data.mode() & 0o111 != 0)
+    };
+    let found = std::env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .find(is_program)?;
+    fs::canonicalize(found).ok()
+}
+
+fn stamp(program: &Path) -> io::Result<String> {
+    let data = fs::metadata(program)?;
+    Ok(format!(
+        "{} {}.{} {}",
+        data.len(),
+        data.mtime(),
+        data.mtime_nsec(),
+        data.ino()
+    ))
+}
+
+fn hash(program: &Path) -> io::Result<String> {
+    let mut file = fs::File::open(program)?;
+    let mut hasher = Sha256::new();
+    let mut piece = vec![0; 1024 * 1024];
+    loop {
+        match file.read(&mut piece)? {
+            0 => break,
+            length => hasher.update(&piece[..length]),
+        }
+    }
+    let digest = hasher.finalize();
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The first word that looks like a version.
+fn version_in(text: &str) -> Option<String> {
+    let is_version = |word: &&str| {
+        let word = word.trim_start_matches('v');
+        word.split('.').count() >= 3 && word.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let found = text.split_whitespace().find(is_version)?;
+    Some(found.trim_start_matches('v').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        for (said, version) in [
+            ("2.1.325 (Claude Code)\n", Some("2.1.325")),
+            ("0.61.0\n", Some("0.61.0")),
+            ("codex-cli 0.166.0\n", Some("0.166.0")),
+            ("v1.18.33", Some("1.18.33")),
+            ("no version here", None),
+        ] {
+            assert_eq!(version_in(said).as_deref(), version, "{said}");
+        }
+    }
+
+    #[test]
+    fn the_warning_has_its_exact_text() {
+        expect![[r#"
+            WARN: mcp_proxy on provider=codex runs in coexistence mode.
+                  Built-in tools cannot be disabled and may bypass the proxy.
+                  Use 'claude' or 'openai-compatible' for guaranteed MCP-only isolation.
+                  Isolated on this machine: claude, gemini"#]]
+        .assert_eq(&warning(
+            AgentKind::Codex,
+            &[AgentKind::Claude, AgentKind::Gemini],
+        ));
+    }
+
+    #[test]
+    fn a_probe_counts_more_than_the_table_and_nothing_known_is_no() {
+        let installed = Installed {
+            version: "2.1.325".to_owned(),
+            sha256: "aa".to_owned(),
+            stamp: String::new(),
+        };
+        let mut kept = Kept::default();
+        let of = |kept: &Kept, kind| known(kept, kind, &installed);
+        assert_eq!(of(&kept, AgentKind::Claude), Some(Verdict::Isolated));
+        assert_eq!(of(&kept, AgentKind::Codex), None);
+        kept.verdicts
+            .insert(key(AgentKind::Claude, &installed), Verdict::Coexists);
+        assert_eq!(of(&kept, AgentKind::Claude), Some(Verdict::Coexists));
+    }
+}

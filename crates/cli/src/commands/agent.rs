@@ -1,0 +1,285 @@
+//! `callgate agent`: one agent step from the shell, and a look at the agents that are installed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use callgate_agent::{
+    AgentKind, House, Options, ProbeReport, Proxy, Step, StepEvent, StepFailed, Verdicts, probe,
+};
+use callgate_upstream::{
+    Profile,
+    environment::{self, Inherit},
+};
+
+use crate::{
+    args::{Agent, AgentMode, Gateway, Shared},
+    commands::stdio::local_user,
+    config::{Settings, Span},
+    exit::Failed,
+    print::{one_line, outln, table},
+    signals::{Hangup, Signals},
+    wiring::{self, Running},
+};
+
+/// Calls of a step end with it; nothing is left under way.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How much of a line of progress is shown.
+const PROGRESS_CHARS: usize = 200;
+
+pub(crate) fn run(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
+    if agent.provider == "probe" {
+        return run_probe(shared, agent);
+    }
+    if let Some(more) = &agent.probed {
+        return Err(Failed::user(format!("`{more}` is one argument too many")));
+    }
+    let step = step(agent)?;
+    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = settings.for_step(&step.workdir, step.proxy == Proxy::Full)?;
+    let runtime = wiring::runtime()?;
+    let ended = runtime.block_on(run_step(&settings, &step, shared.json));
+    // What was left behind by a second signal must not keep us here.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run_step(settings: &Settings, step: &Step, as_json: bool) -> Result<ExitCode, Failed> {
+    let signals = Signals::listen(Hangup::Stops)?;
+    let running = Running::start(settings, Profile::gateway())?;
+    let house = Arc::new(house(settings, &running)?);
+    let mut ended = None;
+    let stepping = async {
+        let tell = |event: StepEvent| told(&event, as_json);
+        ended = Some(step.run(&house, signals.stop.clone(), &tell).await);
+        running.stop(PATIENCE).await;
+    };
+    signals.wind_down(stepping).await;
+    match ended {
+        Some(Ok(outcome)) => {
+            if !as_json {
+                outln!("{}", outcome.text);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Err(failed)) => Err(failure(&failed)),
+        None => Err(failure(&StepFailed::Stopped)),
+    }
+}
+
+fn step(agent: &Agent) -> Result<Step, Failed> {
+    let kind: AgentKind = agent
+        .provider
+        .parse()
+        .map_err(|error| Failed::user(format!("{error}")))?;
+    let wanted = agent.prompt.as_deref();
+    let wanted = wanted.ok_or_else(|| Failed::user("there is no `--prompt`"))?;
+    let prompt = match wanted.strip_prefix('@') {
+        Some(file) => fs::read_to_string(file)
+            .map_err(|error| Failed::user(format!("prompt `{file}`: {error}")))?,
+        None => wanted.to_owned(),
+    };
+    if let Some(plugin) = agent.plugins.first() {
+        let name = plugin.split(':').next().unwrap_or_default();
+        return Err(unknown_plugin(name));
+    }
+    let proxy = match agent.mode {
+        AgentMode::Full => Proxy::Full,
+        AgentMode::Additive => return Err(empty_proxy()),
+    };
+    let timeout = agent.timeout.as_deref().map(time).transpose()?;
+    Ok(Step {
+        kind,
+        prompt,
+        workdir: folder(&agent.workdir)?,
+        proxy,
+        options: Options {
+            model: agent.model.clone(),
+            max_rounds: agent.max_rounds,
+            stream: agent.no_stream.then_some(false),
+            ..Options::default()
+        },
+        timeout,
+    })
+}
+
+/// Native tools stay, and there is nothing of ours to add.
+pub(crate) fn empty_proxy() -> Failed {
+    Failed::user("USER.MCP_PROXY.EMPTY_PROXY: additive mode without a plugin offers no tool")
+        .help("add `--plugin PLUGIN:OPERATION`, or use `--mode full`")
+}
+
+/// No plugin can be started yet.
+pub(crate) fn unknown_plugin(name: &str) -> Failed {
+    Failed::user(format!(
+        "USER.MCP_PROXY.UNKNOWN_PLUGIN: plugin `{name}` is not known"
+    ))
+}
+
+fn folder(workdir: &Path) -> Result<PathBuf, Failed> {
+    let found = fs::canonicalize(workdir);
+    let found = found.ok().filter(|folder| folder.is_dir());
+    found.ok_or_else(|| Failed::user(format!("`{}` is no folder", workdir.display())))
+}
+
+/// Bare numbers are seconds.
+fn time(text: &str) -> Result<Duration, Failed> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let span: Span = text.parse().map_err(Failed::user)?;
+    Ok(span.0)
+}
+
+fn house(settings: &Settings, running: &Running) -> Result<House, Failed> {
+    let program = std::env::current_exe();
+    Ok(House {
+        gateway: running.gateway.clone(),
+        frame_bytes: settings.frame_bytes(),
+        principal: local_user(),
+        program: program.map_err(|error| Failed::system(format!("our own program: {error}")))?,
+        warden_program: settings.options.warden_program.clone(),
+        env: environment::minimal(Inherit::All, &[], std::env::vars()),
+        verdicts: Verdicts::of(&settings.data_dir),
+    })
+}
+
+/// Tells whoever watches: people on stderr, programs on stdout.
+fn told(event: &StepEvent, as_json: bool) {
+    if as_json {
+        outln!("{}", serde_json::to_string(event).unwrap_or_default());
+    }
+    match event {
+        StepEvent::Started { step, provider } if !as_json => {
+            eprintln!("agent {provider}, step {step}")
+        }
+        StepEvent::Warning { text } => eprintln!("{text}"),
+        StepEvent::Call { tool } if !as_json => {
+            eprintln!("tool {}", one_line(tool, PROGRESS_CHARS))
+        }
+        StepEvent::Bypassed { tool } if !as_json => {
+            eprintln!("native tool {} (not gated)", one_line(tool, PROGRESS_CHARS));
+        }
+        StepEvent::Started { .. }
+        | StepEvent::Call { .. }
+        | StepEvent::Bypassed { .. }
+        | StepEvent::Text { .. }
+        | StepEvent::Finished { .. } => {}
+    }
+}
+
+fn failure(failed: &StepFailed) -> Failed {
+    match failed {
+        StepFailed::Missing(_) => Failed::user(failed.to_string()),
+        StepFailed::Setup(_) => Failed::system(failed.to_string()),
+        StepFailed::NotStarted { .. }
+        | StepFailed::NoTools
+        | StepFailed::NoFinalEvent { .. }
+        | StepFailed::Agent(_)
+        | StepFailed::TimedOut(_)
+        | StepFailed::Stopped
+        | StepFailed::LoopGuard(_)
+        | StepFailed::Model(_) => Failed::execution(failed.to_string()),
+    }
+}
+
+fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
+    let kinds = match &agent.probed {
+        None => AgentKind::PROGRAMS.to_vec(),
+        Some(name) => vec![
+            name.parse()
+                .map_err(|error| Failed::user(format!("{error}")))?,
+        ],
+    };
+    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let place = settings.data_dir.join("probe");
+    fs::create_dir_all(&place).map_err(|error| Failed::system(error.to_string()))?;
+    let settings = settings.for_step(&place, true)?;
+    let runtime = wiring::runtime()?;
+    let probed = runtime.block_on(probe_all(&settings, &kinds, &place));
+    runtime.shutdown_background();
+    let _ = fs::remove_dir_all(&place);
+    let rows = probed?;
+    if shared.json {
+        let reports: Vec<&ProbeReport> = rows
+            .iter()
+            .filter_map(|(_, row)| row.as_ref().ok())
+            .collect();
+        outln!("{}", serde_json::to_string(&reports).unwrap_or_default());
+    } else {
+        let cells: Vec<Vec<String>> = rows.iter().map(|(kind, row)| cells(*kind, row)).collect();
+        table(
+            &[
+                "PROVIDER",
+                "VERSION",
+                "OFFERED",
+                "NATIVE CALL",
+                "VERDICT",
+                "NOTE",
+            ],
+            &cells,
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+type Probed = Vec<(AgentKind, Result<ProbeReport, StepFailed>)>;
+
+async fn probe_all(
+    settings: &Settings,
+    kinds: &[AgentKind],
+    place: &Path,
+) -> Result<Probed, Failed> {
+    let running = Running::start(settings, Profile::gateway())?;
+    let house = Arc::new(house(settings, &running)?);
+    let mut rows = Vec::new();
+    for kind in kinds {
+        eprintln!("probing {kind}");
+        rows.push((*kind, probe(&house, *kind, place).await));
+    }
+    drop(house);
+    running.stop(PATIENCE).await;
+    Ok(rows)
+}
+
+fn cells(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Vec<String> {
+    match row {
+        Ok(report) => {
+            let effect = if report.native_effect {
+                "had an effect"
+            } else {
+                "no effect"
+            };
+            let offered = format!(
+                "{} ours, {} native",
+                report.offered.len() - report.native.len(),
+                report.native.len()
+            );
+            let note = report.error.as_deref().map(|error| one_line(error, 80));
+            let note = note.unwrap_or_else(|| report.native.join(", "));
+            vec![
+                kind.to_string(),
+                report.version.clone(),
+                offered,
+                effect.to_owned(),
+                report.verdict.as_str().to_owned(),
+                note,
+            ]
+        }
+        Err(error) => {
+            let dash = || "-".to_owned();
+            vec![
+                kind.to_string(),
+                dash(),
+                dash(),
+                dash(),
+                dash(),
+                one_line(&error.to_string(), 80),
+            ]
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! `callgate approvals …`: calls that need a person, decided on this machine.
+//!
+//! The command works on the data folder itself, so it needs no running gateway; one that runs sees the
+//! decision at once. It decides as whoever holds the admin token, which it must be able to read.
+
+mod show;
+mod watch;
+
+use std::{path::Path, process::ExitCode, sync::Arc};
+
+use callgate_call::{Desk, Events, Terms};
+use callgate_gate::{ApprovalId, visible::Layout, visible::visible};
+use callgate_record::{
+    Answer, Approval, ApprovalStatus, Approvals as _, Approver, OnFailure, Recorder, Redactor,
+    ResolveApprovalError, Way,
+};
+use callgate_store::{ApprovalStore, Log, LogOptions};
+use jiff::Timestamp;
+
+use crate::{
+    admin,
+    args::{ApprovalState, Approvals, ApprovalsCommand, Gateway, Shared},
+    config::Settings,
+    exit::Failed,
+    print::{outln, table},
+    wiring,
+};
+
+/// Approvals in one list.
+const MAX_LISTED: usize = 500;
+/// Who decides here: whoever holds the admin token.
+const PRINCIPAL: &str = "admin";
+
+pub(crate) fn run(shared: &Shared, approvals: &Approvals) -> Result<ExitCode, Failed> {
+    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let as_json = shared.json;
+    match &approvals.command {
+        ApprovalsCommand::List { status } => list(&settings.data_dir, *status, as_json),
+        ApprovalsCommand::Show { id } => {
+            let approval = find(&settings.data_dir, id)?;
+            if as_json {
+                outln!("{}", json(&approval)?);
+            } else {
+                outln!("{}", show::text(&approval));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        ApprovalsCommand::Approve { id } => decide(&settings, id, Answer::Approve, as_json),
+        ApprovalsCommand::Deny { id } => decide(&settings, id, Answer::Deny, as_json),
+        ApprovalsCommand::Watch => watch::run(&settings, as_json),
+        ApprovalsCommand::Link => link(&settings),
+    }
+}
+
+fn list(data_dir: &Path, state: ApprovalState, as_json: bool) -> Result<ExitCode, Failed> {
+    let status = match state {
+        ApprovalState::Pending => Some(ApprovalStatus::Pending),
+        ApprovalState::Approved => Some(ApprovalStatus::Approved),
+        ApprovalState::Denied => Some(ApprovalStatus::Denied),
+        ApprovalState::Expired => Some(ApprovalStatus::Expired),
+        ApprovalState::Used => Some(ApprovalStatus::Used),
+        ApprovalState::All => None,
+    };
+    let store = ApprovalStore::new(data_dir, None);
+    let found = store.list(status, MAX_LISTED, Timestamp::now());
+    let found = found.map_err(failed)?;
+    if as_json {
+        outln!("{}", json(&found)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let line = |text: &str| visible(text, Layout::OneLine);
+    let row = |approval: &Approval| {
+        let asking = &approval.asking;
+        vec![
+            approval.id.to_string(),
+            approval.status.as_str().to_owned(),
+            format!("{:.0}", approval.asked_at),
+            line(&asking.agent),
+            line(&format!("{}:{}", asking.server, asking.tool)),
+            line(&asking.reason),
+        ]
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    table(&["ID", "STATUS", "ASKED", "AGENT", "CALL", "WHY"], &rows);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn decide(
+    settings: &Settings,
+    id: &str,
+    answer: Answer,
+    as_json: bool,
+) -> Result<ExitCode, Failed> {
+    let id = find(&settings.data_dir, id)?.id;
+    let office = Office::open(settings)?;
+    let decided = wiring::runtime()?.block_on(office.decide(&id, answer));
+    office.close();
+    let status = decided?.as_str();
+    if as_json {
+        outln!("{}", serde_json::json!({"id": id, "status": status}));
+    } else {
+        outln!("{id} {status}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the running gateway for a way in to its page.
+fn link(settings: &Settings) -> Result<ExitCode, Failed> {
+    let asked = async {
+        let gateway = admin::running(&settings.data_dir).await.ok_or_else(|| {
+            Failed::execution("nothing is served from this data folder")
+                .help("start `callgate serve`, or decide with `callgate approvals watch`")
+        })?;
+        let token = settings.tokens()?.admin;
+        admin::post(&gateway, "/v1/login-links", &token).await
+    };
+    let answer = wiring::runtime()?.block_on(asked)?;
+    let answer: serde_json::Value = serde_json::from_slice(&answer).map_err(failed)?;
+    outln!("{}", answer["url"].as_str().unwrap_or_default());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A desk of this process alone, to decide at and to put on record what was decided.
+struct Office {
+    desk: Desk,
+    log: Arc<Log>,
+}
+
+impl Office {
+    fn open(settings: &Settings) -> Result<Self, Failed> {
+        // Whoever cannot read the admin token is no admin.
+        settings.tokens()?;
+        let options = LogOptions::new(&settings.data_dir, env!("CARGO_PKG_VERSION"));
+        let log = Log::open(options).map_err(|error| Failed::system(error.to_string()))?;
+        let log = Arc::new(log);
+        let audit = &settings.config.audit;
+        let redactor = Redactor::new(&audit.redact, audit.body_bytes)
+            .map_err(|error| Failed::config(format!("`audit.redact`: {error}")))?;
+        let recorder = Recorder::new(log.clone(), redactor, OnFailure::Refuse);
+        let store = Arc::new(ApprovalStore::new(&settings.data_dir, None));
+        let desk = Desk::new(store, recorder, Events::default(), Terms::default());
+        Ok(Self { desk, log })
+    }
+
+    async fn decide(&self, id: &ApprovalId, answer: Answer) -> Result<ApprovalStatus, Failed> {
+        let by = Approver {
+            principal: PRINCIPAL.to_owned(),
+            way: Way::Cli,
+        };
+        match self.desk.resolve(id, answer, by).await {
+            Ok(_) => Ok(answer.status()),
+            Err(
+                error @ (ResolveApprovalError::Unknown
+                | ResolveApprovalError::Settled(_)
+                | ResolveApprovalError::OwnCall),
+            ) => Err(Failed::user(format!("`{id}`: {error}"))),
+            Err(ResolveApprovalError::Store(error)) => Err(failed(error)),
+        }
+    }
+
+    fn close(&self) {
+        if let Err(error) = self.log.close() {
+            tracing::warn!(%error, "the record could not be closed in good order");
+        }
+    }
+}
+
+fn find(data_dir: &Path, id: &str) -> Result<Approval, Failed> {
+    let unknown = || {
+        Failed::user(format!(
+            "there is no approval `{}`",
+            visible(id, Layout::OneLine)
+        ))
+        .help("`callgate approvals list` shows them")
+    };
+    let id: ApprovalId = id.parse().map_err(|_| unknown())?;
+    let store = ApprovalStore::new(data_dir, None);
+    let found = store.get(&id, Timestamp::now()).map_err(failed)?;
+    found.ok_or_else(unknown)
+}
+
+fn json(data: &impl serde::Serialize) -> Result<String, Failed> {
+    serde_json::to_string(data).map_err(failed)
+}
+
+fn failed(error: impl std::fmt::Display) -> Failed {
+    Failed::system(error.to_string())
+}

@@ -1,0 +1,101 @@
+//! `callgate mcp-serve --config FILE`: what an agent starts as its tool server. A file with a socket makes it
+//! a thin relay into the running step; one without makes it serve the tools itself, through the gate.
+
+use std::{
+    io,
+    net::Shutdown,
+    path::{Path, PathBuf},
+    process::{self, ExitCode},
+    thread,
+    time::Duration,
+};
+
+use callgate_agent::relay::{self, RelayFile};
+use callgate_call::TraceContext;
+use callgate_server::{StdioDoor, StepDoor};
+use callgate_upstream::Profile;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals as ProcessSignals,
+};
+use ulid::Ulid;
+
+use crate::{
+    args::{Gateway, Shared},
+    commands::{agent::empty_proxy, stdio::local_user},
+    exit::Failed,
+    signals::{Hangup, Signals},
+    wiring::{self, Running},
+};
+
+/// A host that closed its side has gone.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
+    let missing = || Failed::user("`mcp-serve` needs `--config FILE`");
+    let file = shared.config.as_deref().ok_or_else(missing)?;
+    let told = RelayFile::read(file).map_err(|error| Failed::user(error.to_string()))?;
+    match (&told.socket, &told.token) {
+        (Some(socket), Some(token)) => relay_to(socket, token),
+        (Some(_), None) => Err(Failed::user("the file names a socket and no token")),
+        (None, _) => alone(shared, &told),
+    }
+}
+
+/// Copies bytes until the step or the agent goes.
+fn relay_to(socket: &Path, token: &str) -> Result<ExitCode, Failed> {
+    let stream = relay::connect(socket, token).map_err(|error| Failed::user(error.to_string()))?;
+    let failed = |error: io::Error| Failed::system(format!("cannot relay: {error}"));
+    let mut signals = ProcessSignals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
+    let ending = stream.try_clone().map_err(failed)?;
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            // The step sees the end, and stops what is under way.
+            let _ = ending.shutdown(Shutdown::Both);
+            process::exit(0);
+        }
+    });
+    // A side that went away is an end like any other.
+    let _ = relay::copy(io::stdin(), io::stdout(), &stream);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves the tools in this very process, with a record of its own.
+fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
+    if let Some(tools) = told.plugin_tools.first() {
+        return Err(super::agent::unknown_plugin(&tools.plugin));
+    }
+    if !told.intercept_builtins {
+        return Err(empty_proxy());
+    }
+    // The file is the relay's; the configuration is the user's own.
+    let shared = Shared {
+        config: None,
+        ..shared.clone()
+    };
+    let settings = wiring::settings(&shared, &Gateway::default(), true)?;
+    let root = told.root_dir.clone().unwrap_or_else(|| PathBuf::from("."));
+    let settings = settings.for_step(&root, true)?;
+    let trace = told.traceparent.as_deref();
+    let trace = trace.and_then(|parent| TraceContext::new(parent, None));
+    let runtime = wiring::runtime()?;
+    let code = runtime.block_on(async {
+        let signals = Signals::listen(Hangup::Stops)?;
+        let running = Running::start(&settings, Profile::gateway())?;
+        let session = Ulid::generate().to_string();
+        let (gateway, frame_bytes) = (running.gateway.clone(), settings.frame_bytes());
+        let door = StdioDoor::new(gateway, frame_bytes, &local_user(), session.clone());
+        let door = door.for_step(StepDoor::new(session, trace));
+        let serving = async {
+            let stop = signals.stop.clone();
+            door.serve(tokio::io::stdin(), tokio::io::stdout(), stop)
+                .await;
+            running.stop(PATIENCE).await;
+        };
+        signals.wind_down(serving).await;
+        Ok(ExitCode::SUCCESS)
+    });
+    // Reading standard input blocks a thread that cannot be stopped; it must not keep us here.
+    runtime.shutdown_background();
+    code
+}

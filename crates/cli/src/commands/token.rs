@@ -1,0 +1,162 @@
+//! `callgate token …`: who may come in, and for what.
+
+use std::process::ExitCode;
+
+use callgate_gate::{Operation, Role, View};
+use callgate_store::{Token as Kept, TokenError, Tokens};
+use jiff::{SignedDuration, Span, Timestamp};
+
+use crate::{
+    args::{Ceiling, NewToken, Shared, Token, TokenCommand, TokenRole},
+    exit::Failed,
+    print::{outln, table},
+    wiring,
+};
+
+pub(crate) fn run(shared: &Shared, token: &Token) -> Result<ExitCode, Failed> {
+    let tokens = Tokens::new(wiring::data_dir(shared)?);
+    match &token.command {
+        TokenCommand::Create(new) => create(&tokens, new, shared.json),
+        TokenCommand::List => list(&tokens, shared.json),
+        TokenCommand::Revoke { name } => revoke(&tokens, name),
+    }
+}
+
+fn create(tokens: &Tokens, new: &NewToken, as_json: bool) -> Result<ExitCode, Failed> {
+    let now = Timestamp::now();
+    let expires_at = new
+        .expires
+        .as_deref()
+        .map(|text| end(text, now))
+        .transpose()?;
+    if let Some(view) = &new.view {
+        let known: Result<View, _> = view.parse();
+        known.map_err(|error| Failed::user(error.to_string()))?;
+    }
+    let wanted = callgate_store::NewToken {
+        name: new.name.clone(),
+        role: match new.role {
+            TokenRole::Agent => Role::Agent,
+            TokenRole::Approver => Role::Approver,
+            TokenRole::Admin => Role::Admin,
+        },
+        servers: new.servers.clone(),
+        view: new.view.clone(),
+        ceiling: match new.ceiling {
+            Ceiling::Read => Operation::Read,
+            Ceiling::Write => Operation::Write,
+            Ceiling::Destructive => Operation::Destructive,
+        },
+        tenant: new.tenant.clone(),
+        expires_at,
+    };
+    let (token, secret) = tokens.create(wanted, now).map_err(failed)?;
+    if as_json {
+        let mut shown = shown(&token, now);
+        shown["token"] = secret.into();
+        outln!("{shown}");
+    } else {
+        outln!("{secret}");
+        eprintln!(
+            "token `{}` is for: {}; it is not shown again",
+            token.name,
+            limits(&token)
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(tokens: &Tokens, as_json: bool) -> Result<ExitCode, Failed> {
+    let now = Timestamp::now();
+    let all = tokens.all().map_err(failed)?;
+    if as_json {
+        let all: Vec<_> = all.iter().map(|token| shown(token, now)).collect();
+        outln!("{}", serde_json::Value::from(all));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |token: &Kept| {
+        vec![
+            token.name.clone(),
+            state(token, now).to_owned(),
+            token.tenant.clone(),
+            limits(token),
+        ]
+    };
+    let rows: Vec<_> = all.iter().map(|token| row(token)).collect();
+    table(&["NAME", "STATE", "TENANT", "FOR"], &rows);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(tokens: &Tokens, name: &str) -> Result<ExitCode, Failed> {
+    tokens.revoke(name, Timestamp::now()).map_err(failed)?;
+    eprintln!("token `{name}` opens nothing any more");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// When a token of this length ends. Days are 24 hours.
+fn end(text: &str, now: Timestamp) -> Result<Timestamp, Failed> {
+    let wrong = || {
+        Failed::user(format!("`{text}` is not a length of time")).help("write it like 30d or 12h")
+    };
+    let span: Span = text.parse().map_err(|_| wrong())?;
+    let days = i64::from(span.get_days()) + 7 * i64::from(span.get_weeks());
+    let rest = span.days(0).weeks(0);
+    let rest = SignedDuration::try_from(rest).map_err(|_| wrong())?;
+    let whole = SignedDuration::from_hours(24 * days)
+        .checked_add(rest)
+        .filter(SignedDuration::is_positive)
+        .ok_or_else(wrong)?;
+    now.checked_add(whole).map_err(|_| wrong())
+}
+
+fn shown(token: &Kept, now: Timestamp) -> serde_json::Value {
+    serde_json::json!({
+        "name": token.name,
+        "role": token.role,
+        "state": state(token, now),
+        "servers": token.servers,
+        "view": token.view,
+        "ceiling": token.ceiling,
+        "tenant": token.tenant,
+        "created_at": token.created_at,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+    })
+}
+
+fn state(token: &Kept, now: Timestamp) -> &'static str {
+    match (token.revoked_at, token.is_valid(now)) {
+        (Some(_), _) => "revoked",
+        (None, true) => "valid",
+        (None, false) => "expired",
+    }
+}
+
+/// What a token is for, in words.
+fn limits(token: &Kept) -> String {
+    let mut words = vec![token.role.as_str().to_owned()];
+    if let Some(servers) = &token.servers {
+        words.push(format!("servers {}", servers.join(", ")));
+    }
+    match token.ceiling {
+        Operation::Read => words.push("reading".to_owned()),
+        Operation::Write => words.push("nothing destructive".to_owned()),
+        Operation::Destructive => {}
+    }
+    words.extend(token.view.as_ref().map(|view| format!("view {view}")));
+    words.extend(token.expires_at.map(|end| format!("until {end:.0}")));
+    words.join("; ")
+}
+
+fn failed(error: TokenError) -> Failed {
+    match error {
+        TokenError::BadName(_)
+        | TokenError::Taken(_)
+        | TokenError::Unknown(_)
+        | TokenError::TooMany => Failed::user(error.to_string()),
+        TokenError::Newer { .. }
+        | TokenError::Malformed { .. }
+        | TokenError::Unusable { .. }
+        | TokenError::NoRandom => Failed::system(error.to_string()),
+    }
+}

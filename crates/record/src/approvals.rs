@@ -1,0 +1,292 @@
+//! Approvals as they are kept, and the port of whoever keeps them.
+//!
+//! An approval is pending until a person decides or its time is over. A yes can be taken once, by a
+//! call with the same binding. Taking it has two halves: the store sets it aside for one call of one
+//! writer (a *claim*), and the log entry "about to forward" that names it uses it up. When a writer
+//! dies between the two, whoever looks next finds out from its log which of them it was.
+
+use callgate_gate::{ApprovalId, CallId, Digest};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::Check;
+
+/// How an approval stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalStatus {
+    /// Nobody has decided yet.
+    Pending,
+    /// A person said yes, and no call has used it yet.
+    Approved,
+    /// A person said no.
+    Denied,
+    /// Its time is over: nobody decided, or nobody used the yes.
+    Expired,
+    /// A call has used it.
+    Used,
+}
+
+impl ApprovalStatus {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+            Self::Used => "used",
+        }
+    }
+}
+
+/// What a person says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// The call may happen, once.
+    Approve,
+    /// It may not.
+    Deny,
+}
+
+impl Answer {
+    /// How an approval stands once this was said.
+    pub fn status(self) -> ApprovalStatus {
+        match self {
+            Self::Approve => ApprovalStatus::Approved,
+            Self::Deny => ApprovalStatus::Denied,
+        }
+    }
+}
+
+/// How a person said it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// On the page.
+    Page,
+    /// With a command on this machine.
+    Cli,
+    /// Over the API.
+    Api,
+}
+
+impl Way {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Cli => "cli",
+            Self::Api => "api",
+        }
+    }
+}
+
+/// Who decides, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approver {
+    /// The token that authenticated them.
+    pub principal: String,
+    /// How they say it.
+    pub way: Way,
+}
+
+/// What was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resolution {
+    /// What was said.
+    pub answer: Answer,
+    /// The token of whoever said it.
+    pub by: String,
+    /// How.
+    pub way: Way,
+    /// When.
+    pub at: Timestamp,
+    /// Until when it counts.
+    pub valid_until: Timestamp,
+    /// The id of its record.
+    pub record_id: CallId,
+}
+
+/// What is asked of a person: the call as far as it may be kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asking {
+    /// The call that asks first; its record tells the rest.
+    pub record_id: CallId,
+    /// The tenant of the caller.
+    pub tenant: String,
+    /// What authenticated the caller.
+    pub principal: String,
+    /// What the caller is called.
+    pub agent: String,
+    /// The session it asks in.
+    pub session_id: String,
+    /// The server that would be called.
+    pub server: String,
+    /// The tool, or the method of another request.
+    pub tool: String,
+    /// The arguments as JSON text, without secrets.
+    pub arguments: String,
+    /// How long the whole arguments are.
+    pub arguments_bytes: u64,
+    /// Whether `arguments` is all of them, apart from secrets.
+    pub arguments_whole: bool,
+    /// SHA-256 of the tool's definition, where there is one.
+    pub definition: Option<String>,
+    /// The rule that asks.
+    pub rule: String,
+    /// Why.
+    pub reason: String,
+    /// Every scope that was asked.
+    pub checks: Vec<Check>,
+}
+
+/// An approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Its id.
+    pub id: ApprovalId,
+    /// How it stands.
+    pub status: ApprovalStatus,
+    /// What is asked.
+    #[serde(flatten)]
+    pub asking: Asking,
+    /// When it was asked for.
+    pub asked_at: Timestamp,
+    /// Until when somebody may decide.
+    pub expires_at: Timestamp,
+    /// What was decided.
+    pub resolution: Option<Resolution>,
+    /// The call that used it.
+    pub used_by: Option<CallId>,
+}
+
+/// A question, with what it is bound to and how long it stands.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// What a person is asked.
+    pub asking: Asking,
+    /// What the answer holds for.
+    pub binding: Digest,
+    /// The approval that the caller names, if it names one.
+    pub named: Option<ApprovalId>,
+    /// How long somebody may decide.
+    pub expire_after: jiff::SignedDuration,
+    /// How long a decision counts.
+    pub valid_for: jiff::SignedDuration,
+}
+
+/// What became of a question.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// There was a yes. It is set aside for this call, and must be used or given back.
+    Claimed(Box<Approval>),
+    /// Nobody has decided yet.
+    Pending {
+        /// The approval to wait for.
+        approval: Box<Approval>,
+        /// Whether this question was the first.
+        is_new: bool,
+    },
+    /// There is a no.
+    Denied(Box<Approval>),
+    /// This caller has so many open questions that it may not ask another one.
+    TooMany {
+        /// How many it may have.
+        limit: usize,
+    },
+}
+
+/// What became of a decision.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// The approval as it is now.
+    pub approval: Approval,
+    /// Whether this decision was the first; the same one again changes nothing.
+    pub is_new: bool,
+}
+
+/// Why a decision does not count.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveApprovalError {
+    /// There is none of that id.
+    #[error("there is no such approval")]
+    Unknown,
+    /// It was decided otherwise, or its time is over.
+    #[error("it is {} already", .0.as_str())]
+    Settled(ApprovalStatus),
+    /// Whoever asked cannot answer.
+    #[error("the token that made the call cannot decide about it")]
+    OwnCall,
+    /// It cannot be kept.
+    #[error(transparent)]
+    Store(#[from] ApprovalsError),
+}
+
+/// Why approvals cannot be read or kept. The message is for the operator.
+#[derive(Debug, thiserror::Error)]
+#[error("approvals cannot be kept: {reason}")]
+pub struct ApprovalsError {
+    /// What went wrong, with the file and the system's own words.
+    pub reason: String,
+}
+
+/// Keeps approvals, for all processes of a data folder at once. Every function is as durable as its
+/// answer: what it says survives the death of this process.
+pub trait Approvals: Send + Sync + std::fmt::Debug {
+    /// Looks for a decision about exactly this call, or asks for one. A yes is set aside for `call`.
+    fn ask(
+        &self,
+        question: &Question,
+        call: CallId,
+        now: Timestamp,
+    ) -> Result<Asked, ApprovalsError>;
+
+    /// The log has the entry that uses a claimed approval up.
+    fn used(&self, id: &ApprovalId) -> Result<(), ApprovalsError>;
+
+    /// The call that claimed it did not happen: it can be used again.
+    fn give_back(&self, id: &ApprovalId) -> Result<(), ApprovalsError>;
+
+    /// Takes a person's decision.
+    fn resolve(
+        &self,
+        id: &ApprovalId,
+        answer: Answer,
+        by: &Approver,
+        now: Timestamp,
+    ) -> Result<Resolved, ResolveApprovalError>;
+
+    /// One approval.
+    fn get(&self, id: &ApprovalId, now: Timestamp) -> Result<Option<Approval>, ApprovalsError>;
+
+    /// The approvals that stand so, or all, newest first; at most `limit`.
+    fn list(
+        &self,
+        status: Option<ApprovalStatus>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Approval>, ApprovalsError>;
+
+    /// How many nobody has decided about.
+    fn pending(&self, now: Timestamp) -> Result<usize, ApprovalsError>;
+
+    /// What was asked, decided or used behind `mark`, by any process, and the mark of now; without a
+    /// mark only that. Cheap when there is nothing new.
+    fn changes(
+        &self,
+        mark: Option<u64>,
+        now: Timestamp,
+    ) -> Result<(u64, Vec<Approval>), ApprovalsError>;
+
+    /// Decisions that are not known to be on record, made before `before`.
+    fn unrecorded(&self, before: Timestamp) -> Result<Vec<Approval>, ApprovalsError>;
+
+    /// A decision is on record.
+    fn recorded(&self, id: &ApprovalId) -> Result<(), ApprovalsError>;
+
+    /// Sets a pending approval aside to be announced by this process; `false` when it has been, or
+    /// another process will.
+    fn announce(&self, id: &ApprovalId) -> Result<bool, ApprovalsError>;
+}

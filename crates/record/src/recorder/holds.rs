@@ -1,0 +1,103 @@
+//! Held calls on record: what a person is asked, that a call waits, and what was decided.
+
+use callgate_gate::{ApprovalId, Call, Denied, Digest, Hold, Target};
+
+use super::{NotRecorded, Recorder, name};
+use crate::{Answer, Approval, Asking, Check, Decision, Entry, Event, Failed, RecordType, Status};
+
+/// Arguments are shown to whoever decides about them up to this length. They are told when there is
+/// more.
+const MAX_ASKED_BYTES: usize = 256 * 1024;
+
+impl Recorder {
+    /// Puts a call that needs a person's yes on record: one that waits for it, or one that ends here
+    /// and may come again.
+    pub async fn held(
+        &self,
+        hold: &Hold,
+        approval: Option<&ApprovalId>,
+        status: Status,
+    ) -> Result<(), NotRecorded> {
+        let mut entry = self.decided(hold.call(), hold.ruling(), Decision::RequireApproval);
+        entry.approval_id = approval.cloned();
+        entry.status = Some(status);
+        Ok(self.take(&Entry::Held(Box::new(entry))).await?)
+    }
+
+    /// Puts the end of a call on record that waited for a person in vain.
+    pub fn waited_in_vain(&self, hold: &Hold, approval: &ApprovalId, error: Failed) {
+        let mut entry = self.decided(hold.call(), hold.ruling(), Decision::RequireApproval);
+        entry.approval_id = Some(approval.clone());
+        entry.status = Some(Status::Rejected);
+        entry.error = Some(self.blotted(error));
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+
+    /// What a person is asked about a held call. Secrets are left out, as in the record.
+    pub fn asking(&self, hold: &Hold) -> Asking {
+        let Call { attempt, target } = hold.call();
+        let who = &attempt.host.who;
+        let (frame, ruling) = (&attempt.frame, hold.ruling());
+        let (body, definition) = match target {
+            Target::Tool(tool) => (frame.param("arguments"), Some(Digest::of(&tool.descriptor))),
+            Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Completion(_)
+            | Target::Method { .. } => (frame.params(), None),
+        };
+        let raw = body.map_or(b"{}".as_slice(), |body| body.bytes());
+        let shown = self.redactor.excerpt(raw, MAX_ASKED_BYTES);
+        Asking {
+            record_id: attempt.id,
+            tenant: who.tenant.clone(),
+            principal: who.principal.clone(),
+            agent: name(&who.agent),
+            session_id: who.session.clone(),
+            server: target.server().to_string(),
+            tool: name(&self.redactor.text(target.name())),
+            arguments: shown.text,
+            arguments_bytes: raw.len() as u64,
+            arguments_whole: shown.whole,
+            definition: definition.map(|digest| digest.to_string()),
+            rule: ruling.rule.clone(),
+            reason: ruling.reason.clone(),
+            checks: ruling.checks.iter().map(Check::from).collect(),
+        }
+    }
+
+    /// Puts a person's decision on record: who, how and about what. It has been made, so it is owed;
+    /// when it was put on record before, this is the same record.
+    pub fn resolved(&self, approval: &Approval) {
+        let Some(resolution) = &approval.resolution else {
+            return;
+        };
+        let (name, decision) = match resolution.answer {
+            Answer::Approve => ("approval.approved", Decision::Allow),
+            Answer::Deny => ("approval.denied", Decision::Deny),
+        };
+        let Asking { server, tool, .. } = &approval.asking;
+        let reason = format!(
+            "{} decided about `{server}:{tool}` by {}",
+            resolution.by,
+            resolution.way.as_str()
+        );
+        self.store.append_owed(Entry::Event(Event {
+            id: resolution.record_id,
+            record_type: RecordType::Approval,
+            name: name.to_owned(),
+            server: Some(server.clone()),
+            reason: Some(reason),
+            principal: Some(resolution.by.clone()),
+            decision: Some(decision),
+            approval_id: Some(approval.id.clone()),
+        }));
+    }
+
+    /// Puts a call that a person refused on record, by the approval that says so.
+    pub fn refused_by_person(&self, denied: &Denied, approval: Option<&ApprovalId>) {
+        let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
+        entry.approval_id = approval.cloned();
+        entry.status = Some(Status::Rejected);
+        self.store.append_owed(Entry::Refused(Box::new(entry)));
+    }
+}

@@ -1,0 +1,252 @@
+//! The approvals over HTTP: `/v1/approvals`, `/v1/approve/{id}`, `/v1/deny/{id}`, `/v1/status/{id}`.
+//!
+//! Approvers and admins see and decide; whoever made a call sees how its own approvals stand, and
+//! decides nothing.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json, Router,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    middleware,
+    routing::{get, post},
+};
+use callgate_call::{Desk, Terms};
+use callgate_gate::ApprovalId;
+use callgate_record::{
+    Answer, Approval, ApprovalStatus, Approver, Asking, Check, Resolution, ResolveApprovalError,
+    Way,
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+
+use super::{Shared, auth, problem::Problem};
+use crate::Principal;
+
+/// Approvals in one answer; older ones are left out.
+const MAX_LISTED: usize = 500;
+
+/// The routes of the API.
+pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v1/approvals", get(list))
+        .route("/v1/approve/{id}", post(approve))
+        .route("/v1/deny/{id}", post(deny))
+        .route("/v1/status/{id}", get(status))
+        .layer(middleware::from_fn_with_state(
+            shared.clone(),
+            auth::anyone_known,
+        ))
+}
+
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    status: Option<ApprovalStatus>,
+}
+
+/// An approval as the API tells it.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    id: &'a ApprovalId,
+    status: ApprovalStatus,
+    url: String,
+    record_id: String,
+    tenant: &'a str,
+    principal: &'a str,
+    agent: &'a str,
+    session_id: &'a str,
+    server: &'a str,
+    tool: &'a str,
+    arguments: Box<RawValue>,
+    arguments_bytes: u64,
+    arguments_whole: bool,
+    definition_sha256: Option<&'a str>,
+    rule: &'a str,
+    reason: &'a str,
+    checks: &'a [Check],
+    asked_at: Timestamp,
+    expires_at: Timestamp,
+    resolution: Option<&'a Resolution>,
+    used_by: Option<String>,
+}
+
+async fn list(
+    State(shared): State<Arc<Shared>>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Json<Value>, Problem> {
+    let desk = desk_for(&shared, &principal)?;
+    let found = desk.list(wanted.status, MAX_LISTED).await;
+    let found = found.map_err(|error| unavailable(&error))?;
+    let terms = desk.terms();
+    let rows: Vec<Row<'_>> = found.iter().map(|one| Row::of(one, &terms)).collect();
+    Ok(Json(json!({ "approvals": rows })))
+}
+
+async fn approve(
+    shared: State<Arc<Shared>>,
+    principal: Extension<Arc<Principal>>,
+    id: Path<String>,
+) -> Result<Json<Value>, Problem> {
+    resolve(shared, principal, id, Answer::Approve).await
+}
+
+async fn deny(
+    shared: State<Arc<Shared>>,
+    principal: Extension<Arc<Principal>>,
+    id: Path<String>,
+) -> Result<Json<Value>, Problem> {
+    resolve(shared, principal, id, Answer::Deny).await
+}
+
+async fn resolve(
+    State(shared): State<Arc<Shared>>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Path(id): Path<String>,
+    answer: Answer,
+) -> Result<Json<Value>, Problem> {
+    let desk = desk_for(&shared, &principal)?;
+    let id = known(&id)?;
+    decide(desk, &principal, &id, answer, Way::Api).await?;
+    Ok(Json(json!({"id": id, "status": answer.status()})))
+}
+
+async fn status(
+    State(shared): State<Arc<Shared>>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let desk = shared.gateway.path.desk().ok_or_else(nowhere)?;
+    let id = known(&id)?;
+    let found = desk.get(&id).await.map_err(|error| unavailable(&error))?;
+    let may_see = |approval: &Approval| {
+        principal.role.approves() || approval.asking.principal == principal.name
+    };
+    let approval = found.filter(may_see).ok_or_else(unknown)?;
+    Ok(Json(json!({"id": id, "status": approval.status})))
+}
+
+/// Takes a decision, on whatever surface it was made.
+pub(super) async fn decide(
+    desk: &Desk,
+    principal: &Principal,
+    id: &ApprovalId,
+    answer: Answer,
+    way: Way,
+) -> Result<(), Problem> {
+    let by = Approver {
+        principal: principal.name.clone(),
+        way,
+    };
+    match desk.resolve(id, answer, by).await {
+        Ok(_) => Ok(()),
+        Err(ResolveApprovalError::Unknown) => Err(unknown()),
+        Err(error @ ResolveApprovalError::Settled(_)) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "approval_settled",
+            error.to_string(),
+        )),
+        Err(error @ ResolveApprovalError::OwnCall) => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "own_call",
+            error.to_string(),
+        )),
+        Err(ResolveApprovalError::Store(error)) => Err(unavailable(&error)),
+    }
+}
+
+/// The desk, for whoever may decide at it.
+pub(super) fn desk_for<'s>(shared: &'s Shared, principal: &Principal) -> Result<&'s Desk, Problem> {
+    if !principal.role.approves() {
+        let text = "this token makes calls; it cannot see or decide about approvals";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "not_an_approver", text));
+    }
+    shared.gateway.path.desk().ok_or_else(nowhere)
+}
+
+fn known(id: &str) -> Result<ApprovalId, Problem> {
+    id.parse().map_err(|_| unknown())
+}
+
+fn unknown() -> Problem {
+    let text = "there is no such approval";
+    Problem::new(StatusCode::NOT_FOUND, "unknown_approval", text)
+}
+
+fn nowhere() -> Problem {
+    let text = "this gateway keeps no approvals";
+    Problem::new(StatusCode::NOT_FOUND, "no_approvals", text)
+}
+
+pub(super) fn unavailable(error: &dyn std::error::Error) -> Problem {
+    tracing::error!(%error, "an approver could not be answered");
+    let text = "approvals cannot be read or kept right now; the log says why";
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "approvals_unavailable",
+        text,
+    )
+}
+
+impl<'a> Row<'a> {
+    fn of(approval: &'a Approval, terms: &Terms) -> Self {
+        let Approval {
+            id,
+            status,
+            asking,
+            asked_at,
+            expires_at,
+            resolution,
+            used_by,
+        } = approval;
+        let Asking {
+            record_id,
+            tenant,
+            principal,
+            agent,
+            session_id,
+            server,
+            tool,
+            arguments,
+            arguments_bytes,
+            arguments_whole,
+            definition,
+            rule,
+            reason,
+            checks,
+        } = asking;
+        Self {
+            id,
+            status: *status,
+            url: terms.url(id),
+            record_id: record_id.to_string(),
+            tenant,
+            principal,
+            agent,
+            session_id,
+            server,
+            tool,
+            arguments: json_or_text(arguments),
+            arguments_bytes: *arguments_bytes,
+            arguments_whole: *arguments_whole,
+            definition_sha256: definition.as_deref(),
+            rule,
+            reason,
+            checks,
+            asked_at: *asked_at,
+            expires_at: *expires_at,
+            resolution: resolution.as_ref(),
+            used_by: used_by.map(|call| call.to_string()),
+        }
+    }
+}
+
+/// JSON as it came; what is cut or has something blotted out may be none any more, and is a text.
+fn json_or_text(text: &str) -> Box<RawValue> {
+    let null = || RawValue::NULL.to_owned();
+    RawValue::from_string(text.to_owned())
+        .or_else(|_| serde_json::value::to_raw_value(text))
+        .unwrap_or_else(|_| null())
+}

@@ -1,0 +1,45 @@
+//! Who came in through a door: what authenticated them, and what that lets them do.
+
+use std::{fmt, sync::Arc};
+
+use callgate_gate::{Digest, Grant, Role, View};
+
+/// Somebody who was authenticated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// What they are called in the record.
+    pub name: String,
+    /// What they are here for.
+    pub role: Role,
+    /// The tenant they belong to.
+    pub tenant: String,
+    /// What they may do.
+    pub grant: Grant,
+    /// The view they get; the configured one when absent.
+    pub view: Option<View>,
+    /// Whether the name is also the agent's, whatever the client calls itself.
+    pub names_agent: bool,
+}
+
+impl Principal {
+    /// Somebody of the default tenant with a role and no limits.
+    pub fn new(name: &str, role: Role) -> Self {
+        Self {
+            name: name.to_owned(),
+            role,
+            tenant: "local".to_owned(),
+            grant: Grant::default(),
+            view: None,
+            names_agent: false,
+        }
+    }
+}
+
+/// Tokens besides the two that every gateway has.
+pub trait Keyring: Send + Sync + fmt::Debug {
+    /// Whoever holds the token with this digest, if it opens anything now.
+    fn holder(&self, digest: &Digest) -> Option<Arc<Principal>>;
+
+    /// Whether somebody's token still opens anything.
+    fn is_valid(&self, name: &str) -> bool;
+}

@@ -1,0 +1,122 @@
+//! Claims: an approval that is set aside for one call of one writer, until the log says that the call
+//! is about to be forwarded, or that it will not be.
+
+use std::path::Path;
+
+use callgate_gate::{ApprovalId, CallId};
+use callgate_record::{EntryKind, WriterId};
+use rusqlite::{Connection, Transaction, params};
+use ulid::Ulid;
+
+use super::Trouble;
+use crate::{
+    folder::{self, Folder},
+    read::ChainReader,
+};
+
+/// Sets an approval aside.
+pub(super) fn claim(
+    transaction: &Transaction<'_>,
+    id: &ApprovalId,
+    writer: Option<WriterId>,
+    call: CallId,
+) -> Result<(), Trouble> {
+    transaction.execute(
+        "UPDATE approval SET status = 'claimed', claimed_by = ?2, used_by = ?3 WHERE id = ?1",
+        params![
+            id.as_str(),
+            writer.map(|writer| writer.to_string()),
+            call.to_string()
+        ],
+    )?;
+    Ok(())
+}
+
+/// Ends a claim: the approval is `used`, or can be used again.
+pub(super) fn end(
+    transaction: &Transaction<'_>,
+    id: &ApprovalId,
+    status: &str,
+) -> Result<(), Trouble> {
+    let next = "(SELECT MAX(revision) + 1 FROM approval)";
+    let used_by = if status == "used" { "used_by" } else { "NULL" };
+    let sql = format!(
+        "UPDATE approval SET status = ?2, claimed_by = NULL, used_by = {used_by}, revision = {next}
+         WHERE id = ?1 AND status = 'claimed'"
+    );
+    transaction.execute(&sql, params![id.as_str(), status])?;
+    Ok(())
+}
+
+/// Ends the claims of writers that died.
+pub(super) fn settle_dead(
+    transaction: &Transaction<'_>,
+    dir: &Path,
+    own: Option<WriterId>,
+) -> Result<(), Trouble> {
+    for (id, writer, call) in claimed(transaction)? {
+        if own.is_some_and(|own| own.to_string() == writer) || !is_dead(dir, Some(&writer)) {
+            continue;
+        }
+        let status = if was_forwarded(dir, &writer, &call) {
+            "used"
+        } else {
+            "approved"
+        };
+        end(transaction, &id, status)?;
+    }
+    Ok(())
+}
+
+/// Whether a writer is known to be dead. One that left no name never claims, and counts as dead.
+pub(super) fn is_dead(dir: &Path, writer: Option<&str>) -> bool {
+    match writer.map(|writer| folder_of(dir, writer)) {
+        None => true,
+        Some(None) => false,
+        // What cannot be found out may be alive.
+        Some(Some(folder)) => folder.is_alive().is_ok_and(|alive| !alive),
+    }
+}
+
+fn claimed(connection: &Connection) -> Result<Vec<(ApprovalId, String, String)>, Trouble> {
+    let sql = "SELECT id, claimed_by, used_by FROM approval WHERE status = 'claimed'";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let mut claimed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(0)?;
+        let writer: Option<String> = row.get(1)?;
+        let call: Option<String> = row.get(2)?;
+        if let (Ok(id), Some(writer), Some(call)) = (id.parse(), writer, call) {
+            claimed.push((id, writer, call));
+        }
+    }
+    Ok(claimed)
+}
+
+/// Whether a dead writer's log says that the call was about to be forwarded. A log that is gone, or
+/// cannot be read, cannot say that it was not: then it counts as forwarded, and nothing happens twice.
+fn was_forwarded(dir: &Path, writer: &str, call: &str) -> bool {
+    let Some(folder) = folder_of(dir, writer) else {
+        return true;
+    };
+    if !folder.path.exists() {
+        return true;
+    }
+    let mut found = false;
+    let mut reader = ChainReader::new(folder);
+    let read = reader.read_on(&mut |line| {
+        let is_it = line.front.kind == EntryKind::Forwarding
+            && line.front.id.is_some_and(|id| id.to_string() == call);
+        found |= is_it;
+    });
+    found || read.is_err() || !reader.problems().is_empty()
+}
+
+fn folder_of(dir: &Path, writer: &str) -> Option<Folder> {
+    let id = Ulid::from_string(writer).ok()?;
+    Some(Folder {
+        writer: WriterId(id),
+        path: folder::log_path(dir).join(writer),
+    })
+}

@@ -1,0 +1,271 @@
+//! The rows of approvals: writing questions and decisions, reading them as they stand now.
+
+use callgate_gate::ApprovalId;
+use callgate_record::{
+    Answer, Approval, ApprovalStatus, Approver, Question, Resolution, Way, WriterId,
+};
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{Connection, Row, Transaction, params};
+use serde::de::DeserializeOwned;
+
+use super::{Trouble, fresh_id, fresh_record};
+
+/// Approvals older than this are forgotten; their records are in the log.
+const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24 * 30);
+/// Changes that are told at once; more are told when it is asked again.
+const CHANGES_AT_ONCE: usize = 500;
+
+const COLUMNS: &str = "id, status, asking, asked_at, expires_at, answer, resolved_by, way, \
+                       resolved_at, valid_until, resolution, used_by";
+
+/// What was decided about exactly this call and still counts, else the open question about it. The
+/// approval that the caller names comes first where there are several.
+pub(super) fn decisive(
+    connection: &Connection,
+    binding: &str,
+    named: Option<&ApprovalId>,
+    now: Timestamp,
+) -> Result<Option<Approval>, Trouble> {
+    let sql = format!("SELECT {COLUMNS} FROM approval WHERE binding = ?1 ORDER BY asked_at DESC");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([binding])?;
+    let mut best: Option<(u8, Approval)> = None;
+    while let Some(row) = rows.next()? {
+        let approval = read(row, now)?;
+        let rank = match approval.status {
+            ApprovalStatus::Approved if Some(&approval.id) == named => 4,
+            ApprovalStatus::Approved => 3,
+            ApprovalStatus::Denied => 2,
+            ApprovalStatus::Pending => 1,
+            ApprovalStatus::Expired | ApprovalStatus::Used => continue,
+        };
+        if best.as_ref().is_none_or(|(known, _)| rank > *known) {
+            best = Some((rank, approval));
+        }
+    }
+    Ok(best.map(|(_, approval)| approval))
+}
+
+/// How many open questions a caller has.
+pub(super) fn open_of(
+    connection: &Connection,
+    principal: &str,
+    now: Timestamp,
+) -> Result<usize, Trouble> {
+    let sql = "SELECT COUNT(*) FROM approval WHERE status = 'pending' AND principal = ?1 AND expires_at > ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let count = params![principal, now.as_microsecond()];
+    Ok(statement.query_row(count, |row| row.get(0))?)
+}
+
+/// Writes a question down.
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    question: &Question,
+    writer: Option<WriterId>,
+    now: Timestamp,
+) -> Result<Approval, Trouble> {
+    forget_old(transaction, now)?;
+    let id = fresh_id()?;
+    let expires_at = now
+        .saturating_add(question.expire_after)
+        .unwrap_or(Timestamp::MAX);
+    transaction.execute(
+        "INSERT INTO approval (id, binding, principal, status, asking, asked_at, asked_in, expires_at,
+            valid_for, revision)
+         VALUES (?1, ?2, ?3, 'pending', ?4, ?5, ?6, ?7, ?8,
+            (SELECT COALESCE(MAX(revision), 0) + 1 FROM approval))",
+        params![
+            id.as_str(),
+            question.binding.to_string(),
+            question.asking.principal,
+            serde_json::to_string(&question.asking)?,
+            now.as_microsecond(),
+            writer.map(|writer| writer.to_string()),
+            expires_at.as_microsecond(),
+            i64::try_from(question.valid_for.as_micros()).unwrap_or(i64::MAX),
+        ],
+    )?;
+    Ok(Approval {
+        id,
+        status: ApprovalStatus::Pending,
+        asking: question.asking.clone(),
+        asked_at: now,
+        expires_at,
+        resolution: None,
+        used_by: None,
+    })
+}
+
+/// Writes a decision down. It is not on record yet.
+pub(super) fn resolve(
+    transaction: &Transaction<'_>,
+    id: &ApprovalId,
+    answer: Answer,
+    by: &Approver,
+    now: Timestamp,
+) -> Result<(), Trouble> {
+    transaction.execute(
+        "UPDATE approval SET status = ?2, answer = ?3, resolved_by = ?4, way = ?5, resolved_at = ?6,
+            valid_until = ?6 + valid_for, resolution = ?7, recorded = 0,
+            revision = (SELECT MAX(revision) + 1 FROM approval)
+         WHERE id = ?1",
+        params![
+            id.as_str(),
+            answer.status().as_str(),
+            serde_json::to_string(&answer)?,
+            by.principal,
+            serde_json::to_string(&by.way)?,
+            now.as_microsecond(),
+            fresh_record().to_string(),
+        ],
+    )?;
+    Ok(())
+}
+
+pub(super) fn get(
+    connection: &Connection,
+    id: &ApprovalId,
+    now: Timestamp,
+) -> Result<Option<Approval>, Trouble> {
+    let sql = format!("SELECT {COLUMNS} FROM approval WHERE id = ?1");
+    Ok(select(connection, &sql, params![id.as_str()], now)?.pop())
+}
+
+pub(super) fn list(
+    connection: &Connection,
+    status: Option<ApprovalStatus>,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<Approval>, Trouble> {
+    let sql = format!("SELECT {COLUMNS} FROM approval ORDER BY asked_at DESC");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let approval = read(row, now)?;
+        if status.is_none_or(|status| approval.status == status) {
+            found.push(approval);
+        }
+        if found.len() == limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn pending(connection: &Connection, now: Timestamp) -> Result<usize, Trouble> {
+    let sql = "SELECT COUNT(*) FROM approval WHERE status = 'pending' AND expires_at > ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row([now.as_microsecond()], |row| row.get(0))?)
+}
+
+pub(super) fn newest(connection: &Connection) -> Result<u64, Trouble> {
+    let sql = "SELECT COALESCE(MAX(revision), 0) FROM approval";
+    Ok(connection.query_row(sql, [], |row| row.get(0))?)
+}
+
+pub(super) fn changes(
+    connection: &Connection,
+    mark: u64,
+    now: Timestamp,
+) -> Result<(u64, Vec<Approval>), Trouble> {
+    let sql = format!(
+        "SELECT {COLUMNS}, revision FROM approval WHERE revision > ?1 ORDER BY revision LIMIT {CHANGES_AT_ONCE}"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([mark])?;
+    let (mut mark, mut changed) = (mark, Vec::new());
+    while let Some(row) = rows.next()? {
+        changed.push(read(row, now)?);
+        mark = row.get(12)?;
+    }
+    Ok((mark, changed))
+}
+
+pub(super) fn unrecorded(
+    connection: &Connection,
+    before: Timestamp,
+) -> Result<Vec<Approval>, Trouble> {
+    let sql = format!("SELECT {COLUMNS} FROM approval WHERE recorded = 0 AND resolved_at < ?1");
+    select(connection, &sql, params![before.as_microsecond()], before)
+}
+
+fn select(
+    connection: &Connection,
+    sql: &str,
+    bound: &[&dyn rusqlite::ToSql],
+    now: Timestamp,
+) -> Result<Vec<Approval>, Trouble> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(bound)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row, now)?);
+    }
+    Ok(found)
+}
+
+fn forget_old(transaction: &Transaction<'_>, now: Timestamp) -> Result<(), Trouble> {
+    let before = now.saturating_sub(KEPT_FOR).unwrap_or(Timestamp::MIN);
+    transaction.execute(
+        "DELETE FROM approval WHERE asked_at < ?1 AND recorded = 1",
+        [before.as_microsecond()],
+    )?;
+    Ok(())
+}
+
+fn read(row: &Row<'_>, now: Timestamp) -> Result<Approval, Trouble> {
+    let at = |column: usize| -> Result<Timestamp, Trouble> {
+        let micros: i64 = row.get(column)?;
+        Timestamp::from_microsecond(micros).map_err(|_| Trouble::Word(micros.to_string()))
+    };
+    let id: String = row.get(0)?;
+    let status: String = row.get(1)?;
+    let asking: String = row.get(2)?;
+    let expires_at = at(4)?;
+    let resolution = match row.get::<_, Option<String>>(5)? {
+        None => None,
+        Some(answer) => Some(Resolution {
+            answer: word::<Answer>(&answer)?,
+            by: row.get(6)?,
+            way: word::<Way>(&row.get::<_, String>(7)?)?,
+            at: at(8)?,
+            valid_until: at(9)?,
+            record_id: ulid_of(&row.get::<_, String>(10)?)?,
+        }),
+    };
+    let used_by = match row.get::<_, Option<String>>(11)? {
+        Some(call) => Some(ulid_of(&call)?),
+        None => None,
+    };
+    let valid_until = resolution.as_ref().map(|resolution| resolution.valid_until);
+    let is_over = valid_until.unwrap_or(expires_at) <= now;
+    let status = match status.as_str() {
+        "pending" | "approved" | "denied" if is_over => ApprovalStatus::Expired,
+        "pending" => ApprovalStatus::Pending,
+        "approved" => ApprovalStatus::Approved,
+        "denied" => ApprovalStatus::Denied,
+        "claimed" | "used" => ApprovalStatus::Used,
+        other => return Err(Trouble::Word(other.to_owned())),
+    };
+    Ok(Approval {
+        id: id.parse().map_err(|_| Trouble::Word(id.clone()))?,
+        status,
+        asking: serde_json::from_str(&asking)?,
+        asked_at: at(3)?,
+        expires_at,
+        resolution,
+        used_by,
+    })
+}
+
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, Trouble> {
+    Ok(serde_json::from_str(text)?)
+}
+
+fn ulid_of(text: &str) -> Result<callgate_gate::CallId, Trouble> {
+    let id = ulid::Ulid::from_string(text);
+    id.map(callgate_gate::CallId)
+        .map_err(|_| Trouble::Word(text.to_owned()))
+}

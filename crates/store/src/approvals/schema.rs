@@ -1,0 +1,67 @@
+//! The form of the database of approvals.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::Trouble;
+
+/// The form that this version reads and writes.
+const FORM: i64 = 1;
+/// How long a process waits for another one that is writing.
+const BUSY: Duration = Duration::from_secs(10);
+
+const TABLES: &str = "
+    CREATE TABLE approval (
+        id          TEXT PRIMARY KEY,
+        binding     TEXT NOT NULL,
+        principal   TEXT NOT NULL,
+        -- pending, approved, denied, claimed, used; what time does to them is not written down.
+        status      TEXT NOT NULL,
+        asking      TEXT NOT NULL,
+        asked_at    INTEGER NOT NULL,
+        asked_in    TEXT,
+        expires_at  INTEGER NOT NULL,
+        valid_for   INTEGER NOT NULL,
+        answer      TEXT,
+        resolved_by TEXT,
+        way         TEXT,
+        resolved_at INTEGER,
+        valid_until INTEGER,
+        resolution  TEXT,
+        claimed_by  TEXT,
+        used_by     TEXT,
+        -- Grows with every question and decision, over all rows.
+        revision    INTEGER NOT NULL,
+        recorded    INTEGER NOT NULL DEFAULT 1,
+        announced   INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID;
+    CREATE INDEX approval_binding ON approval (binding);
+    CREATE INDEX approval_status ON approval (status, asked_at);
+    CREATE INDEX approval_asked ON approval (asked_at);
+    CREATE INDEX approval_revision ON approval (revision);
+    CREATE INDEX approval_unrecorded ON approval (recorded) WHERE recorded = 0;
+";
+
+/// Brings the database into the form that this version knows, and forgets what is old.
+pub(super) fn prepare(connection: &mut Connection) -> Result<(), Trouble> {
+    connection.busy_timeout(BUSY)?;
+    let form: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if form > FORM {
+        return Err(Trouble::Newer {
+            found: form,
+            known: FORM,
+        });
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // A decision that was answered for is not lost in a power cut either; there are few of them.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have made the tables in between.
+    let form: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if form < FORM {
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "user_version", FORM)?;
+    }
+    Ok(transaction.commit()?)
+}

@@ -1,0 +1,192 @@
+//! Fake coding agents: how each finds its tool server, and how its events look.
+
+mod events;
+mod server;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use events::Role;
+use server::ToolServer;
+
+/// What a fake agent does.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentScript {
+    /// What it says its version is.
+    pub version: String,
+    /// The calls that it makes.
+    pub calls: Vec<FakeCall>,
+    /// Tools of its own that it says it used.
+    pub native: Vec<FakeCall>,
+    /// What it says in the end.
+    pub text: String,
+    /// What it does wrong.
+    pub misbehave: Misbehave,
+    /// Where it writes down what it was given, a JSON object a line.
+    pub log: PathBuf,
+}
+
+/// One call in a script.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct FakeCall {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+}
+
+/// What a fake agent does wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Misbehave {
+    /// Nothing.
+    #[default]
+    No,
+    /// It never starts its tool server, and says that all is well.
+    NoServer,
+    /// It starts its tool server and kills it before it lists anything.
+    ServerCrashes,
+    /// It kills its tool server during a call, and says that all is well.
+    ServerCrashesInCall,
+    /// It ends with exit code 0 and no final event.
+    NoFinal,
+    /// It ends badly after its final event.
+    FinalThenFails,
+    /// Its final event says that it failed; its exit code says that it did not.
+    SaysFailed,
+    /// It never ends.
+    Hangs,
+    /// It never ends, whatever it is told.
+    HangsDeaf,
+    /// It ends with exit code 0 when it is told to stop, as some do.
+    ExitsWellWhenTold,
+}
+
+impl AgentScript {
+    /// Makes a folder of programs in which each agent is this fake.
+    ///
+    /// # Panics
+    /// When the folder cannot be written.
+    pub fn install(folder: &Path) {
+        fs::create_dir_all(folder).expect("a fresh folder is writable");
+        let program = crate::bin("fake-agent");
+        for name in ["claude", "gemini", "codex", "opencode"] {
+            std::os::unix::fs::symlink(&program, folder.join(name)).expect("it is fresh");
+        }
+    }
+}
+
+/// The whole program.
+pub fn main() -> Result<ExitCode> {
+    let argv: Vec<String> = std::env::args().collect();
+    let name = Path::new(&argv[0])
+        .file_name()
+        .and_then(|name| name.to_str());
+    let role = Role::of(name.context("it was started under a name")?)?;
+    let script = std::env::var("FAKE_AGENT").context("$FAKE_AGENT names a script")?;
+    let script: AgentScript = serde_json::from_str(&fs::read_to_string(&script)?)?;
+    if let Some(answer) = role.about_itself(&argv[1..], &script.version) {
+        println!("{answer}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut stdin = String::new();
+    std::io::stdin().read_to_string(&mut stdin)?;
+    let mut log = json!({"argv": argv, "stdin": stdin, "env": environment()});
+    let ended = act(role, &script, &argv, &mut log);
+    let mut file = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(&script.log)?;
+    writeln!(file, "{log}")?;
+    ended
+}
+
+/// The variables that matter.
+fn environment() -> Value {
+    let wanted = |name: &str| {
+        ["GEMINI_", "OPENCODE_", "DISABLE_", "CLAUDE_", "CALLGATE_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+            || name == "TRACEPARENT"
+    };
+    let all = std::env::vars().filter(|(name, _)| wanted(name));
+    all.map(|(name, value)| (name, Value::String(value)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn act(role: Role, script: &AgentScript, argv: &[String], log: &mut Value) -> Result<ExitCode> {
+    if script.misbehave == Misbehave::HangsDeaf {
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+            signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+        }
+    }
+    if script.misbehave == Misbehave::ExitsWellWhenTold {
+        let mut signals = signal_hook::iterator::Signals::new([
+            signal_hook::consts::SIGTERM,
+            signal_hook::consts::SIGINT,
+        ])?;
+        thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                std::process::exit(0);
+            }
+        });
+    }
+    if script.misbehave == Misbehave::NoServer {
+        role.done(&script.text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let command = role.server(argv)?;
+    let mut server = ToolServer::start(&command)?;
+    if script.misbehave == Misbehave::ServerCrashes {
+        server.kill();
+        role.done(&script.text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    server.initialize(role.name())?;
+    log["tools"] = json!(server.tools()?);
+    role.began();
+    for native in &script.native {
+        role.native(&native.tool, &native.arguments);
+    }
+    let mut results = Vec::new();
+    for call in &script.calls {
+        role.call(&call.tool, &call.arguments);
+        if script.misbehave == Misbehave::ServerCrashesInCall {
+            server.send_call(&call.tool, &call.arguments)?;
+            server.kill();
+            role.done(&script.text);
+            return Ok(ExitCode::SUCCESS);
+        }
+        results.push(server.call(&call.tool, &call.arguments)?);
+    }
+    log["results"] = json!(results);
+    match script.misbehave {
+        Misbehave::Hangs | Misbehave::HangsDeaf | Misbehave::ExitsWellWhenTold => loop {
+            thread::sleep(Duration::from_secs(3600));
+        },
+        Misbehave::NoFinal => {}
+        Misbehave::SaysFailed => role.failed("it did not work"),
+        Misbehave::FinalThenFails => {
+            role.done(&script.text);
+            return Ok(ExitCode::from(9));
+        }
+        Misbehave::No => role.done(&script.text),
+        Misbehave::NoServer | Misbehave::ServerCrashes | Misbehave::ServerCrashesInCall => {
+            bail!("it has ended already")
+        }
+    }
+    server.close();
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The four agents from npm, at the versions that the shipped table knows, against the scripted model of
+# `callgate agent probe`: exactly our tools are offered, a forced native call has no effect, our call
+# reaches the gate. Then whole steps, see steps.py.
+#
+# usage: agents.sh CALLGATE FOLDER
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+callgate=$1
+folder=$2
+packages=(
+  @anthropic-ai/claude-code@2.1.325
+  @google/gemini-cli@0.61.0
+  @openai/codex@0.166.0
+  opencode-ai@1.18.33
+)
+
+mkdir -p "$folder"
+cd "$folder"
+if [ "$(cat installed 2>/dev/null || true)" != "${packages[*]}" ]; then
+  echo '{"private":true}' > package.json
+  npm install --no-audit --no-fund --loglevel=error "${packages[@]}"
+  echo "${packages[*]}" > installed
+fi
+export PATH="$folder/node_modules/.bin:$PATH"
+
+home=$(mktemp -d)
+trap 'rm -rf "$home"' EXIT
+export HOME="$home" TMPDIR="$home/tmp"
+mkdir -p "$TMPDIR"
+
+"$callgate" agent probe --json --data-dir "$home/data" > "$home/probe.json"
+python3 - "$home/probe.json" <<'PY'
+import json, sys
+reports = json.load(open(sys.argv[1]))
+wrong = [r for r in reports if r["verdict"] != "isolated" or r["native_effect"] or not r["reached"]]
+for r in reports:
+    print(f'{r["provider"]:10} {r["version"]:10} {len(r["offered"])} offered, native {r["native"]}, {r["verdict"]} {r["error"] or ""}')
+sys.exit(1 if wrong or len(reports) != 4 else 0)
+PY
+"$callgate" activity export --data-dir "$home/data" > "$home/records.jsonl"
+reached=$(grep -c '"tool":"Write".*"status":"success"' "$home/records.jsonl")
+[ "$reached" -eq 4 ] || { echo "error: $reached of 4 calls are on record"; exit 1; }
+echo "4 agents isolated, 4 calls on record"
+
+# The same agents in the home of a user who has configured each of them.
+python3 "$here/steps.py" "$callgate" "$home"
