@@ -7,6 +7,7 @@ mod fuzz;
 mod install;
 mod own_test;
 mod page;
+mod real_clients;
 mod real_http;
 mod real_servers;
 mod search_client;
@@ -52,6 +53,16 @@ const CHECKS: &[Check] = &[
         name: "search-client",
         what: "the official Python client in the `search` view: search, describe, call, refused and mended",
         run: |_| search_client::run(),
+    },
+    Check {
+        name: "real-clients",
+        what: "clients from npm and PyPI through both doors: list, call, read, prompt, answer a question",
+        run: |_| real_clients::run(),
+    },
+    Check {
+        name: "crowd",
+        what: "10^5 messages between two hosts and eight servers, everything at once; none reaches the wrong one",
+        run: |_| own_test::crowd(),
     },
     Check {
         name: "kill9",

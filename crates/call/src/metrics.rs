@@ -315,6 +315,7 @@ mod tests {
         Target::Method {
             server: ServerName::new(server).unwrap(),
             method: method.to_owned(),
+            task: None,
         }
     }
 

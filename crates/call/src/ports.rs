@@ -59,6 +59,14 @@ pub trait Providers: Send + Sync + fmt::Debug {
         request: Frame,
     ) -> BoxFuture<'a, Result<Option<Reply>, Failure>>;
 
+    /// Asks a server for a page of the tasks that it has for this host, from its own cursor on.
+    fn tasks<'a>(
+        &'a self,
+        host: &'a Arc<Host>,
+        server: &'a ServerName,
+        cursor: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Reply, Failure>>;
+
     /// Passes `logging/setLevel` to every healthy upstream of this host, and repeats it to those that
     /// come later; best effort.
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()>;

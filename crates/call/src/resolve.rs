@@ -48,7 +48,19 @@ pub(crate) async fn resolve(
 ) -> Result<Call, Unresolved> {
     let asked = match Asked::read(&attempt.frame) {
         Ok(Some(asked)) => asked,
-        Ok(None) => return resolve_method(providers, attempt).await,
+        Ok(None) => match task(providers, &attempt.frame) {
+            None => return resolve_method(providers, attempt).await,
+            Some(Ok(target)) => return Ok(Call { attempt, target }),
+            Some(Err(error)) => {
+                let server = None;
+                return Err(Unresolved {
+                    attempt,
+                    server,
+                    error,
+                    status: Status::Error,
+                });
+            }
+        },
         Err(message) => {
             let error = RpcError::new(RpcError::INVALID_PARAMS, message);
             return Err(Unresolved {
@@ -163,6 +175,29 @@ fn worth_waiting_for(error: &ResolveError) -> Option<Option<&ServerName>> {
     }
 }
 
+/// What a request about a task is aimed at. `None` for other requests, and where a single server's own
+/// ids are the hosts' as well.
+fn task(providers: &dyn Providers, frame: &Frame) -> Option<Result<Target, RpcError>> {
+    let method = frame.method().unwrap_or_default();
+    let about_tasks = matches!(
+        method,
+        methods::TASKS_GET | methods::TASKS_RESULT | methods::TASKS_CANCEL
+    );
+    if !about_tasks || providers.catalog().only_server().is_some() {
+        return None;
+    }
+    let id = frame.param("taskId").and_then(|id| id.as_str());
+    let found = id
+        .as_deref()
+        .and_then(|id| providers.catalog().task(id))
+        .ok_or_else(|| RpcError::new(RpcError::INVALID_PARAMS, "`params.taskId` names no task"));
+    Some(found.map(|(server, own)| Target::Method {
+        server,
+        method: method.to_owned(),
+        task: Some(own),
+    }))
+}
+
 /// Any other request passes through to the only server there is; with several, nobody knows
 /// whose it would be.
 async fn resolve_method(providers: &dyn Providers, attempt: Attempt) -> Result<Call, Unresolved> {
@@ -172,7 +207,11 @@ async fn resolve_method(providers: &dyn Providers, attempt: Attempt) -> Result<C
             providers.first_connect(Some(&server)).await;
             Ok(Call {
                 attempt,
-                target: Target::Method { server, method },
+                target: Target::Method {
+                    server,
+                    method,
+                    task: None,
+                },
             })
         }
         None => {

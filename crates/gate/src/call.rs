@@ -93,12 +93,14 @@ pub enum Target {
     Resource(Reference),
     /// An argument of a prompt, or of a template of resources, that is to be completed.
     Completion(Reference),
-    /// Any other request of the only server there is, passed on as it came.
+    /// Any other request: about a task of a server, or passed on to the only server there is.
     Method {
         /// The server that gets it.
         server: ServerName,
         /// The JSON-RPC method.
         method: String,
+        /// The server's own id of the task that it is about, where hosts know another one.
+        task: Option<String>,
     },
 }
 

@@ -52,7 +52,7 @@ impl Grant {
             Target::Prompt(of) | Target::Resource(of) | Target::Completion(of) => {
                 self.refuses_as(limits, of.server.as_str(), || Operation::Read)
             }
-            Target::Method { server, method } => {
+            Target::Method { server, method, .. } => {
                 self.refuses_as(limits, server.as_str(), || operation_of_method(method))
             }
         }
@@ -88,6 +88,8 @@ fn operation_of_method(method: &str) -> Operation {
         "resources/list",
         "resources/templates/list",
         "resources/read",
+        methods::TASKS_GET,
+        methods::TASKS_RESULT,
         "resources/subscribe",
         "resources/unsubscribe",
         "prompts/list",
@@ -161,6 +163,7 @@ mod tests {
         let target = |method: &str| Target::Method {
             server: ServerName::new("fs").expect("it is a name"),
             method: method.to_owned(),
+            task: None,
         };
         assert!(reader.refuses_target(&target("resources/read")).is_none());
         assert!(reader.refuses_target(&target("x/anything")).is_some());

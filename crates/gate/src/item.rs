@@ -155,6 +155,11 @@ impl Reference {
     }
 }
 
+/// The id under which hosts know a task: it says whose the task is.
+pub fn shown_task(server: &ServerName, id: &str) -> String {
+    format!("{server}:{id}")
+}
+
 /// A URI that says whose it is, for one that another server uses as well.
 pub(crate) fn wrapped(server: &ServerName, uri: &str) -> String {
     format!("{WRAPPED}{server}/{uri}")

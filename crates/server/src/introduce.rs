@@ -2,7 +2,7 @@
 
 use callgate_call::{Providers, SERVER_INFO};
 use callgate_gate::{Grant, Offers};
-use callgate_wire::{Json, ProtocolVersion, Strictness, quote};
+use callgate_wire::{Era, Json, ProtocolVersion, Strictness, quote};
 
 /// Capabilities that are the gateway's own, whatever servers say.
 const OWN: [&str; 2] = ["tools", "logging"];
@@ -15,7 +15,10 @@ pub(crate) fn introduction(
 ) -> String {
     let mut members = vec![
         format!(r#""protocolVersion":{}"#, quote(version.as_str())),
-        format!(r#""capabilities":{}"#, capabilities(providers)),
+        format!(
+            r#""capabilities":{}"#,
+            capabilities(providers, Era::Handshake)
+        ),
         format!(r#""serverInfo":{SERVER_INFO}"#),
     ];
     if let Some(text) = instructions(providers, grant) {
@@ -29,7 +32,10 @@ pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant) -> String {
     let version = quote(ProtocolVersion::V2026_07_28.as_str());
     let mut members = vec![
         format!(r#""supportedVersions":[{version}]"#),
-        format!(r#""capabilities":{}"#, capabilities(providers)),
+        format!(
+            r#""capabilities":{}"#,
+            capabilities(providers, Era::Stateless)
+        ),
     ];
     if let Some(text) = instructions(providers, grant) {
         members.push(format!(r#""instructions":{text}"#));
@@ -38,14 +44,15 @@ pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant) -> String {
 }
 
 /// Tools and logging always; what else the only server has, as it says it, or what some server has.
-pub(crate) fn capabilities(providers: &dyn Providers) -> String {
+/// The tasks of one era are not those of the other.
+pub(crate) fn capabilities(providers: &dyn Providers, era: Era) -> String {
     let mut members = vec![
         r#""tools":{"listChanged":true}"#.to_owned(),
         r#""logging":{}"#.to_owned(),
     ];
     let catalog = providers.catalog();
     if catalog.only_server().is_none() {
-        members.extend(offered(catalog.offers()));
+        members.extend(offered(catalog.offers(), era));
         return format!("{{{}}}", members.join(","));
     }
     let of_servers = providers.capabilities();
@@ -61,7 +68,7 @@ pub(crate) fn capabilities(providers: &dyn Providers) -> String {
 }
 
 /// What is put together from all servers that have it.
-fn offered(offers: Offers) -> Vec<String> {
+fn offered(offers: Offers, era: Era) -> Vec<String> {
     let subscribe = if offers.subscribe {
         r#""subscribe":true,"#
     } else {
@@ -77,10 +84,25 @@ fn offered(offers: Offers) -> Vec<String> {
             r#""prompts":{"listChanged":true}"#.to_owned(),
         ),
         (offers.completions, r#""completions":{}"#.to_owned()),
+        (offers.task_calls && era == Era::Handshake, tasks(offers)),
     ];
     let all = all.into_iter();
     all.filter_map(|(offered, text)| offered.then_some(text))
         .collect()
+}
+
+fn tasks(offers: Offers) -> String {
+    let list = if offers.task_list {
+        r#""list":{},"#
+    } else {
+        ""
+    };
+    let cancel = if offers.task_cancel {
+        r#""cancel":{},"#
+    } else {
+        ""
+    };
+    format!(r#""tasks":{{{list}{cancel}"requests":{{"tools":{{"call":{{}}}}}}}}"#)
 }
 
 /// One server's instructions as they came; those of several under headings. Servers that the host may

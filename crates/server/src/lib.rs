@@ -21,6 +21,7 @@ mod session;
 mod stdio;
 mod step;
 mod subscriptions;
+mod tasks;
 mod view;
 
 pub use ask::Ask;

@@ -24,6 +24,7 @@ use crate::{
     introduce::{discovery, introduction},
     list::Wanted,
     subscriptions::Subscription,
+    tasks::list_tasks,
     view::{self, Taken},
 };
 
@@ -115,6 +116,12 @@ impl Session {
                     Answering::own(Era::Handshake, id, methods::SET_LEVEL, async move {
                         providers.set_level(&host, request).await;
                         Ok("{}".to_owned())
+                    })
+                }
+                (Some(methods::TASKS_LIST), Some(host)) if self.has_several_servers() => {
+                    let providers = self.gateway.path.providers().clone();
+                    Answering::own(Era::Handshake, id, methods::TASKS_LIST, async move {
+                        list_tasks(&*providers, &host, &request).await
                     })
                 }
                 (_, Some(host)) => self.serve(id, host, request, aside),
@@ -259,6 +266,12 @@ impl Session {
             listening.cancel();
         }
         self.gateway.path.providers().detach(&self.id);
+    }
+
+    /// Whether a request that names no server could be for several.
+    fn has_several_servers(&self) -> bool {
+        let providers = self.gateway.path.providers();
+        providers.catalog().only_server().is_none()
     }
 
     fn introduce(&self, version: ProtocolVersion) -> String {

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use callgate_call::{Announcement, Caller, Providers, for_stateless_host};
 use callgate_gate::Host;
 use callgate_wire::{
-    Frame, Id, Json, JsonKind, Strictness, message, methods, quote, stateless::SUBSCRIPTION_ID_META,
+    Era, Frame, Id, Json, JsonKind, Strictness, message, methods, quote,
+    stateless::SUBSCRIPTION_ID_META,
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +47,7 @@ impl Subscription {
     ) -> Option<Bytes> {
         let mut announcements = providers.subscribe();
         let wanted = Filter::read(request.param("notifications"));
-        let mut filter = wanted.within(&capabilities(&*providers));
+        let mut filter = wanted.within(&capabilities(&*providers, Era::Stateless));
         let _here = Here::new(&providers, &self);
         let mut followed = Vec::new();
         for uri in std::mem::take(&mut filter.updates) {

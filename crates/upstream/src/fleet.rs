@@ -236,7 +236,18 @@ impl Fleet {
             followers,
             levels: self.levels.clone(),
             on_change: on_change(self.me.clone()),
+            alone,
         }))
+    }
+
+    fn found(&self, server: &ServerName) -> Result<Arc<Server>, Failure> {
+        self.roster
+            .find(server)
+            .ok_or_else(|| Failure::Unavailable {
+                server: server.clone(),
+                effect: Effect::None,
+                detail: "the server is not configured any more".to_owned(),
+            })
     }
 
     fn followers_of(&self, server: &ServerName) -> Arc<Followers> {
@@ -347,15 +358,18 @@ impl Providers for Fleet {
         request: Frame,
     ) -> BoxFuture<'a, Result<Option<Reply>, Failure>> {
         Box::pin(async move {
-            let Some(server) = self.roster.find(&resource.server) else {
-                return Err(Failure::Unavailable {
-                    server: resource.server.clone(),
-                    effect: Effect::None,
-                    detail: "the server is not configured any more".to_owned(),
-                });
-            };
+            let server = self.found(&resource.server)?;
             server.follow(host, &resource.name, &request).await
         })
+    }
+
+    fn tasks<'a>(
+        &'a self,
+        host: &'a Arc<Host>,
+        server: &'a ServerName,
+        cursor: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Reply, Failure>> {
+        Box::pin(async move { self.found(server)?.tasks(host, cursor).await })
     }
 
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()> {

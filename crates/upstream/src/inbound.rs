@@ -27,6 +27,7 @@ use crate::{
     news::{Change, News},
     outgoing::{Housekeeping, Message},
     pending::{Ended, Pending, Sole},
+    tasks,
 };
 
 /// What a connection is wired to.
@@ -188,11 +189,13 @@ impl Inbound {
             Sole::Nobody => ((self.wiring.resident)(), None),
             Sole::Several => (None, None),
         };
+        let server = &self.wiring.server;
         let answer = match caller {
             Some(caller) => {
                 let _open = clock.map(|clock| clock.stop());
-                match caller.ask(request).await {
+                match caller.ask(self.shown(request)).await {
                     Ok(reply) => {
+                        let reply = tasks::own(reply, server);
                         Message::housekeeping(&Housekeeping::Answer { id, reply: &reply }, 0)
                     }
                     Err(failed) => no_answer(id, &failed.to_string()),
@@ -218,10 +221,13 @@ impl Inbound {
                     self.announce(untagged(frame).into_bytes());
                 }
             }
-            Some(method) if self.wiring.passes_all || passes(method) => match self.whose(during) {
-                Sole::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
-                Sole::Nobody | Sole::Several => self.announce(frame.into_bytes()),
-            },
+            Some(method) if self.wiring.passes_all || passes(method) => {
+                let frame = self.shown(frame);
+                match self.whose(during) {
+                    Sole::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
+                    Sole::Nobody | Sole::Several => self.announce(frame.into_bytes()),
+                }
+            }
             Some(_) | None => {}
         }
     }
@@ -272,6 +278,14 @@ impl Inbound {
             .get(&id)
         {
             ask.cancel();
+        }
+    }
+
+    /// What the server says, with the ids of tasks that hosts know.
+    fn shown(&self, frame: Frame) -> Frame {
+        match self.wiring.passes_all {
+            true => frame,
+            false => tasks::shown(frame, &self.wiring.server),
         }
     }
 

@@ -29,6 +29,7 @@ mod server;
 mod spec;
 mod stopped_clock;
 mod supplies;
+mod tasks;
 
 pub mod command_line;
 pub mod environment;

@@ -6,7 +6,7 @@ use callgate_call::TraceContext;
 use callgate_gate::{ItemKind, Permit, Reference, Target};
 use callgate_record::Recorded;
 use callgate_wire::{
-    Edit, Era, Frame, Id, LogLevel, Pieces, ProtocolVersion, RpcError, Strictness, bridge,
+    Edit, Era, Frame, Id, Json, LogLevel, Pieces, ProtocolVersion, RpcError, Strictness, bridge,
     header_value, message, methods, quote, stateless::LOG_LEVEL_META,
 };
 
@@ -124,7 +124,10 @@ impl Message {
             Target::Prompt(of) => named(edit, frame, "name", &of.name),
             Target::Resource(of) => named(edit, frame, "uri", &of.name),
             Target::Completion(of) => referring(edit, frame, of),
-            Target::Method { .. } => edit,
+            Target::Method { task, .. } => match task {
+                Some(own) => named(edit, frame, "taskId", own),
+                None => edit,
+            },
         };
         let token = frame
             .meta("progressToken")
@@ -279,6 +282,19 @@ impl Message {
     }
 }
 
+/// The text of an object with another value of one of its strings; all other bytes stay.
+pub(crate) fn with_member(object: Json<'_>, key: &str, value: &str) -> Option<String> {
+    let old = object.get(key)?;
+    let start = old.bytes().as_ptr() as usize - object.bytes().as_ptr() as usize;
+    let (text, end) = (object.as_text(), start + old.bytes().len());
+    Some(format!(
+        "{}{}{}",
+        &text[..start],
+        quote(value),
+        &text[end..]
+    ))
+}
+
 /// Puts the server's own name where the host used another spelling of it.
 fn named<'f>(edit: Edit<'f>, frame: &Frame, key: &str, own: &str) -> Edit<'f> {
     let asked = frame.param(key).and_then(|name| name.as_str());
@@ -302,9 +318,8 @@ fn referring<'f>(edit: Edit<'f>, frame: &Frame, of: &Reference) -> Edit<'f> {
     if asked.as_str().as_deref() == Some(of.name.as_str()) {
         return edit;
     }
-    let text = reference.as_text();
-    let start = asked.bytes().as_ptr() as usize - reference.bytes().as_ptr() as usize;
-    let end = start + asked.bytes().len();
-    let own = quote(&of.name);
-    edit.param("ref", &format!("{}{own}{}", &text[..start], &text[end..]))
+    match with_member(reference, key, &of.name) {
+        Some(own) => edit.param("ref", &own),
+        None => edit,
+    }
 }

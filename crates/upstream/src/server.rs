@@ -10,13 +10,13 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use callgate_call::{Events, Exchange, Failure, Provider, Reply};
-use callgate_gate::{Host, Listing, Permit};
+use callgate_gate::{Call, Host, Listing, Permit};
 use callgate_record::{Effect, Recorded, Recorder};
 use callgate_wire::{Era, Json, Strictness};
 use futures_util::future::BoxFuture;
@@ -37,6 +37,7 @@ use crate::{
     levels::Levels,
     news::News,
     supplies::Supplies,
+    tasks::Carried,
 };
 use adoption::Adoption;
 
@@ -67,6 +68,9 @@ pub(crate) struct Server {
     followers: Arc<Followers>,
     levels: Arc<Levels>,
     on_change: Arc<dyn Fn() + Send + Sync>,
+    /// Whether it is the only server, and hosts know its tasks by its own ids.
+    alone: bool,
+    has_tasks: AtomicBool,
 }
 
 impl fmt::Debug for Server {
@@ -98,6 +102,7 @@ pub(crate) struct ServerParts {
     pub(crate) followers: Arc<Followers>,
     pub(crate) levels: Arc<Levels>,
     pub(crate) on_change: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) alone: bool,
 }
 
 impl Server {
@@ -113,6 +118,7 @@ impl Server {
             followers,
             levels,
             on_change,
+            alone,
         } = parts;
         let folder = supplies.options.definitions_dir.as_deref();
         let known = folder.and_then(|folder| Definitions::load(folder, &spec.name, &spec.launch));
@@ -137,6 +143,8 @@ impl Server {
             followers,
             levels,
             on_change,
+            alone,
+            has_tasks: AtomicBool::new(false),
         }
     }
 
@@ -302,6 +310,12 @@ impl Server {
         }
     }
 
+    /// Where the reply to a call will carry the id of a task that hosts know by another.
+    fn carried(&self, call: &Call) -> Option<Carried> {
+        let wraps = !self.alone && self.has_tasks.load(Ordering::Relaxed);
+        wraps.then(|| Carried::by_reply_to(call)).flatten()
+    }
+
     fn unavailable(&self, detail: String) -> Failure {
         let (server, effect) = (self.spec.name.clone(), Effect::None);
         Failure::Unavailable {
@@ -335,7 +349,12 @@ impl Provider for Server {
                     return Err(Failure::TimedOut { server, name, timeout, effect });
                 }
             };
-            connection.call(call, exchange, self.spec.timeout).await
+            let carried = self.carried(call.call());
+            let reply = connection.call(call, exchange, self.spec.timeout).await?;
+            Ok(match carried {
+                Some(carried) => carried.shown(reply, &self.spec.name),
+                None => reply,
+            })
         })
     }
 }

@@ -105,6 +105,16 @@ pub mod methods {
     pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
     /// Completes an argument.
     pub const COMPLETE: &str = "completion/complete";
+    /// 2025-11-25: asks how a task stands.
+    pub const TASKS_GET: &str = "tasks/get";
+    /// 2025-11-25: waits for what came of a task.
+    pub const TASKS_RESULT: &str = "tasks/result";
+    /// 2025-11-25: lists tasks.
+    pub const TASKS_LIST: &str = "tasks/list";
+    /// Withdraws a task.
+    pub const TASKS_CANCEL: &str = "tasks/cancel";
+    /// 2025-11-25: tells how a task stands.
+    pub const TASK_STATUS: &str = "notifications/tasks/status";
     /// Asks the host for its roots.
     pub const ROOTS_LIST: &str = "roots/list";
     /// Tells that the host's roots changed.

@@ -22,7 +22,13 @@ const PYPI_SERVERS: [&str; 2] = ["mcp-server-time==2026.10.19", "mcp-server-git=
 
 const FASTMCP: &str = "fastmcp==4.1.2";
 
-const PYTHON_CLIENT: &str = "mcp==1.30.0";
+/// The clients, each as it is published.
+const PYTHON_CLIENTS: [(&str, &str); 2] = [
+    ("python-client-1", "mcp==1.30.0"),
+    ("python-client-2", "mcp==2.3.0"),
+];
+const NPM_CLIENTS: [&str; 1] = ["@modelcontextprotocol/sdk@1.32.2"];
+const INSPECTOR: &str = "@modelcontextprotocol/inspector@2.12.0";
 
 /// A Node that is new enough, and the npm that belongs to it.
 pub(super) struct Node {
@@ -91,9 +97,30 @@ pub(super) fn fastmcp() -> Result<PathBuf> {
     Ok(pypi_packages("fastmcp", &[FASTMCP])?.join("python"))
 }
 
-/// A Python that has the official client.
+/// A Python that has the SDK of 1.x.
 pub(super) fn python_client() -> Result<PathBuf> {
-    Ok(pypi_packages("python-client", &[PYTHON_CLIENT])?.join("python"))
+    python(PYTHON_CLIENTS[0])
+}
+
+/// The Pythons that have the SDK of 1.x and of 2.x.
+pub(super) fn python_clients() -> Result<[PathBuf; 2]> {
+    let [one, two] = PYTHON_CLIENTS;
+    Ok([python(one)?, python(two)?])
+}
+
+fn python((name, package): (&str, &str)) -> Result<PathBuf> {
+    Ok(pypi_packages(name, &[package])?.join("python"))
+}
+
+/// The `node_modules` that holds the TypeScript SDK.
+pub(super) fn npm_clients(node: &Node) -> Result<PathBuf> {
+    npm_packages(node, "npm-clients", &NPM_CLIENTS)
+}
+
+/// The inspector's entry file.
+pub(super) fn inspector(node: &Node) -> Result<PathBuf> {
+    let packages = npm_packages(node, "inspector", &[INSPECTOR])?;
+    Ok(packages.join("@modelcontextprotocol/inspector/clients/launcher/build/index.js"))
 }
 
 /// The folder of programs of an environment that has these packages.
@@ -140,7 +167,8 @@ fn npm_packages(node: &Node, name: &str, packages: &[&str]) -> Result<PathBuf> {
     Ok(modules)
 }
 
-fn path_with(program: &Path) -> String {
+/// The search path with this program's folder in front.
+pub(super) fn path_with(program: &Path) -> String {
     let folder = program
         .parent()
         .map(|folder| folder.display().to_string())

@@ -22,6 +22,12 @@ pub(super) fn reload() -> Result<()> {
     run(CLI, "reloads_under_load", "CALLGATE_RELOADS", "1000")
 }
 
+/// Two hosts and eight servers exchange a hundred thousand messages.
+pub(super) fn crowd() -> Result<()> {
+    let test = "nobody_gets_the_answer_of_another";
+    run(CLI, test, "CALLGATE_CROWD", "100000")
+}
+
 /// A thousand slow sockets, and all the patience it takes to see each of them cut off.
 pub(super) fn slow_sockets() -> Result<()> {
     let test = "slow_sockets_cost_others";

@@ -18,7 +18,7 @@ use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
     Tool, ToolFilter, Transport, Who,
 };
-use callgate_record::{OnFailure, Recorded, Recorder, Redactor};
+use callgate_record::{Effect, OnFailure, Recorded, Recorder, Redactor};
 use callgate_wire::{Era, Frame, Pieces, Strictness};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -271,6 +271,22 @@ impl Providers for Cast {
         _request: Frame,
     ) -> BoxFuture<'a, Result<Option<Reply>, Failure>> {
         Box::pin(async { Ok(None) })
+    }
+
+    fn tasks<'a>(
+        &'a self,
+        _host: &'a Arc<Host>,
+        server: &'a ServerName,
+        _cursor: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Reply, Failure>> {
+        let (server, effect, detail) = (server.clone(), Effect::None, String::new());
+        Box::pin(async move {
+            Err(Failure::Unavailable {
+                server,
+                effect,
+                detail,
+            })
+        })
     }
 
     fn set_level<'a>(&'a self, _host: &'a Arc<Host>, _request: Frame) -> BoxFuture<'a, ()> {

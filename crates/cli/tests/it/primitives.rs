@@ -6,6 +6,7 @@ mod crowd;
 mod following;
 mod listing;
 mod questions;
+mod tasks;
 
 use callgate_testkit::Host;
 use serde_json::Value;

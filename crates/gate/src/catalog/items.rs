@@ -160,6 +160,14 @@ impl Catalog {
         }
     }
 
+    /// The server of a task and the id that it uses itself.
+    pub fn task(&self, id: &str) -> Option<(ServerName, String)> {
+        let (server, own) = id.split_once(':')?;
+        let mut listings = self.listings.iter();
+        let listing = listings.find(|listing| listing.server.as_str() == server)?;
+        Some((listing.server.clone(), own.to_owned()))
+    }
+
     /// How hosts spell a server's own URI.
     pub fn shown_uri(&self, server: &ServerName, uri: &str) -> String {
         let own = self.resources.by_server.get(server);

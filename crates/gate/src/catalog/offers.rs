@@ -15,6 +15,12 @@ pub struct Offers {
     pub prompts: bool,
     /// It completes arguments.
     pub completions: bool,
+    /// It makes tasks of tool calls.
+    pub task_calls: bool,
+    /// It lists tasks.
+    pub task_list: bool,
+    /// Its tasks can be cancelled.
+    pub task_cancel: bool,
 }
 
 impl Offers {
@@ -26,7 +32,13 @@ impl Offers {
         let has = |key| json.get(key).is_some_and(|value| !value.is_null());
         let resources = json.get("resources");
         let subscribe = resources.and_then(|resources| resources.get("subscribe"));
+        let tasks = json.get("tasks");
+        let task = |key| tasks.and_then(|tasks| tasks.get(key)).is_some();
+        let calls = tasks.and_then(|tasks| tasks.get("requests")?.get("tools")?.get("call"));
         Self {
+            task_calls: calls.is_some(),
+            task_list: task("list"),
+            task_cancel: task("cancel"),
             tools: has("tools"),
             resources: has("resources"),
             subscribe: subscribe.and_then(|value| value.as_bool()) == Some(true),
@@ -44,6 +56,9 @@ impl Offers {
             subscribe: self.subscribe || other.subscribe,
             prompts: self.prompts || other.prompts,
             completions: self.completions || other.completions,
+            task_calls: self.task_calls || other.task_calls,
+            task_list: self.task_list || other.task_list,
+            task_cancel: self.task_cancel || other.task_cancel,
         }
     }
 }
@@ -54,13 +69,16 @@ mod tests {
 
     #[test]
     fn what_is_declared_is_offered() {
-        let offers = Offers::of(r#"{"resources":{"subscribe":true},"prompts":{},"x":1}"#);
+        let offers = Offers::of(
+            r#"{"resources":{"subscribe":true},"prompts":{},"tasks":{"list":{},"requests":{"tools":{"call":{}}}},"x":1}"#,
+        );
         let expected = Offers {
-            tools: false,
             resources: true,
             subscribe: true,
             prompts: true,
-            completions: false,
+            task_calls: true,
+            task_list: true,
+            ..Offers::default()
         };
         assert_eq!(offers, expected);
         assert_eq!(Offers::of("{}").or(offers), offers);

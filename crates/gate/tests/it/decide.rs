@@ -236,6 +236,7 @@ fn requests_other_than_tool_calls_pass_to_the_only_server() {
         let target = Target::Method {
             server: server("fs"),
             method: "resources/delete".into(),
+            task: None,
         };
         let Verdict::Permit(permit) = decide(call(target), &policy, &Facts::default()) else {
             panic!("a method passes");

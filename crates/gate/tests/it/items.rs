@@ -2,7 +2,7 @@
 
 use callgate_gate::{
     Catalog, Finding, Item, ItemKind, Items, Listing, Naming, Offers, Policy, Prefix, Reference,
-    ResolveError,
+    ResolveError, shown_task,
 };
 
 use crate::given::{item, listing, server, who};
@@ -13,6 +13,9 @@ const OFFERS: Offers = Offers {
     subscribe: false,
     prompts: true,
     completions: true,
+    task_calls: true,
+    task_list: false,
+    task_cancel: false,
 };
 
 fn items(kind: ItemKind, of: &str, names: &[&str]) -> Items {
@@ -174,6 +177,16 @@ fn of_templates_that_match_the_one_that_says_more_counts() {
     );
     assert_eq!(told(catalog.resource("f:///a/b")), "some:f:///a/b");
     assert_eq!(told(catalog.resource("g:x")), "all:g:x");
+}
+
+#[test]
+fn a_task_says_whose_it_is() {
+    let (catalog, _) = catalog(Prefix::Always, vec![having("a", &[], &[], &[])]);
+    let own = catalog.task("a:x:y");
+    assert_eq!(own, Some((server("a"), "x:y".to_owned())));
+    assert_eq!(shown_task(&server("a"), "x:y"), "a:x:y");
+    assert_eq!(catalog.task("b:x"), None);
+    assert_eq!(catalog.task("x"), None);
 }
 
 #[test]

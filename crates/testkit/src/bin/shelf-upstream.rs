@@ -45,8 +45,22 @@ struct State {
     capabilities: Value,
     level: Option<String>,
     followed: BTreeSet<String>,
+    tasks: Vec<Task>,
     added_prompts: usize,
     added_resources: usize,
+}
+
+/// A task that was made of a call of `echo`.
+struct Task {
+    id: String,
+    status: &'static str,
+    key: String,
+}
+
+impl Task {
+    fn shown(&self) -> Value {
+        json!({"taskId": self.id, "status": self.status, "ttl": 60000, "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"})
+    }
 }
 
 fn main() -> std::io::Result<()> {
@@ -83,6 +97,11 @@ impl Fixture for Shelf {
             "prompts/list" => self.list(peer, request, "prompts", self.prompts()),
             "prompts/get" => self.prompt(peer, request),
             "completion/complete" => self.complete(peer, request),
+            "tasks/list" => {
+                let tasks = self.state().tasks.iter().map(Task::shown).collect();
+                self.list(peer, request, "tasks", tasks);
+            }
+            "tasks/get" | "tasks/cancel" | "tasks/result" => self.task(peer, request),
             _ => peer.fail(request, r#"{"code":-32601,"message":"method not found"}"#),
         }
     }
@@ -103,6 +122,7 @@ impl Shelf {
             "prompts": {"listChanged": true},
             "logging": {},
             "completions": {},
+            "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}},
         });
         if let Some(capabilities) = capabilities.as_object_mut() {
             capabilities.retain(|name, _| !self.options.without.contains(name));
@@ -213,6 +233,7 @@ impl Shelf {
         let tag = &self.options.tag;
         let key = request.argument("key").unwrap_or_default();
         match text_param(request, "name").as_str() {
+            "echo" if request.param("task").is_some() => self.begin(peer, request, key),
             "echo" => {
                 progress(peer, request);
                 peer.reply_text(request, &format!("{tag} echoes {key}"));
@@ -244,6 +265,45 @@ impl Shelf {
             "die" => std::process::exit(1),
             asking => self.asking(peer, request, asking),
         }
+    }
+
+    /// Makes a task of a call; every server counts its tasks in the same way.
+    fn begin(&self, peer: &Peer, request: &Frame, key: String) {
+        let mut state = self.state();
+        let id = format!("t{}", state.tasks.len());
+        let status = "working";
+        let task = Task { id, status, key };
+        let shown = task.shown();
+        state.tasks.push(task);
+        drop(state);
+        reply(peer, request, &json!({"task": shown}));
+        peer.announce("notifications/tasks/status", &shown.to_string());
+    }
+
+    fn task(&self, peer: &Peer, request: &Frame) {
+        let id = text_param(request, "taskId");
+        let mut state = self.state();
+        let Some(task) = state.tasks.iter_mut().find(|task| task.id == id) else {
+            drop(state);
+            return peer.fail(request, r#"{"code":-32602,"message":"no such task"}"#);
+        };
+        let result = match request.method.as_deref() {
+            Some("tasks/cancel") => {
+                task.status = "cancelled";
+                task.shown()
+            }
+            Some("tasks/result") => {
+                task.status = "completed";
+                let text = format!("{} echoes {}", self.options.tag, task.key);
+                json!({
+                    "content": [{"type": "text", "text": text}],
+                    "_meta": {"io.modelcontextprotocol/related-task": {"taskId": id}},
+                })
+            }
+            _ => task.shown(),
+        };
+        drop(state);
+        reply(peer, request, &result);
     }
 
     fn asking(&self, peer: &Peer, request: &Frame, tool: &str) {

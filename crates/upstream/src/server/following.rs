@@ -63,6 +63,18 @@ impl Server {
         }
     }
 
+    /// A page of the tasks that the server has for a host.
+    pub(crate) async fn tasks(&self, host: &Host, cursor: Option<&str>) -> Result<Reply, Failure> {
+        let (connection, _seat) = self.connection(host, Purpose::Follow).await?;
+        let method = methods::TASKS_LIST;
+        let what = Housekeeping::List { method, cursor };
+        let asked = connection.request(method, &what, self.spec.timeout).await;
+        let era = connection.era();
+        asked
+            .map(|frame| Reply { frame, era })
+            .map_err(|error| self.failed(method, error))
+    }
+
     /// Notes that a host has gone; what nobody follows any more.
     pub(crate) fn left_by(&self, host: &Host) -> Vec<String> {
         self.followers.leave(host)

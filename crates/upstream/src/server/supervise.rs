@@ -1,6 +1,6 @@
 //! Keeping one server running: connects, lists, pauses, and what is said about each.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
 use callgate_call::events::upstreams::{ProxyConnect, UpstreamDown, UpstreamUp};
 use callgate_gate::Offers;
@@ -188,6 +188,8 @@ impl Server {
 
     /// Makes a process the primary.
     fn settle(&self, lane: &Lane, fresh: Vec<Fresh>) {
+        let offers = Offers::of(&lane.introduction.capabilities);
+        self.has_tasks.store(offers.task_calls, Ordering::Relaxed);
         self.set_primary(Some((lane.profile.clone(), lane.connection.clone())));
         self.state.send_modify(|state| {
             state.capabilities = Some(lane.introduction.capabilities.clone());

@@ -87,7 +87,7 @@ fn capabilities_are_what_some_server_has() {
     let bed = Bed::new(
         "\
 servers:
-  a: {command: '@shelf@', args: [--tag, a, --without, prompts, --without, completions]}
+  a: {command: '@shelf@', args: [--tag, a, --without, prompts, --without, completions, --without, tasks]}
   n: {command: '@counter@'}
 ",
     );

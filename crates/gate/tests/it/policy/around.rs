@@ -90,6 +90,7 @@ fn methods_are_judged_where_there_are_rules_for_them() {
         crate::given::call(callgate_gate::Target::Method {
             server: crate::given::server("fs"),
             method: method.into(),
+            task: None,
         })
     };
     let without = policy("version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*'}]}]");
