@@ -5,16 +5,18 @@ use serde_json::{Value, json};
 
 use super::{SEVERAL, all, ask};
 use crate::setup::Bed;
-use crate::talk::{introduction, request, stdio_as, text_of, tools};
+use crate::talk::{introduction, parsed, request, stdio_as, text_of, tools};
 
-fn begun(host: &mut dyn Host, server: &str, key: &str) -> String {
+/// The new task's id, and what came before the answer that has it.
+fn begun(host: &mut dyn Host, server: &str, key: &str) -> (String, Vec<String>) {
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{server}__echo","arguments":{{"key":"{key}"}},"task":{{"ttl":60000}}}}}}"#
     );
-    let created = request(host, &line);
+    let mut frames = host.exchange(&line, &mut |_| None).expect("it is answered");
+    let created = parsed(&frames.pop().expect("an exchange ends with its response"));
     let id = created["result"]["task"]["taskId"].as_str();
-    id.unwrap_or_else(|| panic!("no task: {created}"))
-        .to_owned()
+    let id = id.unwrap_or_else(|| panic!("no task: {created}"));
+    (id.to_owned(), frames)
 }
 
 fn about(host: &mut dyn Host, method: &str, id: &str) -> Value {
@@ -25,14 +27,19 @@ fn about(host: &mut dyn Host, method: &str, id: &str) -> Value {
 fn a_task_is_asked_about_at_its_own_server() {
     let bed = Bed::new(&SEVERAL.replace("--tag, a,", "--tag, a, --pages, '2',"));
     let mut host = stdio_as(&bed, Some("{}"));
-    let ids = [
-        begun(&mut host, "a", "one"),
-        begun(&mut host, "b", "two"),
-        begun(&mut host, "a", "three"),
-    ];
-    assert_eq!(ids, ["a:t0", "b:t0", "a:t1"]);
-    let status = host.recv_where(|frame| frame.param("taskId") == Some(r#""a:t1""#));
-    let status = Frame::parse(&status.expect("it is told")).expect("a frame");
+    let (one, _) = begun(&mut host, "a", "one");
+    let (two, _) = begun(&mut host, "b", "two");
+    let (three, early) = begun(&mut host, "a", "three");
+    assert_eq!([one, two, three], ["a:t0", "b:t0", "a:t1"]);
+    let is_meant = |frame: &Frame| frame.param("taskId") == Some(r#""a:t1""#);
+    let early = early
+        .iter()
+        .filter_map(|line| Frame::parse(line))
+        .find(is_meant);
+    let status = early.unwrap_or_else(|| {
+        let late = host.recv_where(is_meant).expect("it is told");
+        Frame::parse(&late).expect("a frame")
+    });
     assert_eq!(status.method.as_deref(), Some("notifications/tasks/status"));
     let got = about(&mut host, "tasks/get", "b:t0");
     assert_eq!(got["result"]["taskId"], "b:t0");
