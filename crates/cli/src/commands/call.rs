@@ -155,17 +155,22 @@ fn report(answer: &Frame, as_json: bool) -> Result<ExitCode, Failed> {
     let Some(result) = answer.result() else {
         return Err(Failed::execution("the answer has no result"));
     };
+    Ok(print_result(result, as_json))
+}
+
+/// Prints a tool's result, and says with which code that ends.
+fn print_result(result: Json<'_>, as_json: bool) -> ExitCode {
     let is_error = result.get("isError").and_then(|flag| flag.as_bool()) == Some(true);
     if as_json {
         outln!("{}", result.as_text());
     } else {
         print_blocks(result, is_error);
     }
-    Ok(if is_error {
+    if is_error {
         ExitCode::from(1)
     } else {
         ExitCode::SUCCESS
-    })
+    }
 }
 
 fn print_blocks(result: Json<'_>, is_error: bool) {

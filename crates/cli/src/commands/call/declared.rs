@@ -10,14 +10,13 @@ use callgate_wire::{Frame, Json, Strictness, quote};
 use serde_json::Value;
 use ulid::Ulid;
 
-use super::{PATIENCE, Shell, checked, local_host, print_blocks, report};
+use super::{PATIENCE, Shell, checked, local_host, print_result, report};
 use crate::{
     admin::{self, RunFile},
     args::{Call, Gateway, OperationName, OutputForm, Shared},
     attach,
     config::Settings,
     exit::Failed,
-    print::outln,
     wiring::{self, Running},
 };
 
@@ -104,7 +103,7 @@ async fn by_gateway(
     let body = format!(r#"{{"tool_name":"{tool}","arguments":{}}}"#, meant.body);
     let (status, answer) = admin::post(gateway, "/api/v1/tools/call", &token, body).await?;
     if status == 200 {
-        return print_result(&answer, as_json);
+        return print_answer(&answer, as_json);
     }
     let problem: Value = serde_json::from_slice(&answer).unwrap_or_default();
     let detail = problem["detail"]
@@ -116,20 +115,10 @@ async fn by_gateway(
     })
 }
 
-fn print_result(answer: &[u8], as_json: bool) -> Result<ExitCode, Failed> {
+fn print_answer(answer: &[u8], as_json: bool) -> Result<ExitCode, Failed> {
     let result = Json::validate(answer, Strictness::Envelope)
         .map_err(|error| Failed::execution(format!("the gateway's answer: {error}")))?;
-    let is_error = result.get("isError").and_then(|flag| flag.as_bool()) == Some(true);
-    if as_json {
-        outln!("{}", result.as_text());
-    } else {
-        print_blocks(result, is_error);
-    }
-    Ok(if is_error {
-        ExitCode::from(1)
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(print_result(result, as_json))
 }
 
 /// Starts a gateway, makes the call and ends it again.

@@ -236,3 +236,32 @@ fn a_decision_on_the_command_line_reaches_a_running_gateway_and_its_listeners() 
     );
     approve(&served, &approval_of(&wipe(&mut host, "b")));
 }
+
+#[test]
+fn an_admin_who_called_over_the_api_cannot_approve_that_call() {
+    let bed = Bed::new(ASKING);
+    let served = bed.serve();
+    let alice = token(&bed, &["--name", "alice", "--role", "admin"]);
+    let url = served.url.replace("/mcp", "/api/v1/tools/call");
+    let body = r#"{"name":"n:wipe","args":{"key":"a"},"intent":{"operation_type":"destructive"}}"#;
+    let bearer = format!("Bearer {alice}");
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let host = HttpHost::new(&url).expect("an http URL");
+    let reply = host
+        .send("POST", &headers, body.as_bytes())
+        .expect("it answers");
+    assert_eq!(reply.status, 409);
+    let (_, pending) = told(
+        &served,
+        &served.admin_token,
+        "GET",
+        "/v1/approvals?status=pending",
+    );
+    let id = pending["approvals"][0]["id"].as_str().expect("it waits");
+    let route = format!("/v1/approve/{id}");
+    assert_eq!(told(&served, &alice, "POST", &route).0, 403);
+    assert_eq!(told(&served, &served.admin_token, "POST", &route).0, 200);
+}
