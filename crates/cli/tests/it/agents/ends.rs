@@ -234,7 +234,7 @@ fn nothing_is_left_however_a_step_ends() {
         );
         if !matches!(end, End::Timeout) {
             assert!(
-                took < Duration::from_millis(6_500),
+                took < Duration::from_secs(12),
                 "round {round}: {provider} {end:?} {misbehave:?} took {took:?}"
             );
             longest = longest.max(took);

