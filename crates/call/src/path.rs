@@ -1,6 +1,7 @@
 //! The one path: the order of the steps, and who walks them.
 
 mod drain;
+mod enclosing;
 mod holding;
 mod pending;
 mod repeat;
@@ -13,10 +14,13 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use callgate_gate::{Attempt, Call, Denied, Fault, Permit, Target, Verdict, decide};
+use callgate_gate::{Attempt, Call, CallId, Denied, Fault, Permit, Target, Verdict, decide};
 use callgate_record::{NotRecorded, Recorded, Recorder, Status};
 use callgate_wire::{Era, Id, RpcError, bridge, message};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 
 use crate::{
     Caller, Desk, Events, Exchange, Failure, InHand, Latency, Providers, Received, Registry, Reply,
@@ -33,11 +37,13 @@ use crate::{
     intent::{self, Schemas},
     parking::{Parking, Round},
     receive::{Begun, receive},
+    registry::Place,
     resolve::{Unresolved, resolve},
     seal::SealKey,
     trace::CallSpan,
 };
 pub use drain::Patience;
+pub use enclosing::{Enclosed, Enclosing};
 pub use pending::Pending;
 use pending::Walked;
 use repeat::Rounds;
@@ -151,21 +157,19 @@ impl CallPath {
 
     /// Takes a call: from now on it can be cancelled, and draining waits for it.
     pub fn start(&self, received: Received, caller: Arc<dyn Caller>) -> Pending {
-        let session = received.host.who.session.clone();
-        let invalid = |text: &str| RpcError::new(RpcError::INVALID_REQUEST, text);
-        let Some(id) = received.frame.id().cloned() else {
-            return self.refuse(None, &invalid("a call needs an id"));
-        };
-        // Counted before it is looked whether calls are still taken: draining waits for it, or it
-        // sees that draining has begun.
-        let counted = self.shared.tasks.token();
-        if self.shared.tasks.is_closed() {
-            let error = RpcError::new(RpcError::INTERNAL, "the gateway is stopping");
-            return self.refuse(Some(&id), &error.with_data(r#"{"effect":"none"}"#));
-        }
-        let Some(place) = self.shared.registry.enter(&session, &id) else {
-            let error = invalid("a request of this id is still under way");
-            return self.refuse(Some(&id), &error);
+        self.start_below(received, caller, None)
+    }
+
+    /// The same for a call that is a part of something.
+    fn start_below(
+        &self,
+        received: Received,
+        caller: Arc<dyn Caller>,
+        parent: Option<CallId>,
+    ) -> Pending {
+        let (place, counted) = match self.enter(&received) {
+            Ok(entered) => entered,
+            Err(refused) => return *refused,
         };
         let cancelled = place.cancelled.clone();
         let exchange = Exchange {
@@ -175,7 +179,7 @@ impl CallPath {
         };
         let shared = self.shared.clone();
         let walking = async move {
-            let answer = shared.walk(received, exchange).await;
+            let answer = shared.walk(received, exchange, parent).await;
             drop((place, counted));
             answer
         };
@@ -183,7 +187,31 @@ impl CallPath {
         Pending {
             answer,
             code: None,
+            held: None,
             cancelled,
+        }
+    }
+
+    /// Takes a request in, or answers why not.
+    fn enter(&self, received: &Received) -> Result<(Place, TaskTrackerToken), Box<Pending>> {
+        let invalid = |text: &str| RpcError::new(RpcError::INVALID_REQUEST, text);
+        let refused = |id, error: &RpcError| Err(Box::new(self.refuse(id, error)));
+        let Some(id) = received.frame.id() else {
+            return refused(None, &invalid("a call needs an id"));
+        };
+        // Counted before it is looked whether calls are still taken: draining waits for it, or it
+        // sees that draining has begun.
+        let counted = self.shared.tasks.token();
+        if self.shared.tasks.is_closed() {
+            let error = RpcError::new(RpcError::INTERNAL, "the gateway is stopping");
+            return refused(Some(id), &error.with_data(r#"{"effect":"none"}"#));
+        }
+        match self.shared.registry.enter(&received.host.who.session, id) {
+            Some(place) => Ok((place, counted)),
+            None => {
+                let error = invalid("a request of this id is still under way");
+                refused(Some(id), &error)
+            }
         }
     }
 
@@ -191,21 +219,31 @@ impl CallPath {
     fn refuse(&self, id: Option<&Id>, error: &RpcError) -> Pending {
         let answer = Some(message::error(id, error).into());
         Pending {
-            answer: InHand::new(ready((answer, Some(error.code))), self.shared.tasks.clone()),
+            answer: InHand::new(
+                ready((answer, Some(error.code), None)),
+                self.shared.tasks.clone(),
+            ),
             code: None,
+            held: None,
             cancelled: CancellationToken::new(),
         }
     }
 }
 
 impl Shared {
-    async fn walk(self: &Arc<Self>, received: Received, exchange: Exchange) -> Walked {
+    async fn walk(
+        self: &Arc<Self>,
+        received: Received,
+        exchange: Exchange,
+        parent: Option<CallId>,
+    ) -> Walked {
         let Begun {
-            attempt,
+            mut attempt,
             nowhere,
             started,
             trace,
         } = receive(received);
+        attempt.parent = parent;
         let span = self.telemetry.spans.call(&attempt, trace);
         let answer = match nowhere {
             None => self.steps(attempt, started, exchange, &span, None).await,
@@ -215,7 +253,7 @@ impl Shared {
             }
         };
         span.end(started.elapsed(), answer.error.as_deref());
-        (answer.frame, answer.code)
+        (answer.frame, answer.code, answer.held)
     }
 
     async fn steps(
