@@ -2,25 +2,22 @@
 
 mod drain;
 mod enclosing;
+mod entering;
 mod holding;
 mod pending;
 mod repeat;
 mod rounds;
 
 use std::{
-    future::ready,
     sync::{Arc, OnceLock},
     time::Instant,
 };
 
 use arc_swap::ArcSwapOption;
-use callgate_gate::{Attempt, Call, CallId, Denied, Fault, Permit, Target, Verdict, decide};
+use callgate_gate::{Attempt, Call, Denied, Fault, Permit, Target, Verdict, decide};
 use callgate_record::{NotRecorded, Recorded, Recorder, Status};
-use callgate_wire::{Era, Id, RpcError, bridge, message};
-use tokio_util::{
-    sync::CancellationToken,
-    task::{TaskTracker, task_tracker::TaskTrackerToken},
-};
+use callgate_wire::{Era, RpcError, bridge};
+use tokio_util::task::TaskTracker;
 
 use crate::{
     Caller, Desk, Events, Exchange, Failure, InHand, Latency, Providers, Received, Registry, Reply,
@@ -37,12 +34,12 @@ use crate::{
     intent::{self, Schemas},
     parking::{Parking, Round},
     receive::{Begun, receive},
-    registry::Place,
     resolve::{Unresolved, resolve},
     seal::SealKey,
     trace::CallSpan,
 };
 pub use drain::Patience;
+use enclosing::Below;
 pub use enclosing::{Enclosed, Enclosing};
 pub use pending::Pending;
 use pending::Walked;
@@ -165,7 +162,7 @@ impl CallPath {
         &self,
         received: Received,
         caller: Arc<dyn Caller>,
-        parent: Option<CallId>,
+        below: Option<Below>,
     ) -> Pending {
         let (place, counted) = match self.enter(&received) {
             Ok(entered) => entered,
@@ -179,7 +176,7 @@ impl CallPath {
         };
         let shared = self.shared.clone();
         let walking = async move {
-            let answer = shared.walk(received, exchange, parent).await;
+            let answer = shared.walk(received, exchange, below).await;
             drop((place, counted));
             answer
         };
@@ -191,43 +188,6 @@ impl CallPath {
             cancelled,
         }
     }
-
-    /// Takes a request in, or answers why not.
-    fn enter(&self, received: &Received) -> Result<(Place, TaskTrackerToken), Box<Pending>> {
-        let invalid = |text: &str| RpcError::new(RpcError::INVALID_REQUEST, text);
-        let refused = |id, error: &RpcError| Err(Box::new(self.refuse(id, error)));
-        let Some(id) = received.frame.id() else {
-            return refused(None, &invalid("a call needs an id"));
-        };
-        // Counted before it is looked whether calls are still taken: draining waits for it, or it
-        // sees that draining has begun.
-        let counted = self.shared.tasks.token();
-        if self.shared.tasks.is_closed() {
-            let error = RpcError::new(RpcError::INTERNAL, "the gateway is stopping");
-            return refused(Some(id), &error.with_data(r#"{"effect":"none"}"#));
-        }
-        match self.shared.registry.enter(&received.host.who.session, id) {
-            Some(place) => Ok((place, counted)),
-            None => {
-                let error = invalid("a request of this id is still under way");
-                refused(Some(id), &error)
-            }
-        }
-    }
-
-    /// Answers a call before it began.
-    fn refuse(&self, id: Option<&Id>, error: &RpcError) -> Pending {
-        let answer = Some(message::error(id, error).into());
-        Pending {
-            answer: InHand::new(
-                ready((answer, Some(error.code), None)),
-                self.shared.tasks.clone(),
-            ),
-            code: None,
-            held: None,
-            cancelled: CancellationToken::new(),
-        }
-    }
 }
 
 impl Shared {
@@ -235,7 +195,7 @@ impl Shared {
         self: &Arc<Self>,
         received: Received,
         exchange: Exchange,
-        parent: Option<CallId>,
+        below: Option<Below>,
     ) -> Walked {
         let Begun {
             mut attempt,
@@ -243,7 +203,10 @@ impl Shared {
             started,
             trace,
         } = receive(received);
-        attempt.parent = parent;
+        if let Some(Below { parent, via }) = below {
+            attempt.parent = Some(parent);
+            attempt.via = via;
+        }
         let span = self.telemetry.spans.call(&attempt, trace);
         let answer = match nowhere {
             None => self.steps(attempt, started, exchange, &span, None).await,

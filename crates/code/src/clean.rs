@@ -34,9 +34,7 @@ fn unquoted(text: &str) -> &str {
     let inner = trimmed
         .strip_prefix('`')
         .and_then(|rest| rest.strip_suffix('`'));
-    inner
-        .filter(|inner| !inner.contains('`'))
-        .unwrap_or(text)
+    inner.filter(|inner| !inner.contains('`')).unwrap_or(text)
 }
 
 /// Without the prompts of an interactive session; lines without one are what was printed there.
@@ -52,7 +50,8 @@ fn unprompted(text: &str) -> String {
         let trimmed = line.trim_start();
         let code = [">>>", "..."].iter().find_map(|prompt| {
             let rest = trimmed.strip_prefix(prompt)?;
-            (rest.is_empty() || rest.starts_with(' ')).then(|| rest.strip_prefix(' ').unwrap_or(rest))
+            (rest.is_empty() || rest.starts_with(' '))
+                .then(|| rest.strip_prefix(' ').unwrap_or(rest))
         });
         let glued = trimmed.strip_prefix(">>>");
         lines.push(match (code.or(glued), is_session) {

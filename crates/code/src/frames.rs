@@ -96,6 +96,34 @@ pub(crate) struct Done {
     pub(crate) value: Option<Box<RawValue>>,
     /// Otherwise what it assigned, in order.
     pub(crate) names: Vec<(String, Box<RawValue>)>,
+    /// How it wants its result shown.
+    pub(crate) form: Option<Form>,
+}
+
+/// How a result is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Form {
+    /// JSON in one line.
+    Json,
+    /// JSON for people.
+    JsonForPeople,
+    /// YAML.
+    Yaml,
+    /// Text as it is, everything else as JSON.
+    Raw,
+}
+
+impl Form {
+    /// The form that a script means.
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        Some(match word {
+            "json" => Self::Json,
+            "json_h" => Self::JsonForPeople,
+            "yml" | "yaml" => Self::Yaml,
+            "raw" => Self::Raw,
+            _ => return None,
+        })
+    }
 }
 
 /// Why a script did not end well.

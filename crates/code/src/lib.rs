@@ -22,7 +22,7 @@ mod value;
 pub mod worker;
 
 pub use clean::cleaned;
-pub use frames::{HostCall, LocalPack, Outcome};
+pub use frames::{Form, HostCall, LocalPack, Outcome};
 pub use limits::Limits;
 pub use pool::{Pool, Program};
 pub use run::{Ended, Outside, Reply, Script};

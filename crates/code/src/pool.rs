@@ -129,9 +129,10 @@ impl Pool {
         loop {
             let found = {
                 let mut idle = self.idle();
-                let used = idle.used.iter().position(|(of, worker)| {
-                    of == owner && worker.memory_bytes == memory_bytes
-                });
+                let used = idle
+                    .used
+                    .iter()
+                    .position(|(of, worker)| of == owner && worker.memory_bytes == memory_bytes);
                 match used {
                     Some(at) => Some(idle.used.swap_remove(at).1),
                     None => idle.fresh.pop(),
@@ -242,7 +243,11 @@ impl Worker {
         let _ = self.child.start_kill();
         let status = self.child.wait().await.ok();
         let mut words = Vec::new();
-        let reading = self.errors.take(LAST_WORDS as u64).read_to_end(&mut words).await;
+        let reading = self
+            .errors
+            .take(LAST_WORDS as u64)
+            .read_to_end(&mut words)
+            .await;
         let words = reading.map(|_| String::from_utf8_lossy(&words).into_owned());
         (status, words.unwrap_or_default())
     }

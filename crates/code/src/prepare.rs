@@ -13,11 +13,11 @@ mod rewrite;
 
 use std::collections::HashSet;
 
-use ruff_python_ast::{ModModule, Stmt};
+use ruff_python_ast::{Expr, ModModule, Stmt};
 use ruff_python_parser::{Parsed, parse_module};
-use ruff_text_size::TextSize;
+use ruff_text_size::{Ranged, TextSize};
 
-use crate::{LocalPack, Limits};
+use crate::{Form, Limits, LocalPack};
 use names::Names;
 use rewrite::{Context, rewritten};
 
@@ -25,6 +25,8 @@ use rewrite::{Context, rewritten};
 pub(crate) const OURS: &str = "_cg_";
 /// Reads an attribute, or a key.
 pub(crate) const ATTRIBUTE: &str = "_cg_attribute";
+/// Says how the result is shown.
+const FORMAT: &str = "__format__";
 /// Ends the run.
 pub(crate) const RETURN: &str = "_cg_return";
 /// Marks a tool's name: the call gives a future.
@@ -53,6 +55,8 @@ pub(crate) struct Prepared {
     pub(crate) ends_with_value: bool,
     /// The names it assigns at the top, in order.
     pub(crate) assigned: Vec<String>,
+    /// How it wants its result shown, by its `__format__`.
+    pub(crate) format: Option<Form>,
 }
 
 /// Why a script is not run.
@@ -89,6 +93,7 @@ pub(crate) fn script(
     };
     let code = rewritten(&parsed, &context);
     Ok(Prepared {
+        format: format(source, parsed.suite())?,
         code,
         ends_with_value: matches!(parsed.suite().last(), Some(Stmt::Expr(_))),
         assigned: names.assigned,
@@ -126,6 +131,28 @@ pub(crate) fn packs(
         prepared[at].code = code;
     }
     Ok(prepared)
+}
+
+/// What a top-level `__format__ = "..."` says.
+fn format(source: &str, suite: &[Stmt]) -> Result<Option<Form>, Refused> {
+    let mut form = None;
+    for stmt in suite {
+        let Stmt::Assign(assign) = stmt else { continue };
+        let is_format =
+            |target: &Expr| matches!(target, Expr::Name(name) if name.id.as_str() == FORMAT);
+        if !assign.targets.iter().any(is_format) {
+            continue;
+        }
+        let word = match &*assign.value {
+            Expr::StringLiteral(text) => text.value.to_str(),
+            _ => "",
+        };
+        form = Some(Form::of(word).ok_or_else(|| Refused {
+            message: format!("`{FORMAT}` can be \"json\", \"json_h\", \"yml\" or \"raw\""),
+            line: Some(line_of(source, stmt.start())),
+        })?);
+    }
+    Ok(form)
 }
 
 fn looked_at(

@@ -1,21 +1,14 @@
 //! One run, seen from outside: what the worker asks is asked of [`Outside`], many at once, until the script ends
 //! or is ended.
 
-use std::{
-    os::unix::process::ExitStatusExt,
-    process::ExitStatus,
-};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
-use futures_util::{
-    StreamExt,
-    future::BoxFuture,
-    stream::FuturesUnordered,
-};
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    HostCall, Limits, LocalPack, Outcome, Pool,
+    Form, HostCall, Limits, LocalPack, Outcome, Pool,
     frames::{Done, Failed, FromWorker, Start, ToWorker},
     pool::Worker,
     worker::{BROKEN, OUT_OF_CPU},
@@ -62,6 +55,8 @@ pub enum Ended {
         value: Option<Box<RawValue>>,
         /// Otherwise what it assigned, in order.
         names: Vec<(String, Box<RawValue>)>,
+        /// How it wants its result shown.
+        form: Option<Form>,
     },
     /// By an error or a limit.
     Failed {
@@ -185,11 +180,13 @@ impl From<Done> for Ended {
             printed,
             value,
             names,
+            form,
         } = done;
         Self::Done {
             printed,
             value,
             names,
+            form,
         }
     }
 }

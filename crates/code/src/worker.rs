@@ -43,13 +43,15 @@ pub fn main(memory_bytes: u64) -> ExitCode {
     let watcher = thread::Builder::new()
         .stack_size(256 * 1024)
         .spawn(move || watching.run());
-    let runner = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        #[cfg(target_os = "linux")]
-        if confine::filter_calls().is_err() {
-            exit(1);
-        }
-        serve(&watch);
-    });
+    let runner = thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            #[cfg(target_os = "linux")]
+            if confine::filter_calls().is_err() {
+                exit(1);
+            }
+            serve(&watch);
+        });
     match (watcher, runner) {
         (Ok(_), Ok(runner)) => match runner.join() {
             Ok(()) => ExitCode::SUCCESS,
@@ -103,7 +105,9 @@ fn run(start: Start, pipe: &mut Pipe) -> Result<FromWorker, Gone> {
     let local = match prepare::packs(&local, &packs, &limits) {
         Ok(local) => local,
         Err((name, refused)) => {
-            let line = refused.line.map_or(String::new(), |line| format!(", line {line}"));
+            let line = refused
+                .line
+                .map_or(String::new(), |line| format!(", line {line}"));
             let message = format!(
                 "the local pack `{name}` cannot be used{line}: {}",
                 refused.message

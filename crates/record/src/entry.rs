@@ -355,7 +355,7 @@ pub struct CallEntry {
     /// What the call was taken to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
-    /// The `call_tool_*` variant that it came through.
+    /// The `call_tool_*` variant that it came through, or the local pack of a script, `pack:name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_variant: Option<String>,
     /// What a reader of the record should know about the call.

@@ -370,7 +370,10 @@ impl Recorder {
             reason: None,
             checks: Vec::new(),
             intent: declared.map(|declared| self.intent(declared)),
-            tool_variant: declared.map(|declared| declared.variant.call_tool().to_owned()),
+            tool_variant: match declared {
+                Some(declared) => Some(declared.variant.call_tool().to_owned()),
+                None => attempt.via.as_deref().map(name),
+            },
             warnings: Vec::new(),
             approval_id: None,
             status: None,

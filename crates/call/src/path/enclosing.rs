@@ -25,6 +25,12 @@ pub struct Enclosing {
     cancelled: CancellationToken,
 }
 
+/// What a call is a part of.
+pub(super) struct Below {
+    pub(super) parent: CallId,
+    pub(super) via: Option<Arc<str>>,
+}
+
 /// What came of it.
 #[derive(Debug)]
 pub struct Enclosed {
@@ -45,9 +51,16 @@ impl Enclosing {
         &self.cancelled
     }
 
-    /// Makes a call, like any other.
-    pub fn call(&self, received: Received, caller: Arc<dyn Caller>) -> Pending {
-        self.path.start_below(received, caller, Some(self.id))
+    /// Makes a call, like any other. `via` is what in it makes the call, if it is not the whole.
+    pub fn call(
+        &self,
+        received: Received,
+        caller: Arc<dyn Caller>,
+        via: Option<Arc<str>>,
+    ) -> Pending {
+        let parent = self.id;
+        let below = Below { parent, via };
+        self.path.start_below(received, caller, Some(below))
     }
 }
 

@@ -6,7 +6,9 @@ use serde_json::Value;
 use super::{
     Config,
     approvals::Approvals,
-    model::{Audit, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, Span, View},
+    model::{
+        Audit, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, Span, View,
+    },
 };
 
 /// Takes the user's values wherever the project's are not stricter, and names the keys of the project

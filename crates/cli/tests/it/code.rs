@@ -44,7 +44,8 @@ fn bed(more: &str) -> Bed {
     let sites = json!({"sites": [{"id": "s1", "name": "Alpha"}, {"id": "s2", "name": "Beta"}]});
     let listed = json!({"content": [], "structuredContent": sites});
     let image = json!({"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}]});
-    let failure = json!({"content": [{"type": "text", "text": "no such product"}], "isError": true});
+    let failure =
+        json!({"content": [{"type": "text", "text": "no such product"}], "isError": true});
     let id = || json!({"product_id": {"type": "string"}, "include_variants": {"type": "boolean"}});
     let mut slow = tool("slow", json!({}), reads(), text("slow"));
     slow["delay_ms"] = json!(1000);
@@ -53,15 +54,30 @@ fn bed(more: &str) -> Bed {
         tool("get-product", id(), reads(), json!("$arguments")),
         tool("picture", json!({}), reads(), image),
         tool("fails", json!({}), reads(), failure),
-        tool("large", json!({}), reads(), text(&"line of text\n".repeat(2000))),
+        tool(
+            "large",
+            json!({}),
+            reads(),
+            text(&"line of text\n".repeat(2000))
+        ),
         tool("dup-name", json!({}), reads(), text("1")),
         tool("dupName", json!({}), reads(), text("2")),
-        tool("delete_site", json!({"id": {}}), json!({"destructiveHint": true}), text("gone")),
+        tool(
+            "delete_site",
+            json!({"id": {}}),
+            json!({"destructiveHint": true}),
+            text("gone")
+        ),
         slow,
     ]);
     let pages = text(r#"[{"title": "Alpha page", "n": 12345678901234567890}]"#);
     let notes = json!([
-        tool("search", json!({"query": {"type": "string"}}), reads(), pages),
+        tool(
+            "search",
+            json!({"query": {"type": "string"}}),
+            reads(),
+            pages
+        ),
         tool("plain", json!({}), reads(), text("plain text")),
     ]);
     std::fs::write(bed.path("wix.json"), wix.to_string()).expect("the folder is writable");
@@ -115,5 +131,6 @@ fn failed(host: &mut dyn Host, command: &str) -> String {
 
 fn said(result: &Value) -> String {
     let text = result["content"][0]["text"].as_str();
-    text.unwrap_or_else(|| panic!("no text: {result}")).to_owned()
+    text.unwrap_or_else(|| panic!("no text: {result}"))
+        .to_owned()
 }

@@ -1,14 +1,14 @@
 //! The interpreter `monty`: Python without files, network or processes, which stops at each call.
 
 mod clock;
+mod naming;
 
 use std::collections::HashMap;
 
 use monty::{MontyRepl, ReplProgress, ReplStartError};
 use monty_types::{
-    CompileOptions, DictPairs, ExcType, ExtFunctionResult, MontyClassInstance, MontyClassType,
-    MontyException, MontyObject, MontyUuid, NameLookupResult, OsFunctionCall, PrintWriter,
-    ResourceLimits, ResourceTracker,
+    CompileOptions, ExcType, ExtFunctionResult, MontyException, MontyObject, MontyUuid,
+    NameLookupResult, OsFunctionCall, PrintWriter, ResourceLimits, ResourceTracker,
 };
 use serde_json::value::RawValue;
 
@@ -19,6 +19,7 @@ use crate::{
     prepare::{LATER, PRELUDE, RETURN, VIA},
     value::{Strictness, from_json, to_json},
 };
+use naming::{nearest, pack_object};
 
 /// Functions inside functions that call each other.
 const MAX_RECURSION: usize = 400;
@@ -45,6 +46,7 @@ impl Engine for Monty {
                 printed,
                 value,
                 names,
+                form: work.script.format,
             }),
             Err(Stopped::Gone) => return Err(Gone),
             Err(Stopped::Failed { message, line }) => Err(Failed {
@@ -162,7 +164,11 @@ impl Run<'_> {
     fn feed(&mut self, repl: MontyRepl, code: &str) -> Result<Fed, Stopped> {
         let limit = Some(self.work.limits.output_bytes);
         let mut printed = String::new();
-        let begun = repl.feed_start(code, vec![], PrintWriter::CollectString(&mut printed, limit));
+        let begun = repl.feed_start(
+            code,
+            vec![],
+            PrintWriter::CollectString(&mut printed, limit),
+        );
         let fed = self.go_on(begun, &mut printed);
         self.printed = printed;
         fed
@@ -306,7 +312,10 @@ impl Run<'_> {
             functions.sort_unstable();
             let (pack, tool, known) = (&called.pack, &called.tool, functions.join(", "));
             let message = format!("the pack `{pack}` has no `{tool}`; it has: {known}");
-            return Ok(Err(MontyException::new(ExcType::AttributeError, Some(message))));
+            return Ok(Err(MontyException::new(
+                ExcType::AttributeError,
+                Some(message),
+            )));
         }
         let by_place = to_json(&MontyObject::List(args.to_vec()), Strictness::Argument);
         let by_name = MontyObject::dict(kwargs.to_vec());
@@ -336,9 +345,7 @@ impl Run<'_> {
     fn from_system(&self, wanted: &OsFunctionCall) -> ExtFunctionResult {
         match wanted {
             OsFunctionCall::DateToday => clock::today(self.work.now_us).into(),
-            OsFunctionCall::DateTimeNow(zone) => {
-                clock::now(self.work.now_us, zone.as_ref()).into()
-            }
+            OsFunctionCall::DateTimeNow(zone) => clock::now(self.work.now_us, zone.as_ref()).into(),
             _ => MontyException::new(
                 ExcType::PermissionError,
                 Some("a script has no files and no environment: use the packs".to_owned()),
@@ -392,51 +399,4 @@ fn result_of(outcome: Outcome) -> ExtFunctionResult {
             MontyException::new(kind, Some(message)).into()
         }
     }
-}
-
-/// A pack: an object whose members are asked for outside. Its number is how it is found again.
-fn pack_object(name: &str, at: usize) -> MontyObject {
-    let id = MontyUuid::from_u128((at as u128).wrapping_add(1));
-    let class = MontyUuid::from_u128((at as u128).wrapping_add(1) | (1 << 100));
-    MontyObject::ClassInstance(Box::new(MontyClassInstance {
-        class_type: MontyClassType {
-            name: name.to_owned(),
-            id: class,
-            host_defined: true,
-            is_dataclass: false,
-            attrs: DictPairs::default(),
-        },
-        instance_id: id,
-        attrs: DictPairs::default(),
-    }))
-}
-
-/// The name that is most like another one, if any is.
-fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
-    let fold = |text: &str| text.replace('_', "").to_lowercase();
-    let wanted = fold(name);
-    let is_near = |candidate: &&String| {
-        let candidate = fold(candidate);
-        candidate == wanted
-            || candidate.starts_with(&wanted)
-            || wanted.starts_with(&candidate)
-            || distance_is_small(&candidate, &wanted)
-    };
-    names.iter().find(is_near).map(String::as_str)
-}
-
-/// Whether one text becomes the other by changing, leaving out or putting in two letters at most.
-fn distance_is_small(one: &str, other: &str) -> bool {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.iter().enumerate() {
-        let mut before = row[0];
-        row[0] = at + 1;
-        for (to, wanted) in other.iter().enumerate() {
-            let changed = before + usize::from(letter != wanted);
-            before = row[to + 1];
-            row[to + 1] = changed.min(before + 1).min(row[to] + 1);
-        }
-    }
-    row[other.len()] <= 2 && other.len() > 3
 }

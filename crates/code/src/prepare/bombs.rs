@@ -92,7 +92,8 @@ pub(super) fn look(source: &str, limits: &Limits) -> Result<(), Refused> {
         } else {
             continue;
         };
-        let message = format!("{what} beyond {limit}: use several statements, or a loop over a list");
+        let message =
+            format!("{what} beyond {limit}: use several statements, or a loop over a list");
         return refused(message, Some(line));
     }
 }

@@ -142,21 +142,48 @@ fn assignments(stmt: &Stmt, assigned: &mut Vec<String>) {
         Stmt::AugAssign(assign) => targets(&assign.target, assigned),
         Stmt::AnnAssign(assign) if assign.value.is_some() => targets(&assign.target, assigned),
         Stmt::If(branch) => {
-            branch.body.iter().for_each(|stmt| assignments(stmt, assigned));
+            branch
+                .body
+                .iter()
+                .for_each(|stmt| assignments(stmt, assigned));
             for clause in &branch.elif_else_clauses {
-                clause.body.iter().for_each(|stmt| assignments(stmt, assigned));
+                clause
+                    .body
+                    .iter()
+                    .for_each(|stmt| assignments(stmt, assigned));
             }
         }
-        Stmt::For(repeat) => repeat.body.iter().for_each(|stmt| assignments(stmt, assigned)),
-        Stmt::While(repeat) => repeat.body.iter().for_each(|stmt| assignments(stmt, assigned)),
-        Stmt::With(with) => with.body.iter().for_each(|stmt| assignments(stmt, assigned)),
+        Stmt::For(repeat) => repeat
+            .body
+            .iter()
+            .for_each(|stmt| assignments(stmt, assigned)),
+        Stmt::While(repeat) => repeat
+            .body
+            .iter()
+            .for_each(|stmt| assignments(stmt, assigned)),
+        Stmt::With(with) => with
+            .body
+            .iter()
+            .for_each(|stmt| assignments(stmt, assigned)),
         Stmt::Try(attempt) => {
-            attempt.body.iter().for_each(|stmt| assignments(stmt, assigned));
+            attempt
+                .body
+                .iter()
+                .for_each(|stmt| assignments(stmt, assigned));
             for ExceptHandler::ExceptHandler(handler) in &attempt.handlers {
-                handler.body.iter().for_each(|stmt| assignments(stmt, assigned));
+                handler
+                    .body
+                    .iter()
+                    .for_each(|stmt| assignments(stmt, assigned));
             }
-            attempt.orelse.iter().for_each(|stmt| assignments(stmt, assigned));
-            attempt.finalbody.iter().for_each(|stmt| assignments(stmt, assigned));
+            attempt
+                .orelse
+                .iter()
+                .for_each(|stmt| assignments(stmt, assigned));
+            attempt
+                .finalbody
+                .iter()
+                .for_each(|stmt| assignments(stmt, assigned));
         }
         _ => {}
     }
@@ -165,8 +192,14 @@ fn assignments(stmt: &Stmt, assigned: &mut Vec<String>) {
 fn targets(target: &Expr, assigned: &mut Vec<String>) {
     match target {
         Expr::Name(name) => assigned.push(name.id.to_string()),
-        Expr::Tuple(tuple) => tuple.elts.iter().for_each(|target| targets(target, assigned)),
-        Expr::List(list) => list.elts.iter().for_each(|target| targets(target, assigned)),
+        Expr::Tuple(tuple) => tuple
+            .elts
+            .iter()
+            .for_each(|target| targets(target, assigned)),
+        Expr::List(list) => list
+            .elts
+            .iter()
+            .for_each(|target| targets(target, assigned)),
         Expr::Starred(starred) => targets(&starred.value, assigned),
         _ => {}
     }

@@ -121,7 +121,10 @@ impl<'a> Visitor<'a> for Looking<'_> {
                 Some(module) if self.packs.iter().any(|pack| pack == module.as_str()) => {
                     let message = format!(
                         "a pack is not imported: call `{module}.{}(...)`",
-                        import.names.first().map_or("tool", |name| name.name.as_str())
+                        import
+                            .names
+                            .first()
+                            .map_or("tool", |name| name.name.as_str())
                     );
                     self.refuse(at, message);
                 }
@@ -133,7 +136,10 @@ impl<'a> Visitor<'a> for Looking<'_> {
                 return;
             }
             Stmt::Match(_) => {
-                self.refuse(at, "`match` is not supported: use `if` and `elif`".to_owned());
+                self.refuse(
+                    at,
+                    "`match` is not supported: use `if` and `elif`".to_owned(),
+                );
             }
             Stmt::With(with) if with.is_async => {
                 let message = "`async with` is not supported: call the tool directly".to_owned();

@@ -83,7 +83,8 @@ impl Writing<'_> {
     fn is_free(&self, name: &str) -> bool {
         let names = self.context.names;
         !names.bound.contains(name)
-            && (!names.imported.contains(name) || self.context.packs.iter().any(|pack| pack == name))
+            && (!names.imported.contains(name)
+                || self.context.packs.iter().any(|pack| pack == name))
     }
 
     /// The pack and tool that an expression names.
@@ -243,10 +244,12 @@ impl<'a> Visitor<'a> for Writing<'_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         match stmt {
             Stmt::Import(import)
-                if import
-                    .names
-                    .iter()
-                    .all(|name| self.context.packs.iter().any(|pack| pack == name.name.as_str())) =>
+                if import.names.iter().all(|name| {
+                    self.context
+                        .packs
+                        .iter()
+                        .any(|pack| pack == name.name.as_str())
+                }) =>
             {
                 self.replace(stmt.range(), "pass");
             }

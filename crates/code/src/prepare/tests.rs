@@ -6,7 +6,9 @@ fn packs_of(names: &[&str]) -> Vec<String> {
 
 fn code(source: &str) -> String {
     let packs = packs_of(&["wix", "notion"]);
-    script(source, &packs, &[], &Limits::default()).unwrap().code
+    script(source, &packs, &[], &Limits::default())
+        .unwrap()
+        .code
 }
 
 fn refusal(source: &str) -> Refused {
@@ -18,15 +20,33 @@ fn refusal(source: &str) -> Refused {
 fn attributes_of_results_can_be_keys() {
     let cases = [
         ("x = 1\nx.name", "x = 1\n_cg_attribute(x,\"name\")"),
-        ("x = 1\nx.a.b", "x = 1\n_cg_attribute(_cg_attribute(x,\"a\"),\"b\")"),
+        (
+            "x = 1\nx.a.b",
+            "x = 1\n_cg_attribute(_cg_attribute(x,\"a\"),\"b\")",
+        ),
         ("wix.a()[0].name", "_cg_attribute(wix.a()[0],\"name\")"),
-        ("x = 1\n(x or 2).name", "x = 1\n_cg_attribute((x or 2),\"name\")"),
-        ("x = 1\nx.name.upper()", "x = 1\n_cg_attribute(x,\"name\").upper()"),
-        ("x = 1\n(x\n .name)", "x = 1\n(_cg_attribute(x\n ,\"name\"))"),
-        ("x = 1\nf'{x.name}'", "x = 1\nf'{_cg_attribute(x,\"name\")}'"),
+        (
+            "x = 1\n(x or 2).name",
+            "x = 1\n_cg_attribute((x or 2),\"name\")",
+        ),
+        (
+            "x = 1\nx.name.upper()",
+            "x = 1\n_cg_attribute(x,\"name\").upper()",
+        ),
+        (
+            "x = 1\n(x\n .name)",
+            "x = 1\n(_cg_attribute(x\n ,\"name\"))",
+        ),
+        (
+            "x = 1\nf'{x.name}'",
+            "x = 1\nf'{_cg_attribute(x,\"name\")}'",
+        ),
         ("x = {}\nx.get(1)", "x = {}\nx.get(1)"),
         ("x = {}\nx.y = 1", "x = {}\nx.y = 1"),
-        ("import datetime\ndatetime.datetime.min", "import datetime\ndatetime.datetime.min"),
+        (
+            "import datetime\ndatetime.datetime.min",
+            "import datetime\ndatetime.datetime.min",
+        ),
         ("f = wix.list", "f = wix.list"),
     ];
     for (source, expected) in cases {
@@ -110,7 +130,8 @@ fn what_leads_out_is_refused_with_its_line() {
 
 #[test]
 fn bombs_are_found_before_anything_recurses() {
-    let nested = |open: &str, close: &str, count: usize| open.repeat(count) + "1" + &close.repeat(count);
+    let nested =
+        |open: &str, close: &str, count: usize| open.repeat(count) + "1" + &close.repeat(count);
     let mut defs = String::new();
     for depth in 0..20 {
         defs.push_str(&format!("{}def f{depth}():\n", " ".repeat(depth)));
@@ -134,7 +155,12 @@ fn bombs_are_found_before_anything_recurses() {
     ];
     for bomb in bombs {
         let refused = refusal(&bomb);
-        assert!(!refused.message.starts_with("SyntaxError"), "{} for {:.40}", refused.message, bomb);
+        assert!(
+            !refused.message.starts_with("SyntaxError"),
+            "{} for {:.40}",
+            refused.message,
+            bomb
+        );
     }
     let list = format!("x = [{}]", "1, ".repeat(10_000));
     assert!(script(&list, &[], &[], &Limits::default()).is_ok());

@@ -3,9 +3,7 @@
 
 use std::{collections::BTreeMap, io};
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
-};
+use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -61,7 +59,9 @@ fn limit(has: u64, memory_bytes: u64) -> io::Result<()> {
 /// The private writable memory of this process, which is what the limit is about.
 fn data_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmData:"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
 }
@@ -86,17 +86,14 @@ pub(super) fn filter_calls() -> Result<(), seccompiler::Error> {
     let only = |descriptors: &[u64]| -> Result<Vec<SeccompRule>, seccompiler::Error> {
         let mut rules = Vec::new();
         for descriptor in descriptors {
-            let is = SeccompCondition::new(
-                0,
-                SeccompCmpArgLen::Dword,
-                SeccompCmpOp::Eq,
-                *descriptor,
-            )?;
+            let is =
+                SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *descriptor)?;
             rules.push(SeccompRule::new(vec![is])?);
         }
         Ok(rules)
     };
-    let mut calls: BTreeMap<i64, Vec<SeccompRule>> = FREE.iter().map(|call| (*call, Vec::new())).collect();
+    let mut calls: BTreeMap<i64, Vec<SeccompRule>> =
+        FREE.iter().map(|call| (*call, Vec::new())).collect();
     calls.insert(libc::SYS_read, only(&[0])?);
     calls.insert(libc::SYS_write, only(&[1, 2])?);
     let refuse = SeccompAction::Errno(libc::EPERM as u32);

@@ -118,7 +118,10 @@ async fn loops_end_at_their_cpu_time() {
     let pool = pool();
     for source in LOOPS {
         let error = ends(&pool, source).await;
-        assert!(error.contains("CPU time") || error.contains("memory"), "{source}: {error}");
+        assert!(
+            error.contains("CPU time") || error.contains("memory"),
+            "{source}: {error}"
+        );
         assert_eq!(run(&pool, "1", &tight()).await.as_deref(), Ok("1"));
     }
 }
@@ -129,7 +132,10 @@ async fn memory_ends_at_its_limit() {
     for source in MEMORY {
         let error = ends(&pool, source).await;
         let is_told = ["memory", "CPU time", "Error", "nested", "outside"];
-        assert!(is_told.iter().any(|word| error.contains(word)), "{source}: {error}");
+        assert!(
+            is_told.iter().any(|word| error.contains(word)),
+            "{source}: {error}"
+        );
         assert_eq!(run(&pool, "1", &tight()).await.as_deref(), Ok("1"));
     }
 }
@@ -165,11 +171,14 @@ async fn floods_end() {
     let error = ends(&pool, "'x' * 100000").await;
     assert!(error.contains("output is larger"), "{error}");
     let tools = Tools::default();
-    let ended = pool.run(script("while True: wix.list_sites()"), &tight(), &tools).await;
+    let ended = pool
+        .run(script("while True: wix.list_sites()"), &tight(), &tools)
+        .await;
     let error = said(ended).unwrap_err();
     assert!(error.contains("50 calls"), "{error}");
     assert_eq!(tools.names().len(), 50);
-    let caught = "while True:\n    try:\n        wix.list_sites()\n    except BaseException:\n        pass";
+    let caught =
+        "while True:\n    try:\n        wix.list_sites()\n    except BaseException:\n        pass";
     let error = ends(&pool, caught).await;
     assert!(error.contains("50 calls"), "{error}");
 }
@@ -191,7 +200,10 @@ async fn waiting_ends_at_the_wall_clock() {
 #[tokio::test]
 async fn others_run_while_one_loops() {
     let pool = pool();
-    let busy = { let pool = pool.clone(); tokio::spawn(async move { run(&pool, "while True: pass", &tight()).await }) };
+    let busy = {
+        let pool = pool.clone();
+        tokio::spawn(async move { run(&pool, "while True: pass", &tight()).await })
+    };
     for _ in 0..5 {
         assert_eq!(run(&pool, "1", &tight()).await.as_deref(), Ok("1"));
     }

@@ -18,9 +18,18 @@ async fn values_come_from_the_last_expression_a_return_or_the_names() {
     let cases = [
         ("1 + 1", "2"),
         ("x = 1; y = [x, 2]", "x=1 y=[1,2]"),
-        ("sites = wix.list_sites(); pages = notion.search(query=sites[0].name)\nreturn [sites[0]['name'], pages.pages[0].title]", r#"["Alpha","Alpha"]"#),
-        ("print('a', 1)\nprint('b')\n{'k': None}", "a 1\nb\n{\"k\":null}"),
-        ("for s in wix.list_sites():\n    if s.size > 4:\n        return s.name\n'none'", "\"Beta\""),
+        (
+            "sites = wix.list_sites(); pages = notion.search(query=sites[0].name)\nreturn [sites[0]['name'], pages.pages[0].title]",
+            r#"["Alpha","Alpha"]"#,
+        ),
+        (
+            "print('a', 1)\nprint('b')\n{'k': None}",
+            "a 1\nb\n{\"k\":null}",
+        ),
+        (
+            "for s in wix.list_sites():\n    if s.size > 4:\n        return s.name\n'none'",
+            "\"Beta\"",
+        ),
         ("pass", ""),
         ("def f(x): return x * 2\nf(21)", "42"),
         ("_hidden = 1\nshown = 2", "shown=2"),
@@ -34,7 +43,8 @@ async fn values_come_from_the_last_expression_a_return_or_the_names() {
 
 #[tokio::test]
 async fn arguments_arrive_as_they_are() {
-    let source = "wix.echo(a=1, b=1.0, c=True, d=None, e=[1, {'x': 'y'}], f=12345678901234567890123).raw";
+    let source =
+        "wix.echo(a=1, b=1.0, c=True, d=None, e=[1, {'x': 'y'}], f=12345678901234567890123).raw";
     let raw = r#""{\"a\":1,\"b\":1.0,\"c\":true,\"d\":null,\"e\":[1,{\"x\":\"y\"}],\"f\":12345678901234567890123}""#;
     check(&pool(), &[(source, raw)]).await;
 }
@@ -53,12 +63,24 @@ async fn errors_name_the_line_of_the_script() {
     let pool = pool();
     let cases = [
         ("x = 1\nx.nope", "2: AttributeError"),
-        ("sites = wix.list_sites()\n\nsites[0].nope", "3: AttributeError: no `nope` in this object; it has: id, name, size, items"),
+        (
+            "sites = wix.list_sites()\n\nsites[0].nope",
+            "3: AttributeError: no `nope` in this object; it has: id, name, size, items",
+        ),
         ("def f():\n    return 1 / 0\n\nf()", "2: ZeroDivisionError"),
-        ("\n\nwixx.list_sites()", "3: NameError: name 'wixx' is not defined; did you mean `wix`? Packs: wix, notion"),
+        (
+            "\n\nwixx.list_sites()",
+            "3: NameError: name 'wixx' is not defined; did you mean `wix`? Packs: wix, notion",
+        ),
         ("x = (\n1 +\n)", "3: SyntaxError"),
-        ("brave.nope()", "1: AttributeError: the pack `brave` has no `nope`; it has: search"),
-        ("wix.echo(x=float('nan'))", "1: TypeError: the arguments of `echo` cannot be sent"),
+        (
+            "brave.nope()",
+            "1: AttributeError: the pack `brave` has no `nope`; it has: search",
+        ),
+        (
+            "wix.echo(x=float('nan'))",
+            "1: TypeError: the arguments of `echo` cannot be sent",
+        ),
     ];
     for (source, expected) in cases {
         let error = run(&pool, source, &Limits::default()).await.unwrap_err();
@@ -87,7 +109,13 @@ async fn gathered_calls_are_made_at_once() {
 #[tokio::test]
 async fn local_packs_are_functions_and_their_calls_say_so() {
     let tools = Tools::default();
-    let ended = pool().run(script("brave.search('q', limit=1)"), &Limits::default(), &tools).await;
+    let ended = pool()
+        .run(
+            script("brave.search('q', limit=1)"),
+            &Limits::default(),
+            &tools,
+        )
+        .await;
     assert_eq!(said(ended).as_deref(), Ok(r#"["Alpha"]"#));
     let calls = tools.calls.lock().unwrap();
     assert_eq!(calls[0].via.as_deref(), Some("brave"));
@@ -104,16 +132,21 @@ async fn a_stopped_run_makes_no_further_call() {
 
 #[tokio::test]
 async fn the_clock_stands_still() {
-    let cases = [
-        ("from datetime import datetime, date\n[datetime.now().isoformat(), date.today().isoformat()]", r#"["2026-11-15T12:00:00","2026-11-15"]"#),
-    ];
+    let cases = [(
+        "from datetime import datetime, date\n[datetime.now().isoformat(), date.today().isoformat()]",
+        r#"["2026-11-15T12:00:00","2026-11-15"]"#,
+    )];
     check(&pool(), &cases).await;
 }
 
 #[tokio::test]
 async fn nothing_is_left_of_another_run() {
     let pool = pool();
-    assert!(run(&pool, "secret = 42\nsecret", &Limits::default()).await.is_ok());
+    assert!(
+        run(&pool, "secret = 42\nsecret", &Limits::default())
+            .await
+            .is_ok()
+    );
     let error = run(&pool, "secret", &Limits::default()).await.unwrap_err();
     assert!(error.contains("NameError"), "{error}");
 }

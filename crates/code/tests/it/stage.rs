@@ -2,7 +2,9 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use callgate_code::{Ended, HostCall, Limits, LocalPack, Outcome, Outside, Pool, Program, Reply, Script};
+use callgate_code::{
+    Ended, HostCall, Limits, LocalPack, Outcome, Outside, Pool, Program, Reply, Script,
+};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::to_raw_value};
 
@@ -43,7 +45,9 @@ impl Outside for Tools {
                     {"id": "s1", "name": "Alpha", "size": 3, "items": [1, 2]},
                     {"id": "s2", "name": "Beta", "size": 5, "owner": {"email": "b@x.org"}},
                 ]),
-                ("wix", "echo") => json!({"args": args, "kwargs": kwargs, "raw": call.kwargs.get()}),
+                ("wix", "echo") => {
+                    json!({"args": args, "kwargs": kwargs, "raw": call.kwargs.get()})
+                }
                 ("notion", "search") => json!({"pages": [{"title": kwargs["query"]}]}),
                 ("slow", "wait") => {
                     let ms = args[0].as_u64().unwrap();
@@ -64,7 +68,9 @@ impl Outside for Tools {
 }
 
 pub(crate) fn script(source: &str) -> Script {
-    let packs = ["wix", "notion", "slow", "hold", "bad", "proxy", "tools", "brave"];
+    let packs = [
+        "wix", "notion", "slow", "hold", "bad", "proxy", "tools", "brave",
+    ];
     let brave = "LIMIT = 2\n\ndef search(q, limit=LIMIT):\n    sites = wix.list_sites()\n    return [s.name for s in sites][:limit]\n";
     Script {
         source: callgate_code::cleaned(source),
@@ -89,19 +95,23 @@ pub(crate) fn said(ended: Ended) -> Result<String, String> {
             printed,
             value,
             names,
+            ..
         } => {
             let value = match value {
                 Some(value) => value.get().to_owned(),
                 None => {
-                    let names = names.iter().map(|(name, value)| format!("{name}={}", value.get()));
+                    let names = names
+                        .iter()
+                        .map(|(name, value)| format!("{name}={}", value.get()));
                     names.collect::<Vec<_>>().join(" ")
                 }
             };
             Ok(format!("{printed}{value}"))
         }
-        Ended::Failed { message, line, .. } => {
-            Err(format!("{}: {message}", line.map_or("-".to_owned(), |line| line.to_string())))
-        }
+        Ended::Failed { message, line, .. } => Err(format!(
+            "{}: {message}",
+            line.map_or("-".to_owned(), |line| line.to_string())
+        )),
         Ended::Stopped => Err("stopped".to_owned()),
     }
 }

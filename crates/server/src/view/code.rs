@@ -17,7 +17,7 @@ use std::{
 };
 
 use callgate_call::{Caller, Enclosed, Enclosing, Reading};
-use callgate_code::{Ended, Limits, Pool, Program, Script, cleaned};
+use callgate_code::{Ended, Form, Limits, Pool, Program, Script, cleaned};
 use callgate_gate::{Door, Host};
 use callgate_wire::{Frame, RpcError, methods, quote};
 use futures_util::future::BoxFuture;
@@ -177,7 +177,9 @@ async fn run(
     let owner = at.host.who.principal.clone();
     let held = match asked {
         Err(wrong) => return reply::fault(&wrong),
-        Ok(Asked::Command(command)) => HeldRun::new(&enclosing, &owner, cleaned(&command), now_us()),
+        Ok(Asked::Command(command)) => {
+            HeldRun::new(&enclosing, &owner, cleaned(&command), now_us())
+        }
         Ok(Asked::Resume(id)) => match held::take(code.runs.as_deref(), &id, &owner).await {
             Ok(held) => held,
             Err(Unresumed(text)) => return reply::fault(&text),
@@ -199,7 +201,16 @@ async fn run(
             printed,
             value,
             names,
-        } => reply::done(&inner, code, printed, value, names),
+            form,
+        } => {
+            let given = reply::Given {
+                printed,
+                value,
+                names,
+                form: form.unwrap_or(Form::Raw),
+            };
+            reply::done(&inner, code, given)
+        }
         Ended::Failed {
             printed,
             message,
@@ -207,15 +218,15 @@ async fn run(
         } => reply::failed(&inner, code, &printed, &message, line),
         Ended::Stopped => {
             let (held, waits) = inner.held();
-            match held::keep(code.runs.as_deref(), &held).await {
-                Ok(id) => reply::held(Some(&id), &waits),
-                Err(()) => reply::held(None, &waits),
-            }
+            let id = held::keep(code.runs.as_deref(), held).await;
+            reply::held(id.as_deref(), &waits)
         }
     }
 }
 
 fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or_default())
+    since.map_or(0, |since| {
+        i64::try_from(since.as_micros()).unwrap_or_default()
+    })
 }

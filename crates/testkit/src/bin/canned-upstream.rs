@@ -78,8 +78,13 @@ impl Canned {
             // A test that counts finds out that the line is missing.
             let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
         }
-        let answer = self.answers.iter().find(|answer| answer["tool"]["name"] == name)?;
-        thread::sleep(Duration::from_millis(answer["delay_ms"].as_u64().unwrap_or(0)));
+        let answer = self
+            .answers
+            .iter()
+            .find(|answer| answer["tool"]["name"] == name)?;
+        thread::sleep(Duration::from_millis(
+            answer["delay_ms"].as_u64().unwrap_or(0),
+        ));
         let result = &answer["result"];
         Some(match result.as_str() {
             Some("$arguments") => json!({"content": [{"type": "text", "text": arguments}]}),

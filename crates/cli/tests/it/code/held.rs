@@ -9,7 +9,12 @@ const COMMAND: &str = "sites = wix.list_sites().sites\ngone = wix.delete_site(id
 
 fn ids(result: &Value) -> (String, String) {
     let held = &result["structuredContent"];
-    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{result}")).to_owned();
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .unwrap_or_else(|| panic!("{result}"))
+            .to_owned()
+    };
     (text(&held["run_id"]), text(&held["approval_ids"][0]))
 }
 
@@ -21,7 +26,10 @@ fn a_held_call_suspends_the_run_and_it_goes_on_exactly_once() {
     let result = result_of(&mut host, &json!({"command": COMMAND}));
     assert_eq!(result["isError"], true, "{result}");
     let (run, approval) = ids(&result);
-    assert!(said(&result).contains(&format!("resume=\"{run}\"")), "{result}");
+    assert!(
+        said(&result).contains(&format!("resume=\"{run}\"")),
+        "{result}"
+    );
     assert_eq!(bed.read("ledger"), "ListSites {}\n");
     let files = std::fs::read_dir(bed.path("data/runs"));
     if let Ok(files) = files {

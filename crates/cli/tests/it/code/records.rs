@@ -9,7 +9,10 @@ use super::{bed, host, ran, result_of, said, workers_of};
 use crate::evidence::{assert_sound, records, signal};
 
 fn of_tool<'a>(records: &'a [Value], tool: &str) -> Vec<&'a Value> {
-    records.iter().filter(|record| record["tool"] == tool).collect()
+    records
+        .iter()
+        .filter(|record| record["tool"] == tool)
+        .collect()
 }
 
 #[test]
@@ -46,7 +49,9 @@ fn a_killed_worker_is_an_error_and_replaced() {
         host.initialize(crate::setup::VERSION).unwrap();
         result_of(&mut host, &json!({"command": "wix.slow()\nwix.slow()"}))
     });
-    let begun = wait_until(Duration::from_secs(20), || bed.read("ledger").contains("slow"));
+    let begun = wait_until(Duration::from_secs(20), || {
+        bed.read("ledger").contains("slow")
+    });
     assert!(begun, "the call was made");
     for worker in workers_of(&served) {
         signal(worker, Signal::KILL);
@@ -58,7 +63,10 @@ fn a_killed_worker_is_an_error_and_replaced() {
     drop((host, served));
     let records = records(&bed);
     let failed = of_tool(&records, "run");
-    assert!(failed.iter().any(|run| run["status"] == "error"), "{failed:?}");
+    assert!(
+        failed.iter().any(|run| run["status"] == "error"),
+        "{failed:?}"
+    );
     assert_sound(&bed);
 }
 
@@ -74,15 +82,22 @@ fn kill_9_in_the_middle_of_a_run_leaves_true_records() {
         let host = callgate_testkit::HttpHost::new(&url).unwrap();
         let mut host = host.header("Authorization", &format!("Bearer {token}"));
         host.initialize(crate::setup::VERSION).unwrap();
-        let line = crate::talk::call_line("9", "run", r#"{"command":"wix.list_sites()\nwix.slow()"}"#);
+        let line =
+            crate::talk::call_line("9", "run", r#"{"command":"wix.list_sites()\nwix.slow()"}"#);
         callgate_testkit::Host::exchange(&mut host, &line, &mut |_| None).is_err()
     });
-    let begun = wait_until(Duration::from_secs(20), || bed.read("ledger").contains("slow"));
+    let begun = wait_until(Duration::from_secs(20), || {
+        bed.read("ledger").contains("slow")
+    });
     assert!(begun, "the call was made");
     served.process.kill().unwrap();
     asking.join().unwrap();
     let records = records(&bed);
-    let status = |tool: &str| of_tool(&records, tool).last().map(|record| record["status"].clone());
+    let status = |tool: &str| {
+        of_tool(&records, tool)
+            .last()
+            .map(|record| record["status"].clone())
+    };
     assert_eq!(status("ListSites"), Some(json!("success")), "{records:?}");
     assert_eq!(status("slow"), Some(json!("unknown")), "{records:?}");
     assert_eq!(status("run"), Some(json!("unknown")), "{records:?}");

@@ -6,9 +6,16 @@ use crate::evidence::{run, stdout};
 #[test]
 fn scripts_run_from_the_shell() {
     let bed = bed("policy: allow-all\n");
-    let shown = stdout(&run(&bed, &["run", "[s.name for s in wix.list_sites().sites]"]));
+    let shown = stdout(&run(
+        &bed,
+        &["run", "[s.name for s in wix.list_sites().sites]"],
+    ));
     assert_eq!(shown.trim(), r#"["Alpha","Beta"]"#);
-    std::fs::write(bed.path("script.py"), "x = wix.list_sites()\nreturn len(x.sites)\n").unwrap();
+    std::fs::write(
+        bed.path("script.py"),
+        "x = wix.list_sites()\nreturn len(x.sites)\n",
+    )
+    .unwrap();
     let file = bed.path("script.py");
     let shown = stdout(&run(&bed, &["run", &file.display().to_string()]));
     assert_eq!(shown.trim(), "2");

@@ -40,10 +40,18 @@ fn civil(days: i64) -> (i32, u8, u8) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let small = |number: i64| u8::try_from(number).unwrap_or(1);
-    (i32::try_from(year).unwrap_or(1970), small(month), small(day))
+    (
+        i32::try_from(year).unwrap_or(1970),
+        small(month),
+        small(day),
+    )
 }
 
 #[cfg(test)]

@@ -101,9 +101,21 @@ mod tests {
     fn arguments_find_their_parameters() {
         let cases = [
             ("[]", r#"{"product_id":"a"}"#, r#"{"product_id":"a"}"#),
-            ("[]", r#"{"product":"a","n":1.0}"#, r#"{"product_id":"a","n":1.0}"#),
-            (r#"["a",true]"#, "{}", r#"{"product_id":"a","include_variants":true}"#),
-            (r#"["a"]"#, r#"{"n":null}"#, r#"{"product_id":"a","n":null}"#),
+            (
+                "[]",
+                r#"{"product":"a","n":1.0}"#,
+                r#"{"product_id":"a","n":1.0}"#,
+            ),
+            (
+                r#"["a",true]"#,
+                "{}",
+                r#"{"product_id":"a","include_variants":true}"#,
+            ),
+            (
+                r#"["a"]"#,
+                r#"{"n":null}"#,
+                r#"{"product_id":"a","n":null}"#,
+            ),
             (r#"[{"product_id":"a"}]"#, "{}", r#"{"product_id":"a"}"#),
             (r#"[{"x":1}]"#, "{}", r#"{"product_id":{"x":1}}"#),
             ("[]", r#"{"other":[1,{"b":2}]}"#, r#"{"other":[1,{"b":2}]}"#),

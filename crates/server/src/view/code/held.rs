@@ -42,6 +42,18 @@ pub(super) struct Made {
     pub(super) blocks: Vec<String>,
 }
 
+impl Made {
+    /// How many bytes it takes.
+    pub(super) fn len(&self) -> usize {
+        let outcome = match &self.outcome {
+            Outcome::Value(json) => json.get().len(),
+            Outcome::Raised { message, .. } => message.len(),
+        };
+        let blocks: usize = self.blocks.iter().map(String::len).sum();
+        self.arguments.len() + outcome + blocks
+    }
+}
+
 /// Why a run does not go on.
 #[derive(Debug)]
 pub(super) struct Unresumed(pub(super) String);
@@ -59,18 +71,16 @@ impl HeldRun {
     }
 }
 
-/// Keeps a run, and gives the id to go on with.
-pub(super) async fn keep(folder: Option<&Path>, run: &HeldRun) -> Result<String, ()> {
-    let folder = folder.ok_or(())?.to_owned();
-    let run = run.clone();
+/// Keeps a run, and gives the id to go on with; `None` where it cannot be kept.
+pub(super) async fn keep(folder: Option<&Path>, run: Option<HeldRun>) -> Option<String> {
+    let (folder, run) = (folder?.to_owned(), run?);
     let kept = tokio::task::spawn_blocking(move || write(&folder, &run)).await;
-    match kept {
-        Ok(Ok(id)) => Ok(id),
-        Ok(Err(error)) => {
+    match kept.ok()? {
+        Ok(id) => Some(id),
+        Err(error) => {
             tracing::error!(%error, "a held run cannot be kept");
-            Err(())
+            None
         }
-        Err(_) => Err(()),
     }
 }
 

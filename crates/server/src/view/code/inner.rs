@@ -21,6 +21,9 @@ use super::{
 };
 use crate::{Gateway, view::results};
 
+/// How much of a run's results is kept for it to go on with.
+const MAX_KEPT_BYTES: usize = 32 * 1024 * 1024;
+
 /// What the calls of a run share.
 pub(super) struct Inner {
     pub(super) gateway: Gateway,
@@ -37,6 +40,8 @@ struct State {
     run: HeldRun,
     /// What was made before the run was held, and not asked for again yet.
     before: Vec<Made>,
+    /// How much is kept of what was made; `None` once it is too much, and nothing is kept any more.
+    kept_bytes: Option<usize>,
     /// Blocks that are no text, for the run's reply.
     blocks: Vec<String>,
     waits: Vec<Waiting>,
@@ -77,6 +82,7 @@ impl Inner {
             state: Mutex::new(State {
                 run,
                 before,
+                kept_bytes: Some(0),
                 blocks: Vec::new(),
                 waits: Vec::new(),
             }),
@@ -95,13 +101,17 @@ impl Inner {
     }
 
     /// The run as it is to be kept, and what it waits for.
-    pub(super) fn held(&self) -> (HeldRun, Vec<Waiting>) {
+    pub(super) fn held(&self) -> (Option<HeldRun>, Vec<Waiting>) {
         let mut state = self.state();
+        let waits = state.waits.clone();
+        if state.kept_bytes.is_none() {
+            return (None, waits);
+        }
         let mut run = state.run.clone();
         // What was not asked for again may be asked for the next time.
         let before = std::mem::take(&mut state.before);
         run.calls.extend(before);
-        (run, state.waits.clone())
+        (Some(run), waits)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -128,11 +138,12 @@ impl Inner {
         if let Some(outcome) = self.made_before(&name, &arguments) {
             return Reply::Outcome(outcome);
         }
-        self.make(name, arguments).await
+        let via = call.via.map(|pack| format!("pack:{pack}").into());
+        self.make(name, arguments, via).await
     }
 
     /// Makes a call.
-    async fn make(&self, name: String, arguments: String) -> Reply {
+    async fn make(&self, name: String, arguments: String, via: Option<Arc<str>>) -> Reply {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = Id::string(&format!("{}/{number}", self.enclosing.id()));
         let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quote(&name));
@@ -155,7 +166,7 @@ impl Inner {
             Era::Handshake => self.at.caller.clone(),
             Era::Stateless => Arc::new(Nobody),
         };
-        let mut pending = self.enclosing.call(received, caller);
+        let mut pending = self.enclosing.call(received, caller, via);
         let answer = pending.answer().await;
         let approval = pending.held().cloned();
         let answer = answer.map(|answer| Frame::parse(answer.into_bytes(), Strictness::Envelope));
@@ -178,7 +189,7 @@ impl Inner {
             return Reply::Stop;
         }
         state.blocks.extend(blocks.iter().cloned());
-        state.run.calls.push(Made {
+        state.keep(Made {
             tool: name,
             arguments,
             outcome: outcome.clone(),
@@ -195,7 +206,7 @@ impl Inner {
         let made = state.before.remove(at);
         state.blocks.extend(made.blocks.iter().cloned());
         let outcome = made.outcome.clone();
-        state.run.calls.push(made);
+        state.keep(made);
         Some(outcome)
     }
 
@@ -212,6 +223,21 @@ impl Inner {
         match results::answer(&self.gateway, &self.at.host, &arguments.into()) {
             Ok(json) => value(json),
             Err(unanswered) => raised("ValueError", &unanswered.text),
+        }
+    }
+}
+
+impl State {
+    /// Keeps what a call gave, in case the run is held. A run with too much of it can be run, and not be held.
+    fn keep(&mut self, made: Made) {
+        let Some(kept) = self.kept_bytes else { return };
+        let kept = kept + made.len();
+        if kept > MAX_KEPT_BYTES {
+            self.kept_bytes = None;
+            self.run.calls = Vec::new();
+        } else {
+            self.kept_bytes = Some(kept);
+            self.run.calls.push(made);
         }
     }
 }

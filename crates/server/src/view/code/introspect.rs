@@ -49,7 +49,9 @@ pub(super) async fn answer(
                 "proxy" => "list_servers, list_tools",
                 _ => "search, describe",
             };
-            Err(format!("the pack `{pack}` has no `{other}`; it has: {known}"))
+            Err(format!(
+                "the pack `{pack}` has no `{other}`; it has: {known}"
+            ))
         }
     };
     match given {
@@ -157,7 +159,9 @@ async fn found(gateway: &Gateway, host: &Host, question: String, limit: usize) -
         .iter()
         .map(|tool| {
             let text = |key: &str| tool[key].as_str().unwrap_or_default();
-            let name = text("name").split_once(':').map_or(text("name"), |(_, name)| name);
+            let name = text("name")
+                .split_once(':')
+                .map_or(text("name"), |(_, name)| name);
             let name = format!("{}.{}", pack_name(text("server")), snake(name));
             row(&name, text("description"), text("signature"))
         })

@@ -43,10 +43,15 @@ pub(super) fn functions(pack: &LocalPack) -> Vec<(String, String, String)> {
     let mut functions = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let line = line.strip_prefix("async ").unwrap_or(line);
-        let Some((name, rest)) = line.strip_prefix("def ").and_then(|def| def.split_once('(')) else {
+        let Some((name, rest)) = line
+            .strip_prefix("def ")
+            .and_then(|def| def.split_once('('))
+        else {
             continue;
         };
-        let parameters = rest.rsplit_once(')').map_or(rest, |(parameters, _)| parameters);
+        let parameters = rest
+            .rsplit_once(')')
+            .map_or(rest, |(parameters, _)| parameters);
         let next = lines.get(at + 1).map_or("", |next| next.trim());
         let about = if next.starts_with(['"', '\'']) {
             next.trim_matches(['"', '\''])

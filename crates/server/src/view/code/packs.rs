@@ -15,13 +15,80 @@ use crate::Gateway;
 pub(super) const OWN: [&str; 2] = ["proxy", "tools"];
 /// Names that mean something else in a script; a server of such a name gets a `_` behind it.
 const TAKEN: [&str; 75] = [
-    "proxy", "tools", "read_result", "asyncio", "base64", "binascii", "collections", "dataclasses",
-    "datetime", "functools", "itertools", "json", "math", "re", "typing", "and", "as", "assert",
-    "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except",
-    "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not",
-    "or", "pass", "raise", "return", "try", "while", "with", "yield", "match", "case", "None",
-    "True", "False", "abs", "all", "any", "bool", "dict", "filter", "float", "hash", "id", "int",
-    "len", "list", "map", "max", "min", "next", "object", "print", "range", "set", "sorted", "str",
+    "proxy",
+    "tools",
+    "read_result",
+    "asyncio",
+    "base64",
+    "binascii",
+    "collections",
+    "dataclasses",
+    "datetime",
+    "functools",
+    "itertools",
+    "json",
+    "math",
+    "re",
+    "typing",
+    "and",
+    "as",
+    "assert",
+    "async",
+    "await",
+    "break",
+    "class",
+    "continue",
+    "def",
+    "del",
+    "elif",
+    "else",
+    "except",
+    "finally",
+    "for",
+    "from",
+    "global",
+    "if",
+    "import",
+    "in",
+    "is",
+    "lambda",
+    "nonlocal",
+    "not",
+    "or",
+    "pass",
+    "raise",
+    "return",
+    "try",
+    "while",
+    "with",
+    "yield",
+    "match",
+    "case",
+    "None",
+    "True",
+    "False",
+    "abs",
+    "all",
+    "any",
+    "bool",
+    "dict",
+    "filter",
+    "float",
+    "hash",
+    "id",
+    "int",
+    "len",
+    "list",
+    "map",
+    "max",
+    "min",
+    "next",
+    "object",
+    "print",
+    "range",
+    "set",
+    "sorted",
+    "str",
     "sum",
 ];
 /// How long the line about what is connected may be.
@@ -48,7 +115,13 @@ struct Pack {
 pub(super) fn pack_name(server: &str) -> String {
     let mut name: String = server
         .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' })
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '_'
+            }
+        })
         .collect();
     if name.starts_with(|first: char| first.is_ascii_digit()) || name.is_empty() {
         name.insert(0, '_');
@@ -197,7 +270,10 @@ impl Packs {
             )),
             several => {
                 let names: Vec<&str> = several.iter().map(|pack| pack.server.as_str()).collect();
-                Err(format!("`{name}` could be the server {}", names.join(" or ")))
+                Err(format!(
+                    "`{name}` could be the server {}",
+                    names.join(" or ")
+                ))
             }
         }
     }

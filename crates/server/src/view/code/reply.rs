@@ -2,33 +2,44 @@
 //! that are no text.
 
 use callgate_call::Enclosed;
+use callgate_code::Form;
 use callgate_wire::quote;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
-use super::{CodeSettings, inner::{Inner, Waiting}};
+use super::{
+    CodeSettings,
+    inner::{Inner, Waiting},
+};
 use crate::view::results;
 
 /// How much of a value that is too large is shown beside its handle.
 const PREVIEW_CHARS: usize = 300;
 
+/// What a run gave.
+pub(super) struct Given {
+    pub(super) printed: String,
+    pub(super) value: Option<Box<RawValue>>,
+    pub(super) names: Vec<(String, Box<RawValue>)>,
+    pub(super) form: Form,
+}
+
 /// A run that ended by itself.
-pub(super) fn done(
-    inner: &Inner,
-    settings: &CodeSettings,
-    printed: String,
-    value: Option<Box<RawValue>>,
-    names: Vec<(String, Box<RawValue>)>,
-) -> Enclosed {
-    let mut text = printed;
+pub(super) fn done(inner: &Inner, settings: &CodeSettings, given: Given) -> Enclosed {
+    let Given {
+        printed: mut text,
+        value,
+        names,
+        form,
+    } = given;
     let said = match value {
         // A last expression that only prints has nothing else to say.
         Some(value) if value.get() == "null" && !text.is_empty() => None,
-        Some(value) => Some(shown(value.get())),
+        Some(value) => Some(shown(value.get(), form)),
         None if names.is_empty() && text.is_empty() => {
             Some("The script ran. It printed nothing and has no result.".to_owned())
         }
         None if names.is_empty() => None,
-        None => Some(assigned(inner, settings, &names)),
+        None => Some(shown(&assigned(inner, settings, &names), form)),
     };
     if let Some(said) = said {
         if !text.is_empty() && !text.ends_with('\n') {
@@ -45,10 +56,16 @@ pub(super) fn done(
     answer(&text, &inner.blocks(), None)
 }
 
-/// Text as it is, everything else as JSON.
-fn shown(json: &str) -> String {
-    let text: Option<String> = serde_json::from_str(json).ok();
-    text.unwrap_or_else(|| json.to_owned())
+/// A value in the form that was asked for.
+fn shown(json: &str, form: Form) -> String {
+    let value = || serde_json::from_str::<Value>(json).ok();
+    let other = match form {
+        Form::Json => None,
+        Form::Raw => serde_json::from_str::<String>(json).ok(),
+        Form::JsonForPeople => value().and_then(|value| serde_json::to_string_pretty(&value).ok()),
+        Form::Yaml => value().and_then(|value| serde_saphyr::to_string(&value).ok()),
+    };
+    other.unwrap_or_else(|| json.to_owned())
 }
 
 /// The names that a script assigned, as one object; each that is too large is a handle.
@@ -78,7 +95,11 @@ pub(super) fn failed(
 ) -> Enclosed {
     let place = line.map_or(String::new(), |line| format!("line {line}: "));
     let printed: String = printed.chars().take(settings.inline_chars).collect();
-    let joint = if printed.is_empty() || printed.ends_with('\n') { "" } else { "\n" };
+    let joint = if printed.is_empty() || printed.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     let message = format!("{place}{message}");
     let text = format!("{printed}{joint}{message}");
     answer(&text, &inner.blocks(), Some(message))
@@ -117,7 +138,11 @@ pub(super) fn held(id: Option<&str>, waits: &[Waiting]) -> Enclosed {
 fn answer(text: &str, blocks: &[String], failed: Option<String>) -> Enclosed {
     let mut content = vec![format!(r#"{{"type":"text","text":{}}}"#, quote(text))];
     content.extend(blocks.iter().cloned());
-    let is_error = if failed.is_some() { r#","isError":true"# } else { "" };
+    let is_error = if failed.is_some() {
+        r#","isError":true"#
+    } else {
+        ""
+    };
     Enclosed {
         result: format!(r#"{{"content":[{}]{is_error}}}"#, content.join(",")),
         failed,

@@ -13,7 +13,10 @@ const MAX_BLOCKS: usize = 64;
 pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
     if let Some(error) = reply.error() {
         let message = error.get("message").and_then(|text| text.as_str());
-        return raised("RuntimeError", message.as_deref().unwrap_or("the call failed"));
+        return raised(
+            "RuntimeError",
+            message.as_deref().unwrap_or("the call failed"),
+        );
     }
     let content: Vec<Json<'_>> = reply
         .result_member("content")
@@ -31,14 +34,24 @@ pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
         } else {
             "RuntimeError"
         };
-        return raised(kind, if text.is_empty() { "the tool failed" } else { &text });
+        return raised(
+            kind,
+            if text.is_empty() {
+                "the tool failed"
+            } else {
+                &text
+            },
+        );
     }
     let others: Vec<Json<'_>> = content
         .iter()
         .copied()
         .filter(|block| text_of(*block).is_none())
         .collect();
-    let handles: Vec<String> = others.iter().map(|block| put_aside(*block, aside)).collect();
+    let handles: Vec<String> = others
+        .iter()
+        .map(|block| put_aside(*block, aside))
+        .collect();
     let structured = reply
         .result_member("structuredContent")
         .filter(|value| !value.is_null());
@@ -70,7 +83,10 @@ pub(super) fn raised(kind: &str, message: &str) -> Outcome {
 pub(super) fn value(json: String) -> Outcome {
     match RawValue::from_string(json) {
         Ok(json) => Outcome::Value(json),
-        Err(error) => raised("RuntimeError", &format!("the result cannot be read: {error}")),
+        Err(error) => raised(
+            "RuntimeError",
+            &format!("the result cannot be read: {error}"),
+        ),
     }
 }
 
@@ -101,7 +117,9 @@ fn put_aside(block: Json<'_>, aside: &mut Vec<String>) -> String {
             members.push(format!("{}:{}", quote(key), value.as_text()));
         }
     }
-    let inner = block.get("resource").and_then(|resource| resource.get("text"));
+    let inner = block
+        .get("resource")
+        .and_then(|resource| resource.get("text"));
     if let Some(text) = inner {
         members.push(format!(r#""text":{}"#, text.as_text()));
     }
@@ -130,15 +148,43 @@ mod tests {
     #[test]
     fn results_are_values() {
         let cases = [
-            (r#"{"content":[],"structuredContent":{"a":[1.0]}}"#, r#"{"a":[1.0]}"#, 0),
-            (r#"{"content":[{"type":"text","text":" [1, 2]\n"}]}"#, "[1, 2]", 0),
+            (
+                r#"{"content":[],"structuredContent":{"a":[1.0]}}"#,
+                r#"{"a":[1.0]}"#,
+                0,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":" [1, 2]\n"}]}"#,
+                "[1, 2]",
+                0,
+            ),
             (r#"{"content":[{"type":"text","text":"12"}]}"#, "12", 0),
-            (r#"{"content":[{"type":"text","text":"plain"}]}"#, r#""plain""#, 0),
-            (r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#, r#""a\nb""#, 0),
-            (r#"{"content":[{"type":"image","mimeType":"image/png","data":"AA=="}]}"#, r#"{"type":"image","mimeType":"image/png","handle":"content_1"}"#, 1),
-            (r#"{"content":[{"type":"text","text":"x"},{"type":"audio","data":""}]}"#, r#"{"text":"x","content":[{"type":"audio","handle":"content_1"}]}"#, 1),
+            (
+                r#"{"content":[{"type":"text","text":"plain"}]}"#,
+                r#""plain""#,
+                0,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+                r#""a\nb""#,
+                0,
+            ),
+            (
+                r#"{"content":[{"type":"image","mimeType":"image/png","data":"AA=="}]}"#,
+                r#"{"type":"image","mimeType":"image/png","handle":"content_1"}"#,
+                1,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":"x"},{"type":"audio","data":""}]}"#,
+                r#"{"text":"x","content":[{"type":"audio","handle":"content_1"}]}"#,
+                1,
+            ),
             (r#"{"content":[]}"#, "null", 0),
-            (r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#, "RuntimeError: no", 0),
+            (
+                r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#,
+                "RuntimeError: no",
+                0,
+            ),
         ];
         for (result, said, aside) in cases {
             assert_eq!(of(result), (said.to_owned(), aside), "{result}");
