@@ -99,7 +99,10 @@ impl Pool {
                 let mut idle = pool.idle();
                 idle.starting -= 1;
                 match started {
-                    Ok(worker) => idle.fresh.push(worker),
+                    Ok(mut worker) => {
+                        worker.was_waiting = true;
+                        idle.fresh.push(worker);
+                    }
                     Err(error) => tracing::warn!(%error, "no worker for scripts"),
                 }
             });
@@ -174,6 +177,8 @@ pub(crate) struct Worker {
     errors: ChildStderr,
     read: Vec<u8>,
     memory_bytes: u64,
+    /// Whether it waited for a script since it began, or since the last one.
+    pub(crate) was_waiting: bool,
 }
 
 impl Worker {
@@ -202,6 +207,7 @@ impl Worker {
             errors,
             read: Vec::new(),
             memory_bytes,
+            was_waiting: false,
         };
         match timeout(BEGIN, worker.hear()).await {
             Ok(Some(FromWorker::Ready)) => Ok(worker),

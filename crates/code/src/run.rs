@@ -14,6 +14,9 @@ use crate::{
     worker::{BROKEN, OUT_OF_CPU},
 };
 
+/// The signal that ends a process from outside.
+const KILL: i32 = 9;
+
 /// A script that is to be run.
 #[derive(Debug, Clone)]
 pub struct Script {
@@ -98,57 +101,88 @@ impl Pool {
         let Some(_turn) = self.turn().await else {
             return Ended::failed("the gateway is stopping");
         };
-        let mut worker = match self.take(&script.owner, limits.memory_bytes).await {
-            Ok(worker) => worker,
-            Err(error) => return Ended::failed(error.to_string()),
-        };
-        let start = Start {
+        let start = ToWorker::Start(Box::new(Start {
             source: script.source,
             packs: script.packs,
             local: script.local,
             limits: limits.clone(),
             now_us: script.now_us,
-        };
-        let mut going = worker.tell(&ToWorker::Start(Box::new(start))).await;
-        let mut calls = FuturesUnordered::new();
-        let mut count = 0;
-        while going {
-            tokio::select! {
-                said = worker.hear() => match said {
-                    Some(FromWorker::Call(call)) if count < limits.calls => {
-                        count += 1;
-                        let id = call.id;
-                        calls.push(async move { (id, outside.call(call).await) });
+        }));
+        loop {
+            let mut worker = match self.take(&script.owner, limits.memory_bytes).await {
+                Ok(worker) => worker,
+                Err(error) => return Ended::failed(error.to_string()),
+            };
+            let was_waiting = worker.was_waiting;
+            match driven(&mut worker, &start, limits, outside).await {
+                Driven::Ended(ended) => {
+                    worker.was_waiting = true;
+                    self.give_back(&script.owner, worker);
+                    return ended;
+                }
+                Driven::Stopped => return Ended::Stopped,
+                Driven::Gone { calls } => {
+                    let (status, words) = worker.end().await;
+                    let signal = status.as_ref().and_then(ExitStatus::signal);
+                    // One that was killed while it waited is found out only now; nothing was done in it.
+                    if was_waiting && calls == 0 && signal == Some(KILL) {
+                        continue;
                     }
-                    Some(FromWorker::Done(done)) => {
-                        self.give_back(&script.owner, worker);
-                        return done.into();
-                    }
-                    Some(FromWorker::Failed(failed)) => {
-                        self.give_back(&script.owner, worker);
-                        return failed.into();
-                    }
-                    // More calls than it may make, or something out of turn: it is not what we started.
-                    Some(FromWorker::Call(_) | FromWorker::Ready) | None => going = false,
-                },
-                Some((id, reply)) = calls.next() => match reply {
-                    Reply::Outcome(outcome) => {
-                        going = worker.tell(&ToWorker::Answer { id, outcome }).await;
-                    }
-                    Reply::Stop => {
-                        while calls.next().await.is_some() {}
-                        return Ended::Stopped;
-                    }
-                },
+                    return Ended::failed(died(status, &words, limits));
+                }
             }
         }
-        Ended::failed(died(worker, limits).await)
     }
 }
 
+/// What came of driving a worker.
+enum Driven {
+    /// The script ended; the worker waits for another.
+    Ended(Ended),
+    /// The script does not go on.
+    Stopped,
+    /// The worker is gone, or is not what was started.
+    Gone { calls: u32 },
+}
+
+async fn driven(
+    worker: &mut Worker,
+    start: &ToWorker,
+    limits: &Limits,
+    outside: &dyn Outside,
+) -> Driven {
+    let mut going = worker.tell(start).await;
+    let mut under_way = FuturesUnordered::new();
+    let mut calls = 0;
+    while going {
+        tokio::select! {
+            said = worker.hear() => match said {
+                Some(FromWorker::Call(call)) if calls < limits.calls => {
+                    calls += 1;
+                    let id = call.id;
+                    under_way.push(async move { (id, outside.call(call).await) });
+                }
+                Some(FromWorker::Done(done)) => return Driven::Ended(done.into()),
+                Some(FromWorker::Failed(failed)) => return Driven::Ended(failed.into()),
+                // More calls than it may make, or something out of turn.
+                Some(FromWorker::Call(_) | FromWorker::Ready) | None => going = false,
+            },
+            Some((id, reply)) = under_way.next() => match reply {
+                Reply::Outcome(outcome) => {
+                    going = worker.tell(&ToWorker::Answer { id, outcome }).await;
+                }
+                Reply::Stop => {
+                    while under_way.next().await.is_some() {}
+                    return Driven::Stopped;
+                }
+            },
+        }
+    }
+    Driven::Gone { calls }
+}
+
 /// Why a worker is gone, as the script's author is told.
-async fn died(worker: Worker, limits: &Limits) -> String {
-    let (status, words) = worker.end().await;
+fn died(status: Option<ExitStatus>, words: &str, limits: &Limits) -> String {
     let code = status.and_then(|status| status.code());
     let signal = status.as_ref().and_then(ExitStatus::signal);
     let memory = || {

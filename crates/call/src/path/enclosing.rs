@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use callgate_gate::{Attempt, CallId};
 use callgate_record::{Effect, Failed, Open, Outcome, Status};
-use callgate_wire::{Era, message};
+use callgate_wire::{Era, Json, Strictness, message};
 use tokio_util::sync::CancellationToken;
 
 use super::{CallPath, Pending, Shared, pending::Walked};
@@ -131,6 +131,8 @@ impl Shared {
             Some(ended) => ended.failed.as_deref(),
         };
         let response = ended.as_ref().map(|ended| ended.result.as_bytes());
+        let response =
+            response.and_then(|result| Json::validate(result, Strictness::Envelope).ok());
         let outcome = Outcome {
             status: if failed.is_some() {
                 Status::Error

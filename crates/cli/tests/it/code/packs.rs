@@ -41,7 +41,7 @@ fn a_script_combines_servers_and_reads_results_by_attribute_and_key() {
             "no such product",
         ),
         ("print('first'); 1 + 1", "first\n2"),
-        ("__format__ = 'yml'\n{'a': [1, 'x']}", "a:\n  - 1\n  - x\n"),
+        ("__format__ = 'yml'\n{'a': [1, 'x']}", "a:\n- 1\n- x\n"),
         ("__format__ = 'json_h'\n{'a': 1}", "{\n  \"a\": 1\n}"),
         ("__format__ = 'json'\n'x'", "\"x\""),
         (
