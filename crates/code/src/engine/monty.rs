@@ -1,5 +1,6 @@
 //! The interpreter `monty`: Python without files, network or processes, which stops at each call.
 
+mod advice;
 mod clock;
 mod naming;
 
@@ -83,7 +84,7 @@ struct Run<'a> {
 
 /// How a piece of code ended.
 enum Fed {
-    Value(MontyRepl, MontyObject),
+    Value(Box<MontyRepl>, MontyObject),
     Returned(MontyObject),
 }
 
@@ -111,7 +112,7 @@ impl Run<'_> {
             Fed::Value(_, value) if work.script.ends_with_value => {
                 Ok((Some(self.said(&value)?), Vec::new()))
             }
-            Fed::Value(repl, _) => Ok((None, self.assigned(repl)?)),
+            Fed::Value(repl, _) => Ok((None, self.assigned(*repl)?)),
         }
     }
 
@@ -188,7 +189,9 @@ impl Run<'_> {
                 Err(error) => return Err(self.explained(&error.error, printed)),
             };
             progress = match now {
-                ReplProgress::Complete { repl, value } => return Ok(Fed::Value(repl, value)),
+                ReplProgress::Complete { repl, value } => {
+                    return Ok(Fed::Value(Box::new(repl), value));
+                }
                 ReplProgress::NameLookup(lookup) => {
                     let found = match lookup.object_id() {
                         Some(object) => self.member(object, &lookup.name),
@@ -197,7 +200,7 @@ impl Run<'_> {
                     lookup.resume(found, print)
                 }
                 ReplProgress::OsCall(call) => {
-                    let answer = self.from_system(&call.function_call);
+                    let answer = self.of_system(&call.function_call);
                     call.resume(answer, print)
                 }
                 ReplProgress::FunctionCall(call) => {
@@ -342,7 +345,7 @@ impl Run<'_> {
     }
 
     /// What a script wants of the system: nothing but the moment it began at.
-    fn from_system(&self, wanted: &OsFunctionCall) -> ExtFunctionResult {
+    fn of_system(&self, wanted: &OsFunctionCall) -> ExtFunctionResult {
         match wanted {
             OsFunctionCall::DateToday => clock::today(self.work.now_us).into(),
             OsFunctionCall::DateTimeNow(zone) => clock::now(self.work.now_us, zone.as_ref()).into(),
@@ -370,7 +373,7 @@ impl Run<'_> {
         } else if summary.contains("memory limit exceeded") && !printed.is_empty() {
             self.too_much()
         } else {
-            summary
+            advice::advised(&summary, &self.work.packs)
         };
         Stopped::Failed { message, line }
     }

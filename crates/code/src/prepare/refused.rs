@@ -135,6 +135,12 @@ impl<'a> Visitor<'a> for Looking<'_> {
                 self.deeper(at, |looking| walk_stmt(looking, stmt));
                 return;
             }
+            Stmt::Delete(delete) if !matches!(delete.targets.as_slice(), [Expr::Subscript(target)] if !target.slice.is_slice_expr()) =>
+            {
+                let message =
+                    "`del` takes one key or index here: `del a[k]`; a name need not be deleted";
+                self.refuse(at, message.to_owned());
+            }
             Stmt::Match(_) => {
                 self.refuse(
                     at,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ruff_python_ast::{
-    Expr, ExprAttribute, ExprCall, ExprContext, ModModule, Stmt, StmtReturn,
+    Expr, ExprAttribute, ExprCall, ExprContext, ExprSubscript, ModModule, Stmt, StmtReturn,
     visitor::{Visitor, walk_expr, walk_stmt},
 };
 use ruff_python_parser::Parsed;
@@ -110,11 +110,8 @@ impl Writing<'_> {
     /// Marks the calls in what is awaited.
     fn mark_later(&mut self, expr: &Expr) {
         match expr {
-            Expr::Call(call) if is_gather(&call.func) => {}
-            Expr::Call(call) => {
-                if self.tool(&call.func).is_some() {
-                    self.later.insert(call.start());
-                }
+            Expr::Call(call) if self.tool(&call.func).is_some() => {
+                self.later.insert(call.start());
             }
             Expr::Starred(starred) => self.mark_later(&starred.value),
             Expr::List(list) => list.elts.iter().for_each(|item| self.mark_later(item)),
@@ -139,6 +136,19 @@ impl Writing<'_> {
                 self.insert(stmt.end(), "))");
             }
         }
+    }
+
+    /// `del a[k]` as `a.pop(k)`, which the interpreter has.
+    fn deleted(&mut self, at: TextSize, target: &ExprSubscript) {
+        self.replace(TextRange::new(at, target.start()), "");
+        self.visit_expr(&target.value);
+        let from = target.value.end().to_usize();
+        let bracket = self.context.source[from..].find('[').unwrap_or_default();
+        let bracket = u32::try_from(from + bracket).unwrap_or_default();
+        self.replace(TextRange::at(bracket.into(), TextSize::from(1)), ".pop(");
+        self.visit_expr(&target.slice);
+        let end = TextRange::new(target.end() - TextSize::from(1), target.end());
+        self.replace(end, ")");
     }
 
     fn call(&mut self, call: &ExprCall) {
@@ -253,6 +263,10 @@ impl<'a> Visitor<'a> for Writing<'_> {
             {
                 self.replace(stmt.range(), "pass");
             }
+            Stmt::Delete(delete) => match delete.targets.as_slice() {
+                [Expr::Subscript(target)] => self.deleted(stmt.start(), target),
+                _ => walk_stmt(self, stmt),
+            },
             Stmt::Return(stmt) if self.functions == 0 => self.returned(stmt),
             Stmt::FunctionDef(def) => {
                 if let Some(own) = self.context.own.filter(|_| self.functions == 0) {

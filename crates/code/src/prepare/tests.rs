@@ -63,6 +63,20 @@ fn a_return_at_the_top_ends_the_run() {
 }
 
 #[test]
+fn a_key_is_deleted_by_taking_it_out() {
+    assert_eq!(code("x = {}\ndel x['a']"), "x = {}\nx.pop('a')");
+    assert_eq!(
+        code("x = {}\ndel x.y[0]"),
+        "x = {}\n_cg_attribute(x,\"y\").pop(0)"
+    );
+    assert!(
+        refusal("x = 1\ndel x")
+            .message
+            .contains("need not be deleted")
+    );
+}
+
+#[test]
 fn what_is_awaited_gives_a_future() {
     let cases = [
         ("await wix.a()", "await wix.a__cg_later()"),
