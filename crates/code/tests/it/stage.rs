@@ -22,6 +22,8 @@ pub(crate) fn pool() -> Pool {
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     pub(crate) calls: Mutex<Vec<HostCall>>,
+    /// Calls of `slow` that are under way, and the most that were at once.
+    pub(crate) slow: Mutex<(usize, usize)>,
 }
 
 impl Tools {
@@ -51,7 +53,13 @@ impl Outside for Tools {
                 ("notion", "search") => json!({"pages": [{"title": kwargs["query"]}]}),
                 ("slow", "wait") => {
                     let ms = args[0].as_u64().unwrap();
+                    {
+                        let mut slow = self.slow.lock().unwrap();
+                        slow.0 += 1;
+                        slow.1 = slow.1.max(slow.0);
+                    }
                     tokio::time::sleep(Duration::from_millis(ms)).await;
+                    self.slow.lock().unwrap().0 -= 1;
                     json!(ms)
                 }
                 ("hold", "ask") => return Reply::Stop,

@@ -134,10 +134,10 @@ fn gathered_calls_take_as_long_as_one() {
     let mut host = host(&served);
     ran(&mut host, "1");
     let begun = Instant::now();
-    let command = "import asyncio\nawait asyncio.gather(wix.slow(), wix.slow(), wix.slow())";
-    assert_eq!(ran(&mut host, command), r#"["slow","slow","slow"]"#);
+    let command = "import asyncio\nlen(await asyncio.gather(*[wix.slow() for _ in range(12)]))";
+    assert_eq!(ran(&mut host, command), "12");
     let took = begun.elapsed();
-    assert!(took < Duration::from_millis(2500), "{took:?}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 #[test]
