@@ -7,6 +7,7 @@ mod pins;
 mod policy;
 mod record_spike;
 mod search;
+mod workflow;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -47,6 +48,8 @@ enum Measurement {
     /// How quickly, and how much a model reads: searches, intent, lists and exports of the record; fails when a
     /// budget is broken
     Search(search::SpeedOptions),
+    /// What a state of a workflow costs beside its work; fails when the budget is broken
+    Workflow(workflow::Options),
     #[command(hide = true)]
     Echo(gateway::echo::Options),
     #[command(hide = true)]
@@ -83,6 +86,7 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Instructions(options) => gateway::instructions::run(&options),
         Measurement::Retrieval(options) => search::quality(&options),
         Measurement::Search(options) => search::answers().and(search::speed(&options)),
+        Measurement::Workflow(options) => workflow::run(&options),
         Measurement::Echo(options) => gateway::echo::run(&options),
         Measurement::Raw(options) => gateway::raw::run(&options),
     }
