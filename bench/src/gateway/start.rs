@@ -73,6 +73,19 @@ impl Setup {
         Self::write(folder, servers.collect())
     }
 
+    /// One server with so many everyday tools, in the `search` view.
+    pub(crate) fn searched(folder: &Path, tools: usize) -> anyhow::Result<Self> {
+        let mut command = echo_command(tools)?;
+        command.push("--everyday".to_owned());
+        let server = json!({"command": command[0], "args": command[1..]});
+        let setup = Self::one(folder, server)?;
+        let text = std::fs::read_to_string(&setup.config)?;
+        let mut config: Value = serde_json::from_str(&text)?;
+        config["view"] = "search".into();
+        std::fs::write(&setup.config, config.to_string())?;
+        Ok(setup)
+    }
+
     fn write(folder: &Path, servers: Map<String, Value>) -> anyhow::Result<Self> {
         let config = folder.join("callgate.yaml");
         let policy = folder.join("policy.yaml");

@@ -261,7 +261,7 @@ impl Default for Events {
 }
 
 /// A name that a host made up, cut to a length.
-fn name(text: &str) -> &str {
+pub(crate) fn name(text: &str) -> &str {
     let end = text.char_indices().nth(MAX_NAME_CHARS);
     end.map_or(text, |(at, _)| &text[..at])
 }

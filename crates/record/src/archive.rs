@@ -48,7 +48,7 @@ pub struct ActivityFilter {
 }
 
 /// A page of records, newest first.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Page {
     /// The records.
     pub activities: Vec<Activity>,

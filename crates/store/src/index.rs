@@ -6,6 +6,7 @@
 mod fill;
 mod query;
 mod schema;
+mod tally;
 
 use std::{
     fs::{self, File},

@@ -3,6 +3,8 @@
 
 mod crossing;
 mod doors;
+mod hostile;
+mod lossless;
 mod servers;
 
 use callgate_testkit::{Host, HttpHost};

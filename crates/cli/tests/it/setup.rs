@@ -46,7 +46,7 @@ pub(crate) struct Served {
 }
 
 impl Bed {
-    /// Writes the configuration. In it, `@weird@`, `@counter@`, `@conformance@`, `@shelf@` and `@turncoat@` stand for the
+    /// Writes the configuration. In it, `@weird@`, `@counter@`, `@conformance@`, `@shelf@`, `@turncoat@` and `@hostile@` stand for the
     /// fixtures and `@dir@` for the temporary folder.
     pub(crate) fn new(config: &str) -> Self {
         let bed = Self {
@@ -59,7 +59,14 @@ impl Bed {
     /// A configuration with the fixtures and the folder in place of their marks.
     pub(crate) fn filled_in(&self, config: &str) -> String {
         let mut text = config.replace("@dir@", &self.dir.path().display().to_string());
-        for name in ["weird", "counter", "conformance", "shelf", "turncoat"] {
+        for name in [
+            "weird",
+            "counter",
+            "conformance",
+            "shelf",
+            "turncoat",
+            "hostile",
+        ] {
             let mark = format!("@{name}@");
             if text.contains(&mark) {
                 let fixture = bin(&format!("{name}-upstream"));
