@@ -18,7 +18,6 @@
 
 mod announce;
 mod approvals;
-mod desk;
 pub mod events;
 mod facts;
 mod failure;
@@ -38,6 +37,7 @@ mod resolve;
 mod seal;
 mod telemetry;
 mod trace;
+mod tray;
 
 pub use announce::{Announcement, Audience};
 pub use approvals::{Desk, DeskError, Terms};

@@ -4,7 +4,7 @@
 //! file or another process are gathered before, by the call path, and handed in.
 
 use crate::{
-    ApprovalId, Call, Check, Consent, Digest, Facts, Fault, Kind, Policy, Target, approval,
+    Agreed, ApprovalId, Call, Check, Consent, Digest, Facts, Fault, Kind, Policy, Target, approval,
 };
 
 /// Which rule spoke, and why.
@@ -26,7 +26,8 @@ pub struct Ruling {
 pub struct Permit {
     call: Call,
     ruling: Ruling,
-    approval: Option<ApprovalId>,
+    /// Boxed: most permits rest on nobody's word.
+    agreed: Option<Box<Agreed>>,
 }
 
 /// A call that waits for a person.
@@ -83,7 +84,7 @@ pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
         Kind::Allow => Verdict::Permit(Permit {
             call,
             ruling,
-            approval: None,
+            agreed: None,
         }),
         Kind::Confirm | Kind::RequireApproval => Verdict::Hold(Hold {
             call,
@@ -140,7 +141,12 @@ impl Permit {
 
     /// The approval that it rests on; the record that it is about to be forwarded uses it up.
     pub fn approval(&self) -> Option<&ApprovalId> {
-        self.approval.as_ref()
+        self.agreed.as_ref()?.approval.as_ref()
+    }
+
+    /// The person's yes that it rests on, an approval or a confirmation.
+    pub fn agreed(&self) -> Option<&Agreed> {
+        self.agreed.as_deref()
     }
 
     /// Gives the permit up for the call in it; the permission is gone with it.
@@ -179,7 +185,10 @@ impl Hold {
         Verdict::Permit(Permit {
             call: self.call,
             ruling: self.ruling,
-            approval: consent.approval,
+            agreed: Some(Box::new(Agreed {
+                binding: consent.binding,
+                approval: consent.approval,
+            })),
         })
     }
 

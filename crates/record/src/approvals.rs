@@ -88,8 +88,20 @@ impl Way {
 pub struct Approver {
     /// The token that authenticated them.
     pub principal: String,
+    /// Who that is on this machine, where the token does not say.
+    pub person: Option<String>,
     /// How they say it.
     pub way: Way,
+}
+
+impl Approver {
+    /// What they are called in the record.
+    pub fn name(&self) -> String {
+        match &self.person {
+            Some(person) => format!("{} ({person})", self.principal),
+            None => self.principal.clone(),
+        }
+    }
 }
 
 /// What was decided.
@@ -97,7 +109,7 @@ pub struct Approver {
 pub struct Resolution {
     /// What was said.
     pub answer: Answer,
-    /// The token of whoever said it.
+    /// Whoever said it: their token, and who that is where the token does not say.
     pub by: String,
     /// How.
     pub way: Way,
@@ -140,6 +152,9 @@ pub struct Asking {
     pub reason: String,
     /// Every scope that was asked.
     pub checks: Vec<Check>,
+    /// What is odd about the tool's definition, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
 }
 
 /// An approval.

@@ -32,6 +32,7 @@ async fn decide(stage: &Stage, answer: Answer) -> ApprovalId {
     let id = stage.people.newest().expect("it was asked").id;
     let by = Approver {
         principal: "admin".to_owned(),
+        person: None,
         way: Way::Api,
     };
     desk(stage)

@@ -62,6 +62,7 @@ impl Recorder {
             rule: ruling.rule.clone(),
             reason: ruling.reason.clone(),
             checks: ruling.checks.iter().map(Check::from).collect(),
+            flags: Vec::new(),
         }
     }
 

@@ -66,6 +66,7 @@ struct Row<'a> {
     rule: &'a str,
     reason: &'a str,
     checks: &'a [Check],
+    flags: &'a [String],
     asked_at: Timestamp,
     expires_at: Timestamp,
     resolution: Option<&'a Resolution>,
@@ -138,6 +139,7 @@ pub(super) async fn decide(
 ) -> Result<(), Problem> {
     let by = Approver {
         principal: principal.name.clone(),
+        person: None,
         way,
     };
     match desk.resolve(id, answer, by).await {
@@ -216,6 +218,7 @@ impl<'a> Row<'a> {
             rule,
             reason,
             checks,
+            flags,
         } = asking;
         Self {
             id,
@@ -235,6 +238,7 @@ impl<'a> Row<'a> {
             rule,
             reason,
             checks,
+            flags,
             asked_at: *asked_at,
             expires_at: *expires_at,
             resolution: resolution.as_ref(),

@@ -114,7 +114,7 @@ pub(super) fn resolve(
             id.as_str(),
             answer.status().as_str(),
             serde_json::to_string(&answer)?,
-            by.principal,
+            by.name(),
             serde_json::to_string(&by.way)?,
             now.as_microsecond(),
             fresh_record().to_string(),

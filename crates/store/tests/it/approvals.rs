@@ -29,6 +29,7 @@ fn question(of: &str) -> Question {
             rule: "require_approval:mcp_tool:*:*".to_owned(),
             reason: "it deletes".to_owned(),
             checks: Vec::new(),
+            flags: Vec::new(),
         },
         binding: Digest::of(of.as_bytes()),
         named: None,
@@ -44,6 +45,7 @@ fn at(seconds: i64) -> Timestamp {
 fn by(principal: &str) -> Approver {
     Approver {
         principal: principal.to_owned(),
+        person: None,
         way: Way::Api,
     }
 }
