@@ -7,6 +7,7 @@
 
 mod come_again;
 mod confirm;
+mod elsewhere;
 mod waiting;
 
 use callgate_gate::{
@@ -30,9 +31,9 @@ use waiting::{Wait, Woken};
 /// Keys of a request's `_meta` under which a host names an approval.
 const APPROVAL_KEYS: [&str; 2] = ["dev.callgate/approval_id", "dev.agentguard/approval_id"];
 /// The rule named when nobody can be asked.
-const NOBODY_RULE: &str = "deny:gateway:no_approvals";
+pub(crate) const NOBODY_RULE: &str = "deny:gateway:no_approvals";
 /// The rule named when a caller has asked too much already.
-const TOO_MANY_RULE: &str = "deny:gateway:too_many_approvals";
+pub(crate) const TOO_MANY_RULE: &str = "deny:gateway:too_many_approvals";
 
 /// What holding a call needs of the path.
 pub(crate) struct Keeper<'a> {
@@ -77,6 +78,10 @@ impl Keeper<'_> {
         gathered: &mut Gathered,
         exchange: &Exchange,
     ) -> Release {
+        let guard = gathered.facts.guard.as_deref_mut();
+        if let Some(there) = guard.and_then(|guarded| guarded.approval.take()) {
+            return self.keep_elsewhere(hold, there, gathered, exchange).await;
+        }
         let hold = match confirm(hold, exchange, self.back).await {
             Confirmed::Permit(permit) => return Ok(permit),
             Confirmed::Refused(denied) => return unreleased(Unreleased::Refused(denied, None)),
@@ -121,8 +126,7 @@ impl Keeper<'_> {
                     return unreleased(Unreleased::Refused(denied, Some(approval.id)));
                 }
                 Asked::TooMany { limit } => {
-                    let reason = format!("{limit} approvals are asked for already; wait for those");
-                    return nobody(hold, TOO_MANY_RULE, &reason);
+                    return nobody(hold, TOO_MANY_RULE, &too_many(limit));
                 }
                 Asked::Pending { approval, .. } => {
                     let url = terms.url(&approval.id);
@@ -145,7 +149,7 @@ impl Keeper<'_> {
         wait: &mut Wait<'_>,
     ) -> Result<Hold, Box<Unreleased>> {
         if wait.is_first(&id)
-            && let Err(error) = self.tell(&hold, &id, &url, wait).await
+            && let Err(error) = self.tell(&hold, &id, &url, wait.is_over()).await
         {
             return Err(Box::new(Unreleased::NotRecorded(hold, error)));
         }
@@ -172,7 +176,7 @@ impl Keeper<'_> {
         let named = APPROVAL_KEYS.iter().find_map(|key| frame.meta(key));
         let named = named.and_then(|named| named.as_str()?.parse().ok());
         let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
-        let mut asking = self.recorder.asking(hold);
+        let mut asking = self.recorder.asking(hold.call(), hold.ruling());
         asking.flags = self.odd_about(hold);
         Question {
             asking,
@@ -206,9 +210,9 @@ impl Keeper<'_> {
         hold: &Hold,
         id: &ApprovalId,
         url: &str,
-        wait: &Wait<'_>,
+        is_over: bool,
     ) -> Result<(), NotRecorded> {
-        let status = if wait.is_over() {
+        let status = if is_over {
             Status::Blocked
         } else {
             Status::Pending
@@ -271,6 +275,11 @@ enum Released {
     Permit(Permit),
     Denied(Denied),
     Held(Hold),
+}
+
+/// Why a caller with so many open questions may not ask another one.
+pub(crate) fn too_many(limit: usize) -> String {
+    format!("{limit} approvals are asked for already; wait for those")
 }
 
 fn unreleased(why: Unreleased) -> Release {

@@ -20,8 +20,9 @@ use callgate_wire::{Era, Id, RpcError, bridge, message};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Caller, Desk, Events, Exchange, Failure, InHand, Latency, Providers, Received, Registry, Reply,
-    Spans, Telemetry,
+    Caller, Desk, Events, Exchange, Failure, Guard, InHand, Latency, Providers, Received, Registry,
+    Reply, Spans, Telemetry,
+    check::Uses,
     events::calls::{CallStarted, IntentDoubtful},
     facts::FactSources,
     finish::{Answer, Ended, finish, finish_unresolved},
@@ -43,20 +44,22 @@ use rounds::OnRecord;
 /// The way of every call, whatever door it came through.
 #[derive(Debug, Clone)]
 pub struct CallPath {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    providers: Arc<dyn Providers>,
+pub(crate) struct Shared {
+    pub(crate) providers: Arc<dyn Providers>,
     recorder: Recorder,
     telemetry: Telemetry,
     registry: Arc<Registry>,
-    facts: FactSources,
+    pub(crate) facts: FactSources,
     /// Where people are asked about held calls.
     desk: OnceLock<Desk>,
     parking: Parking,
     schemas: Schemas,
+    /// Approvals that were used by answers to others.
+    pub(crate) uses: Uses,
     tasks: TaskTracker,
     /// Why the last call could not be put on record; nothing once one could.
     record_trouble: ArcSwapOption<String>,
@@ -96,6 +99,7 @@ impl CallPath {
                 desk: OnceLock::new(),
                 parking: Parking::new(key),
                 schemas: Schemas::default(),
+                uses: Uses::default(),
                 tasks,
                 record_trouble: ArcSwapOption::empty(),
             }),
@@ -108,6 +112,11 @@ impl CallPath {
         // A path is given its desk once, before anybody calls.
         let _ = self.shared.desk.set(desk);
         self
+    }
+
+    /// Another gateway is asked in place of rules from now on, or none is. The policy says whether it is.
+    pub fn set_guard(&self, guard: Option<Box<dyn Guard>>) {
+        self.shared.facts.set_guard(guard);
     }
 
     /// What can be called.

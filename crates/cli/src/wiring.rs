@@ -10,13 +10,13 @@ use std::{
 };
 
 use callgate_call::{
-    CallPath, Desk, Events, SealKey, Spans, Telemetry,
+    CallPath, Desk, Events, Guard, SealKey, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
 };
 use callgate_record::{OnFailure, RecordType, Recorder, Redactor};
 use callgate_server::{Gateway, Reloads, ServerRow, StatusSource};
 use callgate_store::{ApprovalStore, Limits, Log, LogOptions};
-use callgate_upstream::{Fleet, FleetPlan, Profile, ServerReport};
+use callgate_upstream::{Fleet, FleetPlan, Profile, RemoteGuard, ServerReport};
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -151,6 +151,7 @@ impl Running {
         let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
             .asking_at(desk.clone());
+        path.set_guard(guard(settings, path.events())?);
         let standing = Arc::new(Standing::default());
         let status = Status {
             fleet: fleet.clone(),
@@ -224,6 +225,19 @@ impl Running {
             exporter.stop().await;
         }
     }
+}
+
+/// Who is asked in place of rules, where somebody is.
+pub(crate) fn guard(
+    settings: &Settings,
+    events: &Events,
+) -> Result<Option<Box<dyn Guard>>, Failed> {
+    let Some(options) = settings.guard.clone() else {
+        return Ok(None);
+    };
+    let guard = RemoteGuard::new(options, events.clone())
+        .map_err(|error| Failed::config(format!("`guard`: {error}")))?;
+    Ok(Some(Box::new(guard)))
 }
 
 /// Where people are asked about held calls.

@@ -64,22 +64,7 @@ pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
         let ruling = Ruling::new(&fault.rule(), &fault.to_string());
         return Verdict::Deny(Denied { call, ruling });
     }
-    let checks = policy.judge(&call, facts);
-    // The earlier of two that are as strict; a policy without any layer allows nothing.
-    let strictest = checks.iter().rev().max_by_key(|check| check.kind);
-    let (kind, rule, reason) = match strictest {
-        Some(check) => (check.kind, check.rule.clone(), check.reason.clone()),
-        None => (
-            Kind::Deny,
-            "deny:default".to_owned(),
-            "there is no policy".to_owned(),
-        ),
-    };
-    let ruling = Ruling {
-        rule,
-        reason,
-        checks,
-    };
+    let (kind, ruling) = Ruling::strictest(policy.judge(&call, facts));
     match kind {
         Kind::Allow => Verdict::Permit(Permit {
             call,
@@ -115,6 +100,26 @@ impl Ruling {
             reason: reason.to_owned(),
             checks: Vec::new(),
         }
+    }
+
+    /// What all checks of a call come to: the strictest counts, and the earlier of two that are as strict.
+    pub fn strictest(checks: Vec<Check>) -> (Kind, Self) {
+        let strictest = checks.iter().rev().max_by_key(|check| check.kind);
+        let (kind, rule, reason) = match strictest {
+            Some(check) => (check.kind, check.rule.clone(), check.reason.clone()),
+            // A policy without any layer allows nothing.
+            None => (
+                Kind::Deny,
+                "deny:default".to_owned(),
+                "there is no policy".to_owned(),
+            ),
+        };
+        let ruling = Self {
+            rule,
+            reason,
+            checks,
+        };
+        (kind, ruling)
     }
 
     /// What the rules are that ask for a person: an approval holds for these and no others.

@@ -90,6 +90,8 @@ pub struct Approver {
     pub principal: String,
     /// Who that is on this machine, where the token does not say.
     pub person: Option<String>,
+    /// The only tenant that they decide for; all, where there is none.
+    pub tenant: Option<String>,
     /// How they say it.
     pub way: Way,
 }
@@ -213,6 +215,36 @@ pub enum Asked {
     },
 }
 
+/// Which approvals are looked for; what is left out does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Those that stand so.
+    pub status: Option<ApprovalStatus>,
+    /// Those of a tenant.
+    pub tenant: Option<String>,
+}
+
+impl Which {
+    /// Those that nobody has decided about.
+    pub fn pending() -> Self {
+        Self {
+            status: Some(ApprovalStatus::Pending),
+            tenant: None,
+        }
+    }
+
+    /// Whether an approval is one of them.
+    pub fn includes(&self, approval: &Approval) -> bool {
+        self.status.is_none_or(|status| approval.status == status)
+            && self.has_tenant(&approval.asking.tenant)
+    }
+
+    /// Whether they may be this tenant's.
+    pub fn has_tenant(&self, tenant: &str) -> bool {
+        self.tenant.as_ref().is_none_or(|wanted| wanted == tenant)
+    }
+}
+
 /// What became of a decision.
 #[derive(Debug, Clone)]
 pub struct Resolved {
@@ -276,10 +308,10 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
     /// One approval.
     fn get(&self, id: &ApprovalId, now: Timestamp) -> Result<Option<Approval>, ApprovalsError>;
 
-    /// The approvals that stand so, or all, newest first; at most `limit`.
+    /// The approvals that are looked for, newest first; at most `limit`.
     fn list(
         &self,
-        status: Option<ApprovalStatus>,
+        which: &Which,
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError>;

@@ -33,6 +33,7 @@ async fn decide(stage: &Stage, answer: Answer) -> ApprovalId {
     let by = Approver {
         principal: "admin".to_owned(),
         person: None,
+        tenant: None,
         way: Way::Api,
     };
     desk(stage)

@@ -12,7 +12,7 @@ use std::{path::Path, process::ExitCode, sync::Arc};
 use callgate_call::{Desk, Events, Terms};
 use callgate_gate::{ApprovalId, visible::Layout, visible::visible};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals as _, Approver, ResolveApprovalError, Way,
+    Answer, Approval, ApprovalStatus, Approvals as _, Approver, ResolveApprovalError, Way, Which,
 };
 use callgate_store::{ApprovalStore, Log};
 use jiff::Timestamp;
@@ -63,7 +63,11 @@ fn list(data_dir: &Path, state: ApprovalState, as_json: bool) -> Result<ExitCode
         ApprovalState::All => None,
     };
     let store = ApprovalStore::new(data_dir, None);
-    let found = store.list(status, MAX_LISTED, Timestamp::now());
+    let which = Which {
+        status,
+        tenant: None,
+    };
+    let found = store.list(&which, MAX_LISTED, Timestamp::now());
     let found = found.map_err(failed)?;
     if as_json {
         outln!("{}", json(&found)?);
@@ -144,6 +148,7 @@ impl Office {
         let by = Approver {
             principal: PRINCIPAL.to_owned(),
             person: Some(local_user()),
+            tenant: None,
             way: Way::Cli,
         };
         match self.desk.resolve(id, answer, by).await {

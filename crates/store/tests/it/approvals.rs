@@ -5,7 +5,7 @@ use std::{path::Path, sync::Barrier, thread};
 use callgate_gate::{ApprovalId, CallId, Digest};
 use callgate_record::{
     Answer, Approval, ApprovalStatus, Approvals as _, Approver, Asked, Asking, Question,
-    ResolveApprovalError, Store as _, Way,
+    ResolveApprovalError, Store as _, Way, Which,
 };
 use callgate_store::{ApprovalStore, Log};
 use jiff::{SignedDuration, Timestamp};
@@ -46,6 +46,7 @@ fn by(principal: &str) -> Approver {
     Approver {
         principal: principal.to_owned(),
         person: None,
+        tenant: None,
         way: Way::Api,
     }
 }
@@ -209,6 +210,10 @@ fn claim_and_die(dir: &Path, forwards: bool) -> CallId {
     let store = store(dir, &log);
     approved(&store, "call");
     let call = new_id();
+    let used = Which {
+        status: Some(ApprovalStatus::Used),
+        tenant: None,
+    };
     let asked = store.ask(&question("call"), call, at(2)).unwrap();
     assert!(is_claimed(&asked));
     if forwards {
@@ -229,7 +234,7 @@ fn a_claim_of_the_dead_is_used_when_the_log_says_so_and_free_when_it_does_not() 
         let asked = ask(&store, "call", 3);
         assert_eq!(is_claimed(&asked), !forwards, "{asked:?}");
         let used: Vec<_> = store
-            .list(Some(ApprovalStatus::Used), 10, at(3))
+            .list(&used, 10, at(3))
             .unwrap()
             .into_iter()
             .filter_map(|approval| approval.used_by)

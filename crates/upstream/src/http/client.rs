@@ -132,6 +132,16 @@ impl HttpClient {
         self.send(request).await
     }
 
+    /// GETs what is there.
+    pub(crate) async fn get(
+        &self,
+        endpoint: &Endpoint,
+        carried: &Carried<'_>,
+    ) -> Result<Response<Incoming>, HttpFailed> {
+        let request = request(Method::GET, endpoint, carried, Full::default());
+        self.send(request).await
+    }
+
     /// Ends a session.
     pub(crate) async fn delete(
         &self,
