@@ -116,7 +116,10 @@ fn start(asks: Option<Option<&Target>>) -> anyhow::Result<Gateway> {
 
 /// The difference of medians, round by round.
 async fn over_local(local: &Target, guarded: &Target, options: &Options) -> anyhow::Result<Figure> {
-    let mut hosts = [HttpHost::connect(local).await?, HttpHost::connect(guarded).await?];
+    let mut hosts = [
+        HttpHost::connect(local).await?,
+        HttpHost::connect(guarded).await?,
+    ];
     for host in &mut hosts {
         calls(host, options.calls).await?;
     }
@@ -219,7 +222,11 @@ impl Asker {
     }
 
     async fn ask(&mut self) -> anyhow::Result<Duration> {
-        let token = self.target.token.as_deref().context("a guard has a token")?;
+        let token = self
+            .target
+            .token
+            .as_deref()
+            .context("a guard has a token")?;
         let request = Request::post("/v1/check")
             .header(header::HOST, self.target.address.to_string())
             .header(header::CONTENT_TYPE, "application/json")

@@ -91,11 +91,7 @@ impl Setup {
     }
 
     /// The same with further keys.
-    fn write_with(
-        folder: &Path,
-        servers: Map<String, Value>,
-        more: Value,
-    ) -> anyhow::Result<Self> {
+    fn write_with(folder: &Path, servers: Map<String, Value>, more: Value) -> anyhow::Result<Self> {
         let config = folder.join("callgate.yaml");
         let policy = folder.join("policy.yaml");
         std::fs::write(&policy, hundred_rules())?;

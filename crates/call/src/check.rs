@@ -22,7 +22,7 @@ use crate::{
     CallPath, DeskError,
     approvals::Terms,
     events::{
-        calls::{CheckNeedsApproval, CheckServed},
+        checks::{CheckNeedsApproval, CheckServed},
         gateway::RecordFailed,
     },
     hold::{NOBODY_RULE, TOO_MANY_RULE, too_many},

@@ -1,13 +1,14 @@
 //! What happens, said once and told three ways: a line in the log, a count in the metrics, and an
 //! event for whoever listens.
 //!
-//! Each thing that can happen is a struct of its own ([`calls`], [`approvals`], [`upstreams`], [`gateway`]), and
+//! Each thing that can happen is a struct of its own ([`calls`], [`checks`], [`approvals`], [`upstreams`], [`gateway`]), and
 //! [`Events::emit`] is the only way to tell of it: nobody else writes such a line or counts it.
 //! Events are kept only while somebody listens or did so a short while ago; otherwise telling
 //! costs a log line that is mostly switched off and a few atomic additions.
 
 pub mod approvals;
 pub mod calls;
+pub mod checks;
 pub mod gateway;
 mod listener;
 mod ring;

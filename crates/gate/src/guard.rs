@@ -24,6 +24,8 @@ pub struct Inquiry {
     pub path: Option<String>,
     /// The first host in the arguments, where the scope is about the network.
     pub domain: Option<String>,
+    /// Whether it says what the call costs: the last of several does, as cost is judged last.
+    pub with_cost: bool,
 }
 
 /// What another gateway said to a call: one check per question, or why there is none.

@@ -7,7 +7,7 @@ mod audit;
 
 use std::{path::PathBuf, time::Duration};
 
-use callgate_call::{Events, Guard, events::calls::FailedToAsk};
+use callgate_call::{Events, Guard, events::checks::FailedToAsk};
 use callgate_gate::{
     ApprovalId, Call, Check, FIRST_TENANT, Kind,
     guard::{

@@ -3,24 +3,25 @@
 //! The arguments travel value by value as they came (`arg_<key>`), so that what is judged over there is what
 //! the server here will see. What is read here was written by others: it is judged, and never obeyed.
 
+mod answer;
+
 use std::{borrow::Cow, sync::Arc};
 
 use callgate_wire::{Era, Frame, Json, JsonKind, Strictness, quote};
 use sha2::{Digest as _, Sha256};
 
+pub use answer::Answer;
+
 use super::Inquiry;
 use crate::{
-    ApprovalId, Attempt, Call, CallId, Declared, Digest, Door, Host, IntentRules, Kind, Operation,
+    ApprovalId, Attempt, Call, CallId, Declared, Digest, Door, Host, IntentRules, Operation,
     ServerName, Source, Target, Tool, Transport, Who, policy,
-    visible::{Layout, visible},
 };
 
 /// The version of these messages.
 pub const SCHEMA_VERSION: &str = "v1";
 /// Longer questions are not asked, and not answered.
 pub const MAX_QUESTION_BYTES: usize = 1024 * 1024;
-/// Longer texts of an answer are cut: they are for people.
-const MAX_TEXT_CHARS: usize = 1000;
 /// How the arguments begin among what is known about a call.
 const ARGUMENT: &str = "arg_";
 /// What is known about a call and differs from one question about it to the next.
@@ -77,19 +78,6 @@ pub struct Question {
     bound: Vec<String>,
 }
 
-/// An answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// What was said. A confirmation is somebody's yes as well.
-    pub kind: Kind,
-    /// The rule that said it.
-    pub rule: String,
-    /// Why.
-    pub reason: String,
-    /// The approval that is needed, or was used, and where it is given.
-    pub approval: Option<(ApprovalId, Option<String>)>,
-}
-
 /// The question about a call, as JSON text. `named` is the approval that its host names.
 pub fn question(call: &Call, inquiry: &Inquiry, named: Option<&str>) -> String {
     let who = &call.attempt.host.who;
@@ -133,6 +121,7 @@ pub fn question(call: &Call, inquiry: &Inquiry, named: Option<&str>) -> String {
     let cost = policy::COST_KEYS
         .iter()
         .find_map(|key| call.attempt.frame.meta(key));
+    let cost = cost.filter(|_| inquiry.with_cost);
     members.extend(cost.map(|cost| format!(r#""est_cost":{}"#, cost.as_text())));
     members.push(format!(r#""meta":{{{}}}"#, meta.join(",")));
     format!("{{{}}}", members.join(","))
@@ -315,66 +304,6 @@ impl Question {
     }
 }
 
-impl Answer {
-    /// As JSON text.
-    pub fn written(&self) -> String {
-        let decision = match self.kind {
-            Kind::Allow => "ALLOW",
-            Kind::Confirm | Kind::RequireApproval => "REQUIRE_APPROVAL",
-            Kind::Deny => "DENY",
-        };
-        let (id, url) = match &self.approval {
-            Some((id, url)) => (quote(id.as_str()), url.as_deref().map(quote)),
-            None => ("null".to_owned(), None),
-        };
-        format!(
-            r#"{{"schema_version":"{SCHEMA_VERSION}","decision":"{decision}","reason":{},"matched_rule":{},"approval_id":{id},"approval_url":{}}}"#,
-            quote(&self.reason),
-            quote(&self.rule),
-            url.as_deref().unwrap_or("null")
-        )
-    }
-
-    /// Reads an answer; what contradicts itself is none.
-    pub fn read(body: &[u8]) -> Result<Self, &'static str> {
-        let json = Json::validate(body, Strictness::Full).map_err(|_| "it is no JSON")?;
-        let text = |key: &str| {
-            let text = json.get(key).and_then(Json::as_str);
-            text.filter(|text| !text.is_empty()).map(Cow::into_owned)
-        };
-        if text("schema_version").as_deref() != Some(SCHEMA_VERSION) {
-            return Err("it is of another version");
-        }
-        let rule = text("matched_rule").ok_or("it names no rule")?;
-        let id = text("approval_id").map(|id| id.parse::<ApprovalId>());
-        let id = id.transpose().map_err(|_| "its approval is none")?;
-        let url = text("approval_url").filter(|url| is_address(url));
-        let of_rule = |words: &[&str]| {
-            let word = rule.split(':').next().unwrap_or_default();
-            words.contains(&word)
-        };
-        let asked = ["require_approval", "confirm"];
-        let kind = match text("decision").as_deref() {
-            Some("ALLOW") if of_rule(&["allow"]) => Kind::Allow,
-            // A person has said yes.
-            Some("ALLOW") if of_rule(&asked) && id.is_some() => Kind::Allow,
-            Some("DENY") if !of_rule(&["allow"]) => Kind::Deny,
-            Some("REQUIRE_APPROVAL") if of_rule(&asked) && id.is_some() && url.is_some() => {
-                Kind::RequireApproval
-            }
-            Some("ALLOW" | "DENY" | "REQUIRE_APPROVAL") => return Err("it contradicts itself"),
-            Some(_) | None => return Err("it decides nothing"),
-        };
-        let reason = text("reason").unwrap_or_else(|| "the guard gives no reason".to_owned());
-        Ok(Self {
-            kind,
-            rule: one_line(&rule),
-            reason: one_line(&reason),
-            approval: id.map(|id| (id, url)),
-        })
-    }
-}
-
 fn text_of(json: Json<'_>, key: &'static str) -> Result<Option<String>, BadQuestion> {
     match json.get(key).filter(|value| !value.is_null()) {
         None => Ok(None),
@@ -425,19 +354,99 @@ fn arguments_of(meta: Json<'_>) -> Option<String> {
     is_whole.then(|| format!("{{{}}}", values.join(",")))
 }
 
-fn is_address(url: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_graphic();
-    (url.starts_with("https://") || url.starts_with("http://"))
-        && url.len() <= 2048
-        && url.chars().all(is_plain)
-}
-
-fn one_line(text: &str) -> String {
-    let shown = visible(text, Layout::OneLine);
-    shown.chars().take(MAX_TEXT_CHARS).collect()
-}
-
 fn sha256(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Question {
+        Question::read(body.as_bytes()).expect("it is a question")
+    }
+
+    fn who() -> Who {
+        Who {
+            tenant: "local".into(),
+            principal: "gw".into(),
+            agent: "a".into(),
+            session: "s".into(),
+            grant: crate::Grant::default(),
+        }
+    }
+
+    #[test]
+    fn a_call_is_judged_over_there_by_the_bytes_that_it_has_here() {
+        let server = ServerName::new("fs").unwrap();
+        let descriptor = r#"{"name":"put","annotations":{"destructiveHint":true}}"#;
+        let tool = Tool::from_descriptor(&server, descriptor.into()).unwrap();
+        let arguments = r#"{"n":1e2,"text":"a\u0041","deep":{"path":["/x"]}}"#;
+        let request = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"put","arguments":{arguments}}}}}"#
+        );
+        let asked = read(r#"{"schema_version":"v1","scope":"mcp_tool","command":"fs:put"}"#);
+        let mut call = asked.call(CallId(ulid::Ulid::nil()), who()).unwrap();
+        call.attempt.frame = Frame::parse(request.into(), Strictness::Full).unwrap();
+        call.target = Target::Tool(Arc::new(tool));
+        let inquiry = Inquiry {
+            scope: "filesystem".to_owned(),
+            command: "fs:put".to_owned(),
+            path: Some("/x".to_owned()),
+            ..Inquiry::default()
+        };
+        let there = read(&question(&call, &inquiry, None));
+        assert_eq!(there.name(), "fs:put");
+        let seen = there.call(CallId(ulid::Ulid::nil()), who()).unwrap();
+        let seen_arguments = seen.attempt.frame.param("arguments").map(Json::as_text);
+        assert_eq!(seen_arguments, Some(arguments));
+        let Target::Tool(tool) = &seen.target else {
+            panic!("a tool is asked about");
+        };
+        assert_eq!(tool.hints.destructive, Some(true));
+    }
+
+    #[test]
+    fn what_is_named_beside_the_arguments_is_judged_as_well() {
+        let of = |body: &str| read(body).judged();
+        let head = r#""schema_version":"v1","scope":"filesystem""#;
+        assert_eq!(
+            of(&format!(r#"{{{head},"path":"/a"}}"#)),
+            r#"{"path":"/a"}"#
+        );
+        let same = format!(r#"{{{head},"path":"/a","meta":{{"arg_x":{{"y":"/a"}}}}}}"#);
+        assert_eq!(of(&same), r#"{"x":{"y":"/a"}}"#);
+        let other = format!(r#"{{{head},"path":"/b","meta":{{"arg_x":"/a/b"}}}}"#);
+        assert_eq!(of(&other), r#"{"x":"/a/b","callgate:named":{"path":"/b"}}"#);
+        let none = format!(r#"{{{head},"path":"/b","meta":{{"args_sha256":"0"}}}}"#);
+        assert_eq!(of(&none), r#"{"callgate:named":{"path":"/b"}}"#);
+    }
+
+    #[test]
+    fn a_yes_is_for_one_call_whichever_scope_asks_and_for_no_other() {
+        let of = |scope: &str, meta: &str, who: &Who| {
+            read(&format!(
+                r#"{{"schema_version":"v1","scope":"{scope}","path":"/{scope}","meta":{{{meta}}}}}"#
+            ))
+            .binding(who)
+        };
+        let call = r#""args_sha256":"1","arg_a":1,"call_id":"x""#;
+        let first = of("mcp_tool", call, &who());
+        assert_eq!(first, of("filesystem", call, &who()));
+        assert_eq!(first, of("mcp_tool", &call.replace('x', "y"), &who()));
+        let mut other = who();
+        other.agent = "b".into();
+        for different in [
+            of("mcp_tool", &call.replace("\"1\"", "\"2\""), &who()),
+            of("mcp_tool", &call.replace(":1,", ":2,"), &who()),
+            of("mcp_tool", call, &other),
+            of("mcp_tool", r#""arg_a":1"#, &who()),
+        ] {
+            assert_ne!(first, different);
+        }
+        // Without the whole call, each question is for itself.
+        let part = r#""arg_a":1"#;
+        assert_ne!(of("mcp_tool", part, &who()), of("filesystem", part, &who()));
+    }
 }

@@ -180,7 +180,7 @@ fn inquiries(policy: &Policy, call: &Call) -> Vec<Inquiry> {
         ..Inquiry::default()
     };
     let method = call.attempt.frame.method().unwrap_or_default();
-    match &call.target {
+    let mut all = match &call.target {
         Target::Tool(tool) => {
             let name = tool.canonical();
             let mapped = policy.layers.iter().find_map(|layer| match layer {
@@ -200,7 +200,11 @@ fn inquiries(policy: &Policy, call: &Call) -> Vec<Inquiry> {
             about(METHOD_SCOPE, method.to_owned()),
         ],
         Target::Method { method, .. } => vec![about(METHOD_SCOPE, method.clone())],
+    };
+    if let Some(last) = all.last_mut() {
+        last.with_cost = true;
     }
+    all
 }
 
 /// The rule sets that are asked about a call, for the caller and, where the caller's name is only its

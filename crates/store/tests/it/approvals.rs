@@ -210,10 +210,6 @@ fn claim_and_die(dir: &Path, forwards: bool) -> CallId {
     let store = store(dir, &log);
     approved(&store, "call");
     let call = new_id();
-    let used = Which {
-        status: Some(ApprovalStatus::Used),
-        tenant: None,
-    };
     let asked = store.ask(&question("call"), call, at(2)).unwrap();
     assert!(is_claimed(&asked));
     if forwards {
@@ -233,8 +229,12 @@ fn a_claim_of_the_dead_is_used_when_the_log_says_so_and_free_when_it_does_not() 
         let store = store(dir.path(), &log);
         let asked = ask(&store, "call", 3);
         assert_eq!(is_claimed(&asked), !forwards, "{asked:?}");
+        let are_used = Which {
+            status: Some(ApprovalStatus::Used),
+            tenant: None,
+        };
         let used: Vec<_> = store
-            .list(&used, 10, at(3))
+            .list(&are_used, 10, at(3))
             .unwrap()
             .into_iter()
             .filter_map(|approval| approval.used_by)

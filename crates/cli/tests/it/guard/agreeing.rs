@@ -4,7 +4,7 @@ use callgate_testkit::StdioHost;
 use serde_json::{Value, json};
 
 use crate::setup::Bed;
-use crate::talk::call;
+use crate::talk::stdio_as;
 
 /// How many calls are compared; a soak compares more.
 const CALLS: usize = 150;
@@ -41,7 +41,7 @@ tool_scope_map:
   - {pattern: "fs:send_mail", scope: data}
   - {pattern: "fs:note", scope: notes}
 agents:
-  "testkit": {override: [{scope: mcp_tool, deny: [{pattern: "fs:stat_file", when: 'args.key == "c"'}], allow: [{pattern: "fs:stat_file"}]}], override_mode: merge}
+  "odd *": {override: [{scope: mcp_tool, deny: [{pattern: "fs:stat_file", when: 'args.key == "c"'}], allow: [{pattern: "fs:stat_file"}]}], override_mode: merge}
 "#;
 
 const TOOLS: [&str; 11] = [
@@ -172,7 +172,8 @@ fn the_guard_says_what_the_gateway_would_say_itself() {
         served.token
     ));
     let itself = bed("");
-    let (mut asking, mut alone) = (asks.stdio_ready(), itself.stdio_ready());
+    // Hosts that cannot be asked: a confirmation is an approval for them, here as over there.
+    let (mut asking, mut alone) = (stdio_as(&asks, Some("{}")), stdio_as(&itself, Some("{}")));
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let mut seen = std::collections::BTreeMap::<String, usize>::new();
     for number in 0..calls {
@@ -200,5 +201,4 @@ fn the_guard_says_what_the_gateway_would_say_itself() {
     }
     assert_eq!(seen.len(), 3, "each kind of verdict was met: {seen:?}");
     println!("{calls} calls, two gateways, the same verdicts: {seen:?}");
-    call(&mut asking, "fs__read_file", r#"{"key":"a"}"#);
 }

@@ -9,7 +9,7 @@ use crate::{
     Call, Facts, Needs, Target,
     guard::{FailMode, Inquiry},
     policy::{
-        Check, Layer, Policy,
+        Check, Cost, Layer, Policy,
         projection::{self, Action, Sought},
         rule_set::{Question, RuleSet},
         rules::{Rules, Scopes},
@@ -46,7 +46,7 @@ pub(in crate::policy) fn judge_scope(
                         Some(set) => set.check(question),
                         None => without_rules(scope),
                     });
-                    if matches!(scope, TOOL_SCOPE | COST_SCOPE) {
+                    if asks_cost(scope, call) {
                         checks.extend(check_cost(scopes, policy.mode, cost(call), facts));
                     }
                 }
@@ -72,11 +72,16 @@ pub(in crate::policy) fn needs_of_scope(policy: &Policy, call: &Call, scope: &st
 fn sets<'r>(rules: &'r Rules, call: &Call, scope: &str) -> Vec<&'r RuleSet> {
     let (own, everyones) = rules.for_whom(&call.attempt.host.who);
     let of = |scopes: &'r Scopes| {
-        let cost = (scope == TOOL_SCOPE).then(|| scopes.get(COST_SCOPE));
+        let cost = asks_cost(scope, call).then(|| scopes.get(COST_SCOPE));
         [scopes.get(scope), cost.flatten()]
     };
     let all = [Some(own), everyones].into_iter().flatten();
     all.flat_map(of).flatten().collect()
+}
+
+/// Whether cost is judged beside a scope: a tool's, and wherever one is named.
+fn asks_cost(scope: &str, call: &Call) -> bool {
+    matches!(scope, TOOL_SCOPE | COST_SCOPE) || cost(call) != Cost::Unsaid
 }
 
 /// What a scope without rules says: no, except to what is no tool.
