@@ -278,8 +278,8 @@ impl Question {
 
     /// The arguments that are judged: those of the call, and what the question names beside them.
     fn judged(&self) -> String {
-        let is_name = self.scope.starts_with("mcp_");
-        let command = self.command.as_ref().filter(|_| !is_name);
+        // Elsewhere it is a name.
+        let command = self.command.as_ref().filter(|_| self.scope == "shell");
         let named = [
             ("path", self.path.as_ref()),
             ("command", command),
