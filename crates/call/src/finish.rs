@@ -174,7 +174,7 @@ fn answered(reply: &Reply, read: Inspected, total: Duration) -> Outcome<'_> {
         status: read.status,
         effect: Effect::Done,
         duration_us: microseconds(total),
-        response: response.map(|json| json.bytes()),
+        response,
         error: read.error,
     }
 }

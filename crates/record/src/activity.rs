@@ -4,13 +4,13 @@
 //! it by whoever knows.
 
 use callgate_gate::{ApprovalId, CallId, Source, Transport};
+use callgate_wire::quote;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::{
-    Body, CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, RecordType,
-    Status, WriterId,
+    Body, CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, RawJson,
+    RecordType, Status, WriterId,
 };
 
 /// Everything that is known about one call, or about one thing that happened to the gateway.
@@ -36,7 +36,7 @@ pub struct Activity {
     /// What the caller is called; absent for an event.
     pub agent: Option<String>,
     /// `clientInfo` of the host.
-    pub client: Option<Box<RawValue>>,
+    pub client: Option<RawJson>,
     /// The session; absent for an event.
     pub session_id: Option<String>,
     /// The host's own id of the request, as JSON text.
@@ -48,7 +48,7 @@ pub struct Activity {
     /// The tool, the method of another request, or the name of an event.
     pub tool: Option<String>,
     /// The arguments, redacted: the value when it was kept whole, else the beginning as a string.
-    pub arguments: Option<Box<RawValue>>,
+    pub arguments: Option<RawJson>,
     /// BLAKE3 of the whole arguments as they came.
     pub arguments_blake3: Option<String>,
     /// What policy said.
@@ -60,7 +60,7 @@ pub struct Activity {
     /// Every check that was made.
     pub checks: Vec<Check>,
     /// The answer, redacted: the value when it was kept whole, else the beginning as a string.
-    pub response: Option<Box<RawValue>>,
+    pub response: Option<RawJson>,
     /// How it stands; absent while it is running.
     pub status: Option<Status>,
     /// What went wrong.
@@ -271,10 +271,10 @@ fn failed(error: &Failed, effect: Option<Effect>) -> ActivityError {
     }
 }
 
-fn shown(body: &Body) -> Option<Box<RawValue>> {
+fn shown(body: &Body) -> Option<RawJson> {
     match (&body.value, &body.text) {
         (Some(value), _) => Some(value.clone()),
-        (None, Some(text)) => serde_json::value::to_raw_value(text).ok(),
+        (None, Some(text)) => Some(RawJson::believed(quote(text))),
         (None, None) => None,
     }
 }

@@ -3,13 +3,15 @@
 //! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
 
 mod chain;
+mod raw;
+mod written;
 
 use callgate_gate::{ApprovalId, CallId, Declared, Kind, Operation, Source, Transport};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use ulid::Ulid;
 
 pub use chain::{Checkpoint, Head, KeyedHead, Opened};
+pub use raw::RawJson;
 
 /// One process start that writes to the log, with its own sequence and chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,9 +26,8 @@ impl std::fmt::Display for WriterId {
 
 /// Everything that can stand in the log.
 ///
-/// It is read back with [`Entry::from_json`]: raw JSON cannot be taken out of a derived `Deserialize`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+/// It is written with [`Entry::write_json`] and read back with [`Entry::from_json`].
+#[derive(Debug, Clone)]
 pub enum Entry {
     /// A writer began. Names the heads of all writers it knew.
     Opened(Opened),
@@ -283,20 +284,18 @@ impl Intent {
 }
 
 /// A message body as it is kept: capped, redacted, with the digest of the whole.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Body {
     /// How long the whole was.
     pub bytes: u64,
     /// BLAKE3 of the whole, as it was forwarded: SHA-256 would cost more than all else that is done.
     pub blake3: String,
     /// The JSON value, when it fitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Box<RawValue>>,
+    pub value: Option<RawJson>,
     /// The beginning of the text, when the whole did not fit or is no JSON any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Whether something was blotted out.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub redacted: bool,
 }
 
@@ -310,7 +309,7 @@ pub struct Failed {
 }
 
 /// A call that was received, whatever became of it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct CallEntry {
     /// The call's id, which is its record's id.
     pub id: CallId,
@@ -328,59 +327,45 @@ pub struct CallEntry {
     /// What the caller is called.
     pub agent: String,
     /// `clientInfo` of the host, as it came.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client: Option<Box<RawValue>>,
+    pub client: Option<RawJson>,
     /// The session it came in.
     pub session_id: String,
     /// The host's own id of the request, as JSON text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// The call that made this one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<CallId>,
     /// The server it is aimed at, when that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The tool, or the method of another request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The arguments, or the params of another request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Body>,
     /// What policy said, when it was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     /// The rule that said it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Every check that was made.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub checks: Vec<Check>,
     /// What the call was taken to do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
     /// The `call_tool_*` variant that it came through.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_variant: Option<String>,
     /// What a reader of the record should know about the call.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub warnings: Vec<String>,
     /// The approval that a held call waits for, or that a forwarded one uses up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<ApprovalId>,
     /// How a refused call stands; absent while it is forwarded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
     /// What a refused caller was told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failed>,
 }
 
 /// What came of a forwarded call.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Finished {
     /// The call.
     pub id: CallId,
@@ -391,10 +376,8 @@ pub struct Finished {
     /// From receiving the request to having the answer.
     pub duration_us: u64,
     /// The answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Body>,
     /// What went wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failed>,
 }
 

@@ -6,13 +6,12 @@ mod holds;
 use std::sync::Arc;
 
 use callgate_gate::{Attempt, Call, CallId, Declared, Denied, Fault, Permit, Ruling, Target};
-use callgate_wire::methods;
+use callgate_wire::{Json, methods};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use ulid::Ulid;
 
 use crate::{
-    CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, Position,
+    CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, Position, RawJson,
     RecordType, Redactor, Status, Store, StoreError,
 };
 
@@ -78,7 +77,7 @@ pub struct Outcome<'a> {
     /// From receiving the request to having the answer.
     pub duration_us: u64,
     /// The raw JSON of the answer's result.
-    pub response: Option<&'a [u8]>,
+    pub response: Option<Json<'a>>,
     /// What went wrong.
     pub error: Option<Failed>,
 }
@@ -333,7 +332,7 @@ impl Recorder {
             | RecordType::System => frame.params(),
         };
         let declared = attempt.declared.as_deref();
-        let client = attempt.host.client_info.clone();
+        let client = attempt.host.client_info.as_deref();
         let client = client.filter(|info| info.len() <= MAX_CLIENT_BYTES);
         CallEntry {
             id: attempt.id,
@@ -343,13 +342,13 @@ impl Recorder {
             tenant: who.tenant.clone(),
             principal: who.principal.clone(),
             agent: name(&who.agent),
-            client: client.and_then(|info| RawValue::from_string(info).ok()),
+            client: client.map(RawJson::believed),
             session_id: who.session.clone(),
             request_id: frame.id().map(|id| name(id.raw())),
             parent_id: attempt.parent,
             server: None,
             tool: None,
-            arguments: body.map(|body| self.redactor.body(body.bytes())),
+            arguments: body.map(|body| self.redactor.body(body)),
             decision: None,
             rule: None,
             reason: None,

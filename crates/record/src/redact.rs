@@ -6,10 +6,10 @@
 
 use std::{borrow::Cow, ops::Range};
 
+use callgate_wire::Json;
 use regex::Regex;
-use serde_json::value::RawValue;
 
-use crate::Body;
+use crate::{Body, RawJson};
 
 /// What stands where a secret was.
 const BLOT: &str = "[redacted]";
@@ -82,27 +82,28 @@ impl Redactor {
     }
 
     /// A body as it may be kept: the beginning without secrets, and the digest of the whole.
-    pub fn body(&self, raw_json: &[u8]) -> Body {
-        let kept = self.keep(raw_json, self.body_bytes);
+    pub fn body(&self, json: Json<'_>) -> Body {
+        let raw = json.bytes();
+        let kept = self.keep(raw, self.body_bytes);
         let mut body = Body {
-            bytes: raw_json.len() as u64,
-            blake3: body_digest(raw_json),
+            bytes: raw.len() as u64,
+            blake3: body_digest(raw),
             value: None,
             text: None,
             redacted: kept.redacted,
         };
-        if kept.whole {
-            // A line break between two tokens would end the entry's line too early.
-            let is_line = !kept.text.bytes().any(|byte| matches!(byte, b'\n' | b'\r'));
-            let line = if is_line {
-                kept.text.clone()
-            } else {
-                kept.text.replace(['\n', '\r'], " ")
-            };
-            body.value = RawValue::from_string(line).ok();
-        }
-        if body.value.is_none() {
-            body.text = Some(kept.text);
+        match kept {
+            // Blots may stand where no string was.
+            Kept {
+                whole: true,
+                redacted: true,
+                ..
+            } => {
+                body.value = RawJson::checked(kept.text.clone());
+                body.text = body.value.is_none().then_some(kept.text);
+            }
+            Kept { whole: true, .. } => body.value = Some(RawJson::believed(kept.text)),
+            Kept { whole: false, .. } => body.text = Some(kept.text),
         }
         body
     }
@@ -363,7 +364,13 @@ fn merged(found: Vec<Secret>) -> Vec<Secret> {
 mod tests {
     use proptest::prelude::*;
 
+    use callgate_wire::Strictness;
+
     use super::*;
+
+    fn json(text: &str) -> Json<'_> {
+        Json::validate(text.as_bytes(), Strictness::Envelope).unwrap()
+    }
 
     fn redactor(body_bytes: usize) -> Redactor {
         Redactor::new(&["corp-[0-9]{4}".to_owned()], body_bytes).unwrap()
@@ -448,7 +455,7 @@ mod tests {
             ),
         ];
         for (raw, expected) in cases {
-            let body = redactor(2048).body(raw.as_bytes());
+            let body = redactor(2048).body(json(raw));
             let kept = body
                 .value
                 .as_ref()
@@ -461,29 +468,24 @@ mod tests {
 
     #[test]
     fn a_body_is_capped_and_its_digest_is_of_the_whole() {
-        let raw = br#"{"a":"0123456789"}"#;
-        let body = redactor(8).body(raw);
+        let raw = r#"{"a":"0123456789"}"#;
+        let body = redactor(8).body(json(raw));
         assert_eq!(body.text.as_deref(), Some(r#"{"a":"01"#));
         assert!(body.value.is_none());
         assert_eq!(
             (body.bytes, body.blake3),
-            (raw.len() as u64, blake3::hash(raw).to_string())
+            (raw.len() as u64, blake3::hash(raw.as_bytes()).to_string())
         );
         assert_eq!(
-            redactor(5).body("\"äää\"".as_bytes()).text.as_deref(),
+            redactor(5).body(json("\"äää\"")).text.as_deref(),
             Some("\"ää")
-        );
-        let lines = redactor(64).body(b"{\n\"a\":\r\n1}");
-        assert_eq!(
-            lines.value.map(|value| value.get().to_owned()).as_deref(),
-            Some("{ \"a\":  1}")
         );
     }
 
     #[test]
     fn an_own_pattern_that_breaks_json_leaves_text() {
         let redactor = Redactor::new(&["\"x\":".to_owned()], 100).unwrap();
-        let body = redactor.body(br#"{"x":1}"#);
+        let body = redactor.body(json(r#"{"x":1}"#));
         assert_eq!(body.text.as_deref(), Some("{[redacted]1}"));
         assert_eq!(
             Redactor::new(&["(".to_owned()], 1).unwrap_err().pattern,
@@ -518,7 +520,7 @@ mod tests {
             cap in 16usize..128,
         ) {
             let raw = format!("{{\"a\":\"{} {written} {}\"}}", ".".repeat(before), ".".repeat(after));
-            let body = redactor(cap).body(raw.as_bytes());
+            let body = redactor(cap).body(json(&raw));
             let kept = body.text.clone().or(body.value.as_ref().map(|v| v.get().to_owned())).unwrap();
             prop_assert!(kept.len() <= cap);
             for at in 0..secret.len() - 6 {
@@ -537,7 +539,7 @@ mod tests {
             let once = serde_json::json!({ name.clone(): format!("{around}{inner}{around}"), "n": 1 });
             let twice = serde_json::json!({ "outer": once.to_string(), name: 5 });
             for value in [once, twice] {
-                let body = redactor(100_000).body(value.to_string().as_bytes());
+                let body = redactor(100_000).body(json(&value.to_string()));
                 prop_assert!(body.value.is_some(), "{value} became {:?}", body.text);
             }
         }

@@ -134,11 +134,14 @@ pub(crate) struct Stamp {
 
 /// An entry as JSON without its opening brace, and without raw line breaks.
 pub(crate) fn body(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
-    let mut json = Vec::with_capacity(USUAL_BYTES);
-    serde_json::to_writer(&mut json, entry)?;
+    let mut json = String::with_capacity(USUAL_BYTES);
+    entry.write_json(&mut json)?;
+    let mut json = json.into_bytes();
     // Only raw JSON that was taken over as it came can hold a line break, and only between tokens.
-    while let Some(at) = memchr::memchr2(b'\n', b'\r', &json) {
-        json[at] = b' ';
+    let mut from = 0;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &json[from..]) {
+        json[from + at] = b' ';
+        from += at + 1;
     }
     Ok(json)
 }
@@ -313,6 +316,16 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn line_breaks_between_tokens_become_spaces() {
+        let finished = r#"{"kind":"finished","id":"00000000000000000000000000","status":"success","effect":"done",
+            "duration_us":1,"response":{"bytes":9,"blake3":"","value":{"a":\r\n1}}}"#;
+        let entry = Entry::from_json(&finished.replace("\\r\\n", "\r\n")).unwrap();
+        let written = body(&entry).unwrap();
+        let written = std::str::from_utf8(&written).unwrap();
+        assert!(written.ends_with(r#""value":{"a":  1}}}"#), "{written}");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! reading of replies.
 
 mod client;
+mod connections;
 mod endpoint;
 mod reply;
 mod status;
 
 pub(crate) use client::{Carried, HttpClient, HttpFailed};
+pub(crate) use connections::Answered;
 pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use reply::{Events, Next, read_body};
 pub(crate) use status::{describe_status, effect_of};

@@ -219,7 +219,7 @@ impl Server {
                 let found = self
                     .eras
                     .speaks_stateless(&self.spec, &self.supplies, wiring);
-                if found.await {
+                if Box::pin(found).await {
                     Era::Stateless
                 } else {
                     Era::Handshake
@@ -244,15 +244,39 @@ impl Server {
         (*principal == host.who.principal).then(|| connection.clone())
     }
 
+    /// The connection for a call of this host, where nothing has to be waited for.
+    fn ready_connection(&self, host: &Host) -> Option<Connection> {
+        match host.era {
+            Era::Handshake => self.shared_primary(host, host.era),
+            Era::Stateless => None,
+        }
+    }
+
+    /// The connection for a call, waited for no longer than the call may take.
+    async fn awaited_connection(
+        &self,
+        call: &Call,
+        exchange: &Exchange,
+    ) -> Result<(Connection, Option<Seat>), Failure> {
+        let effect = Effect::None;
+        tokio::select! {
+            connection = self.connection(&call.attempt.host, Purpose::Call) => connection,
+            () = exchange.cancelled.cancelled() => Err(Failure::Cancelled { effect }),
+            () = tokio::time::sleep(self.spec.timeout) => {
+                let (server, timeout) = (self.spec.name.clone(), self.spec.timeout);
+                let name = call.target.name().to_owned();
+                Err(Failure::TimedOut { server, name, timeout, effect })
+            }
+        }
+    }
+
     /// The connection for a call of this host. A server in its first connect is waited for.
     async fn connection(
         &self,
         host: &Host,
         purpose: Purpose,
     ) -> Result<(Connection, Option<Seat>), Failure> {
-        if host.era == Era::Handshake
-            && let Some(connection) = self.shared_primary(host, host.era)
-        {
+        if let Some(connection) = self.ready_connection(host) {
             return Ok((connection, None));
         }
         let mut state = self.state.subscribe();
@@ -286,7 +310,7 @@ impl Server {
         let wiring = (self.wiring)(&profile);
         let open = || async {
             let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
-            let lane = lane.await?;
+            let lane = Box::pin(lane).await?;
             self.repeat(&lane.connection, &profile).await;
             lane.hear();
             Ok(lane)
@@ -338,16 +362,10 @@ impl Provider for Server {
     ) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(async move {
             let _under_way = UnderWay::new(&self.forwarding);
-            let host = call.call().attempt.host.clone();
-            let effect = Effect::None;
-            let (connection, _seat) = tokio::select! {
-                connection = self.connection(&host, Purpose::Call) => connection?,
-                () = exchange.cancelled.cancelled() => return Err(Failure::Cancelled { effect }),
-                () = tokio::time::sleep(self.spec.timeout) => {
-                    let (server, timeout) = (self.spec.name.clone(), self.spec.timeout);
-                    let name = call.call().target.name().to_owned();
-                    return Err(Failure::TimedOut { server, name, timeout, effect });
-                }
+            let (connection, _seat) = match self.ready_connection(&call.call().attempt.host) {
+                Some(connection) => (connection, None),
+                // Boxed, so that calls for which there is a connection do not carry the room for it.
+                None => Box::pin(self.awaited_connection(call.call(), &exchange)).await?,
             };
             let carried = self.carried(call.call());
             let reply = connection.call(call, exchange, self.spec.timeout).await?;

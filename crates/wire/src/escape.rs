@@ -14,21 +14,26 @@ pub fn quote(text: &str) -> String {
 }
 
 /// Appends `text` to `out` as a JSON string literal.
-pub(crate) fn quote_into(text: &str, out: &mut String) {
+pub fn quote_into(text: &str, out: &mut String) {
     out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..='\x1F' => {
-                write!(out, "\\u{:04x}", u32::from(character))
+    let mut rest = text;
+    loop {
+        let (plain, special) = rest.split_at(plain_run(rest.as_bytes()));
+        out.push_str(plain);
+        let mut characters = special.chars();
+        match characters.next() {
+            None => break,
+            Some('"') => out.push_str("\\\""),
+            Some('\\') => out.push_str("\\\\"),
+            Some('\n') => out.push_str("\\n"),
+            Some('\r') => out.push_str("\\r"),
+            Some('\t') => out.push_str("\\t"),
+            Some(control) => {
+                write!(out, "\\u{:04x}", u32::from(control))
                     .expect("writing to a String does not fail");
             }
-            _ => out.push(character),
         }
+        rest = characters.as_str();
     }
     out.push('"');
 }

@@ -35,7 +35,7 @@ pub mod stateless;
 
 pub use edit::Edit;
 pub use era::{Era, PROTOCOL_VERSION_META};
-pub use escape::quote;
+pub use escape::{quote, quote_into};
 pub use frame::{Batch, Frame, FrameError, FrameKind};
 pub use id::Id;
 pub use json::{Elements, Json, JsonKind, Members};

@@ -6,20 +6,17 @@ use callgate_record::Effect;
 use callgate_wire::Pieces;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, uri::Scheme};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 
-use super::Endpoint;
+use super::{
+    Endpoint,
+    connections::{Answered, Connections},
+};
 
 /// How long a connection may take to be made.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-/// How long an idle connection is kept.
-const IDLE: Duration = Duration::from_secs(90);
 /// How long a quiet connection goes unprobed: a standing stream may be quiet for hours, and would
 /// not notice that the other side is gone.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -27,7 +24,7 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 /// A client for every HTTP server.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient {
-    client: Arc<Client<HttpsConnector<HttpConnector>, Full<Pieces>>>,
+    connections: Connections,
     /// Why no certificate can be checked, where that is so.
     no_roots: Option<Arc<str>>,
 }
@@ -87,12 +84,8 @@ impl HttpClient {
             }
         };
         let connector = tls.https_or_http().enable_http1().wrap_connector(http);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE)
-            .pool_timer(TokioTimer::new())
-            .build(connector);
         Ok(Self {
-            client: Arc::new(client),
+            connections: Connections::new(connector),
             no_roots,
         })
     }
@@ -103,7 +96,7 @@ impl HttpClient {
         endpoint: &Endpoint,
         carried: &Carried<'_>,
         message: Pieces,
-    ) -> Result<Response<Incoming>, HttpFailed> {
+    ) -> Result<Response<Answered>, HttpFailed> {
         let mut request = request(Method::POST, endpoint, carried, Full::new(message));
         let headers = request.headers_mut();
         headers.insert(
@@ -114,7 +107,7 @@ impl HttpClient {
             header::ACCEPT,
             HeaderValue::from_static("application/json, text/event-stream"),
         );
-        self.send(request).await
+        self.send(endpoint, request).await
     }
 
     /// Opens a stream of events.
@@ -122,14 +115,14 @@ impl HttpClient {
         &self,
         endpoint: &Endpoint,
         carried: &Carried<'_>,
-    ) -> Result<Response<Incoming>, HttpFailed> {
+    ) -> Result<Response<Answered>, HttpFailed> {
         let mut request = request(Method::GET, endpoint, carried, Full::default());
         let headers = request.headers_mut();
         headers.insert(
             header::ACCEPT,
             HeaderValue::from_static("text/event-stream"),
         );
-        self.send(request).await
+        self.send(endpoint, request).await
     }
 
     /// GETs what is there.
@@ -149,24 +142,20 @@ impl HttpClient {
         carried: &Carried<'_>,
     ) -> Result<StatusCode, HttpFailed> {
         let request = request(Method::DELETE, endpoint, carried, Full::default());
-        Ok(self.send(request).await?.status())
+        Ok(self.send(endpoint, request).await?.status())
     }
 
-    async fn send(&self, request: Request<Full<Pieces>>) -> Result<Response<Incoming>, HttpFailed> {
+    async fn send(
+        &self,
+        endpoint: &Endpoint,
+        request: Request<Full<Pieces>>,
+    ) -> Result<Response<Answered>, HttpFailed> {
         if let Some(why) = &self.no_roots
-            && request.uri().scheme() == Some(&Scheme::HTTPS)
+            && endpoint.url.scheme() == Some(&Scheme::HTTPS)
         {
             return Err(HttpFailed::NoRoots(why.to_string()));
         }
-        self.client.request(request).await.map_err(|error| {
-            let connecting = error.is_connect();
-            let text = with_causes(&error);
-            if connecting {
-                HttpFailed::NotConnected(text)
-            } else {
-                HttpFailed::Broke(text)
-            }
-        })
+        self.connections.send(&endpoint.url, request).await
     }
 }
 
@@ -187,9 +176,10 @@ fn request(
 ) -> Request<Full<Pieces>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
-    *request.uri_mut() = endpoint.url.clone();
+    *request.uri_mut() = endpoint.named.place.clone();
     let headers = request.headers_mut();
     *headers = endpoint.headers.clone();
+    headers.insert(header::HOST, endpoint.named.host.clone());
     let own = [
         ("mcp-session-id", carried.session),
         ("mcp-protocol-version", carried.version),
@@ -207,15 +197,4 @@ fn request(
         }
     }
     request
-}
-
-/// An error and what caused it, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -1,5 +1,7 @@
 //! Where an HTTP server is: its URL as it is really used, and its configured headers.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use url::{Host, Url};
 
@@ -23,6 +25,17 @@ pub struct Endpoint {
     pub url: Uri,
     /// Headers for every request.
     pub headers: HeaderMap,
+    /// The URL as requests name it.
+    pub(crate) named: Arc<Named>,
+}
+
+/// What a request names of its URL.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The path and query.
+    pub(crate) place: Uri,
+    /// The host and port.
+    pub(crate) host: HeaderValue,
 }
 
 /// Why a server cannot be reached as configured.
@@ -65,7 +78,7 @@ impl Endpoint {
             _ => return Err(EndpointError::Scheme(url.to_owned())),
         }
         parsed.set_fragment(None);
-        let uri = parsed.as_str().parse().map_err(|_| not_a_url())?;
+        let (url, named) = parts(&parsed).ok_or_else(not_a_url)?;
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let wrong = || EndpointError::Header(name.clone());
@@ -78,8 +91,9 @@ impl Endpoint {
             map.append(key, value);
         }
         Ok(Self {
-            url: uri,
+            url,
             headers: map,
+            named,
         })
     }
 
@@ -91,12 +105,26 @@ impl Endpoint {
         if joined.origin() != base.origin() {
             return None;
         }
-        let url = joined.as_str().parse().ok()?;
+        let (url, named) = parts(&joined)?;
         Some(Self {
             url,
             headers: self.headers.clone(),
+            named,
         })
     }
+}
+
+/// A URL, and what a request names of it.
+fn parts(url: &Url) -> Option<(Uri, Arc<Named>)> {
+    let whole: Uri = url.as_str().parse().ok()?;
+    let place = Uri::from(whole.path_and_query()?.clone());
+    // A port that goes without saying is not in a parsed URL.
+    let host = match url.port() {
+        Some(port) => format!("{}:{port}", url.host_str()?),
+        None => url.host_str()?.to_owned(),
+    };
+    let host = HeaderValue::try_from(host).ok()?;
+    Some((whole, Arc::new(Named { place, host })))
 }
 
 fn is_loopback(url: &Url) -> bool {

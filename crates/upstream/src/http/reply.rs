@@ -1,14 +1,14 @@
 //! Bodies of responses: whole, or as a stream of events. Both have a limit.
 
+use super::Answered;
 use bytes::Bytes;
 use callgate_wire::sse::{Decoder, Event};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 
 use super::HttpFailed;
 
 /// Reads a whole body; `None` when it is over the limit.
-pub(crate) async fn read_body(body: Incoming, limit: usize) -> Result<Option<Bytes>, HttpFailed> {
+pub(crate) async fn read_body(body: Answered, limit: usize) -> Result<Option<Bytes>, HttpFailed> {
     match Limited::new(body, limit).collect().await {
         Ok(collected) => Ok(Some(collected.to_bytes())),
         Err(error) if error.is::<LengthLimitError>() => Ok(None),
@@ -19,7 +19,7 @@ pub(crate) async fn read_body(body: Incoming, limit: usize) -> Result<Option<Byt
 /// A stream of events.
 #[derive(Debug)]
 pub(crate) struct Events {
-    body: Incoming,
+    body: Answered,
     decoder: Decoder,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Next {
 }
 
 impl Events {
-    pub(crate) fn new(body: Incoming, limit: usize) -> Self {
+    pub(crate) fn new(body: Answered, limit: usize) -> Self {
         Self {
             body,
             decoder: Decoder::new(limit),

@@ -19,14 +19,14 @@ use callgate_wire::{Era, Frame, Pieces, ProtocolVersion, Strictness};
 use foldhash::HashMap;
 use futures_util::future::BoxFuture;
 use http::{Response, header};
-use hyper::body::Incoming;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     http::{
-        Carried, Endpoint, Events, HttpClient, HttpFailed, describe_status, effect_of, read_body,
+        Answered, Carried, Endpoint, Events, HttpClient, HttpFailed, describe_status, effect_of,
+        read_body,
     },
     inbound::Inbound,
     outgoing::Message,
@@ -177,7 +177,7 @@ impl StreamableLink {
     }
 
     /// Sends a message; a session that has expired is made anew once, unseen by the caller.
-    async fn post(&self, message: Outgoing) -> Result<Response<Incoming>, Ended> {
+    async fn post(&self, message: Outgoing) -> Result<Response<Answered>, Ended> {
         let seen = self.session.snapshot();
         if self.era == Era::Stateless {
             return self.post_once(&seen, message).await;
@@ -197,7 +197,7 @@ impl StreamableLink {
         &self,
         session: &session::Snapshot,
         message: impl Into<Outgoing>,
-    ) -> Result<Response<Incoming>, Ended> {
+    ) -> Result<Response<Answered>, Ended> {
         let Outgoing { body, headers } = message.into();
         let carried = Carried {
             repeated: headers.as_deref().unwrap_or_default(),
@@ -208,7 +208,7 @@ impl StreamableLink {
         sent.map_err(|error| lost(error.effect(), None, error.to_string()))
     }
 
-    fn note_reached(&self, sent: &Result<Response<Incoming>, HttpFailed>) {
+    fn note_reached(&self, sent: &Result<Response<Answered>, HttpFailed>) {
         let reached = match sent {
             Ok(_) | Err(HttpFailed::Broke(_)) => true,
             Err(HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_)) => false,
@@ -217,7 +217,7 @@ impl StreamableLink {
     }
 
     /// Takes a status that is no success: some servers put a proper error into the body.
-    async fn refused(&self, id: u64, response: Response<Incoming>) -> Result<(), Ended> {
+    async fn refused(&self, id: u64, response: Response<Answered>) -> Result<(), Ended> {
         let status = response.status();
         let location = response.headers().get(header::LOCATION);
         let location = location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
@@ -336,7 +336,7 @@ impl Link for StreamableLink {
     }
 }
 
-fn is_stream(response: &Response<Incoming>) -> bool {
+fn is_stream(response: &Response<Answered>) -> bool {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     let content_type = content_type
         .and_then(|value| value.to_str().ok())

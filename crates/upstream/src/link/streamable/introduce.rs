@@ -6,14 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use callgate_wire::{Frame, FrameKind, Strictness};
 use http::{Response, StatusCode};
-use hyper::body::Incoming;
 
 use super::{
     StreamableLink, is_stream,
     session::{self, Snapshot},
 };
 use crate::{
-    http::{Events, Next, read_body},
+    http::{Answered, Events, Next, read_body},
     outgoing::{Housekeeping, Message},
     pending::Ended,
 };
@@ -85,7 +84,7 @@ impl StreamableLink {
         Ok(session)
     }
 
-    async fn handshake_reply(&self, response: Response<Incoming>) -> Option<Frame> {
+    async fn handshake_reply(&self, response: Response<Answered>) -> Option<Frame> {
         if !is_stream(&response) {
             let body = read_body(response.into_body(), self.limit).await;
             return reply(body.ok().flatten()?);

@@ -4,10 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callgate_wire::{Frame, Pieces, Strictness, http::is_session_id, methods};
 use http::Response;
-use hyper::body::Incoming;
 use tokio::sync::watch;
 
-use crate::http::Carried;
+use crate::http::{Answered, Carried};
 
 /// The session as one request sees it.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +60,7 @@ impl Session {
     }
 
     /// Notes the session id that the response to `initialize` gave, and the message itself.
-    pub(super) fn note(&self, response: &Response<Incoming>, message: &Pieces) {
+    pub(super) fn note(&self, response: &Response<Answered>, message: &Pieces) {
         if self.lock().introduction.is_some() || !response.status().is_success() {
             return;
         }
@@ -104,7 +103,7 @@ impl Session {
 }
 
 /// The session id of a response; one that could not be sent back is none.
-pub(super) fn id_of(response: &Response<Incoming>) -> Option<String> {
+pub(super) fn id_of(response: &Response<Answered>) -> Option<String> {
     let id = response.headers().get("mcp-session-id")?.to_str().ok()?;
     is_session_id(id).then(|| id.to_owned())
 }

@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// What came of asking for a stream.
 enum Listened {
-    Stream(Events),
+    Stream(Box<Events>),
     Refused(StatusCode),
     Failed(HttpFailed),
 }
@@ -49,7 +49,7 @@ impl StreamableLink {
             };
             tokio::time::sleep(pause(&events)).await;
             match self.listen(Some(&last_event_id)).await {
-                Listened::Stream(resumed) => events = resumed,
+                Listened::Stream(resumed) => events = *resumed,
                 Listened::Refused(_) | Listened::Failed(_) => break,
             }
         }
@@ -141,7 +141,7 @@ impl StreamableLink {
         self.note_reached(&response);
         match response {
             Ok(response) if response.status().is_success() && is_stream(&response) => {
-                Listened::Stream(Events::new(response.into_body(), self.limit))
+                Listened::Stream(Box::new(Events::new(response.into_body(), self.limit)))
             }
             Ok(response) => Listened::Refused(response.status()),
             Err(error) => Listened::Failed(error),

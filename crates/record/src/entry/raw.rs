@@ -1,0 +1,48 @@
+//! JSON that is taken over as it came.
+
+use callgate_wire::Json;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
+use serde_json::value::RawValue;
+
+/// A JSON value as text.
+///
+/// It is made of text that was scanned when it came in, so it is not read a second time when it is kept.
+/// Where it is shown as part of something larger, it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawJson(Box<str>);
+
+impl RawJson {
+    /// A value of its own.
+    pub fn of(json: Json<'_>) -> Self {
+        Self(json.as_text().into())
+    }
+
+    /// A text, if it is JSON.
+    pub fn checked(text: String) -> Option<Self> {
+        let raw = RawValue::from_string(text).ok()?;
+        Some(Self(raw.into()))
+    }
+
+    /// A text that was cut out of a message as a value of its own.
+    pub(crate) fn believed(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn get(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}

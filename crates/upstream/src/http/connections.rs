@@ -1,0 +1,297 @@
+//! Connections to servers, each driven by whoever waits for its answer.
+//!
+//! No task stands between a call and its socket: a request is written, and its answer read, in the turn of
+//! the call itself. A connection that has answered waits for the next call, and nobody drives it until
+//! then.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use callgate_wire::Pieces;
+use foldhash::HashMap;
+use http::{
+    Request, Response, Uri,
+    uri::{Authority, Scheme},
+};
+use http_body_util::Full;
+use hyper::{
+    body::{Body, Bytes, Frame, Incoming, SizeHint},
+    client::conn::{
+        TrySendError,
+        http1::{self, SendRequest},
+    },
+};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tokio::{net::TcpStream, runtime::Handle};
+use tower_service::Service;
+
+use super::client::HttpFailed;
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(90);
+
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Target = (Scheme, Authority);
+type Unsent = TrySendError<Request<Full<Pieces>>>;
+
+/// The connections to all servers.
+#[derive(Clone)]
+pub(super) struct Connections {
+    connector: HttpsConnector<HttpConnector>,
+    shelf: Arc<Shelf>,
+}
+
+/// The connections that nobody uses.
+#[derive(Default)]
+struct Shelf {
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// The one that was used last is the last, and the first to be used again.
+    connections: HashMap<Target, Vec<(Instant, Box<Connection>)>>,
+    is_swept: bool,
+}
+
+struct Connection {
+    sender: SendRequest<Full<Pieces>>,
+    driven: http1::Connection<Stream, Full<Pieces>>,
+}
+
+/// The body of an answer, with the connection that it comes over.
+pub(crate) struct Answered {
+    body: Incoming,
+    /// Gone when the answer is complete.
+    connection: Option<Box<Connection>>,
+    target: Target,
+    shelf: Arc<Shelf>,
+}
+
+impl Connections {
+    pub(super) fn new(connector: HttpsConnector<HttpConnector>) -> Self {
+        Self {
+            connector,
+            shelf: Arc::default(),
+        }
+    }
+
+    /// Sends a request to a server. One that was not sent because an idle connection had been closed is
+    /// sent over another one.
+    pub(super) async fn send(
+        &self,
+        server: &Uri,
+        mut request: Request<Full<Pieces>>,
+    ) -> Result<Response<Answered>, HttpFailed> {
+        let target = target(server)?;
+        loop {
+            let idle = self.shelf.take(&target);
+            let is_reused = idle.is_some();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => self.connect(server).await?,
+            };
+            match connection.exchange(request).await {
+                Some(Ok(response)) => {
+                    let shelf = self.shelf.clone();
+                    return Ok(response.map(|body| Answered {
+                        body,
+                        connection: Some(connection),
+                        target,
+                        shelf,
+                    }));
+                }
+                Some(Err(mut failed)) => match failed.take_message().filter(|_| is_reused) {
+                    Some(unsent) => request = unsent,
+                    None => return Err(HttpFailed::Broke(with_causes(&failed.into_error()))),
+                },
+                None => return Err(HttpFailed::Broke("it ended without an answer".to_owned())),
+            }
+        }
+    }
+
+    async fn connect(&self, server: &Uri) -> Result<Box<Connection>, HttpFailed> {
+        let mut connector = self.connector.clone();
+        let not_connected =
+            |error: &dyn std::error::Error| HttpFailed::NotConnected(with_causes(error));
+        poll_fn(|cx| connector.poll_ready(cx))
+            .await
+            .map_err(|error| not_connected(&*error))?;
+        let stream = connector.call(server.clone()).await;
+        let stream = stream.map_err(|error| not_connected(&*error))?;
+        let (sender, driven) = http1::handshake(stream)
+            .await
+            .map_err(|error| not_connected(&error))?;
+        Ok(Box::new(Connection { sender, driven }))
+    }
+}
+
+impl Connection {
+    /// Sends a request and waits for the head of its answer; `None` where the connection ends without one.
+    async fn exchange(
+        &mut self,
+        request: Request<Full<Pieces>>,
+    ) -> Option<Result<Response<Incoming>, Unsent>> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        let driven = &mut self.driven;
+        poll_fn(|cx| {
+            let has_ended = Pin::new(&mut *driven).poll(cx).is_ready();
+            // Only driving brings the answer on, so the answer need not wake anybody.
+            match answer.as_mut().poll(&mut nobody()) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending if has_ended => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Whether it can take a request. Looks whether the server has closed it.
+    fn is_ready(&mut self) -> bool {
+        let has_ended = Pin::new(&mut self.driven).poll(&mut nobody()).is_ready();
+        !has_ended && self.sender.is_ready()
+    }
+}
+
+impl Shelf {
+    /// A connection to `target` that is still open.
+    fn take(&self, target: &Target) -> Option<Box<Connection>> {
+        loop {
+            let (_, mut connection) = self.idle().connections.get_mut(target)?.pop()?;
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection that has given its answer, if it can give another one.
+    fn keep(self: &Arc<Self>, target: &Target, mut connection: Box<Connection>) {
+        // Without a runtime the gateway is at its end.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if !connection.is_ready() {
+            return;
+        }
+        let mut idle = self.idle();
+        let entry = (Instant::now(), connection);
+        match idle.connections.get_mut(target) {
+            Some(connections) => connections.push(entry),
+            None => _ = idle.connections.insert(target.clone(), vec![entry]),
+        }
+        if !idle.is_swept {
+            idle.is_swept = true;
+            runtime.spawn(self.clone().sweep());
+        }
+    }
+
+    /// Closes connections that nobody has used for long, until there are none.
+    async fn sweep(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(IDLE / 3).await;
+            let mut idle = self.idle();
+            idle.connections.retain(|_, connections| {
+                connections.retain_mut(|(since, connection)| {
+                    since.elapsed() < IDLE && connection.is_ready()
+                });
+                !connections.is_empty()
+            });
+            if idle.connections.is_empty() {
+                idle.is_swept = false;
+                return;
+            }
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Body for Answered {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(connection) = &mut self.connection
+            && Pin::new(&mut connection.driven).poll(cx).is_ready()
+        {
+            // What it has read is still there.
+            self.connection = None;
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(frame, Poll::Ready(None)) {
+            self.complete();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Answered {
+    fn complete(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.shelf.keep(&self.target, connection);
+        }
+    }
+}
+
+impl Drop for Answered {
+    /// The connection of an answer that nobody reads to its end is closed with it.
+    fn drop(&mut self) {
+        if self.body.is_end_stream() {
+            self.complete();
+        }
+    }
+}
+
+impl fmt::Debug for Answered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answered").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").finish_non_exhaustive()
+    }
+}
+
+fn target(server: &Uri) -> Result<Target, HttpFailed> {
+    match (server.scheme(), server.authority()) {
+        (Some(scheme), Some(authority)) => Ok((scheme.clone(), authority.clone())),
+        (None, _) | (_, None) => Err(HttpFailed::NotConnected(format!("`{server}` has no host"))),
+    }
+}
+
+fn nobody() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+/// An error and what caused it, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
