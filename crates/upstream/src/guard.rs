@@ -20,12 +20,11 @@ use callgate_wire::{Json, Pieces, Strictness};
 use futures_util::future::BoxFuture;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::{
     Endpoint, EndpointError,
-    http::{Carried, HttpClient, HttpFailed},
+    http::{Answered, Carried, HttpClient, HttpFailed},
 };
 use audit::Audit;
 
@@ -224,7 +223,7 @@ fn endpoint(options: &GuardOptions, route: &str) -> Result<Endpoint, EndpointErr
 }
 
 /// The body of an answer; `None` where it is too long.
-async fn read(response: Response<Incoming>) -> Result<Option<Vec<u8>>, Unasked> {
+async fn read(response: Response<Answered>) -> Result<Option<Vec<u8>>, Unasked> {
     let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
     match body.collect().await {
         Ok(body) => Ok(Some(body.to_bytes().into())),

@@ -130,9 +130,9 @@ impl HttpClient {
         &self,
         endpoint: &Endpoint,
         carried: &Carried<'_>,
-    ) -> Result<Response<Incoming>, HttpFailed> {
+    ) -> Result<Response<Answered>, HttpFailed> {
         let request = request(Method::GET, endpoint, carried, Full::default());
-        self.send(request).await
+        self.send(endpoint, request).await
     }
 
     /// Ends a session.
