@@ -220,9 +220,9 @@ pub(super) async fn scrapers_only(
         return next.run(request).await;
     }
     match known(&shared, request.headers()) {
-        // What is counted is counted over all tenants.
-        Ok(principal) if principal.role == Role::Admin && !principal.operates => {
-            forbidden("only whoever runs this gateway sees its metrics")
+        // What is counted is counted over all tenants, and belongs to the first.
+        Ok(principal) if principal.role == Role::Admin && principal.tenant != FIRST_TENANT => {
+            forbidden("the gateway's metrics are not a tenant's")
         }
         Ok(_) | Err(_) => admins_only(shared, request, next).await,
     }
