@@ -5,6 +5,7 @@ pub(crate) mod calls;
 mod cell;
 pub(crate) mod cold;
 pub(crate) mod echo;
+pub(crate) mod guard;
 pub(crate) mod host;
 pub(crate) mod instructions;
 pub(crate) mod lists;

@@ -41,6 +41,8 @@ enum Measurement {
     Budgets(gateway::budgets::Options),
     /// Whether memory stays flat under load
     Steady(gateway::steady::Options),
+    /// One gateway asks another: latency, pace and questions per second; fails when a budget is broken
+    Guard(gateway::guard::Options),
     /// Instructions per call, counted by callgrind and compared with the committed ones
     Instructions(gateway::instructions::Options),
     /// How well tools are found: recall, MRR, nDCG and tokens over questions with graded answers
@@ -83,6 +85,7 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Cold(options) => gateway::cold::run(&options),
         Measurement::Budgets(options) => gateway::budgets::run(&options),
         Measurement::Steady(options) => gateway::steady::run(&options),
+        Measurement::Guard(options) => gateway::guard::run(&options),
         Measurement::Instructions(options) => gateway::instructions::run(&options),
         Measurement::Retrieval(options) => search::quality(&options),
         Measurement::Search(options) => search::answers().and(search::speed(&options)),

@@ -148,9 +148,11 @@ impl Recorder {
         let asked = match entry.record_type {
             RecordType::ToolCall | RecordType::PromptGet => param("name"),
             RecordType::ResourceRead => param("uri").map(|uri| self.redactor.text(&uri).into()),
-            RecordType::Other | RecordType::Approval | RecordType::Server | RecordType::System => {
-                attempt.frame.method().map(Into::into)
-            }
+            RecordType::Other
+            | RecordType::Check
+            | RecordType::Approval
+            | RecordType::Server
+            | RecordType::System => attempt.frame.method().map(Into::into),
         };
         entry.tool = asked.map(|asked| name(&asked));
         entry.status = Some(status);
@@ -239,6 +241,7 @@ impl Recorder {
             principal: None,
             decision: None,
             approval_id: None,
+            tenant: None,
         }));
     }
 
@@ -323,6 +326,7 @@ impl Recorder {
             RecordType::ToolCall | RecordType::PromptGet => frame.param("arguments"),
             RecordType::ResourceRead
             | RecordType::Other
+            | RecordType::Check
             | RecordType::Approval
             | RecordType::Server
             | RecordType::System => frame.params(),

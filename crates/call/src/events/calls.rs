@@ -374,7 +374,7 @@ impl Event for IntentDoubtful<'_> {
     }
 }
 
-fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling) {
+pub(super) fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling) {
     tracing::info!(
         record_id = %attempt.id,
         agent = name(&attempt.host.who.agent),
@@ -386,7 +386,7 @@ fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling
     );
 }
 
-fn decided<'a>(
+pub(super) fn decided<'a>(
     event: &'static str,
     attempt: &'a Attempt,
     target: &'a Target,
@@ -401,7 +401,11 @@ fn decided<'a>(
     }
 }
 
-fn of_call<'a>(event: &'static str, attempt: &'a Attempt, target: &'a Target) -> Shown<'a> {
+pub(super) fn of_call<'a>(
+    event: &'static str,
+    attempt: &'a Attempt,
+    target: &'a Target,
+) -> Shown<'a> {
     Shown {
         server: Some(target.server().as_str()),
         tool: Some(target.label()),

@@ -4,7 +4,7 @@ use std::io;
 
 use callgate_record::{Activity, ActivityFilter, Page, Summary};
 use jiff::Timestamp;
-use rusqlite::{Connection, params_from_iter, types::Value};
+use rusqlite::{Connection, params, params_from_iter, types::Value};
 
 use super::{IndexError, activity, fill::word};
 
@@ -84,19 +84,25 @@ pub(super) fn for_each(
 }
 
 /// How many records since then there are of each sort.
-pub(super) fn summary(connection: &Connection, since: Timestamp) -> Result<Summary, IndexError> {
+pub(super) fn summary(
+    connection: &Connection,
+    since: Timestamp,
+    tenant: Option<&str>,
+) -> Result<Summary, IndexError> {
+    const WHOSE: &str = "at >= ?1 AND (?2 IS NULL OR tenant = ?2)";
     let at = since.as_microsecond();
     let total = connection
-        .prepare_cached("SELECT count(*) FROM activity WHERE at >= ?1")?
-        .query_row([at], |row| row.get(0))?;
+        .prepare_cached(&format!("SELECT count(*) FROM activity WHERE {WHOSE}"))?
+        .query_row(params![at, tenant], |row| row.get(0))?;
     let counted = |column: &str| -> Result<Vec<(String, u64)>, IndexError> {
         // The column is one of those below, never what was asked for.
         let sql = format!(
-            "SELECT {column}, count(*) FROM activity WHERE at >= ?1 AND {column} IS NOT NULL
+            "SELECT {column}, count(*) FROM activity WHERE {WHOSE} AND {column} IS NOT NULL
              GROUP BY {column} ORDER BY count(*) DESC, {column} LIMIT {MAX_SORTS}"
         );
         let mut statement = connection.prepare_cached(&sql)?;
-        let rows = statement.query_map([at], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows =
+            statement.query_map(params![at, tenant], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     };
     Ok(Summary {
