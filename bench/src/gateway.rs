@@ -3,6 +3,7 @@
 pub(crate) mod budgets;
 pub(crate) mod calls;
 mod cell;
+pub(crate) mod code;
 pub(crate) mod cold;
 pub(crate) mod echo;
 pub(crate) mod guard;

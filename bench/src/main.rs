@@ -39,6 +39,8 @@ enum Measurement {
     Cold(gateway::cold::Options),
     /// Everything that has a budget, in one table; fails when one is broken
     Budgets(gateway::budgets::Options),
+    /// Scripts: what `run` costs over the calls it makes, and how many tokens it saves
+    Code(gateway::code::Options),
     /// Whether memory stays flat under load
     Steady(gateway::steady::Options),
     /// One gateway asks another: latency, pace and questions per second; fails when a budget is broken
@@ -84,6 +86,7 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Lists(options) => gateway::lists::run(&options),
         Measurement::Cold(options) => gateway::cold::run(&options),
         Measurement::Budgets(options) => gateway::budgets::run(&options),
+        Measurement::Code(options) => gateway::code::run(&options),
         Measurement::Steady(options) => gateway::steady::run(&options),
         Measurement::Guard(options) => gateway::guard::run(&options),
         Measurement::Instructions(options) => gateway::instructions::run(&options),

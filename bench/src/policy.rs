@@ -174,6 +174,7 @@ fn call(arguments: &str) -> Result<Call> {
         attempt: Attempt {
             id: CallId(ulid::Ulid::nil()),
             parent: None,
+            via: None,
             host: Arc::new(Host {
                 who,
                 client_info: None,

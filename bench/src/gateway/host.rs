@@ -36,12 +36,18 @@ pub(crate) struct Target {
 /// One connection of an HTTP host.
 pub(crate) struct HttpHost {
     target: Target,
+    path: &'static str,
     sender: SendRequest<Full<Bytes>>,
     session: Option<String>,
 }
 
 impl HttpHost {
     pub(crate) async fn connect(target: &Target) -> anyhow::Result<Self> {
+        Self::connect_at(target, "/mcp").await
+    }
+
+    /// The same at another path, which is another view.
+    pub(crate) async fn connect_at(target: &Target, path: &'static str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(target.address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) =
@@ -49,6 +55,7 @@ impl HttpHost {
         tokio::spawn(connection);
         let mut host = Self {
             target: target.clone(),
+            path,
             sender,
             session: None,
         };
@@ -64,7 +71,7 @@ impl HttpHost {
     }
 
     async fn exchange(&mut self, body: Bytes) -> anyhow::Result<Bytes> {
-        let mut request = Request::post("/mcp")
+        let mut request = Request::post(self.path)
             .header(header::HOST, self.target.address.to_string())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json, text/event-stream");

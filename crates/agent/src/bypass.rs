@@ -36,6 +36,7 @@ pub(crate) fn record(
         frame,
         declared: None,
         parent: None,
+        via: None,
     };
     recorder.bypassed(&attempt, provider);
 }

@@ -52,6 +52,8 @@ pub(crate) struct Answer {
     pub(crate) error: Option<String>,
     /// The code, where the answer is an error.
     pub(crate) code: Option<i64>,
+    /// The approval that the call waits for, where it was held.
+    pub(crate) held: Option<ApprovalId>,
 }
 
 impl Answer {
@@ -61,6 +63,7 @@ impl Answer {
             frame: frame.map(Pieces::from),
             error: None,
             code: None,
+            held: None,
         }
     }
 }
@@ -134,7 +137,12 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
         error: told.error.as_ref(),
     });
     let error = told.error.map(|error| error.message);
-    Answer { frame, error, code }
+    Answer {
+        frame,
+        error,
+        code,
+        held: None,
+    }
 }
 
 /// How a call ended, as far as it is told to others than the host.
@@ -227,6 +235,7 @@ pub(crate) fn finish_unresolved(
         frame: id.map(|id| message::error(Some(id), error).into()),
         error: Some(format!("the request led nowhere ({code})")),
         code: Some(code),
+        held: None,
     }
 }
 
@@ -245,6 +254,10 @@ pub(crate) fn refuse(attempt: &Attempt, refusal: &Refusal<'_>) -> Answer {
             .map(|id| of_our_own(attempt, refusal_frame(request, id, refusal)).into()),
         error: Some(ruling.rule.clone()),
         code: (!is_tool).then_some(code),
+        held: match refusal {
+            Refusal::Denied(_) => None,
+            Refusal::NeedsApproval { id, .. } => Some((*id).clone()),
+        },
     }
 }
 
@@ -257,6 +270,7 @@ pub(crate) fn rejected(request: &Frame, error: &RpcError) -> Answer {
         frame,
         error: Some(error.message.clone()),
         code: Some(error.code),
+        held: None,
     }
 }
 

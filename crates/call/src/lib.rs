@@ -51,7 +51,7 @@ pub use failure::Failure;
 pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_host};
 pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
-pub use path::{CallPath, Patience, Pending};
+pub use path::{CallPath, Enclosed, Enclosing, Patience, Pending};
 pub use ports::{AskFailed, Caller, Exchange, Guard, InHouse, Provider, Providers, Reply};
 pub use receive::{Reading, Received};
 pub use registry::Registry;

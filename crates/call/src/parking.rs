@@ -254,6 +254,7 @@ mod tests {
             let attempt = Attempt {
                 id: CallId(Ulid::nil()),
                 parent: None,
+                via: None,
                 host: Arc::new(host.clone()),
                 door: callgate_gate::Door {
                     source: callgate_gate::Source::Mcp,

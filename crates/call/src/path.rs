@@ -1,6 +1,8 @@
 //! The one path: the order of the steps, and who walks them.
 
 mod drain;
+mod enclosing;
+mod entering;
 mod holding;
 mod pending;
 mod refusing;
@@ -8,7 +10,6 @@ mod repeat;
 mod rounds;
 
 use std::{
-    future::ready,
     sync::{Arc, OnceLock},
     time::Instant,
 };
@@ -16,8 +17,8 @@ use std::{
 use arc_swap::ArcSwapOption;
 use callgate_gate::{Attempt, Consent, Permit, Verdict, decide};
 use callgate_record::{Recorded, Recorder};
-use callgate_wire::{Era, Id, RpcError, bridge, message};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use callgate_wire::{Era, bridge};
+use tokio_util::task::TaskTracker;
 
 use crate::{
     Caller, Desk, Events, Exchange, Failure, Guard, InHand, Latency, Providers, Received, Registry,
@@ -36,6 +37,8 @@ use crate::{
     trace::CallSpan,
 };
 pub use drain::Patience;
+use enclosing::Below;
+pub use enclosing::{Enclosed, Enclosing};
 pub use pending::Pending;
 use pending::Walked;
 use repeat::Rounds;
@@ -157,21 +160,19 @@ impl CallPath {
 
     /// Takes a call: from now on it can be cancelled, and draining waits for it.
     pub fn start(&self, received: Received, caller: Arc<dyn Caller>) -> Pending {
-        let session = received.host.who.session.clone();
-        let invalid = |text: &str| RpcError::new(RpcError::INVALID_REQUEST, text);
-        let Some(id) = received.frame.id().cloned() else {
-            return self.refuse(None, &invalid("a call needs an id"));
-        };
-        // Counted before it is looked whether calls are still taken: draining waits for it, or it
-        // sees that draining has begun.
-        let counted = self.shared.tasks.token();
-        if self.shared.tasks.is_closed() {
-            let error = RpcError::new(RpcError::INTERNAL, "the gateway is stopping");
-            return self.refuse(Some(&id), &error.with_data(r#"{"effect":"none"}"#));
-        }
-        let Some(place) = self.shared.registry.enter(&session, &id) else {
-            let error = invalid("a request of this id is still under way");
-            return self.refuse(Some(&id), &error);
+        self.start_below(received, caller, None)
+    }
+
+    /// The same for a call that is a part of something.
+    fn start_below(
+        &self,
+        received: Received,
+        caller: Arc<dyn Caller>,
+        below: Option<Below>,
+    ) -> Pending {
+        let (place, counted) = match self.enter(&received) {
+            Ok(entered) => entered,
+            Err(refused) => return *refused,
         };
         let cancelled = place.cancelled.clone();
         let exchange = Exchange {
@@ -181,7 +182,7 @@ impl CallPath {
         };
         let shared = self.shared.clone();
         let walking = async move {
-            let answer = shared.walk(received, exchange).await;
+            let answer = shared.walk(received, exchange, below).await;
             drop((place, counted));
             answer
         };
@@ -189,29 +190,29 @@ impl CallPath {
         Pending {
             answer,
             code: None,
+            held: None,
             cancelled,
-        }
-    }
-
-    /// Answers a call before it began.
-    fn refuse(&self, id: Option<&Id>, error: &RpcError) -> Pending {
-        let answer = Some(message::error(id, error).into());
-        Pending {
-            answer: InHand::new(ready((answer, Some(error.code))), self.shared.tasks.clone()),
-            code: None,
-            cancelled: CancellationToken::new(),
         }
     }
 }
 
 impl Shared {
-    async fn walk(self: &Arc<Self>, received: Received, exchange: Exchange) -> Walked {
+    async fn walk(
+        self: &Arc<Self>,
+        received: Received,
+        exchange: Exchange,
+        below: Option<Below>,
+    ) -> Walked {
         let Begun {
-            attempt,
+            mut attempt,
             nowhere,
             started,
             trace,
         } = receive(received);
+        if let Some(Below { parent, via }) = below {
+            attempt.parent = Some(parent);
+            attempt.via = via;
+        }
         let span = self.telemetry.spans.call(&attempt, trace);
         let answer = match nowhere {
             None => self.steps(attempt, started, exchange, &span, None).await,
@@ -221,7 +222,7 @@ impl Shared {
             }
         };
         span.end(started.elapsed(), answer.error.as_deref());
-        (answer.frame, answer.code)
+        (answer.frame, answer.code, answer.held)
     }
 
     async fn steps(

@@ -61,6 +61,7 @@ pub(crate) fn receive(received: Received) -> Begun {
     let attempt = Attempt {
         id: CallId(Ulid::generate()),
         parent: None,
+        via: None,
         host,
         door,
         frame,

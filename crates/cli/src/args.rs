@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Stdio(Stdio),
     /// Call one tool through the gate and print its result
     Call(Call),
+    /// Run a script over all servers, as the tool `run` of the code view does
+    Run(Run),
     /// The tools there are
     Tools(Tools),
     /// The servers there are
@@ -95,6 +97,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Warden(Warden),
     #[command(hide = true)]
+    Worker { memory_bytes: u64 },
+    #[command(hide = true)]
     DemoServer,
 }
 
@@ -104,7 +108,7 @@ pub(crate) struct Gateway {
     /// Add a server: `name:command with arguments`, or `name:https://…` (repeatable)
     #[arg(long = "upstream", value_name = "NAME:COMMAND|URL")]
     pub(crate) upstreams: Vec<String>,
-    /// What hosts see where the URL does not say it: direct (every tool) or search
+    /// What hosts see where the URL does not say it: direct (every tool), search or code
     #[arg(long, value_name = "VIEW", env = "CALLGATE_VIEW")]
     pub(crate) view: Option<ViewName>,
     /// The policy: a file, default or allow-all
@@ -137,6 +141,7 @@ pub(crate) struct Gateway {
 pub(crate) enum ViewName {
     Direct,
     Search,
+    Code,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -219,6 +224,18 @@ pub(crate) enum OperationName {
 pub(crate) enum OutputForm {
     Pretty,
     Json,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Run {
+    /// The script, a file that it stands in, or - for standard input
+    #[arg(value_name = "CODE|FILE|-", required_unless_present = "resume")]
+    pub(crate) script: Option<String>,
+    /// Go on with a held run, once it is approved
+    #[arg(long, value_name = "ID", conflicts_with = "script")]
+    pub(crate) resume: Option<String>,
+    #[command(flatten)]
+    pub(crate) gateway: Gateway,
 }
 
 #[derive(Debug, ClapArgs)]

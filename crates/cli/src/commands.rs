@@ -14,6 +14,7 @@ pub(crate) mod lock;
 pub(crate) mod mcp_serve;
 pub(crate) mod overview;
 pub(crate) mod policy;
+pub(crate) mod run;
 pub(crate) mod scripted_model;
 pub(crate) mod serve;
 pub(crate) mod servers;

@@ -54,6 +54,8 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
     match command {
         // Before any thread is started: a warden is a small process that only waits.
         Some(Command::Warden(warden)) => Ok(commands::warden::run(warden)),
+        // Before any thread as well: a worker takes away from itself what it does not need.
+        Some(Command::Worker { memory_bytes }) => Ok(callgate_code::worker::main(memory_bytes)),
         Some(Command::ScriptedModel { script }) => commands::scripted_model::run(&script),
         Some(Command::McpServe) => commands::mcp_serve::run(&shared),
         Some(Command::Agent(agent)) => commands::agent::run(&shared, &agent),
@@ -62,6 +64,7 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         Some(Command::Serve(serve)) => commands::serve::run(&shared, &serve),
         Some(Command::Stdio(stdio)) => commands::stdio::run(&shared, &stdio),
         Some(Command::Call(call)) => commands::call::run(&shared, &call),
+        Some(Command::Run(script)) => commands::run::run(&shared, &script),
         Some(Command::Tools(tools)) => commands::tools::run(&shared, &tools),
         Some(Command::Servers(servers)) => commands::servers::run(&shared, &servers),
         Some(Command::Activity(activity)) => commands::activity::run(&shared, &activity),

@@ -377,6 +377,7 @@ pub(crate) fn row(report: &ServerReport) -> ServerRow {
     ServerRow {
         name: report.name.to_string(),
         r#type: report.transport.to_owned(),
+        enabled: report.enabled,
         status: report.status.to_string(),
         reason: report.reason.clone(),
         tools: report.tools,

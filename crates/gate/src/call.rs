@@ -82,8 +82,10 @@ pub struct Door {
 pub struct Attempt {
     /// Minted when the request was received.
     pub id: CallId,
-    /// The call that this one is a part of: the first round of several.
+    /// What this one is a part of: the first round of several, or a script.
     pub parent: Option<CallId>,
+    /// Which part of a script made it, where that is a pack of its own: `pack:name`.
+    pub via: Option<Arc<str>>,
     /// The host that sent it.
     pub host: Arc<Host>,
     /// The door it came through.

@@ -14,6 +14,8 @@ pub enum View {
     Direct,
     /// A handful of tools that find, describe and call the others.
     Search,
+    /// One tool that runs scripts, which call the others.
+    Code,
 }
 
 /// A word that names no view.
@@ -23,13 +25,14 @@ pub struct UnknownView(pub String);
 
 impl View {
     /// All views.
-    pub const ALL: [Self; 2] = [Self::Direct, Self::Search];
+    pub const ALL: [Self; 3] = [Self::Direct, Self::Search, Self::Code];
 
     /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Direct => "direct",
             Self::Search => "search",
+            Self::Code => "code",
         }
     }
 }

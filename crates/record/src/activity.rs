@@ -90,7 +90,7 @@ pub struct ActivityError {
 pub struct Metadata {
     /// What the call was said, or taken, to do.
     pub intent: Option<Intent>,
-    /// The `call_tool_*` variant that it came through.
+    /// The `call_tool_*` variant that it came through, or the local pack of a script, `pack:name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_variant: Option<String>,
     /// The approval that the call waited for or used up, or that was decided about.

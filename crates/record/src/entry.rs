@@ -141,6 +141,7 @@ impl RecordType {
             Self::PromptGet => "prompt_get",
             Self::ResourceRead => "resource_read",
             Self::Other => "other",
+            Self::Check => "check",
             Self::Approval => "approval",
             Self::Server => "server",
             Self::System => "system",
@@ -375,7 +376,7 @@ pub struct CallEntry {
     pub checks: Vec<Check>,
     /// What the call was taken to do.
     pub intent: Option<Intent>,
-    /// The `call_tool_*` variant that it came through.
+    /// The `call_tool_*` variant that it came through, or the local pack of a script, `pack:name`.
     pub tool_variant: Option<String>,
     /// What a reader of the record should know about the call.
     #[serde(default)]

@@ -20,6 +20,11 @@ const MAX_NAME_CHARS: usize = 256;
 /// A host's introduction that is longer than this is left out of the record.
 const MAX_CLIENT_BYTES: usize = 2048;
 
+/// What a script is called on record.
+const SCRIPT_TOOL: &str = "run";
+/// The rule by which a script begins.
+const SCRIPT_RULE: &str = "allow:gateway:script";
+
 /// What to do with a call that cannot be put on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -130,6 +135,20 @@ impl Recorder {
             }
         }
         Ok((Recorded { permit }, Open { id }))
+    }
+
+    /// Puts on record that a script begins. It is nobody's call: there is nothing to permit and no proof to
+    /// get, and each call that it makes is decided and recorded by itself, below this one.
+    pub async fn running(&self, attempt: &Attempt) -> Result<Open, NotRecorded> {
+        let mut entry = self.attempted(attempt);
+        entry.tool = Some(SCRIPT_TOOL.to_owned());
+        entry.decision = Some(Decision::Allow);
+        entry.rule = Some(SCRIPT_RULE.to_owned());
+        entry.reason = Some("a script is no call; each call it makes is decided".to_owned());
+        let position = self.store.append(&Entry::Forwarding(Box::new(entry)))?;
+        self.keep_or_withdraw(attempt.id, position, OnFailure::Refuse)
+            .await?;
+        Ok(Open { id: attempt.id })
     }
 
     /// Puts a call that policy refused on record. A refusal stands whether it can be written or
@@ -354,7 +373,10 @@ impl Recorder {
             reason: None,
             checks: Vec::new(),
             intent: declared.map(|declared| self.intent(declared)),
-            tool_variant: declared.map(|declared| declared.variant.call_tool().to_owned()),
+            tool_variant: match declared {
+                Some(declared) => Some(declared.variant.call_tool().to_owned()),
+                None => attempt.via.as_deref().map(name),
+            },
             warnings: Vec::new(),
             approval_id: None,
             status: None,

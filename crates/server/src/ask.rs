@@ -3,18 +3,21 @@
 
 use std::{fmt, sync::Arc};
 
-use callgate_call::{Caller, Received};
+use callgate_call::{Caller, Reading, Received};
 use callgate_gate::{Door, Host, View};
 use callgate_wire::{Frame, Id, Strictness, message, methods, quote};
 
 use crate::{
     Gateway,
-    view::{self, Taken},
+    view::{
+        self, Taken,
+        code::{self, AskedAt},
+    },
 };
 
 /// A question to the gateway.
 pub struct Ask {
-    /// One of the tools of the `search` view.
+    /// One of the tools of the `search` view, or `run` of the `code` view.
     pub tool: String,
     /// Its arguments, a JSON object.
     pub arguments: String,
@@ -48,7 +51,11 @@ impl Gateway {
         );
         let request = message::request(&id, methods::TOOLS_CALL, Some(&params));
         let request = Frame::parse(request, Strictness::Full).ok()?;
-        let answer = match view::take(self, View::Search, &ask.host, request) {
+        let view = match ask.tool.as_str() {
+            code::RUN => View::Code,
+            _ => View::Search,
+        };
+        let answer = match view::take(self, view, &ask.host, request) {
             Taken::Call { frame, reading, .. } => {
                 let received = Received {
                     frame,
@@ -58,6 +65,22 @@ impl Gateway {
                     reading,
                 };
                 let mut pending = self.path.start(received, ask.caller);
+                pending.answer().await?.into_bytes()
+            }
+            Taken::Run(run) => {
+                let received = Received {
+                    frame: run.frame.clone(),
+                    host: ask.host.clone(),
+                    door: ask.door,
+                    trace: None,
+                    reading: Reading::Plain,
+                };
+                let at = AskedAt {
+                    host: ask.host,
+                    door: ask.door,
+                    caller: ask.caller,
+                };
+                let mut pending = self.path.enclose(received, run.work(self.clone(), at));
                 pending.answer().await?.into_bytes()
             }
             Taken::Own(answering) => match answering.await {

@@ -30,6 +30,9 @@ pub struct ServerRow {
     pub name: String,
     /// `stdio` or `http`.
     pub r#type: String,
+    /// Whether the configuration has it switched on.
+    #[serde(default = "yes")]
+    pub enabled: bool,
     /// `starting`, `ok`, `degraded` or `stopped`.
     pub status: String,
     /// Why, when it is not `ok`.
@@ -38,6 +41,10 @@ pub struct ServerRow {
     pub tools: usize,
     /// The process id of its warden.
     pub pid: Option<u32>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How often the configuration was read again since the start.

@@ -1,8 +1,10 @@
 //! The answers to `initialize` and `server/discover`: who we are and what can really be served.
 
 use callgate_call::{Providers, SERVER_INFO};
-use callgate_gate::{Grant, Offers};
+use callgate_gate::{Grant, Offers, View};
 use callgate_wire::{Era, Json, ProtocolVersion, Strictness, quote};
+
+use crate::view::code;
 
 /// Capabilities that are the gateway's own, whatever servers say.
 const OWN: [&str; 2] = ["tools", "logging"];
@@ -12,6 +14,7 @@ pub(crate) fn introduction(
     providers: &dyn Providers,
     version: ProtocolVersion,
     grant: &Grant,
+    view: View,
 ) -> String {
     let mut members = vec![
         format!(r#""protocolVersion":{}"#, quote(version.as_str())),
@@ -21,14 +24,14 @@ pub(crate) fn introduction(
         ),
         format!(r#""serverInfo":{SERVER_INFO}"#),
     ];
-    if let Some(text) = instructions(providers, grant) {
+    if let Some(text) = instructions(providers, grant, view) {
         members.push(format!(r#""instructions":{text}"#));
     }
     format!("{{{}}}", members.join(","))
 }
 
 /// The result of `server/discover`.
-pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant) -> String {
+pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant, view: View) -> String {
     let version = quote(ProtocolVersion::V2026_07_28.as_str());
     let mut members = vec![
         format!(r#""supportedVersions":[{version}]"#),
@@ -37,7 +40,7 @@ pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant) -> String {
             capabilities(providers, Era::Stateless)
         ),
     ];
-    if let Some(text) = instructions(providers, grant) {
+    if let Some(text) = instructions(providers, grant, view) {
         members.push(format!(r#""instructions":{text}"#));
     }
     format!("{{{}}}", members.join(","))
@@ -107,7 +110,12 @@ fn tasks(offers: Offers) -> String {
 
 /// One server's instructions as they came; those of several under headings. Servers that the host may
 /// not use tell it nothing.
-fn instructions(providers: &dyn Providers, grant: &Grant) -> Option<String> {
+fn instructions(providers: &dyn Providers, grant: &Grant, view: View) -> Option<String> {
+    match view {
+        // Scripts call whatever there is, so models need to know how, and not what each server says.
+        View::Code => return Some(quote(code::INSTRUCTIONS)),
+        View::Direct | View::Search => {}
+    }
     let mut all = providers.instructions();
     all.retain(|(server, _)| grant.includes(server.as_str()));
     match all.as_slice() {

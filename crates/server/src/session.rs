@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use callgate_call::{Caller, Received, TraceContext};
+use callgate_call::{Caller, Reading, Received, TraceContext};
 use callgate_gate::{Door, Host, View, Who};
 use callgate_wire::{
     Admission, Era, Frame, Handshake, Id, ProtocolVersion, RpcError, SessionState, methods,
@@ -25,7 +25,7 @@ use crate::{
     list::Wanted,
     subscriptions::Subscription,
     tasks::list_tasks,
-    view::{self, Taken},
+    view::{self, Taken, code::AskedAt},
 };
 
 /// What the names of notifications begin with. Anything else is a request, whatever it looks like.
@@ -96,7 +96,7 @@ impl Session {
         match admission {
             Err(error) => Answering::at_once(&id, Err(error)),
             Ok(Admission::Initialize(version)) => {
-                Answering::at_once(&id, Ok(self.introduce(version)))
+                Answering::at_once(&id, Ok(self.introduce(version, aside.view)))
             }
             Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
                 (Some(methods::PING), _) | (_, None) => {
@@ -151,11 +151,12 @@ impl Session {
         let host = Arc::new(host);
         match method {
             methods::DISCOVER => {
+                let view = aside.view;
                 let providers = self.gateway.path.providers().clone();
                 let grant = self.principal.grant.clone();
                 Answering::own(Era::Stateless, id, methods::DISCOVER, async move {
                     providers.first_connect(None).await;
-                    Ok(discovery(&*providers, &grant))
+                    Ok(discovery(&*providers, &grant, view))
                 })
             }
             methods::LISTEN => self.listen(id, host, request, aside.caller),
@@ -191,6 +192,22 @@ impl Session {
                     reading,
                 };
                 Answering::call(self.gateway.path.start(received, caller), shape)
+            }
+            Taken::Run(run) => {
+                let received = Received {
+                    frame: run.frame.clone(),
+                    host: host.clone(),
+                    door: self.door,
+                    trace,
+                    reading: Reading::Plain,
+                };
+                let at = AskedAt {
+                    host,
+                    door: self.door,
+                    caller,
+                };
+                let work = run.work(self.gateway.clone(), at);
+                Answering::call(self.gateway.path.enclose(received, work), None)
             }
             Taken::Own(answering) => Answering::own(era, id, methods::TOOLS_CALL, answering),
         }
@@ -274,7 +291,7 @@ impl Session {
         providers.catalog().only_server().is_none()
     }
 
-    fn introduce(&self, version: ProtocolVersion) -> String {
+    fn introduce(&self, version: ProtocolVersion, view: View) -> String {
         if let Some(handshake) = self.state().handshake() {
             // A second introduction is refused before it gets here.
             let _ = self.host.set(Arc::new(self.read_host(handshake)));
@@ -283,6 +300,7 @@ impl Session {
             &**self.gateway.path.providers(),
             version,
             &self.principal.grant,
+            view,
         )
     }
 

@@ -1,9 +1,10 @@
 //! Views: what hosts see of the tools there are, and how what they call is understood.
 //!
 //! A view is chosen for each request, by the URL, the token or a flag. It answers `tools/list`, and makes of a
-//! `tools/call` either one call for the path ([`Taken::Call`]) or something that it answers itself
-//! ([`Taken::Own`]). It has no way to a provider: whatever has an effect is a call.
+//! `tools/call` one call for the path ([`Taken::Call`]), a script that makes calls ([`Taken::Run`]), or something
+//! that it answers itself ([`Taken::Own`]). It has no way to a provider: whatever has an effect is a call.
 
+pub(crate) mod code;
 pub(crate) mod results;
 pub(crate) mod search;
 
@@ -19,6 +20,7 @@ use crate::{
     Gateway,
     list::{self, Wanted},
 };
+use code::{Code, CodeSettings};
 use results::Results;
 use search::Shelf;
 
@@ -35,6 +37,8 @@ pub struct ViewSettings {
     pub detail: Detail,
     /// A longer result becomes a handle.
     pub inline_chars: usize,
+    /// The `code` view.
+    pub code: CodeSettings,
 }
 
 /// How the schemas say that an intent is written. Both spellings are always understood.
@@ -63,6 +67,7 @@ impl Default for ViewSettings {
             form: None,
             detail: Detail::Full,
             inline_chars: 20_000,
+            code: CodeSettings::default(),
         }
     }
 }
@@ -73,6 +78,7 @@ pub(crate) struct Views {
     settings: ArcSwap<ViewSettings>,
     pub(crate) shelf: Shelf,
     pub(crate) results: Results,
+    pub(crate) code: Code,
 }
 
 impl Views {
@@ -100,6 +106,8 @@ pub(crate) enum Taken {
         reading: Reading,
         shape: Option<Shape>,
     },
+    /// A script, whose calls are calls.
+    Run(Box<code::Run>),
     /// Something that the view answers itself.
     Own(BoxFuture<'static, Result<String, RpcError>>),
 }
@@ -117,10 +125,11 @@ pub(crate) async fn list(
 ) -> Result<String, RpcError> {
     let providers = &**gateway.path.providers();
     match (view, wanted) {
-        (View::Direct, _) | (View::Search, Wanted::Items(_)) => {
+        (View::Direct, _) | (View::Search | View::Code, Wanted::Items(_)) => {
             list::list(providers, &host.who, wanted, request).await
         }
         (View::Search, Wanted::Tools) => Ok(search::list(gateway, host).await),
+        (View::Code, Wanted::Tools) => Ok(code::list(gateway, host).await),
     }
 }
 
@@ -133,5 +142,6 @@ pub(crate) fn take(gateway: &Gateway, view: View, host: &Arc<Host>, frame: Frame
             shape: None,
         },
         View::Search => search::take(gateway, host, frame),
+        View::Code => code::take(frame),
     }
 }

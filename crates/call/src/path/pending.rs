@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use callgate_gate::ApprovalId;
 use callgate_wire::Pieces;
 use tokio_util::sync::CancellationToken;
 
@@ -17,16 +18,22 @@ use crate::InHand;
 pub struct Pending {
     pub(super) answer: InHand<Walked>,
     pub(super) code: Option<i64>,
+    pub(super) held: Option<ApprovalId>,
     pub(super) cancelled: CancellationToken,
 }
 
-/// What the walk gives: the answer, and its code where it is an error.
-pub(super) type Walked = (Option<Pieces>, Option<i64>);
+/// What the walk gives: the answer, its code where it is an error, and what it waits for where it was held.
+pub(super) type Walked = (Option<Pieces>, Option<i64>, Option<ApprovalId>);
 
 impl Pending {
     /// The code of the answer, once it is there and where it is an error.
     pub fn code(&self) -> Option<i64> {
         self.code
+    }
+
+    /// The approval that the call waits for, once it is answered and where it was held.
+    pub fn held(&self) -> Option<&ApprovalId> {
+        self.held.as_ref()
     }
 
     /// Lets the call go on by itself, for a door that may be kept from waiting: by a host that does not
@@ -43,8 +50,9 @@ impl Pending {
     /// The same for whoever is a future already.
     pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
         let walked = std::task::ready!(Pin::new(&mut self.answer).poll(context));
-        let (answer, code) = walked;
+        let (answer, code, held) = walked;
         self.code = code;
+        self.held = held;
         Poll::Ready(answer)
     }
 }

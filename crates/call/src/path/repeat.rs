@@ -80,6 +80,7 @@ impl Shared {
         let again = Attempt {
             id: CallId(Ulid::generate()),
             parent: Some(rounds.parent),
+            via: attempt.via.clone(),
             frame: next,
             host: attempt.host.clone(),
             door: attempt.door,

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Nothing is left under way when a single call has been answered.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(shared: &Shared, call: &Call) -> Result<ExitCode, Failed> {
     if let Some(meant) = declared::meant(call)? {
@@ -135,7 +135,7 @@ fn checked(arguments: &str) -> Result<String, Failed> {
 }
 
 /// Prints the result; a refused or failed call says why on stderr and leaves with its code.
-fn report(answer: &Frame, as_json: bool) -> Result<ExitCode, Failed> {
+pub(crate) fn report(answer: &Frame, as_json: bool) -> Result<ExitCode, Failed> {
     if let Some(error) = answer.error() {
         let text = error
             .get("message")

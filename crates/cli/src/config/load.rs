@@ -187,6 +187,9 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
     for root in config.builtins.roots.iter_mut().flatten() {
         *root = file.parent().unwrap_or(Path::new("")).join(&root);
     }
+    if let Some(packs) = &mut config.code.packs {
+        *packs = file.parent().unwrap_or(Path::new("")).join(&packs);
+    }
     let (servers, understood) = std::mem::take(&mut config.mcp_servers).understood();
     config.servers.0.extend(servers);
     notes.extend(understood);

@@ -70,6 +70,8 @@ pub(crate) struct Config {
     pub(crate) intent_declaration: IntentDeclaration,
     /// The `search` view.
     pub(crate) search: Search,
+    /// The `code` view: what a script may use, and its local packs.
+    pub(crate) code: Code,
     /// How the record is kept.
     pub(crate) audit: Audit,
     /// Limits. What happens at each is in its sentence.
@@ -214,6 +216,8 @@ pub(crate) enum View {
     Direct,
     /// A handful of tools that find, describe and call the others.
     Search,
+    /// One tool, `run`, that runs scripts which call the others.
+    Code,
 }
 
 impl View {
@@ -222,6 +226,7 @@ impl View {
         match view {
             callgate_gate::View::Direct => Self::Direct,
             callgate_gate::View::Search => Self::Search,
+            callgate_gate::View::Code => Self::Code,
         }
     }
 
@@ -230,6 +235,7 @@ impl View {
         match self {
             Self::Direct => callgate_gate::View::Direct,
             Self::Search => callgate_gate::View::Search,
+            Self::Code => callgate_gate::View::Code,
         }
     }
 }
@@ -284,6 +290,49 @@ impl Default for Search {
         Self {
             detail: SearchDetail::Full,
             inline_chars: NonZeroUsize::new(20_000).expect("a default is not zero"),
+        }
+    }
+}
+
+/// The `code` view. A script that reaches a limit ends with an error that names it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Code {
+    /// CPU time of a script itself.
+    pub(crate) cpu: Span,
+    /// Time from its beginning to its end, calls included.
+    pub(crate) wall: Span,
+    /// Memory.
+    pub(crate) memory_mib: NonZeroUsize,
+    /// Calls of tools.
+    pub(crate) calls: NonZeroUsize,
+    /// The script's own text.
+    pub(crate) source_kib: NonZeroUsize,
+    /// Functions inside functions.
+    pub(crate) nesting: NonZeroUsize,
+    /// Printed text and the result together.
+    pub(crate) output_kib: NonZeroUsize,
+    /// A result with more characters is shown as a beginning and a handle, which `read_result` reads.
+    pub(crate) inline_chars: NonZeroUsize,
+    /// The folder of local packs, relative to the file: `brave.py` is the pack `brave`. `.callgate/packs`
+    /// beside the file when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) packs: Option<PathBuf>,
+}
+
+impl Default for Code {
+    fn default() -> Self {
+        let some = |n| NonZeroUsize::new(n).expect("a default is not zero");
+        Self {
+            cpu: Span(Duration::from_secs(5)),
+            wall: Span(Duration::from_secs(120)),
+            memory_mib: some(128),
+            calls: some(1000),
+            source_kib: some(64),
+            nesting: some(8),
+            output_kib: some(1024),
+            inline_chars: some(5000),
+            packs: None,
         }
     }
 }

@@ -6,7 +6,9 @@ use serde_json::Value;
 use super::{
     Config,
     approvals::Approvals,
-    model::{Audit, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, Span, View},
+    model::{
+        Audit, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, Span, View,
+    },
 };
 
 /// Takes the user's values wherever the project's are not stricter, and names the keys of the project
@@ -40,6 +42,12 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     // The user's `search` view is also what makes calls declare what they do.
     let is_as_strict = |project: &View, users: &View| project == users || *users == View::Direct;
     project.view = weighing.stricter("view", project.view, users.view, is_as_strict);
+    // Packs are the project's own, once it is trusted; what a script may use is not.
+    let packs = project.code.packs.take();
+    project.code = Code {
+        packs: packs.or_else(|| users.code.packs.clone()),
+        ..users.code.clone()
+    };
     weigh_intent(&mut weighing, project, &users.intent_declaration);
     weigh_approvals(&mut weighing, &mut project.approvals, &users.approvals);
     weigh_audit(&mut weighing, &mut project.audit, &users.audit);

@@ -11,11 +11,12 @@ use std::{
 
 use callgate_builtin::{Builtins, Roots};
 use callgate_call::{InHouse, Terms};
+use callgate_code::{Limits, Program};
 use callgate_gate::{
     IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View,
     pins::{Lock, PinMode, Pins},
 };
-use callgate_server::{Detail, IntentForm, ViewSettings};
+use callgate_server::{CodeSettings, Detail, IntentForm, ViewSettings};
 use callgate_upstream::{
     FleetOptions, FleetPlan, GuardOptions, Protocol, ServerSpec,
     environment::{self, Inherit},
@@ -115,7 +116,12 @@ impl Settings {
         let guard_written = config.guard.told(flags);
         let guard = guard_written.meant(data_dir)?;
         let policy = policies.compiled(filters, &servers, root, guard.is_some());
-        let views = views(&config, flags);
+        let packs = config.code.packs.clone();
+        let packs = packs.or_else(|| beside.map(|beside| beside.join(".callgate/packs")));
+        let views = ViewSettings {
+            code: code(&config.code, packs, data_dir),
+            ..views(&config, flags)
+        };
         Ok(Self {
             config,
             data_dir: data_dir.to_owned(),
@@ -147,7 +153,12 @@ impl Settings {
         let roots = [workdir.to_owned()].into_iter().chain(more).collect();
         let builtins = builtins(roots, &self.options)?;
         let policies = &self.policies;
-        let policy = policies.compiled(HashMap::new(), &[], Some(builtins.root()), self.guard.is_some());
+        let policy = policies.compiled(
+            HashMap::new(),
+            &[],
+            Some(builtins.root()),
+            self.guard.is_some(),
+        );
         let builtins = offers_builtins.then(|| Arc::new(builtins) as Arc<dyn InHouse>);
         Ok(FleetPlan {
             servers: Vec::new(),
@@ -344,6 +355,7 @@ fn views(config: &Config, flags: &Gateway) -> ViewSettings {
             None => config.view.meant(),
             Some(ViewName::Direct) => View::Direct,
             Some(ViewName::Search) => View::Search,
+            Some(ViewName::Code) => View::Code,
         },
         intent: IntentRules {
             required: declared.required,
@@ -358,6 +370,31 @@ fn views(config: &Config, flags: &Gateway) -> ViewSettings {
             SearchDetail::Full => Detail::Full,
         },
         inline_chars: config.search.inline_chars.get(),
+        code: CodeSettings::default(),
+    }
+}
+
+/// What the `code` view is told. A worker is our own program once more.
+fn code(written: &model::Code, packs: Option<PathBuf>, data_dir: &Path) -> CodeSettings {
+    let kib = |number: NonZeroUsize| number.get().saturating_mul(1024);
+    let worker = std::env::current_exe().ok().map(|path| Program {
+        path,
+        args: vec!["worker".into()],
+    });
+    CodeSettings {
+        limits: Limits {
+            cpu: written.cpu.0,
+            wall: written.wall.0,
+            memory_bytes: (bytes(written.memory_mib)) as u64,
+            calls: u32::try_from(written.calls.get()).unwrap_or(u32::MAX),
+            source_bytes: kib(written.source_kib),
+            nesting: written.nesting.get(),
+            output_bytes: kib(written.output_kib),
+        },
+        inline_chars: written.inline_chars.get(),
+        packs,
+        runs: Some(data_dir.join("runs")),
+        worker,
     }
 }
 

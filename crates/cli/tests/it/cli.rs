@@ -208,8 +208,8 @@ fn tools_and_servers_are_tables_for_people_and_json_for_programs() {
     assert!(rows[0]["pid"].is_u64());
     rows[0]["pid"] = json!(1);
     let expected = json!([
-        {"name": "x", "type": "stdio", "status": "ok", "reason": null, "tools": 13, "pid": 1},
-        {"name": "off", "type": "stdio", "status": "stopped", "reason": "switched off by `enabled: false`", "tools": 0, "pid": null},
+        {"name": "x", "type": "stdio", "enabled": true, "status": "ok", "reason": null, "tools": 13, "pid": 1},
+        {"name": "off", "type": "stdio", "enabled": false, "status": "stopped", "reason": "switched off by `enabled: false`", "tools": 0, "pid": null},
     ]);
     assert_eq!(rows, expected);
 }

@@ -10,6 +10,7 @@ mod attach;
 mod builtins;
 mod cli;
 mod closed_socket;
+mod code;
 mod config;
 mod eras;
 mod events;

@@ -254,6 +254,7 @@ impl Question {
         let attempt = Attempt {
             id,
             parent: None,
+            via: None,
             host: Arc::new(Host {
                 who,
                 client_info: None,

@@ -82,6 +82,7 @@ pub(crate) fn call_with(target: Target, params: &str) -> Call {
         attempt: Attempt {
             id: CallId(Ulid::nil()),
             parent: None,
+            via: None,
             host,
             door,
             frame,

@@ -74,6 +74,7 @@ impl Front {
             "/mcp" => Some(Asked::Usual),
             "/mcp/direct" => Some(Asked::View(View::Direct)),
             "/mcp/search" => Some(Asked::View(View::Search)),
+            "/mcp/code" => Some(Asked::View(View::Code)),
             _ => None,
         }
     }

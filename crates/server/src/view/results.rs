@@ -179,6 +179,32 @@ fn summary(handle: &str, kept: &Kept) -> String {
     )
 }
 
+/// A text, or where it is too large its beginning with a handle.
+pub(super) fn shortened(results: &Results, host: &Host, limit: usize, text: String) -> String {
+    if text.len() <= limit || text.chars().count() <= limit {
+        return text;
+    }
+    let preview: String = text.chars().take(PREVIEW_CHARS.min(limit)).collect();
+    match results.keep(host, text.clone()) {
+        Some((handle, kept)) => told(&handle, &kept, &preview),
+        None => text,
+    }
+}
+
+/// A value under a handle, as JSON that tells of it. `None` where it cannot be kept.
+pub(super) fn kept(
+    results: &Results,
+    host: &Host,
+    json: String,
+    preview_chars: usize,
+) -> Option<String> {
+    let preview: String = json.chars().take(preview_chars).collect();
+    let (handle, kept) = results.keep(host, json)?;
+    let summary = summary(&handle, &kept);
+    let summary = summary.strip_suffix('}').unwrap_or(&summary);
+    Some(format!(r#"{summary},"preview":{}}}"#, quote(&preview)))
+}
+
 /// Answers `read_result`.
 pub(super) fn answer(
     gateway: &Gateway,

@@ -18,7 +18,9 @@ use serde_json::Value;
 use super::{Taken, results};
 use crate::Gateway;
 
+pub(crate) use retrieve::{Filters, Query, retrieve, shortened};
 pub(crate) use shelf::Shelf;
+pub(crate) use signature::signature;
 
 /// What is said to whoever calls `call_tool`.
 pub(crate) const NO_CALL_TOOL: &str = "Tool 'call_tool' not found. Use call_tool_read, call_tool_write, or call_tool_destructive with matching intent.operation_type. See retrieve_tools for annotations and recommendations.";

@@ -76,6 +76,7 @@ pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
         attempt: Attempt {
             id: CallId(Ulid::nil()),
             parent: None,
+            via: None,
             host: Arc::new(host),
             door: Door {
                 source: Source::Cli,

@@ -38,6 +38,7 @@ fn help_of_the_whole() {
               serve      Serve MCP over HTTP on one port
               stdio      Serve MCP on standard input and output, for hosts that start their servers
               call       Call one tool through the gate and print its result
+              run        Run a script over all servers, as the tool `run` of the code view does
               tools      The tools there are
               servers    The servers there are
               activity   What happened: every call on record

@@ -148,7 +148,7 @@ fn entry(book: &Book, score: f32, detail: Detail, disabled: Option<String>) -> S
 }
 
 /// The first sentence of a description, or its beginning.
-fn shortened(description: &str) -> String {
+pub(crate) fn shortened(description: &str) -> String {
     let line = description.split_whitespace().collect::<Vec<_>>().join(" ");
     let sentence = line.find(". ").map_or(line.as_str(), |end| &line[..end]);
     match sentence.char_indices().nth(COMPACT_CHARS) {

@@ -11,7 +11,7 @@ const MAX_VALUE_CHARS: usize = 12;
 const MAX_CHOICES: usize = 3;
 
 /// The signature of a schema.
-pub(super) fn signature(schema: Option<Json<'_>>) -> String {
+pub(crate) fn signature(schema: Option<Json<'_>>) -> String {
     let properties = schema.and_then(|schema| schema.get("properties"));
     let required = schema.and_then(|schema| schema.get("required"));
     let is_required = |name: &str| {

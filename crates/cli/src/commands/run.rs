@@ -1,0 +1,68 @@
+//! `callgate run`: a script from the shell, as the tool `run` would run it.
+
+use std::{fs, io::Read, path::Path, process::ExitCode, sync::Arc};
+
+use callgate_gate::{Door, Source, Transport};
+use callgate_server::Ask;
+use callgate_upstream::Profile;
+use callgate_wire::{Frame, quote};
+use ulid::Ulid;
+
+use super::call::{PATIENCE, Shell, local_host, report};
+use crate::{
+    args::{Run, Shared},
+    config::Settings,
+    exit::Failed,
+    wiring::{self, Running},
+};
+
+pub(crate) fn run(shared: &Shared, asked: &Run) -> Result<ExitCode, Failed> {
+    let arguments = match (&asked.resume, &asked.script) {
+        (Some(id), _) => format!(r#"{{"resume":{}}}"#, quote(id)),
+        (None, script) => {
+            let script = source(script.as_deref().unwrap_or_default())?;
+            format!(r#"{{"command":{}}}"#, quote(&script))
+        }
+    };
+    let settings = wiring::settings(shared, &asked.gateway, true)?;
+    wiring::runtime()?.block_on(async {
+        let answer = run_once(&settings, arguments).await?;
+        report(&answer, shared.json)
+    })
+}
+
+/// The script itself: what was written, or what is in the file of that name.
+fn source(written: &str) -> Result<String, Failed> {
+    let unreadable = |error| Failed::user(format!("the script cannot be read: {error}"));
+    if written == "-" {
+        let mut script = String::new();
+        let read = std::io::stdin().read_to_string(&mut script);
+        return read.map(|_| script).map_err(unreadable);
+    }
+    let is_name = written.ends_with(".py") && !written.contains(['\n', '(']);
+    if is_name || Path::new(written).is_file() {
+        return fs::read_to_string(written).map_err(unreadable);
+    }
+    Ok(written.to_owned())
+}
+
+/// Starts a gateway, runs the script and ends it again.
+async fn run_once(settings: &Settings, arguments: String) -> Result<Frame, Failed> {
+    let host = Arc::new(local_host());
+    let running = Running::start(settings, Profile::of(&host))?;
+    let door = Door {
+        source: Source::Cli,
+        transport: Transport::Local,
+    };
+    let ask = Ask {
+        tool: "run".to_owned(),
+        arguments,
+        host,
+        door,
+        caller: Arc::new(Shell),
+        request_id: Ulid::generate().to_string(),
+    };
+    let answer = running.gateway.ask(ask).await;
+    running.stop(PATIENCE).await;
+    answer.ok_or_else(|| Failed::execution("the script was cancelled"))
+}

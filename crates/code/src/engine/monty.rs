@@ -1,0 +1,405 @@
+//! The interpreter `monty`: Python without files, network or processes, which stops at each call.
+
+mod advice;
+mod clock;
+mod naming;
+
+use std::collections::HashMap;
+
+use monty::{MontyRepl, ReplProgress, ReplStartError};
+use monty_types::{
+    CompileOptions, ExcType, ExtFunctionResult, MontyException, MontyObject, MontyUuid,
+    NameLookupResult, OsFunctionCall, PrintWriter, ResourceLimits, ResourceTracker,
+};
+use serde_json::value::RawValue;
+
+use super::{Asking, Engine, Gone, Work};
+use crate::{
+    HostCall, Outcome,
+    frames::{Done, Failed},
+    prepare::{LATER, PRELUDE, RETURN, VIA},
+    value::{Strictness, from_json, to_json},
+};
+use naming::{nearest, pack_object};
+
+/// Functions inside functions that call each other.
+const MAX_RECURSION: usize = 400;
+/// Functions of no pack that are answered from outside.
+const FUNCTIONS: [&str; 1] = ["read_result"];
+
+/// The interpreter.
+#[derive(Debug)]
+pub(crate) struct Monty;
+
+impl Engine for Monty {
+    fn run(&self, work: &Work, outside: &mut dyn Asking) -> Result<Result<Done, Failed>, Gone> {
+        let mut run = Run {
+            work,
+            outside,
+            printed: String::new(),
+            calls: 0,
+            pending: HashMap::new(),
+        };
+        let ended = run.script();
+        let printed = run.printed;
+        Ok(match ended {
+            Ok((value, names)) => Ok(Done {
+                printed,
+                value,
+                names,
+                form: work.script.format,
+            }),
+            Err(Stopped::Gone) => return Err(Gone),
+            Err(Stopped::Failed { message, line }) => Err(Failed {
+                printed,
+                message,
+                line,
+            }),
+        })
+    }
+}
+
+/// Why a run is over before its end.
+enum Stopped {
+    Gone,
+    Failed { message: String, line: Option<u32> },
+}
+
+impl From<Gone> for Stopped {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+type Values = (Option<Box<RawValue>>, Vec<(String, Box<RawValue>)>);
+
+struct Run<'a> {
+    work: &'a Work,
+    outside: &'a mut dyn Asking,
+    printed: String,
+    calls: u32,
+    /// Which of our calls each of the interpreter's futures is.
+    pending: HashMap<u32, u32>,
+}
+
+/// How a piece of code ended.
+enum Fed {
+    Value(Box<MontyRepl>, MontyObject),
+    Returned(MontyObject),
+}
+
+impl Run<'_> {
+    fn script(&mut self) -> Result<Values, Stopped> {
+        let work = self.work;
+        let limits = ResourceLimits::default()
+            .max_duration(work.limits.cpu)
+            .max_recursion_depth(MAX_RECURSION);
+        let tracker = ResourceTracker::new(limits);
+        let mut repl = MontyRepl::new("script", tracker, CompileOptions::default());
+        let ours = |what: &str, error: MontyException| Stopped::Failed {
+            message: format!("{what}: {}", error.summary()),
+            line: None,
+        };
+        repl.feed_run(PRELUDE, vec![], PrintWriter::Disabled)
+            .map_err(|error| ours("the interpreter cannot be prepared", error))?;
+        for pack in &work.local {
+            let what = format!("the local pack `{}` cannot be used", pack.name);
+            repl.feed_run(&pack.code, vec![], PrintWriter::Disabled)
+                .map_err(|error| ours(&what, error))?;
+        }
+        match self.feed(repl, &work.script.code)? {
+            Fed::Returned(value) => Ok((Some(self.said(&value)?), Vec::new())),
+            Fed::Value(_, value) if work.script.ends_with_value => {
+                Ok((Some(self.said(&value)?), Vec::new()))
+            }
+            Fed::Value(repl, _) => Ok((None, self.assigned(*repl)?)),
+        }
+    }
+
+    /// What the script assigned, as far as it has a value that can be told.
+    fn assigned(&mut self, mut repl: MontyRepl) -> Result<Vec<(String, Box<RawValue>)>, Stopped> {
+        let mut names = Vec::new();
+        for name in &self.work.script.assigned {
+            let progress = repl.feed_start(name, vec![], PrintWriter::Disabled);
+            repl = match progress {
+                Ok(ReplProgress::Complete { repl, value }) => {
+                    let is_code = matches!(
+                        value,
+                        MontyObject::Function { .. }
+                            | MontyObject::Repr(_)
+                            | MontyObject::Type(_)
+                            | MontyObject::BuiltinFunction(_)
+                    );
+                    if !is_code {
+                        names.push((name.clone(), self.said(&value)?));
+                    }
+                    repl
+                }
+                Ok(other) => other.into_repl(),
+                Err(error) => error.repl,
+            };
+        }
+        Ok(names)
+    }
+
+    fn said(&self, value: &MontyObject) -> Result<Box<RawValue>, Stopped> {
+        let failed = |message| Stopped::Failed {
+            message,
+            line: None,
+        };
+        let json = to_json(value, Strictness::Result).map_err(failed)?;
+        if json.len() + self.printed.len() > self.work.limits.output_bytes {
+            return Err(failed(self.too_much()));
+        }
+        RawValue::from_string(json).map_err(|error| failed(error.to_string()))
+    }
+
+    fn too_much(&self) -> String {
+        format!(
+            "the output is larger than {} bytes (code.output_kib): return less, or a part of it",
+            self.work.limits.output_bytes
+        )
+    }
+
+    /// Runs the script to its end, answering what it asks.
+    fn feed(&mut self, repl: MontyRepl, code: &str) -> Result<Fed, Stopped> {
+        let limit = Some(self.work.limits.output_bytes);
+        let mut printed = String::new();
+        let begun = repl.feed_start(
+            code,
+            vec![],
+            PrintWriter::CollectString(&mut printed, limit),
+        );
+        let fed = self.go_on(begun, &mut printed);
+        self.printed = printed;
+        fed
+    }
+
+    fn go_on(
+        &mut self,
+        begun: Result<ReplProgress, Box<ReplStartError>>,
+        printed: &mut String,
+    ) -> Result<Fed, Stopped> {
+        let limit = Some(self.work.limits.output_bytes);
+        let mut progress = begun;
+        loop {
+            let print = PrintWriter::CollectString(&mut *printed, limit);
+            let now = match progress {
+                Ok(now) => now,
+                Err(error) => return Err(self.explained(&error.error, printed)),
+            };
+            progress = match now {
+                ReplProgress::Complete { repl, value } => {
+                    return Ok(Fed::Value(Box::new(repl), value));
+                }
+                ReplProgress::NameLookup(lookup) => {
+                    let found = match lookup.object_id() {
+                        Some(object) => self.member(object, &lookup.name),
+                        None => self.name(&lookup.name),
+                    };
+                    lookup.resume(found, print)
+                }
+                ReplProgress::OsCall(call) => {
+                    let answer = self.of_system(&call.function_call);
+                    call.resume(answer, print)
+                }
+                ReplProgress::FunctionCall(call) => {
+                    if call.object_id.is_none() && call.function_name == RETURN {
+                        let value = call.args.into_iter().next();
+                        return Ok(Fed::Returned(value.unwrap_or(MontyObject::None)));
+                    }
+                    let called = self.called(call.object_id, &call.function_name);
+                    match self.ask(&called, &call.args, &call.kwargs)? {
+                        Err(error) => call.resume(error, print),
+                        Ok(id) if called.is_later => {
+                            self.pending.insert(call.call_id, id);
+                            call.resume_pending(print)
+                        }
+                        Ok(id) => {
+                            let (_, outcome) = self.outside.answer(&[id])?;
+                            call.resume(result_of(outcome), print)
+                        }
+                    }
+                }
+                ReplProgress::ResolveFutures(waiting) => {
+                    let futures: Vec<(u32, u32)> = waiting
+                        .pending_call_ids()
+                        .iter()
+                        .filter_map(|future| Some((*future, *self.pending.get(future)?)))
+                        .collect();
+                    let calls: Vec<u32> = futures.iter().map(|(_, call)| *call).collect();
+                    let (call, outcome) = self.outside.answer(&calls)?;
+                    let future = futures.iter().find(|(_, id)| *id == call);
+                    let future = future.map(|(future, _)| *future).unwrap_or_default();
+                    self.pending.remove(&future);
+                    waiting.resume(vec![(future, result_of(outcome))], print)
+                }
+            };
+        }
+    }
+
+    /// What a name that the script does not bind stands for.
+    fn name(&self, name: &str) -> NameLookupResult {
+        let packs = &self.work.packs;
+        if let Some(at) = packs.iter().position(|pack| pack == name) {
+            return NameLookupResult::Value(pack_object(name, at));
+        }
+        if FUNCTIONS.contains(&name) || name == RETURN {
+            return NameLookupResult::Value(MontyObject::Function {
+                name: name.to_owned(),
+                docstring: None,
+            });
+        }
+        let mut message = format!("name '{name}' is not defined");
+        if let Some(near) = nearest(name, packs) {
+            message.push_str(&format!("; did you mean `{near}`?"));
+        }
+        message.push_str(&format!(" Packs: {}", packs.join(", ")));
+        NameLookupResult::Error(MontyException::new(ExcType::NameError, Some(message)))
+    }
+
+    /// A tool that is named without being called.
+    fn member(&self, object: MontyUuid, name: &str) -> NameLookupResult {
+        match self.pack_of(object) {
+            Some(pack) => NameLookupResult::Value(MontyObject::Function {
+                name: format!("{pack}.{name}"),
+                docstring: None,
+            }),
+            None => NameLookupResult::Undefined,
+        }
+    }
+
+    fn pack_of(&self, object: MontyUuid) -> Option<&str> {
+        let at = u128::from_be_bytes(*object.as_bytes());
+        let at = usize::try_from(at.checked_sub(1)?).ok()?;
+        self.work.packs.get(at).map(String::as_str)
+    }
+
+    fn called(&self, object: Option<MontyUuid>, function: &str) -> Called {
+        let (pack, tool) = match object {
+            Some(object) => (self.pack_of(object).unwrap_or_default(), function),
+            None => function.split_once('.').unwrap_or(("", function)),
+        };
+        let (tool, via) = match tool.split_once(VIA) {
+            Some((tool, via)) => (tool, Some(via.to_owned())),
+            None => (tool, None),
+        };
+        let is_later = tool.ends_with(LATER);
+        Called {
+            pack: pack.to_owned(),
+            tool: tool.strip_suffix(LATER).unwrap_or(tool).to_owned(),
+            via,
+            is_later,
+        }
+    }
+
+    /// Asks for a call, or says why it cannot be made.
+    fn ask(
+        &mut self,
+        called: &Called,
+        args: &[MontyObject],
+        kwargs: &[(MontyObject, MontyObject)],
+    ) -> Result<Result<u32, MontyException>, Stopped> {
+        let id = self.calls;
+        if id >= self.work.limits.calls {
+            let limit = self.work.limits.calls;
+            let message =
+                format!("the script made {limit} calls, and no more are allowed (code.calls)");
+            return Err(Stopped::Failed {
+                message,
+                line: None,
+            });
+        }
+        if let Some(local) = self.work.local.iter().find(|pack| pack.name == called.pack) {
+            let mut functions: Vec<&str> = local.functions.iter().map(String::as_str).collect();
+            functions.sort_unstable();
+            let (pack, tool, known) = (&called.pack, &called.tool, functions.join(", "));
+            let message = format!("the pack `{pack}` has no `{tool}`; it has: {known}");
+            return Ok(Err(MontyException::new(
+                ExcType::AttributeError,
+                Some(message),
+            )));
+        }
+        let by_place = to_json(&MontyObject::List(args.to_vec()), Strictness::Argument);
+        let by_name = MontyObject::dict(kwargs.to_vec());
+        let by_name = to_json(&by_name, Strictness::Argument);
+        let (args, kwargs) = match (by_place, by_name) {
+            (Ok(args), Ok(kwargs)) => (args, kwargs),
+            (Err(error), _) | (_, Err(error)) => {
+                let tool = &called.tool;
+                let message = format!("the arguments of `{tool}` cannot be sent: {error}");
+                return Ok(Err(MontyException::new(ExcType::TypeError, Some(message))));
+            }
+        };
+        let raw = |text| RawValue::from_string(text).unwrap_or_default();
+        self.calls += 1;
+        self.outside.ask(&HostCall {
+            id,
+            pack: called.pack.clone(),
+            tool: called.tool.clone(),
+            args: raw(args),
+            kwargs: raw(kwargs),
+            via: called.via.clone(),
+        })?;
+        Ok(Ok(id))
+    }
+
+    /// What a script wants of the system: nothing but the moment it began at.
+    fn of_system(&self, wanted: &OsFunctionCall) -> ExtFunctionResult {
+        match wanted {
+            OsFunctionCall::DateToday => clock::today(self.work.now_us).into(),
+            OsFunctionCall::DateTimeNow(zone) => clock::now(self.work.now_us, zone.as_ref()).into(),
+            _ => MontyException::new(
+                ExcType::PermissionError,
+                Some("a script has no files and no environment: use the packs".to_owned()),
+            )
+            .into(),
+        }
+    }
+
+    /// An exception as its author is told of it, with the line in the script.
+    fn explained(&self, error: &MontyException, printed: &str) -> Stopped {
+        // Pieces of code are numbered as they are fed: the prelude, the packs, the script.
+        let script = format!("<python-input-{}>", 1 + self.work.local.len());
+        let frames = error.traceback();
+        let line = frames.iter().rev().find(|frame| frame.filename == script);
+        let line = line.map(|frame| frame.start.line);
+        let summary = error.summary();
+        let message = if summary.contains("time limit exceeded") {
+            format!(
+                "the script used more than {:?} of CPU time (code.cpu): do less, or in several runs",
+                self.work.limits.cpu
+            )
+        } else if summary.contains("memory limit exceeded") && !printed.is_empty() {
+            self.too_much()
+        } else {
+            advice::advised(&summary, &self.work.packs)
+        };
+        Stopped::Failed { message, line }
+    }
+}
+
+/// A call as the script wrote it.
+struct Called {
+    pack: String,
+    tool: String,
+    via: Option<String>,
+    is_later: bool,
+}
+
+fn result_of(outcome: Outcome) -> ExtFunctionResult {
+    match outcome {
+        Outcome::Value(json) => match from_json(json.get()) {
+            Ok(value) => value.into(),
+            Err(error) => MontyException::new(
+                ExcType::RuntimeError,
+                Some(format!("the result cannot be read: {error}")),
+            )
+            .into(),
+        },
+        Outcome::Raised { kind, message } => {
+            let kind = kind.parse().unwrap_or(ExcType::RuntimeError);
+            MontyException::new(kind, Some(message)).into()
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The worker: a process that runs one script after the other, each from nothing, and has nothing but two pipes.
+//!
+//! It ends when its pipe does, when a script uses more than its CPU time in a way that the interpreter does not
+//! notice, and when memory cannot be had. Whoever started it starts another one.
+
+#[cfg(target_os = "linux")]
+mod confine;
+mod watch;
+
+use std::{
+    collections::VecDeque,
+    io::{self, Read, Write},
+    process::{ExitCode, exit},
+    sync::Arc,
+    thread,
+};
+
+use crate::{
+    HostCall, Outcome,
+    engine::{Asking, Engine, Gone, Monty, Work},
+    frames::{self, Failed, FromWorker, Start, ToWorker},
+    prepare,
+};
+use watch::Watch;
+
+/// The worker's exit code when a script used more than its CPU time.
+pub(crate) const OUT_OF_CPU: i32 = 87;
+/// The worker's exit code when the interpreter itself failed.
+pub(crate) const BROKEN: i32 = 88;
+/// Room for the interpreter's recursion. It is not counted as the script's memory.
+pub(crate) const STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// Runs scripts that come over standard input until it ends. `memory_bytes` is what scripts may use.
+pub fn main(memory_bytes: u64) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if confine::confine(memory_bytes).is_err() {
+        return ExitCode::FAILURE;
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory_bytes;
+    let watch = Arc::new(Watch::default());
+    let watching = watch.clone();
+    let watcher = thread::Builder::new()
+        .stack_size(256 * 1024)
+        .spawn(move || watching.run());
+    let runner = thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            #[cfg(target_os = "linux")]
+            if confine::filter_calls().is_err() {
+                exit(1);
+            }
+            serve(&watch);
+        });
+    match (watcher, runner) {
+        (Ok(_), Ok(runner)) => match runner.join() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => exit(BROKEN),
+        },
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn serve(watch: &Watch) {
+    let mut pipe = Pipe::default();
+    if pipe.say(&FromWorker::Ready).is_err() {
+        return;
+    }
+    loop {
+        let start = match pipe.hear() {
+            Ok(ToWorker::Start(start)) => start,
+            // Left over from a run that did not wait for it.
+            Ok(ToWorker::Answer { .. }) => continue,
+            Err(Gone) => return,
+        };
+        pipe.answers.clear();
+        watch.begin(start.limits.cpu);
+        let ended = run(*start, &mut pipe);
+        watch.end();
+        let said = match ended {
+            Ok(frame) => pipe.say(&frame),
+            Err(Gone) => return,
+        };
+        if said.is_err() {
+            return;
+        }
+    }
+}
+
+fn run(start: Start, pipe: &mut Pipe) -> Result<FromWorker, Gone> {
+    let Start {
+        source,
+        packs,
+        local,
+        limits,
+        now_us,
+    } = start;
+    let failed = |message, line| {
+        FromWorker::Failed(Failed {
+            printed: String::new(),
+            message,
+            line,
+        })
+    };
+    let local = match prepare::packs(&local, &packs, &limits) {
+        Ok(local) => local,
+        Err((name, refused)) => {
+            let line = refused
+                .line
+                .map_or(String::new(), |line| format!(", line {line}"));
+            let message = format!(
+                "the local pack `{name}` cannot be used{line}: {}",
+                refused.message
+            );
+            return Ok(failed(message, None));
+        }
+    };
+    let script = match prepare::script(&source, &packs, &local, &limits) {
+        Ok(script) => script,
+        Err(refused) => return Ok(failed(refused.message, refused.line)),
+    };
+    let work = Work {
+        script,
+        local,
+        packs,
+        limits,
+        now_us,
+    };
+    Ok(match Monty.run(&work, pipe)? {
+        Ok(done) => FromWorker::Done(done),
+        Err(failed) => FromWorker::Failed(failed),
+    })
+}
+
+/// The two pipes, and answers that came before they were asked about.
+#[derive(Default)]
+struct Pipe {
+    read: Vec<u8>,
+    answers: VecDeque<(u32, Outcome)>,
+}
+
+impl Pipe {
+    fn say(&mut self, frame: &FromWorker) -> Result<(), Gone> {
+        let bytes = frames::encode(frame).map_err(|_| Gone)?;
+        let mut out = io::stdout().lock();
+        out.write_all(&bytes).map_err(|_| Gone)?;
+        out.flush().map_err(|_| Gone)
+    }
+
+    fn hear(&mut self) -> Result<ToWorker, Gone> {
+        let mut piece = [0; 16 * 1024];
+        loop {
+            if let Some(frame) = frames::take(&mut self.read).map_err(|_| Gone)? {
+                return Ok(frame);
+            }
+            let count = match io::stdin().lock().read(&mut piece) {
+                Ok(0) => return Err(Gone),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return Err(Gone),
+            };
+            self.read.extend_from_slice(&piece[..count]);
+        }
+    }
+}
+
+impl Asking for Pipe {
+    fn ask(&mut self, call: &HostCall) -> Result<(), Gone> {
+        self.say(&FromWorker::Call(call.clone()))
+    }
+
+    fn answer(&mut self, among: &[u32]) -> Result<(u32, Outcome), Gone> {
+        loop {
+            let at = self.answers.iter().position(|(id, _)| among.contains(id));
+            if let Some(answer) = at.and_then(|at| self.answers.remove(at)) {
+                return Ok(answer);
+            }
+            match self.hear()? {
+                ToWorker::Answer { id, outcome } => self.answers.push_back((id, outcome)),
+                ToWorker::Start(_) => return Err(Gone),
+            }
+        }
+    }
+}

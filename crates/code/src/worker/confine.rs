@@ -1,0 +1,140 @@
+//! The box on Linux: limits of the kernel, no files (landlock), and no system calls but those that computing and
+//! two pipes need (seccomp). A kernel without landlock or seccomp leaves the interpreter's own walls and the limits.
+
+use std::{collections::BTreeMap, io};
+
+use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use super::STACK_BYTES;
+
+/// What threads and the allocator take beside the script.
+const SLACK_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Why a worker does not begin.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unconfined {
+    /// A limit cannot be set.
+    #[error("a limit cannot be set")]
+    Limit(#[from] io::Error),
+    /// Files cannot be taken away.
+    #[error("files cannot be taken away")]
+    Files(#[from] landlock::RulesetError),
+}
+
+/// Takes files and network away, and sets how much more memory than now this process may have.
+pub(super) fn confine(memory_bytes: u64) -> Result<(), Unconfined> {
+    let has = data_bytes().unwrap_or(SLACK_BYTES);
+    close_files()?;
+    limit(has, memory_bytes)?;
+    Ok(())
+}
+
+fn limit(has: u64, memory_bytes: u64) -> io::Result<()> {
+    let memory = has + STACK_BYTES as u64 + SLACK_BYTES + memory_bytes;
+    let limits = [
+        (Resource::Data, memory),
+        (Resource::Core, 0),
+        (Resource::Fsize, 0),
+        (Resource::Nofile, 3),
+    ];
+    for (resource, most) in limits {
+        let most = match getrlimit(resource).maximum {
+            Some(hard) => most.min(hard),
+            None => most,
+        };
+        let limit = Rlimit {
+            current: Some(most),
+            maximum: Some(most),
+        };
+        setrlimit(resource, limit)?;
+    }
+    Ok(())
+}
+
+/// The private writable memory of this process, which is what the limit is about.
+fn data_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmData:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn close_files() -> Result<(), landlock::RulesetError> {
+    let abi = ABI::V4;
+    // A kernel without landlock says so in the status, which is no error here.
+    Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessNet::from_all(abi))?
+        .create()?
+        .restrict_self()?;
+    Ok(())
+}
+
+/// Takes all system calls away that are not needed, from every thread.
+pub(super) fn filter_calls() -> Result<(), seccompiler::Error> {
+    let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
+        return Ok(());
+    };
+    let only = |descriptors: &[u64]| -> Result<Vec<SeccompRule>, seccompiler::Error> {
+        let mut rules = Vec::new();
+        for descriptor in descriptors {
+            let is =
+                SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *descriptor)?;
+            rules.push(SeccompRule::new(vec![is])?);
+        }
+        Ok(rules)
+    };
+    let mut calls: BTreeMap<i64, Vec<SeccompRule>> =
+        FREE.iter().map(|call| (*call, Vec::new())).collect();
+    calls.insert(libc::SYS_read, only(&[0])?);
+    calls.insert(libc::SYS_write, only(&[1, 2])?);
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(calls, refuse, SeccompAction::Allow, arch)?;
+    let program: BpfProgram = filter.try_into()?;
+    match seccompiler::apply_filter_all_threads(&program) {
+        // A kernel that was built without it, or one that does not allow it here.
+        Err(seccompiler::Error::Prctl(_) | seccompiler::Error::Seccomp(_)) | Ok(()) => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
+/// What computing, waiting and ending need.
+const FREE: [i64; 29] = [
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_prctl,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
+    libc::SYS_uname,
+];

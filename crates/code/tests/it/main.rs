@@ -1,0 +1,6 @@
+//! Scripts in real workers.
+
+mod corpus;
+mod hostile;
+mod runs;
+mod stage;

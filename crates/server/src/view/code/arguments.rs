@@ -1,0 +1,138 @@
+//! The arguments of a call, as the tool's schema names them: by place, by name, or by the beginning of a name.
+
+use callgate_gate::Tool;
+use callgate_wire::{Json, Strictness, quote};
+
+use crate::view::search::signature;
+
+/// The arguments as one JSON object, each value just as the script wrote it.
+pub(super) fn named(tool: &Tool, args: &str, kwargs: &str) -> Result<String, String> {
+    let unreadable = |_| "the arguments cannot be read".to_owned();
+    let args = Json::validate(args.as_bytes(), Strictness::Full).map_err(unreadable)?;
+    let kwargs = Json::validate(kwargs.as_bytes(), Strictness::Full)
+        .map_err(|error| format!("the arguments cannot be sent: {error}"))?;
+    let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
+    let schema = descriptor.and_then(|json| json.get("inputSchema"));
+    let parameters: Vec<String> = schema
+        .and_then(|schema| schema.get("properties"))
+        .into_iter()
+        .flat_map(Json::members)
+        .filter_map(|(name, _)| name.as_str().map(|name| name.into_owned()))
+        .collect();
+    let mut given: Vec<(String, &str)> = Vec::new();
+    let by_place: Vec<Json<'_>> = args.elements().collect();
+    match by_place.as_slice() {
+        // A dict alone, whose keys are all parameters, is the arguments themselves.
+        [only] if kwargs.members().next().is_none() && is_arguments(*only, &parameters) => {
+            for (key, value) in only.members() {
+                let key = key.as_str().unwrap_or_default();
+                given.push((parameter(&key, &parameters)?, value.as_text()));
+            }
+        }
+        places => {
+            if places.len() > parameters.len() {
+                let most = parameters.len();
+                return Err(format!(
+                    "`{}` takes {most} arguments: {}",
+                    tool.name,
+                    signature(schema)
+                ));
+            }
+            for (name, value) in parameters.iter().zip(places) {
+                given.push((name.clone(), value.as_text()));
+            }
+        }
+    }
+    for (key, value) in kwargs.members() {
+        let key = key.as_str().unwrap_or_default();
+        let name = parameter(&key, &parameters)?;
+        if given.iter().any(|(known, _)| *known == name) {
+            return Err(format!("`{name}` is given twice"));
+        }
+        given.push((name, value.as_text()));
+    }
+    let members: Vec<String> = given
+        .iter()
+        .map(|(name, value)| format!("{}:{value}", quote(name)))
+        .collect();
+    Ok(format!("{{{}}}", members.join(",")))
+}
+
+fn is_arguments(value: Json<'_>, parameters: &[String]) -> bool {
+    let mut keys = value.members().peekable();
+    value.is_object()
+        && keys.peek().is_some()
+        && keys.all(|(key, _)| {
+            let key = key.as_str().unwrap_or_default();
+            parameters.iter().any(|parameter| *parameter == key)
+        })
+}
+
+/// The parameter that a name means: exactly, or as the only one that begins with it. What begins none is left
+/// as it is; the server says what it thinks of it.
+fn parameter(name: &str, parameters: &[String]) -> Result<String, String> {
+    if parameters.iter().any(|parameter| parameter == name) {
+        return Ok(name.to_owned());
+    }
+    let meant: Vec<&str> = parameters
+        .iter()
+        .filter(|parameter| parameter.starts_with(name))
+        .map(String::as_str)
+        .collect();
+    match meant.as_slice() {
+        [] => Ok(name.to_owned()),
+        [only] => Ok((*only).to_owned()),
+        several => Err(format!("`{name}` could be {}", several.join(" or "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callgate_gate::ServerName;
+
+    use super::*;
+
+    fn tool() -> Tool {
+        let descriptor = r#"{"name":"get","inputSchema":{"type":"object","properties":{"product_id":{"type":"string"},"include_variants":{"type":"boolean"},"include_all":{},"n":{}}}}"#;
+        Tool::from_descriptor(&ServerName::new("wix").unwrap(), descriptor.into()).unwrap()
+    }
+
+    #[test]
+    fn arguments_find_their_parameters() {
+        let cases = [
+            ("[]", r#"{"product_id":"a"}"#, r#"{"product_id":"a"}"#),
+            (
+                "[]",
+                r#"{"product":"a","n":1.0}"#,
+                r#"{"product_id":"a","n":1.0}"#,
+            ),
+            (
+                r#"["a",true]"#,
+                "{}",
+                r#"{"product_id":"a","include_variants":true}"#,
+            ),
+            (
+                r#"["a"]"#,
+                r#"{"n":null}"#,
+                r#"{"product_id":"a","n":null}"#,
+            ),
+            (r#"[{"product_id":"a"}]"#, "{}", r#"{"product_id":"a"}"#),
+            (r#"[{"x":1}]"#, "{}", r#"{"product_id":{"x":1}}"#),
+            ("[]", r#"{"other":[1,{"b":2}]}"#, r#"{"other":[1,{"b":2}]}"#),
+            ("[]", "{}", "{}"),
+        ];
+        for (args, kwargs, expected) in cases {
+            assert_eq!(named(&tool(), args, kwargs).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_could_be_two_is_an_error_that_names_both() {
+        let wrong = |args, kwargs| named(&tool(), args, kwargs).unwrap_err();
+        let both = "`include` could be include_variants or include_all";
+        assert_eq!(wrong("[]", r#"{"include":1}"#), both);
+        let twice = wrong(r#"["a"]"#, r#"{"product_id":"b"}"#);
+        assert_eq!(twice, "`product_id` is given twice");
+        assert!(wrong("[1,2,3,4,5]", "{}").starts_with("`get` takes 4 arguments"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Runs that wait for an approval. What their calls gave is kept with them, whole, so that going on repeats none.
+//!
+//! A run is started again from its beginning, and each call that it made before is answered from here. A kept run
+//! is a file that only the gateway's user can read. Taking it removes it, so that it goes on once; after an hour
+//! it is gone.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use callgate_call::Enclosing;
+use callgate_code::Outcome;
+use callgate_gate::CallId;
+use serde::{Deserialize, Serialize};
+
+/// How long a held run can go on.
+const LIFE: Duration = Duration::from_secs(3600);
+
+/// A run with what its calls gave.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct HeldRun {
+    /// The record of the run that began it.
+    pub(super) id: CallId,
+    pub(super) owner: String,
+    pub(super) source: String,
+    pub(super) now_us: i64,
+    pub(super) calls: Vec<Made>,
+}
+
+/// A call that was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Made {
+    /// The tool as `server:tool`.
+    pub(super) tool: String,
+    pub(super) arguments: String,
+    pub(super) outcome: Outcome,
+    /// Blocks of its result that are no text.
+    pub(super) blocks: Vec<String>,
+}
+
+impl Made {
+    /// How many bytes it takes.
+    pub(super) fn len(&self) -> usize {
+        let outcome = match &self.outcome {
+            Outcome::Value(json) => json.get().len(),
+            Outcome::Raised { message, .. } => message.len(),
+        };
+        let blocks: usize = self.blocks.iter().map(String::len).sum();
+        self.arguments.len() + outcome + blocks
+    }
+}
+
+/// Why a run does not go on.
+#[derive(Debug)]
+pub(super) struct Unresumed(pub(super) String);
+
+impl HeldRun {
+    /// A run that begins.
+    pub(super) fn new(enclosing: &Enclosing, owner: &str, source: String, now_us: i64) -> Self {
+        Self {
+            id: enclosing.id(),
+            owner: owner.to_owned(),
+            source,
+            now_us,
+            calls: Vec::new(),
+        }
+    }
+}
+
+/// Keeps a run, and gives the id to go on with; `None` where it cannot be kept.
+pub(super) async fn keep(folder: Option<&Path>, run: Option<HeldRun>) -> Option<String> {
+    let (folder, run) = (folder?.to_owned(), run?);
+    let kept = tokio::task::spawn_blocking(move || write(&folder, &run)).await;
+    match kept.ok()? {
+        Ok(id) => Some(id),
+        Err(error) => {
+            tracing::error!(%error, "a held run cannot be kept");
+            None
+        }
+    }
+}
+
+/// Takes a run out, once.
+pub(super) async fn take(
+    folder: Option<&Path>,
+    id: &str,
+    owner: &str,
+) -> Result<HeldRun, Unresumed> {
+    let unknown = || {
+        Unresumed(format!(
+            "there is no held run `{id}`: it may have gone on already, or expired after an hour; send the script again"
+        ))
+    };
+    let ulid = id.strip_prefix("run_").unwrap_or_default();
+    let is_id = ulid.len() == 26 && ulid.chars().all(|letter| letter.is_ascii_alphanumeric());
+    let Some(folder) = folder.filter(|_| is_id).map(Path::to_owned) else {
+        return Err(unknown());
+    };
+    let (id, owner) = (id.to_owned(), owner.to_owned());
+    let taken = tokio::task::spawn_blocking(move || read(&folder, &id, &owner)).await;
+    taken.ok().flatten().ok_or_else(unknown)
+}
+
+fn write(folder: &Path, run: &HeldRun) -> std::io::Result<String> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    forget_expired(folder);
+    let id = format!("run_{}", run.id);
+    let bytes = serde_json::to_vec(run)?;
+    let unfinished = folder.join(format!("{id}.part"));
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&unfinished)?;
+    file.write_all(&bytes)?;
+    fs::rename(&unfinished, path_of(folder, &id))?;
+    Ok(id)
+}
+
+fn read(folder: &Path, id: &str, owner: &str) -> Option<HeldRun> {
+    forget_expired(folder);
+    let path = path_of(folder, id);
+    let bytes = fs::read(&path).ok()?;
+    let run: HeldRun = serde_json::from_slice(&bytes).ok()?;
+    if run.owner != owner {
+        return None;
+    }
+    // Of several who ask at once, the file goes for one.
+    fs::remove_file(&path).ok()?;
+    Some(run)
+}
+
+fn path_of(folder: &Path, id: &str) -> PathBuf {
+    folder.join(format!("{id}.json"))
+}
+
+fn forget_expired(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let modified = entry.metadata().and_then(|file| file.modified());
+        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+        if age.is_some_and(|age| age > LIFE) {
+            // Another gateway may have been quicker.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Packs: the servers as scripts name them, and their tools. Names in any style lead to one tool, or to an error
+//! that says which ones there are.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use callgate_code::LocalPack;
+use callgate_gate::{Host, Tool};
+
+use crate::Gateway;
+
+/// The packs that are ours.
+pub(super) const OWN: [&str; 2] = ["proxy", "tools"];
+/// Names that mean something else in a script; a server of such a name gets a `_` behind it.
+const TAKEN: [&str; 75] = [
+    "proxy",
+    "tools",
+    "read_result",
+    "asyncio",
+    "base64",
+    "binascii",
+    "collections",
+    "dataclasses",
+    "datetime",
+    "functools",
+    "itertools",
+    "json",
+    "math",
+    "re",
+    "typing",
+    "and",
+    "as",
+    "assert",
+    "async",
+    "await",
+    "break",
+    "class",
+    "continue",
+    "def",
+    "del",
+    "elif",
+    "else",
+    "except",
+    "finally",
+    "for",
+    "from",
+    "global",
+    "if",
+    "import",
+    "in",
+    "is",
+    "lambda",
+    "nonlocal",
+    "not",
+    "or",
+    "pass",
+    "raise",
+    "return",
+    "try",
+    "while",
+    "with",
+    "yield",
+    "match",
+    "case",
+    "None",
+    "True",
+    "False",
+    "abs",
+    "all",
+    "any",
+    "bool",
+    "dict",
+    "filter",
+    "float",
+    "hash",
+    "id",
+    "int",
+    "len",
+    "list",
+    "map",
+    "max",
+    "min",
+    "next",
+    "object",
+    "print",
+    "range",
+    "set",
+    "sorted",
+    "str",
+    "sum",
+];
+/// How long the line about what is connected may be.
+const MAX_SUMMARY_CHARS: usize = 700;
+
+/// The packs of one run.
+#[derive(Debug)]
+pub(super) struct Packs {
+    servers: Vec<Pack>,
+    local: Vec<LocalPack>,
+    /// What was found already.
+    found: Mutex<HashMap<(String, String), Arc<Tool>>>,
+}
+
+/// A server as a pack.
+#[derive(Debug)]
+struct Pack {
+    name: String,
+    server: String,
+    tools: Vec<Arc<Tool>>,
+}
+
+/// A server's name as one that a script can write.
+pub(super) fn pack_name(server: &str) -> String {
+    let mut name: String = server
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    if name.starts_with(|first: char| first.is_ascii_digit()) || name.is_empty() {
+        name.insert(0, '_');
+    }
+    if TAKEN.contains(&name.as_str()) {
+        name.push('_');
+    }
+    name
+}
+
+/// A name without its style: `ListWixSites`, `list-wix-sites` and `list_wix_sites` are one.
+pub(super) fn snake(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    let letters: Vec<char> = name.chars().collect();
+    for (at, letter) in letters.iter().enumerate() {
+        if !letter.is_alphanumeric() {
+            if !snake.ends_with('_') {
+                snake.push('_');
+            }
+            continue;
+        }
+        let before = at.checked_sub(1).map(|at| letters[at]);
+        let after = letters.get(at + 1);
+        let begins = letter.is_uppercase()
+            && before.is_some_and(|before| {
+                before.is_lowercase()
+                    || before.is_numeric()
+                    || (before.is_uppercase() && after.is_some_and(|after| after.is_lowercase()))
+            });
+        if begins && !snake.ends_with('_') {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake.trim_matches('_').to_owned()
+}
+
+impl Packs {
+    /// The packs that this host sees.
+    pub(super) fn of(gateway: &Gateway, host: &Host, local: Vec<LocalPack>) -> Self {
+        let mut servers: Vec<Pack> = Vec::new();
+        for row in gateway.status.rows() {
+            if host.who.grant.includes(&row.name) {
+                servers.push(Pack::new(&row.name));
+            }
+        }
+        let providers = gateway.path.providers();
+        let (catalog, policy) = (providers.catalog(), providers.policy());
+        for tool in catalog.listed_to(&policy, &host.who) {
+            let server = tool.server.as_str();
+            let at = servers.iter().position(|pack| pack.server == server);
+            let at = at.unwrap_or_else(|| {
+                servers.push(Pack::new(server));
+                servers.len() - 1
+            });
+            servers[at].tools.push(tool.clone());
+        }
+        Self {
+            servers,
+            local,
+            found: Mutex::default(),
+        }
+    }
+
+    /// All names, our own included.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.local.iter().map(|pack| pack.name.clone()).collect();
+        for pack in &self.servers {
+            if !names.contains(&pack.name) {
+                names.push(pack.name.clone());
+            }
+        }
+        names.extend(OWN.map(str::to_owned));
+        names
+    }
+
+    pub(super) fn local(&self) -> &[LocalPack] {
+        &self.local
+    }
+
+    /// Whether a local pack stands in front of this server.
+    pub(super) fn is_shadowed(&self, server: &str) -> bool {
+        let name = pack_name(server);
+        self.local.iter().any(|local| local.name == name)
+    }
+
+    /// The tools of a pack, by its name or the server's.
+    pub(super) fn tools(&self, pack: &str) -> Result<&[Arc<Tool>], String> {
+        self.pack(pack).map(|pack| pack.tools.as_slice())
+    }
+
+    /// The one tool that a script means.
+    pub(super) fn tool(&self, pack: &str, tool: &str) -> Result<Arc<Tool>, String> {
+        let key = (pack.to_owned(), tool.to_owned());
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tool) = found.get(&key) {
+            return Ok(tool.clone());
+        }
+        let resolved = self.resolved(pack, tool)?;
+        found.insert(key, resolved.clone());
+        Ok(resolved)
+    }
+
+    fn resolved(&self, pack: &str, tool: &str) -> Result<Arc<Tool>, String> {
+        let of = self.pack(pack)?;
+        if let Some(exact) = of.tools.iter().find(|known| known.name == tool) {
+            return Ok(exact.clone());
+        }
+        let wanted = snake(tool);
+        let meant: Vec<&Arc<Tool>> = of
+            .tools
+            .iter()
+            .filter(|known| snake(&known.name) == wanted)
+            .collect();
+        match meant.as_slice() {
+            [only] => Ok((*only).clone()),
+            [] if of.tools.is_empty() => Err(format!(
+                "the pack `{pack}` has no tools now: see proxy.list_servers()"
+            )),
+            [] => Err(format!(
+                "the pack `{pack}` has no tool `{tool}`; it has: {}",
+                of.names().join(", ")
+            )),
+            several => {
+                let names: Vec<&str> = several.iter().map(|tool| tool.name.as_str()).collect();
+                Err(format!(
+                    "`{tool}` could be {}: write getattr({pack}, \"{}\")(...)",
+                    names.join(" or "),
+                    names[0]
+                ))
+            }
+        }
+    }
+
+    fn pack(&self, name: &str) -> Result<&Pack, String> {
+        let meant: Vec<&Pack> = self
+            .servers
+            .iter()
+            .filter(|pack| pack.name == name || pack.server == name)
+            .collect();
+        match meant.as_slice() {
+            [only] => Ok(only),
+            [] => Err(format!(
+                "there is no pack `{name}`; packs: {}",
+                self.names().join(", ")
+            )),
+            several => {
+                let names: Vec<&str> = several.iter().map(|pack| pack.server.as_str()).collect();
+                Err(format!(
+                    "`{name}` could be the server {}",
+                    names.join(" or ")
+                ))
+            }
+        }
+    }
+
+    /// What is connected, in one line.
+    pub(super) fn summary(&self) -> String {
+        let mut line = String::from("Packs:");
+        let mut left = self.local.len() + self.servers.len();
+        let local = self.local.iter().map(|pack| (pack.name.as_str(), None));
+        let servers = self.servers.iter();
+        let servers = servers.map(|pack| (pack.name.as_str(), Some(pack.tools.len())));
+        for (name, tools) in local.chain(servers) {
+            if line.len() > MAX_SUMMARY_CHARS {
+                line.push_str(&format!(" and {left} more,"));
+                break;
+            }
+            left -= 1;
+            line.push_str(&match tools {
+                Some(tools) => format!(" {name} ({tools}),"),
+                None => format!(" {name} (local),"),
+            });
+        }
+        if line.ends_with(':') {
+            return "No server is connected yet.".to_owned();
+        }
+        format!("{}.", line.trim_end_matches(','))
+    }
+}
+
+impl Pack {
+    fn new(server: &str) -> Self {
+        Self {
+            name: pack_name(server),
+            server: server.to_owned(),
+            tools: Vec::new(),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.tools.iter().map(|tool| snake(&tool.name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_style_are_one() {
+        let cases = [
+            ("ListWixSites", "list_wix_sites"),
+            ("list-wix-sites", "list_wix_sites"),
+            ("listWixSites", "list_wix_sites"),
+            ("list_wix_sites", "list_wix_sites"),
+            ("get.HTTPResponse", "get_http_response"),
+            ("API2Call", "api2_call"),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(snake(name), expected);
+        }
+    }
+
+    #[test]
+    fn every_server_has_a_name_that_can_be_written() {
+        let cases = [
+            ("wix", "wix"),
+            ("my-server", "my_server"),
+            ("7zip", "_7zip"),
+            ("json", "json_"),
+            ("tools", "tools_"),
+            ("print", "print_"),
+        ];
+        for (server, pack) in cases {
+            assert_eq!(pack_name(server), pack);
+        }
+    }
+}

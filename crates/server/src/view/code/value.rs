@@ -1,0 +1,193 @@
+//! What a tool's result is in a script: a value where it is one, text where it is text, and something to hold on
+//! to where it is neither.
+
+use callgate_call::DENIED_HEADLINE;
+use callgate_code::Outcome;
+use callgate_wire::{Frame, Json, JsonKind, Strictness, quote};
+use serde_json::value::RawValue;
+
+/// The most blocks that are no text, over one run.
+const MAX_BLOCKS: usize = 64;
+
+/// What comes of a reply. Blocks that are no text are put aside, to be in the run's own reply.
+pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
+    if let Some(error) = reply.error() {
+        let message = error.get("message").and_then(|text| text.as_str());
+        return raised(
+            "RuntimeError",
+            message.as_deref().unwrap_or("the call failed"),
+        );
+    }
+    let content: Vec<Json<'_>> = reply
+        .result_member("content")
+        .into_iter()
+        .flat_map(Json::elements)
+        .collect();
+    let texts: Vec<String> = content.iter().filter_map(|block| text_of(*block)).collect();
+    let is_error = reply
+        .result_member("isError")
+        .and_then(|flag| flag.as_bool());
+    if is_error == Some(true) {
+        let text = texts.join("\n");
+        let kind = if text.starts_with(DENIED_HEADLINE) {
+            "PermissionError"
+        } else {
+            "RuntimeError"
+        };
+        return raised(
+            kind,
+            if text.is_empty() {
+                "the tool failed"
+            } else {
+                &text
+            },
+        );
+    }
+    let others: Vec<Json<'_>> = content
+        .iter()
+        .copied()
+        .filter(|block| text_of(*block).is_none())
+        .collect();
+    let handles: Vec<String> = others
+        .iter()
+        .map(|block| put_aside(*block, aside))
+        .collect();
+    let structured = reply
+        .result_member("structuredContent")
+        .filter(|value| !value.is_null());
+    if let Some(structured) = structured {
+        return value(structured.as_text().to_owned());
+    }
+    value(match (texts.as_slice(), handles.as_slice()) {
+        ([], []) => "null".to_owned(),
+        ([only], []) => parsed(only).unwrap_or_else(|| quote(only)),
+        (several, []) => quote(&several.join("\n")),
+        ([], [only]) => only.clone(),
+        ([], several) => format!("[{}]", several.join(",")),
+        (texts, handles) => format!(
+            r#"{{"text":{},"content":[{}]}}"#,
+            quote(&texts.join("\n")),
+            handles.join(",")
+        ),
+    })
+}
+
+pub(super) fn raised(kind: &str, message: &str) -> Outcome {
+    Outcome::Raised {
+        kind: kind.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+/// A value from JSON text of our own or of a scanned frame.
+pub(super) fn value(json: String) -> Outcome {
+    match RawValue::from_string(json) {
+        Ok(json) => Outcome::Value(json),
+        Err(error) => raised(
+            "RuntimeError",
+            &format!("the result cannot be read: {error}"),
+        ),
+    }
+}
+
+fn text_of(block: Json<'_>) -> Option<String> {
+    let is_text = block.get("type").and_then(Json::as_str).as_deref() == Some("text");
+    is_text.then(|| block.get("text")?.as_str().map(|text| text.into_owned()))?
+}
+
+/// Text that is JSON, as JSON.
+fn parsed(text: &str) -> Option<String> {
+    let text = text.trim();
+    let json = Json::validate(text.as_bytes(), Strictness::Full).ok()?;
+    match json.kind() {
+        // A quoted string is text that happens to have quotes.
+        JsonKind::String => None,
+        JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::Array | JsonKind::Object => {
+            Some(text.to_owned())
+        }
+    }
+}
+
+/// What a script gets for an image, a sound or a resource; the block itself goes into the run's reply.
+fn put_aside(block: Json<'_>, aside: &mut Vec<String>) -> String {
+    let mut members = Vec::new();
+    for key in ["type", "mimeType", "uri", "name"] {
+        let inner = block.get("resource").and_then(|resource| resource.get(key));
+        if let Some(value) = block.get(key).or(inner) {
+            members.push(format!("{}:{}", quote(key), value.as_text()));
+        }
+    }
+    let inner = block
+        .get("resource")
+        .and_then(|resource| resource.get("text"));
+    if let Some(text) = inner {
+        members.push(format!(r#""text":{}"#, text.as_text()));
+    }
+    if aside.len() < MAX_BLOCKS {
+        aside.push(block.as_text().to_owned());
+        members.push(format!(r#""handle":"content_{}""#, aside.len()));
+    }
+    format!("{{{}}}", members.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(result: &str) -> (String, usize) {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+        let frame = Frame::parse(text.into(), Strictness::Envelope).unwrap();
+        let mut aside = Vec::new();
+        let said = match outcome(&frame, &mut aside) {
+            Outcome::Value(json) => json.get().to_owned(),
+            Outcome::Raised { kind, message } => format!("{kind}: {message}"),
+        };
+        (said, aside.len())
+    }
+
+    #[test]
+    fn results_are_values() {
+        let cases = [
+            (
+                r#"{"content":[],"structuredContent":{"a":[1.0]}}"#,
+                r#"{"a":[1.0]}"#,
+                0,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":" [1, 2]\n"}]}"#,
+                "[1, 2]",
+                0,
+            ),
+            (r#"{"content":[{"type":"text","text":"12"}]}"#, "12", 0),
+            (
+                r#"{"content":[{"type":"text","text":"plain"}]}"#,
+                r#""plain""#,
+                0,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+                r#""a\nb""#,
+                0,
+            ),
+            (
+                r#"{"content":[{"type":"image","mimeType":"image/png","data":"AA=="}]}"#,
+                r#"{"type":"image","mimeType":"image/png","handle":"content_1"}"#,
+                1,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":"x"},{"type":"audio","data":""}]}"#,
+                r#"{"text":"x","content":[{"type":"audio","handle":"content_1"}]}"#,
+                1,
+            ),
+            (r#"{"content":[]}"#, "null", 0),
+            (
+                r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#,
+                "RuntimeError: no",
+                0,
+            ),
+        ];
+        for (result, said, aside) in cases {
+            assert_eq!(of(result), (said.to_owned(), aside), "{result}");
+        }
+    }
+}

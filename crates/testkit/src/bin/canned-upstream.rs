@@ -1,0 +1,94 @@
+//! An MCP server whose tools and answers stand in a file: an array of `{"tool": …, "result": …, "delay_ms": …}`.
+//! `"$arguments"` as a result gives the arguments back. Every call is a line in the ledger.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use callgate_testkit::frame::Frame;
+use callgate_testkit::serve::{Fixture, Incoming, Peer, Way, serve, version_for};
+use clap::Parser;
+use serde_json::{Value, json};
+
+/// An MCP server with canned answers.
+#[derive(Debug, Parser)]
+struct Options {
+    #[command(flatten)]
+    way: Way,
+    /// The tools and their answers.
+    #[arg(long)]
+    answers: PathBuf,
+    /// The file that gets one line per call: the tool and its arguments.
+    #[arg(long)]
+    ledger: Option<PathBuf>,
+}
+
+struct Canned {
+    answers: Vec<Value>,
+    ledger: Option<PathBuf>,
+}
+
+fn main() -> std::io::Result<()> {
+    let options = Options::parse();
+    let text = std::fs::read_to_string(&options.answers)?;
+    let canned = Canned {
+        answers: serde_json::from_str(&text)?,
+        ledger: options.ledger,
+    };
+    serve(canned, options.way)
+}
+
+impl Fixture for Canned {
+    fn request(&self, peer: &Peer, incoming: &Incoming) {
+        let request = &incoming.frame;
+        let result = match request.method.as_deref().unwrap_or_default() {
+            "initialize" => {
+                let version: Value =
+                    serde_json::from_str(&version_for(request)).unwrap_or_default();
+                json!({
+                    "protocolVersion": version,
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "canned-upstream", "version": "1"},
+                })
+            }
+            "ping" => json!({}),
+            "tools/list" => {
+                let tools = self.answers.iter().map(|answer| &answer["tool"]);
+                json!({"tools": tools.collect::<Vec<_>>()})
+            }
+            "tools/call" => match self.call(request) {
+                Some(result) => result,
+                None => return peer.fail(request, r#"{"code":-32602,"message":"no such tool"}"#),
+            },
+            _ => return peer.fail(request, r#"{"code":-32601,"message":"method not found"}"#),
+        };
+        peer.reply(request, &result.to_string());
+    }
+}
+
+impl Canned {
+    fn call(&self, request: &Frame) -> Option<Value> {
+        let name: String = serde_json::from_str(request.param("name")?).ok()?;
+        let arguments = request.param("arguments").unwrap_or("{}");
+        if let Some(ledger) = &self.ledger {
+            let file = OpenOptions::new().create(true).append(true).open(ledger);
+            let line = format!("{name} {arguments}\n");
+            // A test that counts finds out that the line is missing.
+            let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        }
+        let answer = self
+            .answers
+            .iter()
+            .find(|answer| answer["tool"]["name"] == name)?;
+        thread::sleep(Duration::from_millis(
+            answer["delay_ms"].as_u64().unwrap_or(0),
+        ));
+        let result = &answer["result"];
+        Some(match result.as_str() {
+            Some("$arguments") => json!({"content": [{"type": "text", "text": arguments}]}),
+            _ => result.clone(),
+        })
+    }
+}
