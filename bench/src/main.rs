@@ -6,6 +6,7 @@ mod gateway;
 mod policy;
 mod record_spike;
 mod search;
+mod workflow;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -45,6 +46,8 @@ enum Measurement {
     Retrieval(search::QualityOptions),
     /// How quickly: searches, intent, lists and exports of the record; fails when a budget is broken
     Search(search::SpeedOptions),
+    /// What a state of a workflow costs beside its work; fails when the budget is broken
+    Workflow(workflow::Options),
     #[command(hide = true)]
     Echo(gateway::echo::Options),
     #[command(hide = true)]
@@ -81,6 +84,7 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Instructions(options) => gateway::instructions::run(&options),
         Measurement::Retrieval(options) => search::quality(&options),
         Measurement::Search(options) => search::speed(&options),
+        Measurement::Workflow(options) => workflow::run(&options),
         Measurement::Echo(options) => gateway::echo::run(&options),
         Measurement::Raw(options) => gateway::raw::run(&options),
     }

@@ -110,6 +110,16 @@ const CHECKS: &[Check] = &[
         run: |_| own_test::agent_ends(),
     },
     Check {
+        name: "workflow-kill9",
+        what: "100 times kill -9 in the middle of a workflow; resumed, no finished state is done again",
+        run: |_| own_test::workflow_kill9(),
+    },
+    Check {
+        name: "workflow",
+        what: "a workflow of 200 states: what each costs beside its work, against its budget",
+        run: |_| bench::workflow(),
+    },
+    Check {
         name: "agents",
         what: "the four agents from npm against a scripted model: e2e/agents.sh",
         run: |_| agents::run(),

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use callgate_upstream::process::{CloseTimes, Ending, Process, ProcessSpec};
 use tokio::io::AsyncReadExt;
 
-use crate::{failed::StepFailed, step::House};
+use crate::failed::StepFailed;
 
 /// How long an answer may take: some agents start slowly, and more so on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,9 +21,12 @@ pub(crate) struct Question<'a> {
 }
 
 /// Runs a program to its end and gives its standard output.
-pub(crate) async fn ask(house: &House, question: &Question<'_>) -> Result<String, StepFailed> {
+pub(crate) async fn ask(
+    warden_program: &Path,
+    question: &Question<'_>,
+) -> Result<String, StepFailed> {
     let spec = ProcessSpec {
-        warden_program: house.warden_program.clone(),
+        warden_program: warden_program.to_owned(),
         command: question.program.to_owned(),
         args: question.args.iter().map(|arg| (*arg).to_owned()).collect(),
         env: question.env.to_vec(),

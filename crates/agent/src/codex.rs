@@ -160,7 +160,7 @@ async fn asked(task: &Task<'_>, args: &[&str]) -> Result<String, StepFailed> {
         env: task.env,
         cwd: task.workdir,
     };
-    ask(task.house, &question).await
+    ask(&task.house.warden_program, &question).await
 }
 
 /// Whether the user has set a sandbox.

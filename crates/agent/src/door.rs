@@ -1,14 +1,21 @@
-//! The private door of a step: a socket in its folder, opened by a token that was made for this step. It
-//! lets in one relay at a time, of the same user, and notes whether the tools were listed.
+//! The private door of a step: a socket in its folder, opened once by a token that was made for this step.
+//! Whoever learns the token later, like a command that the agent runs, finds it used up.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use callgate_server::{StdioDoor, StepDoor};
 use subtle::ConstantTimeEq;
 use tokio::{
     io::{AsyncReadExt, BufReader},
     net::{UnixListener, UnixStream},
-    sync::Semaphore,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -41,11 +48,13 @@ impl Door {
         })
     }
 
-    /// Serves relays until `stop` fires.
+    /// Serves the relay until `stop` fires.
     pub(crate) async fn serve(self, house: Arc<House>, step: StepDoor, stop: CancellationToken) {
         let tasks = TaskTracker::new();
-        let room = Arc::new(Semaphore::new(1));
-        let token: Arc<str> = self.token.into();
+        let pass = Arc::new(Pass {
+            token: self.token,
+            is_used: AtomicBool::new(false),
+        });
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -61,9 +70,9 @@ impl Door {
                 continue;
             }
             let (house, step, stop) = (house.clone(), step.clone(), stop.clone());
-            let (token, room) = (token.clone(), room.clone());
+            let pass = pass.clone();
             tasks.spawn(async move {
-                let attending = attend(stream, &token, &room, &house, step, &stop);
+                let attending = attend(stream, &pass, &house, step, &stop);
                 if let Err(why) = attending.await {
                     tracing::warn!(why, "a relay was turned away");
                 }
@@ -74,6 +83,12 @@ impl Door {
     }
 }
 
+/// What opens a door, once.
+struct Pass {
+    token: String,
+    is_used: AtomicBool,
+}
+
 fn is_same_user(stream: &UnixStream) -> bool {
     let own = rustix::process::getuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own)
@@ -81,27 +96,27 @@ fn is_same_user(stream: &UnixStream) -> bool {
 
 async fn attend(
     stream: UnixStream,
-    token: &str,
-    room: &Semaphore,
+    pass: &Pass,
     house: &House,
     step: StepDoor,
     stop: &CancellationToken,
 ) -> Result<(), &'static str> {
     let (reader, writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
+    let token = pass.token.as_bytes();
     let mut shown = vec![0; token.len() + 1];
     let reading = tokio::time::timeout(TOKEN_PATIENCE, reader.read_exact(&mut shown));
     match reading.await {
         Ok(Ok(_)) => {}
         Ok(Err(_)) | Err(_) => return Err("it did not show a token"),
     }
-    let is_right: bool = shown[..token.len()].ct_eq(token.as_bytes()).into();
+    let is_right: bool = shown[..token.len()].ct_eq(token).into();
     if !is_right || shown.last() != Some(&b'\n') {
         return Err("it showed another token");
     }
-    let _place = room
-        .try_acquire()
-        .map_err(|_| "another relay is there already")?;
+    if pass.is_used.swap(true, Ordering::AcqRel) {
+        return Err("the token was used before");
+    }
     let session = step.session.clone();
     let door = StdioDoor::new(
         house.gateway.clone(),

@@ -134,7 +134,7 @@ async fn other_servers(
         env: &env,
         cwd: task.workdir,
     };
-    let shown = ask(task.house, &question).await?;
+    let shown = ask(&task.house.warden_program, &question).await?;
     let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
     let names = shown.get("mcp").and_then(Value::as_object);
     let names = names.into_iter().flat_map(Map::keys).cloned();

@@ -58,7 +58,10 @@ pub async fn probe(
     workdir: &Path,
 ) -> Result<ProbeReport, StepFailed> {
     folder::sweep();
-    let installed = house.verdicts.installed(house, kind, &house.env).await?;
+    let installed = house
+        .verdicts
+        .installed(&house.warden_program, kind, &house.env)
+        .await?;
     let home = Folder::make()?;
     let reached = "probe-reached";
     let model = ScriptedModel::start(script(kind, workdir, reached)).await?;

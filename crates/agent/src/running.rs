@@ -126,7 +126,11 @@ async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
     }
     let kind = run.step.kind;
     let verdicts = &run.house.verdicts;
-    if verdicts.of_installed(run.house, kind, env).await == Some(verdict::Verdict::Isolated) {
+    if verdicts
+        .of_installed(&run.house.warden_program, kind, env)
+        .await
+        == Some(verdict::Verdict::Isolated)
+    {
         return prompt.clone();
     }
     let text = verdict::warning(kind, &verdicts.isolated_here());

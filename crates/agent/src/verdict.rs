@@ -15,7 +15,6 @@ use sha2::{Digest, Sha256};
 use crate::{
     AgentKind, StepFailed,
     ask::{Question, ask},
-    step::House,
 };
 
 /// The file in the data folder.
@@ -84,23 +83,23 @@ impl Verdicts {
     }
 
     /// What is known about the agent that is installed; `None` where nothing is.
-    pub(crate) async fn of_installed(
+    pub async fn of_installed(
         &self,
-        house: &House,
+        warden_program: &Path,
         kind: AgentKind,
         env: &[(String, String)],
     ) -> Option<Verdict> {
         if kind == AgentKind::OpenAiCompatible {
             return Some(Verdict::Isolated);
         }
-        let installed = self.installed(house, kind, env).await.ok()?;
+        let installed = self.installed(warden_program, kind, env).await.ok()?;
         known(&self.read(), kind, &installed)
     }
 
     /// The agent's program. It is asked for its version when it is another than it was.
     pub(crate) async fn installed(
         &self,
-        house: &House,
+        warden_program: &Path,
         kind: AgentKind,
         env: &[(String, String)],
     ) -> Result<Installed, StepFailed> {
@@ -123,7 +122,7 @@ impl Verdicts {
             env,
             cwd: Path::new("/"),
         };
-        let said = ask(house, &question).await?;
+        let said = ask(warden_program, &question).await?;
         let installed = Installed {
             version: version_in(&said).ok_or_else(|| missing("it does not say its version"))?,
             sha256: hash(&program)?,

@@ -155,6 +155,10 @@ impl Provider for Builtins {
 }
 
 impl InHouse for Builtins {
+    fn server(&self) -> ServerName {
+        ServerName::builtin()
+    }
+
     fn listing(&self) -> Listing {
         Listing {
             listed: true,

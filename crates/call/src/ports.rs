@@ -29,6 +29,9 @@ pub trait Provider: Send + Sync + fmt::Debug {
 
 /// A provider of this house, whose tools are known from the start: the built-in ones, a plugin's.
 pub trait InHouse: Provider {
+    /// The name that it goes by among servers.
+    fn server(&self) -> ServerName;
+
     /// Its tools.
     fn listing(&self) -> Listing;
 }

@@ -3,6 +3,7 @@
 mod activity;
 mod lock;
 mod people;
+mod workflow;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -13,6 +14,7 @@ pub(crate) use lock::{Lock, LockCommand};
 pub(crate) use people::{
     ApprovalState, Approvals, ApprovalsCommand, Ceiling, NewToken, Token, TokenCommand, TokenRole,
 };
+pub(crate) use workflow::{ExplainCode, RunWorkflow, Validate, Workflow, WorkflowCommand};
 
 /// One gate for every tool call an AI agent makes.
 ///
@@ -68,13 +70,19 @@ pub(crate) enum Command {
     Policy(Policy),
     /// Run a coding agent for one task, with the gate as where its tools come from
     Agent(Agent),
+    /// Run state machines of commands, agents and plugins
+    Workflow(Workflow),
+    /// Say everything that is wrong with a workflow: the same as `workflow validate`
+    Validate(Validate),
+    /// Say what a code means
+    Explain(ExplainCode),
     /// How to connect a host
     Connect(Connect),
     /// Check the configuration, or show what is in effect
     Config(Config),
     /// Check the installation and say what is wrong
     Doctor,
-    /// Allow the callgate.yaml of a folder to be used
+    /// Allow the callgate.yaml of a folder to be used, or a plugin that was found there
     Trust(Trust),
     /// Tokens for agents, approvers and admins
     Token(Token),
@@ -405,7 +413,7 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Trust {
-    /// The file; `./callgate.yaml` when left out
+    /// The file, the folder of a plugin, or a list of plugins; `./callgate.yaml` when left out
     pub(crate) file: Option<PathBuf>,
     /// Take the trust back
     #[arg(long)]

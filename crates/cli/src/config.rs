@@ -17,7 +17,7 @@ mod show;
 
 pub(crate) use approvals::{Webhook, WebhookFormat};
 pub(crate) use load::{Origin, Source, again, load};
-pub(crate) use model::{Auth, Config, Durability, Limits, OnFailure, OpenRoute, Span};
+pub(crate) use model::{Auth, Config, Durability, Limits, OnFailure, OpenRoute, PluginEntry, Span};
 pub(crate) use policies::{PolicyFile, ground};
 pub(crate) use reference::{page, schema};
 pub(crate) use settings::Settings;

@@ -16,6 +16,7 @@ mod logging;
 mod notify;
 mod otlp;
 mod outbound;
+mod plugins;
 mod print;
 mod reload;
 mod signals;
@@ -23,6 +24,7 @@ mod tokens;
 mod trust;
 mod watch;
 mod wiring;
+mod workshop;
 
 use std::process::ExitCode;
 
@@ -67,6 +69,9 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         Some(Command::Token(token)) => commands::token::run(&shared, &token),
         Some(Command::Lock(lock)) => commands::lock::run(&shared, &lock),
         Some(Command::Policy(policy)) => commands::policy::run(&shared, &policy),
+        Some(Command::Workflow(workflow)) => commands::workflow::run(&shared, &workflow),
+        Some(Command::Validate(validate)) => commands::workflow::validate(&shared, &validate),
+        Some(Command::Explain(explain)) => commands::explain::run(&shared, &explain),
         Some(Command::Connect(connect)) => commands::connect::run(&shared, &connect),
         Some(Command::Config(config)) => commands::config::run(&shared, &config),
         Some(Command::Doctor) => commands::doctor::run(&shared),

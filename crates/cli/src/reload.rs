@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_call::{
-    Desk,
+    Desk, InHouse,
     events::gateway::{ConfigReloaded, PolicyRejected, PolicyReloaded},
 };
 use callgate_gate::pins::PinMode;
@@ -82,6 +82,7 @@ impl Reloading {
             standing: running.standing.clone(),
             desk: running.desk.clone(),
             served_at: running.served_at.clone(),
+            plugins: running.plugins.in_house.clone(),
             flags: flags.clone(),
             started_with: settings.config.clone(),
             settings,
@@ -108,6 +109,8 @@ struct Reloader {
     desk: Desk,
     /// Where approvers reach the gateway unless a file says otherwise.
     served_at: String,
+    /// The plugins that were started with the gateway.
+    plugins: Vec<Arc<dyn InHouse>>,
     flags: Flags,
     /// What a restart would change is told against this.
     started_with: Config,
@@ -225,7 +228,9 @@ impl Reloader {
     fn take_over(&mut self, settings: Settings) {
         let events = self.gateway.path().events();
         let file = self.file(&settings);
-        self.fleet.apply(settings.plan());
+        let mut plan = settings.plan();
+        plan.in_house.extend(self.plugins.iter().cloned());
+        self.fleet.apply(plan);
         if settings.guard.is_none() {
             self.gateway.path().set_guard(None);
         }
@@ -295,6 +300,7 @@ fn needs_restart(before: &Config, now: &Config) -> Vec<&'static str> {
         ("listen", before.listen != now.listen),
         ("hosts", before.hosts != now.hosts),
         ("auth", before.auth != now.auth),
+        ("plugins", before.plugins != now.plugins),
         ("data_dir", before.data_dir != now.data_dir),
         (
             "approvals.notify",

@@ -27,6 +27,7 @@ use crate::{
     folders, housekeeping, logging,
     notify::Notifying,
     otlp::Exporter,
+    plugins::ServedPlugins,
     reload::Standing,
     tokens,
 };
@@ -40,6 +41,8 @@ pub(crate) struct Running {
     pub(crate) gateway: Gateway,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) standing: Arc<Standing>,
+    /// The plugins that hosts have.
+    pub(crate) plugins: ServedPlugins,
     log: Arc<Log>,
     pub(crate) desk: Desk,
     /// Where approvers reach this gateway unless the configuration says otherwise.
@@ -114,6 +117,23 @@ pub(crate) fn runtime() -> Result<Runtime, Failed> {
 }
 
 impl Running {
+    /// Starts what the configuration names: plugins first, then all else.
+    pub(crate) async fn open(settings: &Settings, profile: Profile) -> Result<Self, Failed> {
+        if settings.config.plugins.is_empty() {
+            return Self::start(settings, profile);
+        }
+        let plugins = ServedPlugins::start(settings).await;
+        let mut plan = settings.plan();
+        plan.in_house.extend(plugins.in_house.iter().cloned());
+        match Self::start_with(settings, plan, profile) {
+            Ok(running) => Ok(Self { plugins, ..running }),
+            Err(failed) => {
+                plugins.stop().await;
+                Err(failed)
+            }
+        }
+    }
+
     /// Opens the record and starts the servers, in the name of `profile`.
     pub(crate) fn start(settings: &Settings, profile: Profile) -> Result<Self, Failed> {
         Self::start_with(settings, settings.plan(), profile)
@@ -179,6 +199,7 @@ impl Running {
             gateway,
             fleet,
             standing,
+            plugins: ServedPlugins::default(),
             log,
             desk,
             served_at,
@@ -188,6 +209,36 @@ impl Running {
             stop_housekeeping,
             exporter,
         })
+    }
+
+    /// A gate of its own for one step, with the tools of `plan` behind it. What happens there is told and
+    /// recorded where it always is.
+    pub(crate) fn step_gate(
+        &self,
+        settings: &Settings,
+        plan: FleetPlan,
+    ) -> Result<StepGate, Failed> {
+        let own = self.gateway.path();
+        let recorder = own.recorder().clone();
+        let telemetry = Telemetry {
+            events: own.events().clone(),
+            spans: own.spans().clone(),
+        };
+        let events = telemetry.events.clone();
+        let fleet = Fleet::start(plan, recorder.clone(), events, Profile::gateway());
+        let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
+        let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
+            .asking_at(self.desk.clone());
+        path.set_guard(guard(settings, path.events())?);
+        let status = Status {
+            fleet: fleet.clone(),
+            standing: self.standing.clone(),
+            log: self.log.clone(),
+            indexed: Arc::default(),
+        };
+        let gateway = Gateway::new(path, status).inflight(settings.inflight_bytes());
+        gateway.set_views(settings.views.clone());
+        Ok(StepGate { gateway, fleet })
     }
 
     /// Lets calls end, ends the servers, closes the record, hands out the last spans.
@@ -209,6 +260,7 @@ impl Running {
         {
             tracing::warn!("servers do not go; their wardens end them");
         }
+        self.plugins.stop().await;
         if let Some(notifying) = self.notifying {
             notifying.stop().await;
         }
@@ -238,6 +290,20 @@ pub(crate) fn guard(
     let guard = RemoteGuard::new(options, events.clone())
         .map_err(|error| Failed::config(format!("`guard`: {error}")))?;
     Ok(Some(Box::new(guard)))
+}
+
+/// The gate of one step.
+pub(crate) struct StepGate {
+    pub(crate) gateway: Gateway,
+    fleet: Arc<Fleet>,
+}
+
+impl StepGate {
+    /// Lets calls end, and takes no more.
+    pub(crate) async fn close(self, patience: Duration) {
+        self.gateway.path().drain(patience).await;
+        self.fleet.shutdown().await;
+    }
 }
 
 /// Where people are asked about held calls.

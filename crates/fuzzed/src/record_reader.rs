@@ -43,9 +43,9 @@ fn entry(data: &[u8]) {
     let Ok(entry) = Entry::from_json(text) else {
         return;
     };
-    let written = serde_json::to_string(&entry).expect("an entry can be written");
+    let written = json(&entry);
     let again = Entry::from_json(&written).expect("what was written can be read");
-    let again = serde_json::to_string(&again).expect("an entry can be written");
+    let again = json(&again);
     assert_eq!(again, written);
 }
 
@@ -78,4 +78,12 @@ fn line_range(content: &[u8], at: usize) -> std::ops::Range<usize> {
         .map_or(0, |at| at + 1);
     let end = content[at..].iter().position(is_break);
     start..end.map_or(content.len(), |length| at + length + 1)
+}
+
+fn json(entry: &Entry) -> String {
+    let mut json = String::new();
+    entry
+        .write_json(&mut json)
+        .expect("an entry can be written");
+    json
 }

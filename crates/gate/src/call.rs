@@ -33,6 +33,18 @@ pub enum Source {
     Agent,
 }
 
+impl Source {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp",
+            Self::Cli => "cli",
+            Self::Api => "api",
+            Self::Agent => "agent",
+        }
+    }
+}
+
 /// How the call came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -133,6 +133,22 @@ pub enum RecordType {
     System,
 }
 
+impl RecordType {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolCall => "tool_call",
+            Self::PromptGet => "prompt_get",
+            Self::ResourceRead => "resource_read",
+            Self::Other => "other",
+            Self::Check => "check",
+            Self::Approval => "approval",
+            Self::Server => "server",
+            Self::System => "system",
+        }
+    }
+}
+
 /// What policy said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -146,7 +162,16 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// As it is written.
+    /// As it is written in an entry.
+    pub(crate) fn written(self) -> &'static str {
+        match self {
+            Self::Allow => "ALLOW",
+            Self::Deny => "DENY",
+            Self::RequireApproval => "REQUIRE_APPROVAL",
+        }
+    }
+
+    /// As it is told elsewhere.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",

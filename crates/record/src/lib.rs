@@ -9,6 +9,7 @@ mod activity;
 mod approvals;
 mod archive;
 mod entry;
+mod instant;
 mod recorder;
 mod redact;
 mod store;
@@ -23,6 +24,7 @@ pub use entry::{
     Body, CallEntry, Check, Checkpoint, Decision, Effect, Entry, EntryKind, Event, Failed,
     Finished, Head, Intent, KeyedHead, Opened, RawJson, RecordType, Status, Unknown, WriterId,
 };
+pub use instant::InstantWriter;
 pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};
 pub use redact::{BadPattern, Excerpt, Redactor, body_digest};
 pub use store::{Position, Store, StoreError};

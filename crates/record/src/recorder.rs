@@ -383,5 +383,8 @@ impl Recorder {
 }
 
 fn name(text: &str) -> String {
+    if text.len() <= MAX_NAME_CHARS {
+        return text.to_owned();
+    }
     text.chars().take(MAX_NAME_CHARS).collect()
 }

@@ -4,18 +4,19 @@
 //! of the bytes after `{"hash":"H",` up to and including the last `}`; `P` is the hash of the
 //! entry before, or 64 zeros at the beginning of a chain.
 
-use std::io::Write as _;
-
 use callgate_gate::{CallId, Digest};
-use callgate_record::{Entry, EntryKind, Head, WriterId};
+use callgate_record::{Entry, EntryKind, Head, InstantWriter, WriterId};
 use jiff::Timestamp;
 use serde::Deserialize;
+use ulid::ULID_LEN;
 
 /// What every line begins with.
 const OPENING: &[u8] = b"{\"hash\":\"";
 /// How many bytes stand before the hashed part.
 const PREFIX_BYTES: usize = OPENING.len() + HASH_DIGITS + 2;
 const HASH_DIGITS: usize = 64;
+/// How long an instant is.
+const INSTANT_BYTES: usize = 27;
 /// Most entries are no longer than this.
 const USUAL_BYTES: usize = 1024;
 
@@ -147,7 +148,14 @@ pub(crate) fn body(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
 }
 
 /// Puts the whole line of an entry, whose JSON is `body`, into `line`.
-pub(crate) fn encode(line: &mut Vec<u8>, stamp: &Stamp, body: &[u8]) -> Hash {
+pub(crate) fn encode(
+    line: &mut Vec<u8>,
+    stamp: &Stamp,
+    instants: &mut InstantWriter,
+    body: &[u8],
+) -> Hash {
+    let mut at = String::with_capacity(INSTANT_BYTES);
+    instants.write(stamp.at, &mut at);
     line.clear();
     line.extend_from_slice(OPENING);
     line.extend_from_slice(&[b'0'; HASH_DIGITS]);
@@ -156,12 +164,17 @@ pub(crate) fn encode(line: &mut Vec<u8>, stamp: &Stamp, body: &[u8]) -> Hash {
         prev,
         writer,
         seq,
-        at,
+        at: _,
     } = stamp;
     line.extend_from_slice(b"\"prev\":\"");
     line.extend_from_slice(&prev.digits());
-    write!(line, r#"","writer":"{writer}","seq":{seq},"at":"{at:.6}","#)
-        .expect("writing to memory does not fail");
+    line.extend_from_slice(b"\",\"writer\":\"");
+    line.extend_from_slice(writer.0.array_to_str(&mut [0; ULID_LEN]).as_bytes());
+    line.extend_from_slice(b"\",\"seq\":");
+    line.extend_from_slice(seq.to_string().as_bytes());
+    line.extend_from_slice(b",\"at\":\"");
+    line.extend_from_slice(at.as_bytes());
+    line.extend_from_slice(b"\",");
     line.extend_from_slice(&body[1..]);
     let hash = Hash(*Digest::of(&line[PREFIX_BYTES..]).as_bytes());
     line[OPENING.len()..OPENING.len() + HASH_DIGITS].copy_from_slice(&hash.digits());
@@ -298,7 +311,12 @@ mod tests {
             at,
         };
         let mut line = Vec::new();
-        encode(&mut line, &stamp, &body(&entry).unwrap());
+        encode(
+            &mut line,
+            &stamp,
+            &mut InstantWriter::new(),
+            &body(&entry).unwrap(),
+        );
         line
     }
 

@@ -9,6 +9,9 @@
 //! - `counter-upstream` does effects that can be counted, and misbehaves on request;
 //! - `conformance-upstream` has the tools, resources and prompts that the MCP conformance suite asks for.
 //!
+//! `raw-plugin` is a plugin, and [`goplugin`] has both sides of what plugins speak. That part alone is asynchronous,
+//! because HTTP/2 is.
+//!
 //! `fake-agent` is each of the four coding agents, by the name it is started under, and [`ChatModel`] a model.
 //!
 //! They speak over stdio; the first two also over HTTP, as an [`HttpUpstream`], where there are more ways
@@ -18,6 +21,7 @@ pub mod agents;
 mod chat;
 pub mod conformance;
 pub mod frame;
+pub mod goplugin;
 mod http;
 mod place;
 pub mod policy;

@@ -340,7 +340,7 @@ impl Providers for Fleet {
             return Some(found);
         }
         let in_house = self.in_house.load();
-        let found = in_house.iter().find(|one| one.listing().server == *server);
+        let found = in_house.iter().find(|one| one.server() == *server);
         found.map(|one| one.clone() as Arc<dyn Provider>)
     }
 

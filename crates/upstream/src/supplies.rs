@@ -22,7 +22,7 @@ impl Supplies {
         }
     }
 
-    /// The HTTP client, made at the first use: reading the system's certificates takes time and
+    /// An HTTP client for one server. What all share is made at the first use: reading the system's certificates takes time and
     /// memory that a gateway without HTTP servers need not spend.
     pub(crate) fn http(&self) -> Result<HttpClient, HttpFailed> {
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,7 +30,8 @@ impl Supplies {
             *client = Some(HttpClient::new()?);
         }
         client
-            .clone()
+            .as_ref()
+            .map(HttpClient::of_another)
             .ok_or_else(|| HttpFailed::NoRoots("no client was made".to_owned()))
     }
 }

@@ -23,6 +23,11 @@ pub(super) fn instructions(bless: bool) -> Result<()> {
     }
 }
 
+/// What a state of a workflow costs.
+pub(super) fn workflow() -> Result<()> {
+    measure(&["workflow"])
+}
+
 /// Measured is what users run: a release build.
 fn measure(arguments: &[&str]) -> Result<()> {
     let bench = ["run", "--quiet", "--release", "--package", "bench", "--"];

@@ -62,6 +62,12 @@ pub(super) fn agent_ends() -> Result<()> {
     run(CLI, slow, "CALLGATE_SLOW_REPLY_SECONDS", "35")
 }
 
+/// Runs of workflows are killed a hundred times.
+pub(super) fn workflow_kill9() -> Result<()> {
+    let test = "kill_9_and_resume_repeat_no_finished_state";
+    run(CLI, test, "CALLGATE_WORKFLOW_KILLS", "100")
+}
+
 /// Runs the test and shows what it prints. No test of that name is a failure too.
 fn run(package: &str, test: &str, variable: &str, value: &str) -> Result<()> {
     if command::exists("cargo-nextest", "--version") {

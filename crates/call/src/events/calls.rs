@@ -83,7 +83,7 @@ impl Event for CallFinished<'_> {
     fn log(&self) {
         tracing::debug!(
             record_id = %self.attempt.id,
-            server = %self.target.server(),
+            server = self.target.server().as_str(),
             tool = &*self.target.label(),
             status = self.status.as_str(),
             duration = milliseconds(self.latency.total),
@@ -134,15 +134,20 @@ impl Event for ProxyToolCall<'_> {
 
     fn log(&self) {
         tracing::info!(
-            server = %self.target.server(),
+            server = self.target.server().as_str(),
             tool = &*self.target.label(),
             resultLength = self.result_length,
             duration = milliseconds(self.duration),
-            status = if self.error.is_none() { "SUCCESS" } else { "FAILED" },
+            status = if self.error.is_none() {
+                "SUCCESS"
+            } else {
+                "FAILED"
+            },
             errorType = self.error.map(|error| error.code),
             errorMessage = self.error.map(|error| error.message.as_str()),
             detail = self.detail,
-            "{}", Self::NAME
+            "{}",
+            Self::NAME
         );
     }
 }

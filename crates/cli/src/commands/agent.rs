@@ -10,7 +10,9 @@ use std::{
 
 use callgate_agent::{
     AgentKind, House, Options, ProbeReport, Proxy, Step, StepEvent, StepFailed, Verdicts, probe,
+    relay::PluginTools,
 };
+use callgate_server::Gateway as Gate;
 use callgate_upstream::{
     Profile,
     environment::{self, Inherit},
@@ -22,6 +24,7 @@ use crate::{
     commands::stdio::local_user,
     config::{Settings, Span},
     exit::Failed,
+    plugins::StepPlugins,
     print::{one_line, outln, table},
     signals::{Hangup, Signals},
     wiring::{self, Running},
@@ -41,22 +44,40 @@ pub(crate) fn run(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
     }
     let step = step(agent)?;
     let settings = wiring::settings(shared, &Gateway::default(), true)?;
-    let settings = settings.for_step(&step.workdir, step.proxy == Proxy::Full)?;
+    let wanted = wanted(agent)?;
+    if step.proxy == Proxy::Additive && wanted.is_empty() {
+        return Err(empty_proxy());
+    }
     let runtime = wiring::runtime()?;
-    let ended = runtime.block_on(run_step(&settings, &step, shared.json));
+    let ended = runtime.block_on(run_step(&settings, &step, &wanted, shared.json));
     // What was left behind by a second signal must not keep us here.
     runtime.shutdown_background();
     ended
 }
 
-async fn run_step(settings: &Settings, step: &Step, as_json: bool) -> Result<ExitCode, Failed> {
+async fn run_step(
+    settings: &Settings,
+    step: &Step,
+    wanted: &[PluginTools],
+    as_json: bool,
+) -> Result<ExitCode, Failed> {
     let signals = Signals::listen(Hangup::Stops)?;
-    let running = Running::start(settings, Profile::gateway())?;
-    let house = Arc::new(house(settings, &running)?);
+    let plugins = StepPlugins::new(settings, &std::env::current_dir().unwrap_or_default());
+    let tools = match plugins.tools(wanted).await {
+        Ok(tools) => tools,
+        Err(error) => {
+            plugins.stop().await;
+            return Err(error.into());
+        }
+    };
+    let plan = settings.step_plan(&step.workdir, step.proxy == Proxy::Full, tools)?;
+    let running = Running::start_with(settings, plan, Profile::gateway())?;
+    let house = Arc::new(house(settings, &running.gateway)?);
     let mut ended = None;
     let stepping = async {
         let tell = |event: StepEvent| told(&event, as_json);
         ended = Some(step.run(&house, signals.stop.clone(), &tell).await);
+        plugins.stop().await;
         running.stop(PATIENCE).await;
     };
     signals.wind_down(stepping).await;
@@ -84,13 +105,9 @@ fn step(agent: &Agent) -> Result<Step, Failed> {
             .map_err(|error| Failed::user(format!("prompt `{file}`: {error}")))?,
         None => wanted.to_owned(),
     };
-    if let Some(plugin) = agent.plugins.first() {
-        let name = plugin.split(':').next().unwrap_or_default();
-        return Err(unknown_plugin(name));
-    }
     let proxy = match agent.mode {
         AgentMode::Full => Proxy::Full,
-        AgentMode::Additive => return Err(empty_proxy()),
+        AgentMode::Additive => Proxy::Additive,
     };
     let timeout = agent.timeout.as_deref().map(time).transpose()?;
     Ok(Step {
@@ -114,11 +131,25 @@ pub(crate) fn empty_proxy() -> Failed {
         .help("add `--plugin PLUGIN:OPERATION`, or use `--mode full`")
 }
 
-/// No plugin can be started yet.
-pub(crate) fn unknown_plugin(name: &str) -> Failed {
-    Failed::user(format!(
-        "USER.MCP_PROXY.UNKNOWN_PLUGIN: plugin `{name}` is not known"
-    ))
+/// The operations of plugins that are offered, as `PLUGIN:OP,OP`.
+fn wanted(agent: &Agent) -> Result<Vec<PluginTools>, Failed> {
+    let one = |text: &String| {
+        let (plugin, operations) = text.split_once(':').unwrap_or((text, ""));
+        let operations = operations.split(',').map(str::trim);
+        let expose: Vec<String> = operations
+            .filter(|operation| !operation.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if expose.is_empty() {
+            let what = format!("USER.MCP_PROXY.EMPTY_PROXY: `--plugin {text}` names no operation");
+            return Err(Failed::user(what).help("write it like `--plugin kubernetes:get,apply`"));
+        }
+        Ok(PluginTools {
+            plugin: plugin.to_owned(),
+            expose,
+        })
+    };
+    agent.plugins.iter().map(one).collect()
 }
 
 fn folder(workdir: &Path) -> Result<PathBuf, Failed> {
@@ -136,10 +167,11 @@ fn time(text: &str) -> Result<Duration, Failed> {
     Ok(span.0)
 }
 
-fn house(settings: &Settings, running: &Running) -> Result<House, Failed> {
+/// What a step shares with its process, behind this gate.
+pub(crate) fn house(settings: &Settings, gateway: &Gate) -> Result<House, Failed> {
     let program = std::env::current_exe();
     Ok(House {
-        gateway: running.gateway.clone(),
+        gateway: gateway.clone(),
         frame_bytes: settings.frame_bytes(),
         principal: local_user(),
         program: program.map_err(|error| Failed::system(format!("our own program: {error}")))?,
@@ -199,7 +231,6 @@ fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
     let settings = wiring::settings(shared, &Gateway::default(), true)?;
     let place = settings.data_dir.join("probe");
     fs::create_dir_all(&place).map_err(|error| Failed::system(error.to_string()))?;
-    let settings = settings.for_step(&place, true)?;
     let runtime = wiring::runtime()?;
     let probed = runtime.block_on(probe_all(&settings, &kinds, &place));
     runtime.shutdown_background();
@@ -232,8 +263,9 @@ async fn probe_all(
     kinds: &[AgentKind],
     place: &Path,
 ) -> Result<Probed, Failed> {
-    let running = Running::start(settings, Profile::gateway())?;
-    let house = Arc::new(house(settings, &running)?);
+    let plan = settings.step_plan(place, true, Vec::new())?;
+    let running = Running::start_with(settings, plan, Profile::gateway())?;
+    let house = Arc::new(house(settings, &running.gateway)?);
     let mut rows = Vec::new();
     for kind in kinds {
         eprintln!("probing {kind}");

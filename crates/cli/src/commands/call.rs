@@ -43,7 +43,7 @@ pub(crate) fn run(shared: &Shared, call: &Call) -> Result<ExitCode, Failed> {
 /// Starts a gateway, makes one call and ends it again.
 async fn call_once(settings: &Settings, tool: &str, arguments: &str) -> Result<Frame, Failed> {
     let host = Arc::new(local_host());
-    let running = Running::start(settings, Profile::of(&host))?;
+    let running = Running::open(settings, Profile::of(&host)).await?;
     let answer = call_through(&running, &host, tool, arguments).await;
     running.stop(PATIENCE).await;
     answer

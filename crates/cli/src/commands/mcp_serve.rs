@@ -24,6 +24,7 @@ use crate::{
     args::{Gateway, Shared},
     commands::{agent::empty_proxy, stdio::local_user},
     exit::Failed,
+    plugins::StepPlugins,
     signals::{Hangup, Signals},
     wiring::{self, Running},
 };
@@ -62,10 +63,11 @@ fn relay_to(socket: &Path, token: &str) -> Result<ExitCode, Failed> {
 
 /// Serves the tools in this very process, with a record of its own.
 fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
-    if let Some(tools) = told.plugin_tools.first() {
-        return Err(super::agent::unknown_plugin(&tools.plugin));
-    }
-    if !told.intercept_builtins {
+    let is_empty = told
+        .plugin_tools
+        .iter()
+        .all(|tools| tools.expose.is_empty());
+    if !told.intercept_builtins && is_empty {
         return Err(empty_proxy());
     }
     // The file is the relay's; the configuration is the user's own.
@@ -75,13 +77,21 @@ fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
     };
     let settings = wiring::settings(&shared, &Gateway::default(), true)?;
     let root = told.root_dir.clone().unwrap_or_else(|| PathBuf::from("."));
-    let settings = settings.for_step(&root, true)?;
     let trace = told.traceparent.as_deref();
     let trace = trace.and_then(|parent| TraceContext::new(parent, None));
     let runtime = wiring::runtime()?;
     let code = runtime.block_on(async {
         let signals = Signals::listen(Hangup::Stops)?;
-        let running = Running::start(&settings, Profile::gateway())?;
+        let plugins = StepPlugins::new(&settings, &root);
+        let tools = match plugins.tools(&told.plugin_tools).await {
+            Ok(tools) => tools,
+            Err(error) => {
+                plugins.stop().await;
+                return Err(error.into());
+            }
+        };
+        let plan = settings.step_plan(&root, told.intercept_builtins, tools)?;
+        let running = Running::start_with(&settings, plan, Profile::gateway())?;
         let session = Ulid::generate().to_string();
         let (gateway, frame_bytes) = (running.gateway.clone(), settings.frame_bytes());
         let door = StdioDoor::new(gateway, frame_bytes, &local_user(), session.clone());
@@ -90,6 +100,7 @@ fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
             let stop = signals.stop.clone();
             door.serve(tokio::io::stdin(), tokio::io::stdout(), stop)
                 .await;
+            plugins.stop().await;
             running.stop(PATIENCE).await;
         };
         signals.wind_down(serving).await;

@@ -70,7 +70,7 @@ async fn serve_until_told(
         .map_err(|error| Failed::system(error.to_string()))?;
     let data_dir = settings.data_dir.clone();
     let attaching = listen_for_hosts(&data_dir);
-    let mut running = Running::start(&settings, Profile::gateway())?;
+    let mut running = Running::open(&settings, Profile::gateway()).await?;
     running.served_at = served_at(address);
     running.desk.set_terms(settings.terms(&running.served_at));
     let note = RunFile {
@@ -214,7 +214,7 @@ fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair, page: &st
         eprintln!("approvals {page}");
         eprintln!("connect a host: callgate connect --print claude --http");
     }
-    if settings.servers.is_empty() && settings.builtins.is_none() {
+    if settings.offers_nothing() {
         eprintln!(
             "no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml under `servers:`"
         );

@@ -53,7 +53,7 @@ pub(crate) fn run(shared: &Shared, stdio: &Stdio) -> Result<ExitCode, Failed> {
 async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> {
     let signals = Signals::listen(Hangup::Stops)?;
     let mut input = tokio::io::stdin();
-    if settings.servers.is_empty() && settings.builtins.is_none() {
+    if settings.offers_nothing() {
         tracing::warn!("no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml");
     }
     let first = tokio::select! {
@@ -63,7 +63,7 @@ async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> 
     let Some(First { read, profile }) = first else {
         return Ok(ExitCode::SUCCESS);
     };
-    let running = Running::start(&settings, profile)?;
+    let running = Running::open(&settings, profile).await?;
     tracing::info!(policy = settings.policies.line(), "serving on stdio");
     let session = Ulid::generate().to_string();
     let door = StdioDoor::new(

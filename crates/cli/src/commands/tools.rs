@@ -33,7 +33,7 @@ pub(crate) fn run(shared: &Shared, tools: &Tools) -> Result<ExitCode, Failed> {
 fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
     let settings = wiring::settings(shared, gateway, true)?;
     wiring::runtime()?.block_on(async {
-        let running = Running::start(&settings, Profile::gateway())?;
+        let running = Running::open(&settings, Profile::gateway()).await?;
         running.fleet.settled().await;
         let (catalog, policy) = (running.fleet.catalog(), running.fleet.policy());
         if shared.json {
@@ -118,7 +118,7 @@ fn asked(
 ) -> Result<String, Failed> {
     let settings = wiring::settings(shared, gateway, true)?;
     wiring::runtime()?.block_on(async {
-        let running = Running::start(&settings, Profile::gateway())?;
+        let running = Running::open(&settings, Profile::gateway()).await?;
         running.fleet.settled().await;
         let ask = Ask {
             tool: tool.to_owned(),

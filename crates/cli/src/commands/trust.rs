@@ -1,6 +1,8 @@
-//! `callgate trust`: allow a file that was found in a folder to be used.
+//! `callgate trust`: allow a file that was found in a folder to be used, or a plugin.
 
 use std::{fs, path::PathBuf, process::ExitCode};
+
+use callgate_plugin::{NotFound, Shelf};
 
 use crate::{
     args::{Shared, Trust},
@@ -16,26 +18,37 @@ pub(crate) fn run(shared: &Shared, trust: &Trust) -> Result<ExitCode, Failed> {
         .clone()
         .unwrap_or_else(|| PathBuf::from(CONFIG_FILE));
     let mut list = TrustList::load(&data_dir)?;
-    if trust.revoke {
-        let was_there = list.remove(&file)?;
-        eprintln!(
-            "`{}` {}",
-            file.display(),
-            if was_there {
+    let wrong = |error: NotFound| Failed::user(format!("`{}`: {error}", file.display()));
+    let plugin_files = Shelf::depends_on(&file).map_err(wrong)?;
+    let is_plugin = plugin_files.is_some();
+    for file in plugin_files.unwrap_or_else(|| vec![file]) {
+        if trust.revoke {
+            let was_there = list.remove(&file)?;
+            let how = if was_there {
                 "is trusted no more"
             } else {
                 "was not trusted"
-            }
+            };
+            eprintln!("`{}` {how}", file.display());
+            continue;
+        }
+        let content = fs::read(&file)
+            .map_err(|error| Failed::user(format!("`{}`: {error}", file.display())))?;
+        list.add(&file, &content)?;
+        eprintln!(
+            "`{}` is trusted as it is now; after a change it has to be trusted again",
+            file.display()
         );
+    }
+    if trust.revoke {
         return Ok(ExitCode::SUCCESS);
     }
-    let content =
-        fs::read(&file).map_err(|error| Failed::user(format!("`{}`: {error}", file.display())))?;
-    list.add(&file, &content)?;
-    eprintln!(
-        "`{}` is trusted as it is now; after a change it has to be trusted again",
-        file.display()
-    );
-    eprintln!("its servers may run commands as you; its policy can only be stricter than yours");
+    if is_plugin {
+        eprintln!("it may be started as you, wherever a step or a workflow names it");
+    } else {
+        eprintln!(
+            "its servers may run commands as you; its policy can only be stricter than yours"
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -181,6 +181,9 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
             *policy = file.parent().unwrap_or(Path::new("")).join(&policy);
         }
     }
+    for plugin in config.plugins.values_mut() {
+        plugin.path = file.parent().unwrap_or(Path::new("")).join(&plugin.path);
+    }
     for root in config.builtins.roots.iter_mut().flatten() {
         *root = file.parent().unwrap_or(Path::new("")).join(&root);
     }

@@ -36,6 +36,9 @@ pub(crate) struct Config {
     pub(crate) mcp_servers: ForeignServers,
     /// The tools that are built in: Read, Write, Edit, Bash, Glob and Grep.
     pub(crate) builtins: Builtins,
+    /// The plugins by name; their operations are tools like any server's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) plugins: BTreeMap<String, PluginEntry>,
     /// What hosts see where neither the URL nor a flag says it.
     pub(crate) view: View,
     /// How tools are shown.
@@ -185,6 +188,20 @@ pub(crate) struct Builtins {
     /// the first. The folder that the gateway was started in when left out. To an agent's step these
     /// are added: its own folder comes first.
     pub(crate) roots: Option<Vec<PathBuf>>,
+}
+
+/// One plugin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PluginEntry {
+    /// Its program, or the folder that its program `awf-plugin-FOLDER` lies in; relative to the file.
+    pub(crate) path: PathBuf,
+    /// What it is told at its start.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub(crate) config: serde_json::Map<String, serde_json::Value>,
+    /// How long an operation may take; `upstream.timeout` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout: Option<Span>,
 }
 
 /// What hosts see.

@@ -27,7 +27,7 @@ use super::{
     Config, Found, Source, complaint,
     guard::Guard,
     launch::{demo, from_flag, launch},
-    model::{self, NamedServer, PinChoice, Prefix, SearchDetail, Server, Span},
+    model::{self, NamedServer, PinChoice, PluginEntry, Prefix, SearchDetail, Server, Span},
     policies::ChosenPolicies,
 };
 use crate::{
@@ -77,6 +77,7 @@ impl Settings {
         let written = found.config.upstream.timeout;
         let default_timeout = time(flags.upstream_timeout.as_deref(), written)?;
         let (servers, filters) = servers(&found, flags, default_timeout)?;
+        check_plugins(&found.config, &servers)?;
         let policies = ChosenPolicies::read(&found, flags)?;
         let Found {
             config,
@@ -134,23 +135,42 @@ impl Settings {
         })
     }
 
-    /// The same for an agent's step in a folder: the built-in tools there, where they are wanted, and no
-    /// server of the file.
-    pub(crate) fn for_step(
-        mut self,
+    /// What the fleet of an agent's step in a folder is told: the built-in tools there, where they are
+    /// wanted, the operations of plugins, and no server of the file.
+    pub(crate) fn step_plan(
+        &self,
         workdir: &Path,
         offers_builtins: bool,
-    ) -> Result<Self, Failed> {
+        plugins: Vec<Arc<dyn InHouse>>,
+    ) -> Result<FleetPlan, Failed> {
         let more = self.config.builtins.roots.clone().unwrap_or_default();
         let roots = [workdir.to_owned()].into_iter().chain(more).collect();
         let builtins = builtins(roots, &self.options)?;
         let policies = &self.policies;
         let guarded = self.guard.is_some();
-        self.policy = policies.compiled(HashMap::new(), &[], Some(builtins.root()), guarded);
-        self.servers.clear();
-        self.options.naming = Naming::step();
-        self.builtins = offers_builtins.then_some(builtins);
-        Ok(self)
+        let policy = policies.compiled(HashMap::new(), &[], Some(builtins.root()), guarded);
+        let builtins = offers_builtins.then(|| Arc::new(builtins) as Arc<dyn InHouse>);
+        Ok(FleetPlan {
+            servers: Vec::new(),
+            in_house: builtins.into_iter().chain(plugins).collect(),
+            policy,
+            pins: self.pins.clone(),
+            options: FleetOptions {
+                naming: Naming::step(),
+                ..self.options.clone()
+            },
+        })
+    }
+
+    /// Whether hosts would see no tool at all.
+    pub(crate) fn offers_nothing(&self) -> bool {
+        self.servers.is_empty() && self.builtins.is_none() && self.config.plugins.is_empty()
+    }
+
+    /// The plugins of the file.
+    pub(crate) fn plugins(&self) -> impl Iterator<Item = (&str, &PluginEntry)> {
+        let plugins = self.config.plugins.iter();
+        plugins.map(|(name, entry)| (name.as_str(), entry))
     }
 
     /// What the fleet is told.
@@ -366,6 +386,18 @@ fn check_names(servers: &[ServerSpec]) -> Result<(), Failed> {
                 "server `{}` is given twice",
                 server.name
             )));
+        }
+    }
+    Ok(())
+}
+
+/// A plugin is a provider like a server, and has a name of the same kind.
+fn check_plugins(config: &Config, servers: &[ServerSpec]) -> Result<(), Failed> {
+    for name in config.plugins.keys() {
+        let wrong = |why: String| Failed::config(format!("plugin `{name}`: {why}"));
+        let checked = ServerName::new(name).map_err(|error| wrong(error.to_string()))?;
+        if servers.iter().any(|server| server.name == checked) {
+            return Err(wrong("a server has the same name".to_owned()));
         }
     }
     Ok(())

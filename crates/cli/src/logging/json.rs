@@ -2,8 +2,14 @@
 //!
 //! A line is written for every call, so it is put together by hand in a buffer that is kept.
 
-use std::{cell::RefCell, error::Error, fmt, io::Write as _};
+use std::{
+    cell::RefCell,
+    error::Error,
+    fmt::{self, Write as _},
+};
 
+use callgate_record::InstantWriter;
+use callgate_wire::quote_into;
 use jiff::Timestamp;
 use tracing::{
     Event, Level, Subscriber,
@@ -14,7 +20,22 @@ use tracing_subscriber::{Layer, layer::Context};
 use super::lines::Lines;
 
 thread_local! {
-    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static LINE: RefCell<Line> = const { RefCell::new(Line::new()) };
+}
+
+/// A line that is being written.
+struct Line {
+    text: String,
+    instants: InstantWriter,
+}
+
+impl Line {
+    const fn new() -> Self {
+        Self {
+            text: String::new(),
+            instants: InstantWriter::new(),
+        }
+    }
 }
 
 /// Writes every event as a line of JSON.
@@ -24,34 +45,36 @@ pub(super) struct JsonLines(pub(super) &'static Lines);
 impl<S: Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let level = *event.metadata().level();
-        LINE.with_borrow_mut(|line| {
-            line.clear();
-            let now = Timestamp::now();
-            // Writing to memory does not fail.
-            let _ = write!(line, r#"{{"timestamp":"{now:.6}","level":"{level}""#);
-            event.record(&mut Fields(line));
-            line.extend_from_slice(b"}\n");
-            self.0.take(line, level <= Level::WARN);
+        LINE.with_borrow_mut(|Line { text, instants }| {
+            text.clear();
+            text.push_str(r#"{"timestamp":""#);
+            instants.write(Timestamp::now(), text);
+            text.push_str(r#"","level":""#);
+            text.push_str(level.as_str());
+            text.push('"');
+            event.record(&mut Fields(text));
+            text.push_str("}\n");
+            self.0.take(text.as_bytes(), level <= Level::WARN);
         });
     }
 }
 
-struct Fields<'a>(&'a mut Vec<u8>);
+struct Fields<'a>(&'a mut String);
 
 impl Fields<'_> {
     fn name(&mut self, field: &Field) {
-        self.0.push(b',');
+        self.0.push(',');
         self.text(field.name());
-        self.0.push(b':');
+        self.0.push(':');
     }
 
     fn text(&mut self, text: &str) {
-        // Writing to memory does not fail.
-        let _ = serde_json::to_writer(&mut *self.0, text);
+        quote_into(text, self.0);
     }
 
     fn plain(&mut self, field: &Field, value: impl fmt::Display) {
         self.name(field);
+        // Writing to memory does not fail.
         let _ = write!(self.0, "{value}");
     }
 }
@@ -85,6 +108,7 @@ impl Visit for Fields<'_> {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.name(field);
         // What is no number is written as null.
-        let _ = serde_json::to_writer(&mut *self.0, &value);
+        let number = serde_json::to_string(&value).unwrap_or_else(|_| "null".to_owned());
+        self.0.push_str(&number);
     }
 }

@@ -1,5 +1,6 @@
 //! Agent steps through the real binary: fake agents that behave and misbehave, and models that do.
 
+mod additive;
 mod ends;
 mod full;
 mod openai;
@@ -19,7 +20,7 @@ use crate::setup::Bed;
 /// The agents that are programs.
 const PROGRAMS: [&str; 4] = ["claude", "gemini", "codex", "opencode"];
 /// The versions that are known to be isolated.
-const KNOWN: [&str; 4] = ["2.1.325", "0.61.0", "0.166.0", "1.18.33"];
+pub(crate) const KNOWN: [&str; 4] = ["2.1.325", "0.61.0", "0.166.0", "1.18.33"];
 /// What the user has configured, which nobody may touch.
 const USERS: [(&str, &str); 4] = [
     (".claude.json", r#"{"mcpServers":{"mine":{"command":"x"}}}"#),
@@ -32,16 +33,16 @@ const USERS: [(&str, &str); 4] = [
 ];
 
 /// A place where agents are fakes: their programs, a user's home, a folder to work in.
-struct Stage {
-    bed: Bed,
+pub(crate) struct Stage {
+    pub(crate) bed: Bed,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with("policy: allow-all\n")
     }
 
-    fn with(config: &str) -> Self {
+    pub(crate) fn with(config: &str) -> Self {
         let stage = Self {
             bed: Bed::new(config),
         };
@@ -58,7 +59,7 @@ impl Stage {
     }
 
     /// Sets what the agents do.
-    fn script(&self, script: AgentScript) {
+    pub(crate) fn script(&self, script: AgentScript) {
         let script = AgentScript {
             log: self.bed.path("agent.log"),
             ..script
@@ -69,21 +70,26 @@ impl Stage {
 
     /// `callgate agent` with these arguments, beside the working folder.
     fn agent(&self, args: &[&str]) -> Command {
-        let mut command = self.bed.command(std::iter::once(&"agent").chain(args));
+        let mut command = self.callgate(std::iter::once(&"agent").chain(args));
+        command.arg("--workdir").arg(self.bed.path("desk"));
+        command
+    }
+
+    /// `callgate` with these arguments, where agents are fakes.
+    pub(crate) fn callgate<'a>(&self, args: impl IntoIterator<Item = &'a &'a str>) -> Command {
+        let mut command = self.bed.command(args);
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .env("PATH", format!("{}:{path}", self.bed.path("bin").display()))
             .env("HOME", self.bed.path("home"))
             .env("TMPDIR", self.bed.path("tmp"))
             .env("FAKE_AGENT", self.bed.path("script.json"))
-            .env_remove("XDG_CONFIG_HOME")
-            .arg("--workdir")
-            .arg(self.bed.path("desk"));
+            .env_remove("XDG_CONFIG_HOME");
         command
     }
 
     /// What the last agent was given.
-    fn given(&self) -> Value {
+    pub(crate) fn given(&self) -> Value {
         let log = self.bed.read("agent.log");
         let last = log.lines().last().expect("an agent was there");
         serde_json::from_str(last).expect("it is JSON")
@@ -110,7 +116,7 @@ impl Stage {
     }
 
     /// Every record, oldest first.
-    fn records(&self) -> Vec<Value> {
+    pub(crate) fn records(&self) -> Vec<Value> {
         all_records(&stdout(&run(&self.bed, &["activity", "export"])))
     }
 
@@ -126,7 +132,7 @@ impl Stage {
     }
 
     /// Checks that nothing is left: no process, no temporary file, no changed configuration.
-    fn assert_nothing_left(&self) {
+    pub(crate) fn assert_nothing_left(&self) {
         let folder = self.bed.path("").display().to_string();
         let folder = folder.trim_end_matches('/');
         let gone = || callgate_testkit::processes_with(folder).is_empty();

@@ -1,10 +1,12 @@
 //! Entries as JSON. What is written for every call is put together by hand: going through a serializer took
 //! as long as all of deciding.
 
+use callgate_gate::CallId;
 use callgate_wire::quote_into;
 use serde::Serialize;
+use ulid::ULID_LEN;
 
-use super::{Body, CallEntry, Entry, Finished};
+use super::{Body, CallEntry, Check, Decision, Entry, Finished, Intent};
 
 impl Entry {
     /// Appends the entry to `out` as a JSON object whose first member is its kind.
@@ -30,10 +32,10 @@ impl Entry {
 
 fn write_call(out: &mut String, kind: &str, call: &CallEntry) -> Result<(), serde_json::Error> {
     let mut object = Object::begin(out, kind);
-    object.other("id", &call.id)?;
-    object.other("type", &call.record_type)?;
-    object.other("source", &call.source)?;
-    object.other("transport", &call.transport)?;
+    object.id(&call.id);
+    object.text("type", call.record_type.as_str());
+    object.text("source", call.source.as_str());
+    object.text("transport", call.transport.as_str());
     object.text("tenant", &call.tenant);
     object.text("principal", &call.principal);
     object.text("agent", &call.agent);
@@ -46,11 +48,11 @@ fn write_call(out: &mut String, kind: &str, call: &CallEntry) -> Result<(), serd
     object.text_if("server", call.server.as_deref());
     object.text_if("tool", call.tool.as_deref());
     object.body("arguments", call.arguments.as_ref());
-    object.other_if("decision", call.decision.as_ref())?;
+    object.text_if("decision", call.decision.map(Decision::written));
     object.text_if("rule", call.rule.as_deref());
     object.text_if("reason", call.reason.as_deref());
-    object.other_if("checks", some(&call.checks))?;
-    object.other_if("intent", call.intent.as_ref())?;
+    object.checks(&call.checks);
+    object.intent(call.intent.as_ref());
     object.text_if("tool_variant", call.tool_variant.as_deref());
     object.other_if("warnings", some(&call.warnings))?;
     object.other_if("approval_id", call.approval_id.as_ref())?;
@@ -62,10 +64,10 @@ fn write_call(out: &mut String, kind: &str, call: &CallEntry) -> Result<(), serd
 
 fn write_finished(out: &mut String, finished: &Finished) -> Result<(), serde_json::Error> {
     let mut object = Object::begin(out, "finished");
-    object.other("id", &finished.id)?;
-    object.other("status", &finished.status)?;
-    object.other("effect", &finished.effect)?;
-    object.other("duration_us", &finished.duration_us)?;
+    object.id(&finished.id);
+    object.text("status", finished.status.as_str());
+    object.text("effect", finished.effect.as_str());
+    object.raw("duration_us", &finished.duration_us.to_string());
     object.body("response", finished.response.as_ref());
     object.other_if("error", finished.error.as_ref())?;
     object.end();
@@ -112,6 +114,10 @@ impl<'o> Object<'o> {
         self.out.push_str("\":");
     }
 
+    fn id(&mut self, id: &CallId) {
+        self.text("id", id.0.array_to_str(&mut [0; ULID_LEN]));
+    }
+
     fn text(&mut self, key: &str, text: &str) {
         self.key(key);
         quote_into(text, self.out);
@@ -140,6 +146,44 @@ impl<'o> Object<'o> {
         value: Option<&T>,
     ) -> Result<(), serde_json::Error> {
         value.map_or(Ok(()), |value| self.other(key, value))
+    }
+
+    fn checks(&mut self, checks: &[Check]) {
+        let [first, rest @ ..] = checks else { return };
+        self.key("checks");
+        self.out.push('[');
+        self.check(first);
+        for check in rest {
+            self.out.push(',');
+            self.check(check);
+        }
+        self.out.push(']');
+    }
+
+    fn check(&mut self, check: &Check) {
+        self.out.push_str(r#"{"scope":"#);
+        quote_into(&check.scope, self.out);
+        self.text("decision", check.decision.written());
+        self.text("rule", &check.rule);
+        self.out.push('}');
+    }
+
+    fn intent(&mut self, intent: Option<&Intent>) {
+        let Some(intent) = intent else { return };
+        self.key("intent");
+        self.out.push('{');
+        let first = self.out.len();
+        self.text_if("operation_type", intent.operation_type.as_deref());
+        self.text_if("data_sensitivity", intent.data_sensitivity.as_deref());
+        self.text_if("reason", intent.reason.as_deref());
+        if intent.inferred {
+            self.raw("inferred", "true");
+        }
+        if self.out.len() > first {
+            // The comma before the first member.
+            self.out.remove(first);
+        }
+        self.out.push('}');
     }
 
     fn body(&mut self, key: &str, body: Option<&Body>) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::{Entry, Head, WriterId};
+use callgate_record::{Entry, Head, InstantWriter, WriterId};
 use foldhash::HashSet;
 use jiff::Timestamp;
 
@@ -51,6 +51,7 @@ pub(super) struct Chain {
     owed: Owed,
     syncing: Syncing,
     line: Vec<u8>,
+    instants: InstantWriter,
     is_closed: bool,
     is_stopped: bool,
 }
@@ -77,6 +78,7 @@ impl Chain {
             owed: Owed::default(),
             syncing: Syncing::default(),
             line: Vec::new(),
+            instants: InstantWriter::new(),
             is_closed: false,
             is_stopped: false,
         }
@@ -265,7 +267,7 @@ impl Chain {
             at,
         };
         let mut line = std::mem::take(&mut self.line);
-        let hash = line::encode(&mut line, &stamp, body);
+        let hash = line::encode(&mut line, &stamp, &mut self.instants, body);
         let step = self.step(entry);
         let result = self.write_line(&line, step);
         self.line = line;

@@ -1,4 +1,4 @@
-//! The HTTP client: connections are pooled and shared by all servers.
+//! The HTTP client: requests to a server over connections that are used again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,13 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// not notice that the other side is gone.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// A client for every HTTP server.
+/// How many headers a request has beside the configured ones.
+const USUAL_HEADERS: usize = 6;
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// A client for one HTTP server.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient {
     connections: Connections,
@@ -88,6 +94,14 @@ impl HttpClient {
             connections: Connections::new(connector),
             no_roots,
         })
+    }
+
+    /// A client for another server.
+    pub(crate) fn of_another(&self) -> Self {
+        Self {
+            connections: self.connections.of_another(),
+            no_roots: self.no_roots.clone(),
+        }
     }
 
     /// POSTs a message.
@@ -179,11 +193,12 @@ fn request(
     *request.uri_mut() = endpoint.named.place.clone();
     let headers = request.headers_mut();
     *headers = endpoint.headers.clone();
+    headers.reserve(USUAL_HEADERS);
     headers.insert(header::HOST, endpoint.named.host.clone());
     let own = [
-        ("mcp-session-id", carried.session),
-        ("mcp-protocol-version", carried.version),
-        ("last-event-id", carried.last_event_id),
+        (SESSION, carried.session),
+        (VERSION, carried.version),
+        (LAST_EVENT_ID, carried.last_event_id),
     ];
     for (name, value) in own {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {

@@ -8,17 +8,13 @@ use std::{
     fmt,
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
 use callgate_wire::Pieces;
-use foldhash::HashMap;
-use http::{
-    Request, Response, Uri,
-    uri::{Authority, Scheme},
-};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::{
     body::{Body, Bytes, Frame, Incoming, SizeHint},
@@ -38,10 +34,9 @@ use super::client::HttpFailed;
 const IDLE: Duration = Duration::from_secs(90);
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
-type Target = (Scheme, Authority);
 type Unsent = TrySendError<Request<Full<Pieces>>>;
 
-/// The connections to all servers.
+/// The connections to one server.
 #[derive(Clone)]
 pub(super) struct Connections {
     connector: HttpsConnector<HttpConnector>,
@@ -57,7 +52,7 @@ struct Shelf {
 #[derive(Default)]
 struct Idle {
     /// The one that was used last is the last, and the first to be used again.
-    connections: HashMap<Target, Vec<(Instant, Box<Connection>)>>,
+    connections: Vec<(Instant, Box<Connection>)>,
     is_swept: bool,
 }
 
@@ -71,7 +66,6 @@ pub(crate) struct Answered {
     body: Incoming,
     /// Gone when the answer is complete.
     connection: Option<Box<Connection>>,
-    target: Target,
     shelf: Arc<Shelf>,
 }
 
@@ -83,6 +77,11 @@ impl Connections {
         }
     }
 
+    /// The same way to connect, for another server.
+    pub(super) fn of_another(&self) -> Self {
+        Self::new(self.connector.clone())
+    }
+
     /// Sends a request to a server. One that was not sent because an idle connection had been closed is
     /// sent over another one.
     pub(super) async fn send(
@@ -90,9 +89,8 @@ impl Connections {
         server: &Uri,
         mut request: Request<Full<Pieces>>,
     ) -> Result<Response<Answered>, HttpFailed> {
-        let target = target(server)?;
         loop {
-            let idle = self.shelf.take(&target);
+            let idle = self.shelf.take();
             let is_reused = idle.is_some();
             let mut connection = match idle {
                 Some(connection) => connection,
@@ -104,7 +102,6 @@ impl Connections {
                     return Ok(response.map(|body| Answered {
                         body,
                         connection: Some(connection),
-                        target,
                         shelf,
                     }));
                 }
@@ -161,10 +158,10 @@ impl Connection {
 }
 
 impl Shelf {
-    /// A connection to `target` that is still open.
-    fn take(&self, target: &Target) -> Option<Box<Connection>> {
+    /// A connection that is still open.
+    fn take(&self) -> Option<Box<Connection>> {
         loop {
-            let (_, mut connection) = self.idle().connections.get_mut(target)?.pop()?;
+            let (_, mut connection) = self.idle().connections.pop()?;
             if connection.is_ready() {
                 return Some(connection);
             }
@@ -172,7 +169,7 @@ impl Shelf {
     }
 
     /// Keeps a connection that has given its answer, if it can give another one.
-    fn keep(self: &Arc<Self>, target: &Target, mut connection: Box<Connection>) {
+    fn keep(self: &Arc<Self>, mut connection: Box<Connection>) {
         // Without a runtime the gateway is at its end.
         let Ok(runtime) = Handle::try_current() else {
             return;
@@ -181,28 +178,21 @@ impl Shelf {
             return;
         }
         let mut idle = self.idle();
-        let entry = (Instant::now(), connection);
-        match idle.connections.get_mut(target) {
-            Some(connections) => connections.push(entry),
-            None => _ = idle.connections.insert(target.clone(), vec![entry]),
-        }
+        idle.connections.push((Instant::now(), connection));
         if !idle.is_swept {
             idle.is_swept = true;
-            runtime.spawn(self.clone().sweep());
+            runtime.spawn(Self::sweep(Arc::downgrade(self)));
         }
     }
 
     /// Closes connections that nobody has used for long, until there are none.
-    async fn sweep(self: Arc<Self>) {
+    async fn sweep(shelf: Weak<Self>) {
         loop {
             tokio::time::sleep(IDLE / 3).await;
-            let mut idle = self.idle();
-            idle.connections.retain(|_, connections| {
-                connections.retain_mut(|(since, connection)| {
-                    since.elapsed() < IDLE && connection.is_ready()
-                });
-                !connections.is_empty()
-            });
+            let Some(shelf) = shelf.upgrade() else { return };
+            let mut idle = shelf.idle();
+            idle.connections
+                .retain_mut(|(since, connection)| since.elapsed() < IDLE && connection.is_ready());
             if idle.connections.is_empty() {
                 idle.is_swept = false;
                 return;
@@ -248,7 +238,7 @@ impl Body for Answered {
 impl Answered {
     fn complete(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.shelf.keep(&self.target, connection);
+            self.shelf.keep(connection);
         }
     }
 }
@@ -271,13 +261,6 @@ impl fmt::Debug for Answered {
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connections").finish_non_exhaustive()
-    }
-}
-
-fn target(server: &Uri) -> Result<Target, HttpFailed> {
-    match (server.scheme(), server.authority()) {
-        (Some(scheme), Some(authority)) => Ok((scheme.clone(), authority.clone())),
-        (None, _) | (_, None) => Err(HttpFailed::NotConnected(format!("`{server}` has no host"))),
     }
 }
 

@@ -124,7 +124,7 @@ fn print_answer(answer: &[u8], as_json: bool) -> Result<ExitCode, Failed> {
 /// Starts a gateway, makes the call and ends it again.
 async fn here(settings: &Settings, meant: &Meant) -> Result<Frame, Failed> {
     let host = Arc::new(local_host());
-    let running = Running::start(settings, Profile::of(&host))?;
+    let running = Running::open(settings, Profile::of(&host)).await?;
     let door = Door {
         source: Source::Cli,
         transport: Transport::Local,

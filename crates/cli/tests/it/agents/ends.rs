@@ -1,15 +1,20 @@
 //! How steps end: what is said of agents that lie, and that nothing is left however a step ends.
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use callgate_testkit::agents::{AgentScript, FakeCall, Misbehave};
 use callgate_testkit::{processes_with, wait_until};
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{KNOWN, PROGRAMS, Stage};
 use crate::evidence::signal;
+use crate::setup::VERSION;
 use crate::shell::run;
 
 /// How many steps are ended unless `CALLGATE_AGENT_ENDS` says otherwise.
@@ -242,4 +247,35 @@ fn nothing_is_left_however_a_step_ends() {
         stage.assert_nothing_left();
     }
     println!("{rounds} steps ended, nothing left; the longest end took {longest:?}");
+}
+
+/// What a step's door says to somebody who begins with `words`; nothing where it turns them away.
+fn knocking(socket: &Path, words: &str) -> String {
+    let mut stream = UnixStream::connect(socket).expect("the step listens");
+    let hello = callgate_testkit::initialize_line(VERSION);
+    // A door that is shut before all is said breaks the stream.
+    let _ = stream.write_all(format!("{words}\n{hello}\n").as_bytes());
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut said = String::new();
+    let _ = stream.read_to_string(&mut said);
+    said
+}
+
+#[test]
+fn the_door_of_a_step_opens_once_and_only_to_its_token() {
+    let stage = Stage::new();
+    let end = End::Signal(Signal::TERM);
+    let (mut child, _) = running(&stage, "claude", end, Misbehave::No);
+    let folder = stage.left().into_iter().next().expect("the step's folder");
+    let relay = std::fs::read_to_string(folder.join("relay.json")).expect("the relay's file");
+    let relay: Value = serde_json::from_str(&relay).expect("it is JSON");
+    let token = relay["token"].as_str().expect("a token");
+    let socket = folder.join("gate.sock");
+    let other = token.replace(|_: char| true, "0");
+    for words in [token, &other, &token[1..], "", "GET / HTTP/1.1"] {
+        assert_eq!(knocking(&socket, words), "", "{words:?}");
+    }
+    signal(child.id(), Signal::TERM);
+    child.wait().expect("it is ours");
+    stage.assert_nothing_left();
 }

@@ -44,10 +44,13 @@ fn help_of_the_whole() {
               approvals  Calls that need a person: see them, approve them, deny them
               policy     Check, test, explain and replay policy files
               agent      Run a coding agent for one task, with the gate as where its tools come from
+              workflow   Run state machines of commands, agents and plugins
+              validate   Say everything that is wrong with a workflow: the same as `workflow validate`
+              explain    Say what a code means
               connect    How to connect a host
               config     Check the configuration, or show what is in effect
               doctor     Check the installation and say what is wrong
-              trust      Allow the callgate.yaml of a folder to be used
+              trust      Allow the callgate.yaml of a folder to be used, or a plugin that was found there
               token      Tokens for agents, approvers and admins
               lock       Look at what tools said when they were accepted, and accept what they say now
               help       Print this message or the help of the given subcommand(s)
@@ -76,13 +79,13 @@ fn help_of_demo_doctor_and_trust() {
     check_help(
         &["trust"],
         &expect![[r#"
-        Allow the callgate.yaml of a folder to be used
+            Allow the callgate.yaml of a folder to be used, or a plugin that was found there
 
-        Usage: callgate trust [OPTIONS] [FILE]
+            Usage: callgate trust [OPTIONS] [FILE]
 
-        Arguments:
-          [FILE]  The file; `./callgate.yaml` when left out
-    "#]],
+            Arguments:
+              [FILE]  The file, the folder of a plugin, or a list of plugins; `./callgate.yaml` when left out
+        "#]],
     );
 }
 

@@ -1,0 +1,141 @@
+//! `callgate validate FILE`: everything that is wrong with a workflow, in one pass.
+
+use std::{fs, path::Path, process::ExitCode};
+
+use callgate_agent::{AgentKind, Verdict, Verdicts};
+use callgate_upstream::environment::{self, Inherit};
+use callgate_workflow::{Code, Finding, Kind, Reading, Severity, Workflow, check_plugins, read};
+use serde_json::json;
+
+use crate::{
+    args::{Gateway, Shared, Validate},
+    config::Settings,
+    exit::Failed,
+    plugins::StepPlugins,
+    print::outln,
+    wiring,
+};
+
+/// A workflow that can be run, and its text.
+pub(super) struct Checked {
+    pub(super) workflow: Workflow,
+    pub(super) text: String,
+}
+
+pub(super) fn run(shared: &Shared, wanted: &Validate) -> Result<ExitCode, Failed> {
+    let (reading, _) = readable(&wanted.file)?;
+    let mut findings = reading.findings.clone();
+    if let Some(draft) = reading.draft() {
+        let settings = wiring::settings(shared, &Gateway::default(), true)?;
+        let runtime = wiring::runtime()?;
+        findings.extend(runtime.block_on(asked(&settings, draft, wanted.no_plugins)));
+        runtime.shutdown_background();
+    }
+    let is_wrong = findings.iter().any(Finding::is_error);
+    if shared.json {
+        let report = json!({
+            "file": wanted.file,
+            "valid": !is_wrong,
+            "findings": findings,
+        });
+        outln!("{report}");
+    } else {
+        tell(&wanted.file, &findings);
+        if !is_wrong {
+            outln!("`{}` is right", wanted.file.display());
+        }
+    }
+    Ok(if is_wrong {
+        ExitCode::from(1)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Reads a workflow that is to be run; what is wrong with it is told first.
+pub(super) fn runnable(file: &Path) -> Result<Checked, Failed> {
+    let (reading, text) = readable(file)?;
+    tell(file, &reading.findings);
+    let findings = reading.findings.iter();
+    let wrong = findings.filter(|finding| finding.is_error()).count();
+    let workflow = reading.workflow().ok_or_else(|| {
+        Failed::user(format!("`{}` cannot run: {wrong} errors", file.display()))
+            .help("`callgate explain CODE` says more about a code")
+    })?;
+    Ok(Checked { workflow, text })
+}
+
+fn readable(file: &Path) -> Result<(Reading, String), Failed> {
+    let wrong = |why: String| Failed::config(format!("workflow `{}`: {why}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let reading = read(&text, file).map_err(|error| wrong(error.to_string()))?;
+    Ok((reading, text))
+}
+
+/// What plugins and agents themselves say.
+async fn asked(settings: &Settings, workflow: &Workflow, no_plugins: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !no_plugins {
+        let workdir = std::env::current_dir().unwrap_or_default();
+        let plugins = StepPlugins::new(settings, &workdir);
+        findings = check_plugins(workflow, &plugins).await;
+        plugins.stop().await;
+    }
+    let verdicts = Verdicts::of(&settings.data_dir);
+    let env = environment::minimal(Inherit::All, &[], std::env::vars());
+    let warden = &settings.options.warden_program;
+    let mut known: Vec<(AgentKind, Option<Verdict>)> = Vec::new();
+    for state in &workflow.states {
+        let (Kind::Agent(agent), Some(proxy)) = (&state.kind, &state.proxy) else {
+            continue;
+        };
+        if !proxy.enable || !proxy.intercept_builtins {
+            continue;
+        }
+        let kind = agent.provider;
+        let verdict = match known.iter().find(|(known, _)| *known == kind) {
+            Some((_, verdict)) => *verdict,
+            None => verdicts.of_installed(warden, kind, &env).await,
+        };
+        known.push((kind, verdict));
+        if verdict != Some(Verdict::Isolated) {
+            findings.push(Finding {
+                code: Code::UnsupportedProvider,
+                severity: Severity::Warning,
+                step: Some(state.name.clone()),
+                path: format!("states.{}.mcp_proxy.intercept_builtins", state.name),
+                message: format!(
+                    "the installed `{kind}` is not known to be reduced to our tools (`callgate agent probe {kind}`)"
+                ),
+                line: state.line(),
+                column: 0,
+            });
+        }
+    }
+    findings
+}
+
+/// Tells people what was found.
+fn tell(file: &Path, findings: &[Finding]) {
+    for finding in findings {
+        let how = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let Finding {
+            code,
+            path,
+            message,
+            line,
+            column,
+            ..
+        } = finding;
+        eprintln!("{how}: {}: {message}", code.as_str());
+        let at = match (line, column) {
+            (0, _) => String::new(),
+            (line, 0) => format!(":{line}"),
+            (line, column) => format!(":{line}:{column}"),
+        };
+        eprintln!("  --> {}{at} {path}", file.display());
+    }
+}

@@ -1,0 +1,164 @@
+//! `callgate workflow run` and `resume`: a run behind the gate, to its end.
+
+use std::{path::Path, process::ExitCode, time::Duration};
+
+use callgate_upstream::{
+    Profile,
+    environment::{self, Inherit},
+};
+use callgate_workflow::{
+    Beginning, Ended, Event, Journal, Run, RunError, RunReport, RunStatus, Status, Walk, Workflow,
+    given, read,
+};
+
+use super::{check, history, progress::Progress};
+use crate::{
+    args::{Gateway, RunWorkflow, Shared},
+    config::Settings,
+    exit::Failed,
+    plugins::StepPlugins,
+    print::outln,
+    signals::{Hangup, Signals},
+    wiring::{self, Running},
+    workshop::Gated,
+};
+
+/// Calls of a run end with it; nothing is left under way.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, Failed> {
+    let checked = check::runnable(&wanted.file)?;
+    let pairs: Result<Vec<(String, String)>, Failed> = wanted.inputs.iter().map(pair).collect();
+    let inputs = given(&checked.workflow, &pairs?);
+    let inputs = inputs.map_err(|error| Failed::user(error.to_string()))?;
+    if let Some(step) = &wanted.step
+        && checked.workflow.state(step).is_none()
+    {
+        return Err(Failed::user(format!("there is no state `{step}`")));
+    }
+    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let workdir = std::env::current_dir()
+        .map_err(|error| Failed::system(format!("the working folder: {error}")))?;
+    let file = std::path::absolute(&wanted.file).unwrap_or_else(|_| wanted.file.clone());
+    let beginning = Beginning {
+        workflow: &checked.workflow.name,
+        text: &checked.text,
+        file: &file,
+        workdir: &workdir,
+        inputs,
+        only: wanted.step.clone(),
+    };
+    let journal = Journal::begin(&settings.data_dir, beginning);
+    let journal = journal.map_err(|error| history::failed(&error))?;
+    walk(&settings, &checked.workflow, &journal, shared.json)
+}
+
+pub(super) fn resume(shared: &Shared, run: &str, from: Option<&str>) -> Result<ExitCode, Failed> {
+    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let report = RunReport::of(&settings.data_dir, run).map_err(|error| history::failed(&error))?;
+    if report.status == RunStatus::Success && from.is_none() {
+        return Err(Failed::user(format!("run `{run}` has ended well"))
+            .help("name a state with `--from` to do it again from there"));
+    }
+    if let Some(from) = from
+        && !report.steps.iter().any(|step| step.state == from)
+    {
+        return Err(Failed::user(format!(
+            "run `{run}` never ended a state `{from}`"
+        )));
+    }
+    let journal = Journal::resume(&settings.data_dir, run, from);
+    let journal = journal.map_err(|error| history::failed(&error))?;
+    // As it was when the run began: what is done must mean the same.
+    let wrong = |why: String| Failed::config(format!("the workflow of run `{run}`: {why}"));
+    let reading = read(&journal.text, &journal.file).map_err(|error| wrong(error.to_string()))?;
+    let workflow = reading
+        .workflow()
+        .ok_or_else(|| wrong("it cannot run".to_owned()))?;
+    walk(&settings, &workflow, &journal, shared.json)
+}
+
+fn pair(text: &String) -> Result<(String, String), Failed> {
+    let pair = text.split_once('=');
+    let (name, value) =
+        pair.ok_or_else(|| Failed::user(format!("`--input {text}` is no `NAME=VALUE`")))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn walk(
+    settings: &Settings,
+    workflow: &Workflow,
+    journal: &Journal,
+    as_json: bool,
+) -> Result<ExitCode, Failed> {
+    let runtime = wiring::runtime()?;
+    let ended = runtime.block_on(walked(settings, workflow, journal, as_json));
+    // What was left behind by a second signal must not keep us here.
+    runtime.shutdown_background();
+    let ended = ended?;
+    if !as_json && !ended.output.is_empty() {
+        outln!("{}", ended.output);
+    }
+    match ended.status {
+        Status::Success => Ok(ExitCode::SUCCESS),
+        Status::Failure => {
+            let why = match ended.message.as_str() {
+                "" => "the workflow ended in failure".to_owned(),
+                message => message.to_owned(),
+            };
+            let run = &journal.run;
+            Err(Failed::execution(why).help(format!("`callgate workflow status {run}` says more")))
+        }
+    }
+}
+
+async fn walked(
+    settings: &Settings,
+    workflow: &Workflow,
+    journal: &Journal,
+    as_json: bool,
+) -> Result<Ended, Failed> {
+    let signals = Signals::listen(Hangup::Stops)?;
+    let plan = settings.step_plan(&journal.workdir, false, Vec::new())?;
+    let running = Running::start_with(settings, plan, Profile::gateway())?;
+    let workshop = Gated {
+        plugins: StepPlugins::new(settings, &journal.workdir),
+        workdir: journal.workdir.clone(),
+        settings,
+        running: &running,
+    };
+    let progress = Progress::new(as_json);
+    let tell = |event: Event| progress.tell(&event);
+    let mut ended = None;
+    let walking = async {
+        let walk = Walk {
+            journal,
+            workshop: &workshop,
+            tell: &tell,
+            stop: signals.stop.clone(),
+            warden_program: warden(settings).to_owned(),
+            env: environment::minimal(Inherit::All, &[], std::env::vars()),
+        };
+        ended = Some(Run::new(workflow, walk).walk().await);
+        workshop.plugins.stop().await;
+    };
+    signals.wind_down(walking).await;
+    progress.end();
+    let run = &journal.run;
+    let help = format!("go on with it: callgate workflow resume {run}");
+    let ended = match ended {
+        Some(Ok(ended)) => Ok(ended),
+        Some(Err(error @ RunError::Journal(_))) => Err(Failed::system(error.to_string())),
+        Some(Err(error @ RunError::UnknownState(_))) => Err(Failed::user(error.to_string())),
+        Some(Err(RunError::Stopped)) | None => {
+            Err(Failed::execution("the run was stopped").help(help))
+        }
+    };
+    drop(workshop);
+    signals.wind_down(running.stop(PATIENCE)).await;
+    ended
+}
+
+fn warden(settings: &Settings) -> &Path {
+    &settings.options.warden_program
+}

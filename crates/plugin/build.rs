@@ -1,0 +1,16 @@
+//! Compiles the protocol files; no `protoc` is needed for it.
+
+use std::error::Error;
+
+const PROTOS: [&str; 3] = [
+    "proto/plugin.proto",
+    "proto/handshake.proto",
+    "proto/health.proto",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let compiled = protox::compile(PROTOS, ["proto"])?;
+    tonic_prost_build::configure().compile_fds(compiled)?;
+    println!("cargo::rerun-if-changed=proto");
+    Ok(())
+}

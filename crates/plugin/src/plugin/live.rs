@@ -1,0 +1,332 @@
+//! One process of a plugin and the connection to it.
+
+use std::{io, time::Duration};
+
+use callgate_upstream::process::{CloseTimes, Ending, Process};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
+    process::ChildStdout,
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status, transport::Channel};
+
+use super::{PluginSpec, START};
+use crate::{
+    PluginError,
+    certificate::Identity,
+    connect::connect,
+    handshake::{Handshake, HandshakeError, MAX_LINE_BYTES},
+    proto::{
+        go::{
+            Empty, StdioRequest, grpc_controller_client::GrpcControllerClient,
+            grpc_stdio_client::GrpcStdioClient,
+        },
+        health::{
+            HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+        },
+        v1::{
+            ExecuteRequest, ExecuteResponse, GetInfoRequest, InitRequest, ListOperationsRequest,
+            OperationSchema, ShutdownRequest, operation_service_client::OperationServiceClient,
+            plugin_service_client::PluginServiceClient,
+        },
+    },
+};
+
+/// Largest answer that is read.
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+/// How long a plugin may take to answer that it is about to end.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// From being asked to end to SIGTERM, and from there to SIGKILL.
+const CLOSING: CloseTimes = CloseTimes {
+    after_eof: Duration::from_millis(500),
+    after_term: Duration::from_secs(2),
+};
+/// How much of a plugin's stderr is kept for whoever wants to know why it failed.
+const STDERR_BYTES: usize = 4 * 1024;
+/// What the folders' names begin with.
+const PREFIX: &str = "callgate-plugin-";
+/// The service whose health counts.
+const SERVICE: &str = "plugin";
+
+/// Why an operation has no answer.
+#[derive(Debug)]
+pub(crate) enum ExecuteFailed {
+    /// The plugin went away, or the connection to it did.
+    Gone(String),
+    /// It answered with more than may be read.
+    TooLarge,
+    /// It answered with an error of gRPC's.
+    Status(String),
+}
+
+/// One process of a plugin.
+#[derive(Debug)]
+pub(crate) struct Live {
+    channel: Channel,
+    ended: CancellationToken,
+    stop: CancellationToken,
+    watching: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Live {
+    /// Starts it, shakes hands, connects and lets it begin.
+    pub(crate) async fn start(spec: &PluginSpec) -> Result<Self, PluginError> {
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
+        let identity = Identity::make()?;
+        let process =
+            Process::spawn_for(&spec.process(identity.pem(), folder.path()), folder.path());
+        let mut process = process.map_err(io::Error::other)?;
+        // It has nothing to read.
+        drop(process.take_stdin());
+        let stderr = tokio::spawn(tail(process.take_stderr()));
+        let stdout = process.take_stdout().map(BufReader::new);
+        let starting = timeout(START, begin(spec, stdout, &mut process, &identity)).await;
+        let failed = match starting {
+            Ok(Ok((channel, stdout))) => {
+                return Ok(Self::watched(channel, process, (stdout, stderr), folder));
+            }
+            Ok(Err(error)) => error,
+            Err(_) => PluginError::Slow(START),
+        };
+        let ending = process.close(CLOSING).await;
+        let stderr = timeout(GOODBYE, stderr).await;
+        let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
+        Err(match failed {
+            PluginError::EndedEarly { .. } => PluginError::EndedEarly {
+                how: how(&ending),
+                stderr,
+            },
+            other => other,
+        })
+    }
+
+    fn watched(
+        channel: Channel,
+        process: Process,
+        (stdout, stderr): (BufReader<ChildStdout>, JoinHandle<String>),
+        folder: TempDir,
+    ) -> Self {
+        let (ended, stop) = (CancellationToken::new(), CancellationToken::new());
+        let watching = watch(
+            process,
+            (stdout, stderr),
+            channel.clone(),
+            (ended.clone(), stop.clone()),
+            folder,
+        );
+        Self {
+            channel,
+            ended,
+            stop,
+            watching: tokio::sync::Mutex::new(Some(tokio::spawn(watching))),
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// What it can do.
+    pub(crate) async fn operations(&self) -> Result<Vec<OperationSchema>, PluginError> {
+        let mut client = OperationServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES);
+        let asking = client.list_operations(ListOperationsRequest {});
+        let listed = timeout(START, asking).await;
+        let listed = listed.map_err(|_| PluginError::Slow(START))?;
+        let listed = listed.map_err(|status| refused("ListOperations", &status))?;
+        Ok(listed.into_inner().operations)
+    }
+
+    pub(crate) async fn execute(
+        &self,
+        request: ExecuteRequest,
+    ) -> Result<ExecuteResponse, ExecuteFailed> {
+        let mut client = OperationServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES);
+        let answer = tokio::select! {
+            answer = client.execute(request) => answer,
+            () = self.ended.cancelled() => {
+                return Err(ExecuteFailed::Gone("the plugin ended during the call".to_owned()));
+            }
+        };
+        answer
+            .map(tonic::Response::into_inner)
+            .map_err(|status| match status.code() {
+                Code::OutOfRange => ExecuteFailed::TooLarge,
+                Code::Unavailable | Code::Cancelled => ExecuteFailed::Gone(told(&status)),
+                // The connection broke in the middle of an answer.
+                Code::Unknown | Code::Internal if std::error::Error::source(&status).is_some() => {
+                    ExecuteFailed::Gone(told(&status))
+                }
+                _ => ExecuteFailed::Status(told(&status)),
+            })
+    }
+
+    /// Asks it to end, then makes it.
+    pub(crate) async fn stop(&self) {
+        if !self.has_ended() {
+            let mut own = PluginServiceClient::new(self.channel.clone());
+            let mut controller = GrpcControllerClient::new(self.channel.clone());
+            // A plugin that has died, or does not answer, is ended all the same.
+            let _ = timeout(GOODBYE, async {
+                let _ = own.shutdown(ShutdownRequest {}).await;
+                let _ = controller.shutdown(Empty {}).await;
+            })
+            .await;
+        }
+        self.stop.cancel();
+        if let Some(watching) = self.watching.lock().await.take()
+            && watching.await.is_err()
+        {
+            tracing::error!("watching a plugin failed");
+        }
+    }
+}
+
+/// From the first line to a plugin that has begun.
+async fn begin(
+    spec: &PluginSpec,
+    stdout: Option<BufReader<ChildStdout>>,
+    process: &mut Process,
+    identity: &Identity,
+) -> Result<(Channel, BufReader<ChildStdout>), PluginError> {
+    let ended = || PluginError::EndedEarly {
+        how: String::new(),
+        stderr: String::new(),
+    };
+    let mut stdout = stdout.ok_or_else(ended)?;
+    let line = tokio::select! {
+        line = first_line(&mut stdout) => line?,
+        _ = process.wait() => None,
+    };
+    let handshake = Handshake::read(&line.ok_or_else(ended)?)?;
+    let channel = connect(&handshake, identity).await?;
+    check_health(&channel).await?;
+    let mut client = PluginServiceClient::new(channel.clone());
+    let info = client.get_info(GetInfoRequest {}).await;
+    let info = info
+        .map_err(|status| refused("GetInfo", &status))?
+        .into_inner();
+    tracing::debug!(plugin = spec.name, version = info.version, "plugin.started");
+    let config = spec.config.iter();
+    let config = config.map(|(key, value)| (key.clone(), value.to_string().into_bytes()));
+    let request = InitRequest {
+        config: config.collect(),
+    };
+    let begun = client.init(request).await;
+    begun.map_err(|status| refused("Init", &status))?;
+    Ok((channel, stdout))
+}
+
+/// The first line; none where the program ended without one.
+async fn first_line(stdout: &mut BufReader<ChildStdout>) -> Result<Option<String>, PluginError> {
+    let mut line = Vec::new();
+    let mut limited = stdout.take(MAX_LINE_BYTES);
+    limited.read_until(b'\n', &mut line).await?;
+    let text = String::from_utf8_lossy(&line);
+    match line.last() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(text.into_owned())),
+        Some(_) => Err(HandshakeError::Line(text.chars().take(80).collect()).into()),
+    }
+}
+
+/// Plugins without a health check are believed; one that says that it does not serve is, too.
+async fn check_health(channel: &Channel) -> Result<(), PluginError> {
+    let request = HealthCheckRequest {
+        service: SERVICE.to_owned(),
+    };
+    let checked = HealthClient::new(channel.clone()).check(request).await;
+    match checked {
+        Ok(answer) if answer.get_ref().status() == ServingStatus::Serving => Ok(()),
+        Ok(_) => Err(PluginError::NotServing),
+        Err(status) if status.code() == Code::Unimplemented => Ok(()),
+        Err(status) => Err(PluginError::Unreachable(told(&status))),
+    }
+}
+
+/// Keeps the streams of a process empty until it ends or is to end.
+async fn watch(
+    mut process: Process,
+    (stdout, stderr): (BufReader<ChildStdout>, JoinHandle<String>),
+    channel: Channel,
+    (ended, stop): (CancellationToken, CancellationToken),
+    folder: TempDir,
+) {
+    let draining = tokio::spawn(drain(stdout));
+    // What a plugin prints goes through its connection, and blocks it where nobody listens.
+    let listening = tokio::spawn(listen(channel));
+    let stopped = tokio::select! {
+        _ = process.wait() => false,
+        () = stop.cancelled() => true,
+    };
+    ended.cancel();
+    if stopped {
+        process.close(CLOSING).await;
+    }
+    listening.abort();
+    let _ = timeout(GOODBYE, draining).await;
+    let _ = timeout(GOODBYE, stderr).await;
+    if let Err(error) = folder.close() {
+        tracing::debug!(%error, "a plugin's folder was gone already");
+    }
+}
+
+async fn drain(mut stream: BufReader<ChildStdout>) {
+    let mut piece = vec![0; STDERR_BYTES];
+    while let Ok(1..) = stream.read(&mut piece).await {}
+}
+
+async fn listen(channel: Channel) {
+    let mut client = GrpcStdioClient::new(channel);
+    let Ok(stream) = client.stream_stdio(StdioRequest {}).await else {
+        return;
+    };
+    let mut stream = stream.into_inner();
+    while let Ok(Some(piece)) = stream.message().await {
+        let text = String::from_utf8_lossy(&piece.data);
+        tracing::debug!(text = text.trim_end(), "plugin.output");
+    }
+}
+
+/// The end of what a plugin wrote to stderr.
+async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
+    let Some(mut stream) = stream else {
+        return String::new();
+    };
+    let mut kept = Vec::new();
+    let mut piece = vec![0; STDERR_BYTES];
+    while let Ok(length @ 1..) = stream.read(&mut piece).await {
+        kept.extend_from_slice(&piece[..length]);
+        let over = kept.len().saturating_sub(STDERR_BYTES);
+        kept.drain(..over);
+    }
+    callgate_upstream::stderr_tail::sanitise(&String::from_utf8_lossy(&kept))
+}
+
+fn how(ending: &Ending) -> String {
+    match ending {
+        Ending::NotStarted { message } => message.clone(),
+        Ending::Exited { code } => format!("exit code {code}"),
+        Ending::WardenKilled { signal } => format!("signal {signal}"),
+        Ending::Unknown => "nobody knows how".to_owned(),
+    }
+}
+
+fn refused(what: &'static str, status: &Status) -> PluginError {
+    PluginError::Refused {
+        what,
+        reason: told(status),
+    }
+}
+
+/// What a status says; its text is the plugin's.
+fn told(status: &Status) -> String {
+    match status.message() {
+        "" => status.code().to_string(),
+        text => text.to_owned(),
+    }
+}

@@ -1,0 +1,203 @@
+//! The provider: chosen operations of a plugin as tools; a recorded permit in, a reply out.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
+use callgate_gate::{Listing, Permit, ServerName, Target, Tool, ToolSource};
+use callgate_record::{Effect, Recorded};
+use callgate_wire::{Era, Frame, Id, RpcError, Strictness, ToolAnswer, message};
+use futures_util::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use crate::{
+    Plugin, UnsupportedSchema,
+    answer::answer,
+    plugin::ExecuteFailed,
+    proto::v1::{ExecuteRequest, ExecuteResponse},
+};
+
+/// Chosen operations of a plugin, as tools.
+#[derive(Debug, Clone)]
+pub struct PluginTools {
+    plugin: Arc<Plugin>,
+    server: ServerName,
+    tools: Vec<Tool>,
+}
+
+/// Why operations cannot be tools.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchOperation {
+    /// The plugin has none of that name.
+    #[error("plugin `{plugin}` has no operation `{operation}`")]
+    Unknown {
+        /// The plugin.
+        plugin: String,
+        /// The operation.
+        operation: String,
+    },
+    /// It has an input that cannot be shown to a model.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedSchema),
+    /// The plugin's name cannot be a provider's.
+    #[error("plugin `{0}` has a name that tools cannot begin with")]
+    Name(String),
+}
+
+impl PluginTools {
+    /// These operations of the plugin, and no others.
+    pub fn new<'a>(
+        plugin: Arc<Plugin>,
+        operations: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, NoSuchOperation> {
+        let server = ServerName::new(plugin.name())
+            .map_err(|_| NoSuchOperation::Name(plugin.name().to_owned()))?;
+        let one = |operation: &str| tool(&plugin, &server, operation);
+        let tools: Result<Vec<Tool>, _> = operations.into_iter().map(one).collect();
+        Ok(Self {
+            tools: tools?,
+            plugin,
+            server,
+        })
+    }
+
+    /// All operations that can be shown to a model, and why the others cannot.
+    pub fn all(plugin: Arc<Plugin>) -> Result<(Self, Vec<NoSuchOperation>), NoSuchOperation> {
+        let server = ServerName::new(plugin.name())
+            .map_err(|_| NoSuchOperation::Name(plugin.name().to_owned()))?;
+        let (mut tools, mut left_out) = (Vec::new(), Vec::new());
+        for operation in plugin.operations() {
+            match tool(&plugin, &server, operation) {
+                Ok(tool) => tools.push(tool),
+                Err(error) => left_out.push(error),
+            }
+        }
+        let tools = Self {
+            tools,
+            plugin,
+            server,
+        };
+        Ok((tools, left_out))
+    }
+
+    async fn execute(
+        &self,
+        operation: &str,
+        arguments: &Bytes,
+        exchange: &Exchange,
+    ) -> Result<Answered, Failure> {
+        let Ok(inputs) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(arguments)
+        else {
+            let text = "the arguments must be an object";
+            return Ok(Answered::Here(ToolAnswer::failure(text)));
+        };
+        let raw = |(key, value): (String, Box<RawValue>)| (key, value.get().as_bytes().to_vec());
+        let request = ExecuteRequest {
+            operation: operation.to_owned(),
+            inputs: inputs.into_iter().map(raw).collect(),
+        };
+        let live = self.plugin.live().await;
+        let live = live.map_err(|error| self.gone(Effect::None, error.to_string()))?;
+        let limit = self.plugin.timeout();
+        tokio::select! {
+            done = timeout(limit, live.execute(request)) => match done {
+                Ok(Ok(response)) => Ok(Answered::Plugin(response)),
+                Ok(Err(ExecuteFailed::Gone(why))) => Err(self.gone(Effect::Unknown, why)),
+                Ok(Err(ExecuteFailed::TooLarge)) => Err(Failure::TooLarge {
+                    server: self.server.clone(),
+                }),
+                Ok(Err(ExecuteFailed::Status(text))) => {
+                    Ok(Answered::Here(ToolAnswer::failure(text)))
+                }
+                Err(_) => Err(Failure::TimedOut {
+                    server: self.server.clone(),
+                    name: operation.to_owned(),
+                    timeout: limit,
+                    effect: Effect::Unknown,
+                }),
+            },
+            () = exchange.cancelled.cancelled() => Err(Failure::Cancelled {
+                effect: Effect::Unknown,
+            }),
+        }
+    }
+
+    fn gone(&self, effect: Effect, detail: String) -> Failure {
+        Failure::Unavailable {
+            server: self.server.clone(),
+            effect,
+            detail,
+        }
+    }
+}
+
+/// Who answered.
+enum Answered {
+    Plugin(ExecuteResponse),
+    Here(ToolAnswer),
+}
+
+fn tool(plugin: &Plugin, server: &ServerName, operation: &str) -> Result<Tool, NoSuchOperation> {
+    let unknown = || NoSuchOperation::Unknown {
+        plugin: plugin.name().to_owned(),
+        operation: operation.to_owned(),
+    };
+    let descriptor = plugin.descriptor(operation).ok_or_else(unknown)??;
+    let tool = Tool::from_descriptor(server, descriptor.to_string().into());
+    Ok(tool.map_err(|_| unknown())?.made_by(ToolSource::Plugin))
+}
+
+impl Provider for PluginTools {
+    fn forward(
+        &self,
+        call: Recorded<Permit>,
+        exchange: Exchange,
+    ) -> BoxFuture<'_, Result<Reply, Failure>> {
+        Box::pin(async move {
+            let call = call.into_call();
+            let frame = &call.attempt.frame;
+            let id = frame.id().cloned().unwrap_or_else(|| Id::number(0));
+            let is_known = |name: &str| self.tools.iter().any(|tool| tool.name == name);
+            let name = match &call.target {
+                Target::Tool(tool) if is_known(&tool.name) => &tool.name,
+                _ => return reply(unknown(&id)),
+            };
+            let arguments = frame.param("arguments").map(|json| frame.share(json));
+            let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
+            let answered = match self.execute(name, &arguments, &exchange).await? {
+                Answered::Plugin(response) => answer(response),
+                Answered::Here(answer) => answer,
+            };
+            reply(message::result(&id, &answered.to_raw()))
+        })
+    }
+}
+
+impl InHouse for PluginTools {
+    fn server(&self) -> ServerName {
+        self.server.clone()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing {
+            listed: true,
+            tools: Some(self.tools.clone()),
+            ..Listing::unknown(self.server.clone())
+        }
+    }
+}
+
+fn unknown(id: &Id) -> Bytes {
+    let error = RpcError::new(RpcError::METHOD_NOT_FOUND, "there is no such operation");
+    message::error(Some(id), &error)
+}
+
+fn reply(bytes: Bytes) -> Result<Reply, Failure> {
+    let frame = Frame::parse(bytes, Strictness::Envelope);
+    let reply = |frame| Reply {
+        frame,
+        era: Era::Handshake,
+    };
+    frame.map(reply).map_err(|_| Failure::Broken)
+}

@@ -1,0 +1,5 @@
+//! A plugin on the raw protocol.
+
+fn main() -> anyhow::Result<()> {
+    callgate_testkit::goplugin::plugin::main()
+}

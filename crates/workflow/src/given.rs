@@ -1,0 +1,214 @@
+//! What a run is given: values for the inputs of its workflow, checked all at once.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::{Input, InputKind, Workflow, template::shown};
+
+/// Everything that is wrong with what was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct BadInputs(pub Vec<String>);
+
+impl fmt::Display for BadInputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+/// The inputs of a run: what was given as `name=text`, what counts where nothing was, and nothing else.
+pub fn given(
+    workflow: &Workflow,
+    pairs: &[(String, String)],
+) -> Result<Map<String, Value>, BadInputs> {
+    let mut wrong = Vec::new();
+    let mut inputs = Map::new();
+    for (name, _) in pairs {
+        if !workflow.inputs.iter().any(|input| input.name == *name) {
+            wrong.push(format!("inputs.{name}: the workflow has no such input"));
+        }
+    }
+    for input in &workflow.inputs {
+        let text = pairs.iter().rev().find(|(name, _)| *name == input.name);
+        let value = match text {
+            Some((_, text)) => checked(input, &Value::String(text.clone())).map(Some),
+            None if input.default.is_some() => Ok(input.default.clone()),
+            None if input.required => Err("must be given".to_owned()),
+            None => Ok(None),
+        };
+        match value {
+            Ok(Some(value)) => drop(inputs.insert(input.name.clone(), value)),
+            Ok(None) => {}
+            Err(why) => wrong.push(format!("inputs.{}: {why}", input.name)),
+        }
+    }
+    if wrong.is_empty() {
+        Ok(inputs)
+    } else {
+        Err(BadInputs(wrong))
+    }
+}
+
+/// A value of the input's type that keeps to its rules. Texts are read as that type.
+pub(crate) fn checked(input: &Input, value: &Value) -> Result<Value, String> {
+    let value = typed(input.kind, value)
+        .ok_or_else(|| format!("`{}` is no {}", shown(value), input.kind.as_str()))?;
+    if !input.allowed.is_empty()
+        && !input
+            .allowed
+            .iter()
+            .any(|allowed| same(input.kind, allowed, &value))
+    {
+        let allowed: Vec<String> = input.allowed.iter().map(shown).collect();
+        return Err(format!(
+            "`{}` is none of {}",
+            shown(&value),
+            allowed.join(", ")
+        ));
+    }
+    if let (Some(pattern), Value::String(text)) = (&input.pattern, &value) {
+        let matches = regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text));
+        if !matches {
+            return Err(format!("`{text}` does not match `{pattern}`"));
+        }
+    }
+    if let Some(number) = value.as_f64() {
+        if input.min.is_some_and(|min| number < min) {
+            return Err(format!(
+                "{value} is less than {}",
+                input.min.unwrap_or_default()
+            ));
+        }
+        if input.max.is_some_and(|max| number > max) {
+            return Err(format!(
+                "{value} is more than {}",
+                input.max.unwrap_or_default()
+            ));
+        }
+    }
+    Ok(value)
+}
+
+fn same(kind: InputKind, allowed: &Value, value: &Value) -> bool {
+    typed(kind, allowed).as_ref() == Some(value)
+}
+
+fn typed(kind: InputKind, value: &Value) -> Option<Value> {
+    let text = value.as_str();
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
+    match kind {
+        InputKind::String => match value {
+            Value::String(_) => Some(value.clone()),
+            Value::Number(_) | Value::Bool(_) => Some(value.to_string().into()),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        },
+        InputKind::Integer => match text {
+            Some(text) => text.trim().parse::<i64>().ok().map(Value::from),
+            None => value.as_i64().map(Value::from),
+        },
+        InputKind::Number => match text {
+            Some(text) => parsed(text.trim()).filter(Value::is_number),
+            None => Some(value.clone()).filter(Value::is_number),
+        },
+        InputKind::Boolean => match text {
+            Some(text) => text.trim().parse::<bool>().ok().map(Value::from),
+            None => value.as_bool().map(Value::from),
+        },
+        InputKind::Array => match text {
+            Some(text) => parsed(text).filter(Value::is_array),
+            None => Some(value.clone()).filter(Value::is_array),
+        },
+        InputKind::Object => match text {
+            Some(text) => parsed(text).filter(Value::is_object),
+            None => Some(value.clone()).filter(Value::is_object),
+        },
+    }
+}
+
+impl InputKind {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Array => "array",
+            Self::Object => "object",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const FILE: &str = "
+inputs:
+  - {name: target, required: true}
+  - {name: n, type: integer, default: 3, min: 1, max: 10}
+  - {name: mode, type: string, default: fast, validation: {enum: [fast, slow]}}
+  - {name: mail, pattern: '^[a-z]+@[a-z]+$'}
+  - {name: list, type: array}
+  - {name: dry, type: boolean, default: false}
+states: {a: {type: terminal, status: success}}
+";
+
+    fn pairs(pairs: &[(&str, &str)]) -> Result<Value, String> {
+        let reading = crate::read(FILE, Path::new("f.yaml")).expect("it is YAML");
+        let workflow = reading.workflow().expect("it is right");
+        let pairs: Vec<(String, String)> = pairs
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+            .collect();
+        let given = given(&workflow, &pairs).map(Value::Object);
+        given.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_given_is_typed_and_what_is_not_has_its_default() {
+        assert_eq!(
+            pairs(&[
+                ("target", "1"),
+                ("n", "7"),
+                ("list", "[1]"),
+                ("dry", "true"),
+                ("mail", "a@b")
+            ]),
+            Ok(
+                json!({"target": "1", "n": 7, "mode": "fast", "mail": "a@b", "list": [1], "dry": true})
+            )
+        );
+        let least = pairs(&[("target", "x")]);
+        assert_eq!(
+            least,
+            Ok(json!({"target": "x", "n": 3, "mode": "fast", "dry": false}))
+        );
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once() {
+        let wrong = pairs(&[
+            ("n", "11"),
+            ("mode", "other"),
+            ("mail", "nobody"),
+            ("list", "{}"),
+            ("dry", "maybe"),
+            ("none", "x"),
+        ]);
+        let expected = [
+            "inputs.none: the workflow has no such input",
+            "inputs.target: must be given",
+            "inputs.n: 11 is more than 10",
+            "inputs.mode: `other` is none of fast, slow",
+            "inputs.mail: `nobody` does not match `^[a-z]+@[a-z]+$`",
+            "inputs.list: `{}` is no array",
+            "inputs.dry: `maybe` is no boolean",
+        ];
+        assert_eq!(wrong, Err(expected.join("\n")));
+    }
+}

@@ -1,0 +1,99 @@
+//! What only plugins themselves can say: whether they are there, and what they offer.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::{BoxFuture, join_all};
+
+use crate::{Code, Finding, Kind, State, Workflow, tree::Place};
+
+/// What a plugin offers: its operations, and of each why it cannot be shown to a model, if so.
+pub type Offer = BTreeMap<String, Option<String>>;
+
+/// Whoever can start plugins and ask them.
+pub trait Plugins: Send + Sync {
+    /// What a plugin offers, or why it is not there.
+    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<Offer, String>>;
+}
+
+/// A tool that a state names: the plugin, its operation, and where each stands.
+struct Named<'a> {
+    plugin: &'a str,
+    operation: &'a str,
+    plugin_at: (String, Place),
+    operation_at: (String, Place),
+    /// Whether a model is to see it.
+    is_shown: bool,
+}
+
+/// Asks every plugin that the workflow names, each once.
+pub async fn check_plugins(workflow: &Workflow, plugins: &dyn Plugins) -> Vec<Finding> {
+    let named: Vec<Named<'_>> = workflow.states.iter().flat_map(named).collect();
+    let mut names: Vec<&str> = named.iter().map(|one| one.plugin).collect();
+    names.sort_unstable();
+    names.dedup();
+    let asking = names.iter().map(|name| plugins.offer(name));
+    let offers: BTreeMap<&str, Result<Offer, String>> =
+        names.iter().copied().zip(join_all(asking).await).collect();
+    let mut findings = Vec::new();
+    for one in &named {
+        let found = |code, (path, place): &(String, Place), message| {
+            Finding::new(code, path.clone(), *place, message)
+        };
+        match &offers[one.plugin] {
+            Err(why) => {
+                let what = format!("plugin `{}`: {why}", one.plugin);
+                let finding = found(Code::UnknownPlugin, &one.plugin_at, what);
+                if !findings.contains(&finding) {
+                    findings.push(finding);
+                }
+            }
+            Ok(offer) => match offer.get(one.operation) {
+                None => {
+                    let what = format!(
+                        "plugin `{}` has no operation `{}`",
+                        one.plugin, one.operation
+                    );
+                    findings.push(found(Code::UnknownOperation, &one.operation_at, what));
+                }
+                Some(Some(why)) if one.is_shown => {
+                    let finding = found(Code::UnsupportedSchema, &one.operation_at, why.clone());
+                    findings.push(finding);
+                }
+                Some(_) => {}
+            },
+        }
+    }
+    findings
+}
+
+fn named(state: &State) -> Vec<Named<'_>> {
+    let mut all = Vec::new();
+    if let Some(proxy) = &state.proxy {
+        let base = format!("states.{}.mcp_proxy.plugin_tools", state.name);
+        for (tools, places) in proxy.plugin_tools.iter().zip(&proxy.places) {
+            let entry = format!("{base}[{}]", places.index);
+            let plugin_at = (format!("{entry}.plugin"), places.plugin);
+            for (at, operation) in tools.expose.iter().enumerate() {
+                let place = places.expose.get(at).copied().unwrap_or_default();
+                all.push(Named {
+                    plugin: &tools.plugin,
+                    operation,
+                    plugin_at: plugin_at.clone(),
+                    operation_at: (format!("{entry}.expose[{at}]"), place),
+                    is_shown: true,
+                });
+            }
+        }
+    }
+    if let Kind::Operation(operation) = &state.kind {
+        let at = (format!("states.{}.operation", state.name), operation.place);
+        all.push(Named {
+            plugin: &operation.plugin,
+            operation: &operation.operation,
+            plugin_at: at.clone(),
+            operation_at: at,
+            is_shown: true,
+        });
+    }
+    all
+}

@@ -1,0 +1,106 @@
+//! `mcp_proxy`: where an agent's tools come from. It is checked on any state, also where it is off.
+
+use callgate_agent::relay::PluginTools;
+use callgate_gate::{Naming, ServerName};
+
+use super::field::Field;
+use crate::{Code, Proxy, model::ToolPlaces};
+
+const KEYS: [&str; 3] = ["enable", "intercept_builtins", "plugin_tools"];
+const TOOL_KEYS: [&str; 2] = ["plugin", "expose"];
+
+pub(super) fn read(field: &Field<'_>, is_agent: bool) -> Proxy {
+    if !is_agent {
+        let what = "`mcp_proxy` has an effect on agents alone".to_owned();
+        field.finding(Code::ProxyWithoutAgent, what);
+    }
+    field.only(&KEYS, Code::UnknownProxyKey);
+    let flag = |key: &str, unsaid: bool| {
+        let said = field.get(key).and_then(|field| field.yes_or_no());
+        said.unwrap_or(unsaid)
+    };
+    let mut proxy = Proxy {
+        enable: flag("enable", false),
+        intercept_builtins: flag("intercept_builtins", true),
+        plugin_tools: Vec::new(),
+        places: Vec::new(),
+        place: field.node.place,
+    };
+    let list = field.get("plugin_tools");
+    let items = list.as_ref().and_then(Field::items).unwrap_or_default();
+    for (index, item) in items.iter().enumerate() {
+        if let Some((tools, places)) = tools(item, index, proxy.enable) {
+            proxy.plugin_tools.push(tools);
+            proxy.places.push(places);
+        }
+    }
+    check_empty(field, list.as_ref(), &proxy);
+    check_names(field, &proxy);
+    proxy
+}
+
+fn tools(field: &Field<'_>, index: usize, is_on: bool) -> Option<(PluginTools, ToolPlaces)> {
+    field.only(&TOOL_KEYS, Code::UnknownProxyKey);
+    let plugin = field.must("plugin");
+    let expose = field.get("expose");
+    let items = expose.as_ref().and_then(Field::items).unwrap_or_default();
+    if items.is_empty() && is_on {
+        // What is exposed is never implicit.
+        let what = "`expose` names no operation".to_owned();
+        let place = expose.as_ref().unwrap_or(field).node.place;
+        field.at("expose", place).finding(Code::EmptyProxy, what);
+    }
+    let plugin = plugin?;
+    let name = plugin.text()?;
+    let mut places = ToolPlaces {
+        index,
+        plugin: plugin.node.place,
+        expose: Vec::new(),
+    };
+    let mut operations = Vec::new();
+    for item in &items {
+        if let Some(operation) = item.text() {
+            operations.push(operation);
+            places.expose.push(item.node.place);
+        }
+    }
+    let tools = PluginTools {
+        plugin: name,
+        expose: operations,
+    };
+    Some((tools, places))
+}
+
+/// A proxy that is on and offers nothing would leave the agent as it is, and look as if it did not.
+fn check_empty(field: &Field<'_>, list: Option<&Field<'_>>, proxy: &Proxy) {
+    let offers = proxy
+        .plugin_tools
+        .iter()
+        .any(|tools| !tools.expose.is_empty());
+    if proxy.enable && !proxy.intercept_builtins && !offers {
+        let what = "the proxy is on and offers no tool".to_owned();
+        list.unwrap_or(field).finding(Code::EmptyProxy, what);
+    }
+}
+
+/// Two tools of one shown name are known from their names alone.
+fn check_names(field: &Field<'_>, proxy: &Proxy) {
+    let naming = Naming::step();
+    let mut shown: Vec<(String, String)> = Vec::new();
+    for (tools, places) in proxy.plugin_tools.iter().zip(&proxy.places) {
+        let Ok(server) = ServerName::new(&tools.plugin) else {
+            continue;
+        };
+        for (at, operation) in tools.expose.iter().enumerate() {
+            let name = naming.shown(&server, operation);
+            let tool = format!("{}:{operation}", tools.plugin);
+            if let Some((_, first)) = shown.iter().find(|(known, _)| *known == name) {
+                let what = format!("tools `{first}` and `{tool}` are both shown as `{name}`");
+                let path = format!("plugin_tools[{}].expose[{at}]", places.index);
+                let place = places.expose.get(at).copied().unwrap_or_default();
+                field.at(&path, place).finding(Code::NameCollision, what);
+            }
+            shown.push((name, tool));
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Walking a workflow: one state after the other, each written down before the next is begun.
+//!
+//! What makes a run repeatable is that each visit of a state has a key that does not depend on time: its name and
+//! how often it was visited before, below the loop or the branch that it is in.
+
+mod command;
+mod doing;
+mod inner;
+mod scope;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Event, Journal, JournalError, Kind, Outcome, State, Status, Target, Workflow, Workshop,
+    model::Ending,
+};
+use scope::{Known, Scope};
+
+/// How often a state may be visited in one walk: what goes round for ever is stopped.
+const MAX_VISITS: u32 = 1000;
+/// How much of an error stands in a message.
+const SHOWN_CHARS: usize = 500;
+
+/// What a walk needs besides its workflow.
+pub struct Walk<'a> {
+    /// Where it is written down.
+    pub journal: &'a Journal,
+    /// Who runs agents and operations.
+    pub workshop: &'a dyn Workshop,
+    /// Who is told.
+    pub tell: &'a (dyn Fn(Event) + Send + Sync),
+    /// Fires when the walk is to stop.
+    pub stop: CancellationToken,
+    /// Our own program, as it is started as a warden.
+    pub warden_program: PathBuf,
+    /// The environment of commands, and what templates see of it.
+    pub env: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Walk<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Walk")
+            .field("journal", &self.journal)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a walk ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Whether it worked.
+    pub status: Status,
+    /// What is to be said about it.
+    pub message: String,
+    /// The output of the last state.
+    pub output: String,
+}
+
+/// Why a walk did not come to an end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It cannot be written down.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// It was told to stop, and can be gone on with.
+    #[error("the run was stopped")]
+    Stopped,
+    /// There is no such state.
+    #[error("there is no state `{0}`")]
+    UnknownState(String),
+}
+
+/// A walk through a workflow.
+#[derive(Debug)]
+pub struct Run<'a> {
+    workflow: &'a Workflow,
+    walk: Walk<'a>,
+    known: Known,
+}
+
+/// Where a walk is: the whole workflow, a branch, or one round of a loop.
+#[derive(Debug)]
+struct Frame {
+    /// What keys begin with.
+    prefix: String,
+    /// What `loop` is.
+    around: Option<Value>,
+    stop: CancellationToken,
+}
+
+/// Where a state leads.
+enum Next<'a> {
+    State(&'a str),
+    End(Status, String),
+}
+
+impl<'a> Run<'a> {
+    /// A walk that has not begun.
+    pub fn new(workflow: &'a Workflow, walk: Walk<'a>) -> Self {
+        let known = Known::new(workflow, walk.journal, &walk.env);
+        Self {
+            workflow,
+            walk,
+            known,
+        }
+    }
+
+    /// Walks to the end.
+    pub async fn walk(&self) -> Result<Ended, RunError> {
+        let journal = self.walk.journal;
+        self.tell(Event::RunStarted {
+            run: journal.run.clone(),
+            workflow: self.workflow.name.clone(),
+            resumed: journal.resumed,
+        });
+        let frame = Frame {
+            prefix: String::new(),
+            around: None,
+            stop: self.walk.stop.clone(),
+        };
+        let ended = match &journal.only {
+            Some(name) => self.only(&frame, name).await?,
+            None => self.whole(&frame).await?,
+        };
+        journal.ended(ended.status, &ended.message)?;
+        self.tell(Event::RunFinished {
+            run: journal.run.clone(),
+            status: ended.status,
+            message: ended.message.clone(),
+        });
+        Ok(ended)
+    }
+
+    async fn only(&self, frame: &Frame, name: &str) -> Result<Ended, RunError> {
+        let state = self.found(name)?;
+        let outcome = self.visit(frame, format!("{name}#1"), state).await?;
+        let message = if outcome.has_failed() {
+            failed(state, &outcome)
+        } else {
+            String::new()
+        };
+        Ok(Ended {
+            status: outcome.status,
+            message,
+            output: outcome.output,
+        })
+    }
+
+    async fn whole(&self, frame: &Frame) -> Result<Ended, RunError> {
+        let mut visits: HashMap<&str, u32> = HashMap::new();
+        let mut name = self.workflow.initial.as_str();
+        let mut output = String::new();
+        loop {
+            let state = self.found(name)?;
+            if let Kind::Terminal(ending) = &state.kind {
+                let (status, message) = self.ending(frame, ending);
+                return Ok(Ended {
+                    status,
+                    message,
+                    output,
+                });
+            }
+            let visit = visits.entry(name).or_default();
+            *visit += 1;
+            if *visit > MAX_VISITS {
+                return Ok(Ended {
+                    status: Status::Failure,
+                    message: format!("state `{name}` was visited more than {MAX_VISITS} times"),
+                    output,
+                });
+            }
+            let key = format!("{name}#{visit}");
+            let outcome = self.visit(frame, key, state).await?;
+            match self.next(frame, state, &outcome) {
+                Next::State(next) => name = next,
+                Next::End(status, message) => {
+                    return Ok(Ended {
+                        status,
+                        message,
+                        output: outcome.output,
+                    });
+                }
+            }
+            output = outcome.output;
+        }
+    }
+
+    /// Where a state leads after what came of it.
+    fn next<'s>(&self, frame: &Frame, state: &'s State, outcome: &Outcome) -> Next<'s> {
+        let scope = self.scope(frame);
+        for (at, transition) in state.transitions.iter().enumerate() {
+            let holds = transition.when.as_ref().map(|when| when.holds(&scope));
+            match holds {
+                None | Some(Ok(true)) => return Next::State(&transition.goto),
+                Some(Ok(false)) => {}
+                Some(Err(error)) => {
+                    let path = format!("states.{}.transitions[{at}].when", state.name);
+                    return Next::End(Status::Failure, format!("{path}: {error}"));
+                }
+            }
+        }
+        let goes_on = !outcome.has_failed() || state.continue_on_error;
+        let target = if goes_on {
+            &state.on_success
+        } else {
+            &state.on_failure
+        };
+        match target {
+            Some(Target::State(name)) => Next::State(name),
+            Some(Target::End(ending)) => {
+                let (status, message) = self.ending(frame, ending);
+                Next::End(status, message)
+            }
+            None if goes_on => Next::End(Status::Success, String::new()),
+            None => Next::End(Status::Failure, failed(state, outcome)),
+        }
+    }
+
+    fn ending(&self, frame: &Frame, ending: &Ending) -> (Status, String) {
+        let message = ending.message.as_ref();
+        let message = message.map(|message| message.render(&self.scope(frame)));
+        let message = match message {
+            None => String::new(),
+            Some(Ok(text)) => text,
+            // What cannot be said does not change how it ended.
+            Some(Err(error)) => format!("(message: {error})"),
+        };
+        (ending.status, message)
+    }
+
+    /// Visits a state: takes what is known of this visit, or does it and writes it down.
+    fn visit<'s>(
+        &'s self,
+        frame: &'s Frame,
+        key: String,
+        state: &'s State,
+    ) -> BoxFuture<'s, Result<Outcome, RunError>> {
+        Box::pin(async move {
+            let (name, key) = (&state.name, format!("{}{key}", frame.prefix));
+            if let Some(kept) = self.walk.journal.kept(&key) {
+                self.known.remember(name, kept);
+                self.tell(Event::StepKept {
+                    step: name.clone(),
+                    key,
+                });
+                return Ok(kept.clone());
+            }
+            if frame.stop.is_cancelled() {
+                return Err(RunError::Stopped);
+            }
+            self.walk.journal.began(&key, name)?;
+            let began = Instant::now();
+            let outcome = self.tried(frame, &key, state).await?;
+            self.walk.journal.finished(&key, name, &outcome)?;
+            self.known.remember(name, &outcome);
+            let error = if outcome.has_failed() {
+                shortened(&outcome.stderr)
+            } else {
+                String::new()
+            };
+            self.tell(Event::StepFinished {
+                step: name.clone(),
+                key,
+                status: outcome.status,
+                exit_code: outcome.exit_code,
+                duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                error,
+            });
+            Ok(outcome)
+        })
+    }
+
+    /// Does a state, as often as it may be tried.
+    async fn tried(&self, frame: &Frame, key: &str, state: &State) -> Result<Outcome, RunError> {
+        let mut attempt = 1;
+        loop {
+            self.tell(Event::StepStarted {
+                step: state.name.clone(),
+                key: key.to_owned(),
+                attempt,
+            });
+            let inner_key = match attempt {
+                1 => key.to_owned(),
+                later => format!("{key}@{later}"),
+            };
+            let outcome = self.attempt(frame, &inner_key, state).await?;
+            let codes = &state.retry.retryable_exit_codes;
+            let may = codes.is_empty() || codes.contains(&outcome.exit_code);
+            if !outcome.has_failed() || !may || attempt >= state.retry.max_attempts {
+                return Ok(outcome);
+            }
+            let pause = state.retry.pause(attempt, chance());
+            self.tell(Event::StepRetried {
+                step: state.name.clone(),
+                pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                why: shortened(&outcome.stderr),
+            });
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = frame.stop.cancelled() => return Err(RunError::Stopped),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn found(&self, name: &str) -> Result<&'a State, RunError> {
+        let found = self.workflow.state(name);
+        found.ok_or_else(|| RunError::UnknownState(name.to_owned()))
+    }
+
+    fn scope<'s>(&'s self, frame: &'s Frame) -> Scope<'s> {
+        self.known.seen(frame.around.as_ref())
+    }
+
+    fn tell(&self, event: Event) {
+        (self.walk.tell)(event);
+    }
+
+    /// Where a state works.
+    fn workdir(&self) -> &Path {
+        &self.walk.journal.workdir
+    }
+}
+
+/// What is said of a state whose failure ends the run.
+fn failed(state: &State, outcome: &Outcome) -> String {
+    let name = &state.name;
+    match shortened(&outcome.stderr).as_str() {
+        "" => format!("state `{name}` failed with exit code {}", outcome.exit_code),
+        why => format!("state `{name}` failed: {why}"),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let text = text.trim();
+    let over = text.chars().count().saturating_sub(SHOWN_CHARS);
+    // The end of what a program said is mostly what matters.
+    text.chars().skip(over).collect()
+}
+
+/// A number between 0 and 1 that nobody has to guess.
+fn chance() -> f64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    f64::from(now.unwrap_or(Duration::ZERO).subsec_nanos() % 1000) / 1000.0
+}

@@ -1,0 +1,237 @@
+//! One attempt at a state.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use callgate_agent::{Options, Step, StepEvent};
+use serde_json::{Map, Value};
+
+use super::{Frame, Run, RunError, command};
+use crate::{
+    Agent, AgentTask, Event, Failure, Kind, Operation, OperationTask, Outcome, OutputFormat, Proxy,
+    State, Status,
+    model::{Command, Inputs, Prompt},
+    template::{Template, TemplateError},
+};
+
+impl Run<'_> {
+    /// One attempt. What went wrong is an outcome; only a walk that is to stop is an error.
+    pub(super) async fn attempt(
+        &self,
+        frame: &Frame,
+        key: &str,
+        state: &State,
+    ) -> Result<Outcome, RunError> {
+        let mut needed = state.depends_on.iter();
+        if let Some(missing) = needed.find(|name| !self.known.worked(name)) {
+            let why = format!("it depends on `{missing}`, which has not succeeded");
+            return Ok(Outcome::failure(why));
+        }
+        let done = match &state.kind {
+            Kind::Command(command) => self.command(frame, state, command).await,
+            Kind::Agent(agent) => self.agent(frame, state, agent).await,
+            Kind::Operation(operation) => self.operation(frame, state, operation).await,
+            Kind::Parallel(parallel) => return self.parallel(frame, key, state, parallel).await,
+            Kind::Loop(inner) => return self.around(frame, key, state, inner).await,
+            Kind::Terminal(ending) => {
+                let (status, message) = self.ending(frame, ending);
+                Ok(Outcome {
+                    status,
+                    stderr: message,
+                    exit_code: i64::from(status == Status::Failure),
+                    ..Outcome::default()
+                })
+            }
+        };
+        match done {
+            Ok(outcome) => Ok(outcome),
+            Err(Failure::Stopped) => Err(RunError::Stopped),
+            Err(Failure::Failed(why) | Failure::TimedOut(why)) => Ok(Outcome::failure(why)),
+        }
+    }
+
+    fn rendered(&self, frame: &Frame, what: &str, template: &Template) -> Result<String, Failure> {
+        let rendered = template.render(&self.scope(frame));
+        rendered.map_err(|error: TemplateError| Failure::Failed(format!("{what}: {error}")))
+    }
+
+    /// Where a state works: relative to where the run was begun.
+    fn dir(&self, frame: &Frame, state: &State) -> Result<PathBuf, Failure> {
+        match &state.dir {
+            None => Ok(self.workdir().to_owned()),
+            Some(dir) => Ok(self.workdir().join(self.rendered(frame, "dir", dir)?)),
+        }
+    }
+
+    async fn command(
+        &self,
+        frame: &Frame,
+        state: &State,
+        command: &Command,
+    ) -> Result<Outcome, Failure> {
+        let ready = command::Ready {
+            command: self.rendered(frame, "command", &command.command)?,
+            dir: self.dir(frame, state)?,
+            env: self.walk.env.clone(),
+            warden_program: self.walk.warden_program.clone(),
+            timeout: state.timeout,
+        };
+        let outcome = command::run(ready, &frame.stop).await?;
+        Ok(formatted(command.output_format, outcome))
+    }
+
+    async fn agent(&self, frame: &Frame, state: &State, agent: &Agent) -> Result<Outcome, Failure> {
+        let mut options = agent.options.clone();
+        for (key, template) in &agent.texts {
+            let text = self.rendered(frame, &format!("options.{key}"), template)?;
+            set(&mut options, key, text);
+        }
+        let dir = self.dir(frame, state)?;
+        let found = fs::canonicalize(&dir).ok().filter(|dir| dir.is_dir());
+        let workdir =
+            found.ok_or_else(|| Failure::Failed(format!("`{}` is no folder", dir.display())))?;
+        let unsaid = Proxy::default();
+        let proxy = state.proxy.as_ref().unwrap_or(&unsaid);
+        let task = AgentTask {
+            state: state.name.clone(),
+            step: Step {
+                kind: agent.provider,
+                prompt: self.prompt(frame, &agent.prompt)?,
+                workdir,
+                proxy: proxy.meant(),
+                options,
+                timeout: state.timeout,
+            },
+            plugin_tools: if proxy.enable {
+                proxy.plugin_tools.clone()
+            } else {
+                Vec::new()
+            },
+        };
+        let tell = |event: StepEvent| {
+            self.tell(Event::Agent {
+                step: state.name.clone(),
+                event,
+            });
+        };
+        let working = self.walk.workshop.agent(task, frame.stop.clone(), &tell);
+        let outcome = working.await?;
+        Ok(formatted(agent.output_format, outcome))
+    }
+
+    fn prompt(&self, frame: &Frame, prompt: &Prompt) -> Result<String, Failure> {
+        let path = match prompt {
+            Prompt::Text(template) => return self.rendered(frame, "prompt", template),
+            Prompt::File(template) => self.rendered(frame, "prompt_file", template)?,
+        };
+        let file = &self.walk.journal.file;
+        let path = file
+            .parent()
+            .map_or_else(|| PathBuf::from(&path), |base| base.join(&path));
+        let wrong =
+            |why: String| Failure::Failed(format!("prompt_file `{}`: {why}", path.display()));
+        let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+        let template = Template::read(&text).map_err(|error| wrong(error.to_string()))?;
+        self.rendered(frame, "prompt_file", &template)
+    }
+
+    async fn operation(
+        &self,
+        frame: &Frame,
+        state: &State,
+        operation: &Operation,
+    ) -> Result<Outcome, Failure> {
+        let inputs = self.filled(frame, &operation.inputs)?;
+        let task = OperationTask {
+            state: state.name.clone(),
+            plugin: operation.plugin.clone(),
+            operation: operation.operation.clone(),
+            inputs: match inputs {
+                Value::Object(inputs) => inputs,
+                _ => Map::new(),
+            },
+        };
+        let stop = frame.stop.child_token();
+        let limit = state.timeout.unwrap_or(Duration::MAX);
+        let working = self.walk.workshop.operation(task, stop.clone());
+        tokio::select! {
+            done = working => done,
+            () = tokio::time::sleep(limit) => {
+                stop.cancel();
+                Err(Failure::TimedOut(format!("it was given up after {} s", limit.as_secs_f64())))
+            }
+        }
+    }
+
+    /// Values with their templates filled in. A template that is one expression keeps its type.
+    fn filled(&self, frame: &Frame, inputs: &Inputs) -> Result<Value, Failure> {
+        match inputs {
+            Inputs::Value(value) => Ok(value.clone()),
+            Inputs::Text(template) => {
+                let value = template.value(&self.scope(frame));
+                value.map_err(|error| Failure::Failed(format!("inputs: {error}")))
+            }
+            Inputs::List(items) => items.iter().map(|item| self.filled(frame, item)).collect(),
+            Inputs::Map(members) => {
+                let one = |(key, member): &(String, Inputs)| {
+                    Ok((key.clone(), self.filled(frame, member)?))
+                };
+                let members: Result<Map<String, Value>, Failure> =
+                    members.iter().map(one).collect();
+                members.map(Value::Object)
+            }
+        }
+    }
+}
+
+impl Proxy {
+    /// Where the agent's tools come from.
+    fn meant(&self) -> callgate_agent::Proxy {
+        match (self.enable, self.intercept_builtins) {
+            (false, _) => callgate_agent::Proxy::Off,
+            (true, true) => callgate_agent::Proxy::Full,
+            (true, false) => callgate_agent::Proxy::Additive,
+        }
+    }
+}
+
+fn set(options: &mut Options, key: &str, text: String) {
+    match key {
+        "model" => options.model = Some(text),
+        "permission_mode" => options.permission_mode = Some(text),
+        "approval_mode" => options.approval_mode = Some(text),
+        "sandbox" => options.sandbox = Some(text),
+        "base_url" => options.base_url = Some(text),
+        "api_key" => options.api_key = Some(text),
+        "system_prompt" => options.system_prompt = Some(text),
+        _ => {}
+    }
+}
+
+/// Reads an output as it is to be read. One that is to be JSON and is not has failed.
+fn formatted(format: OutputFormat, mut outcome: Outcome) -> Outcome {
+    match format {
+        OutputFormat::Text => {}
+        OutputFormat::Json if outcome.has_failed() => {}
+        OutputFormat::Json => match serde_json::from_str(unfenced(&outcome.output)) {
+            Ok(json) => outcome.json = Some(json),
+            Err(error) => {
+                outcome.status = Status::Failure;
+                outcome.exit_code = 1;
+                outcome.stderr = format!("the output is no JSON: {error}");
+            }
+        },
+    }
+    outcome
+}
+
+/// What stands inside of a fence of a Markdown code block, which models like to put around JSON.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let inside = text
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"));
+    match inside.and_then(|inside| inside.split_once('\n')) {
+        Some((_language, body)) => body.trim(),
+        None => text,
+    }
+}

@@ -1,0 +1,510 @@
+//! Templates: `{{.inputs.name}}`, `{{json .states.plan.JSON}}`, `{{.states.ls.Output | trimSpace | escape}}`.
+//!
+//! What is not there is an error, never an empty text. There are values and functions, and no control flow: that
+//! is what states are for. A piped value is the first argument of the function that it is piped into.
+
+use serde_json::Value;
+
+/// What templates and conditions see.
+pub(crate) trait Lookup {
+    /// What stands at a path, if anything does.
+    fn look_up(&self, path: &[String]) -> Option<Value>;
+}
+
+impl Lookup for Value {
+    fn look_up(&self, path: &[String]) -> Option<Value> {
+        below(self, path).cloned()
+    }
+}
+
+/// A template that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Template {
+    pieces: Vec<Piece>,
+}
+
+/// Why a template cannot be read, or has no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TemplateError {
+    #[error("`{{{{` is not closed")]
+    Open,
+    #[error("`{0}` is no expression of a template")]
+    Syntax(String),
+    #[error("there is no function `{0}` (json, escape, split, join, trimSpace)")]
+    Function(String),
+    #[error("`{name}` takes {wanted}")]
+    Arguments {
+        name: &'static str,
+        wanted: &'static str,
+    },
+    #[error("`{0}` is not there")]
+    Missing(String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Piece {
+    Text(String),
+    Pipe(Pipe),
+}
+
+/// Commands, each of which gets what the one before it gave.
+#[derive(Debug, Clone, PartialEq)]
+struct Pipe(Vec<Command>);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Command {
+    Value(Argument),
+    Call(Function, Vec<Argument>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Argument {
+    Path(Vec<String>),
+    Literal(Value),
+    Pipe(Pipe),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Function {
+    Json,
+    Escape,
+    Split,
+    Join,
+    TrimSpace,
+}
+
+impl Template {
+    /// Reads a template.
+    pub(crate) fn read(text: &str) -> Result<Self, TemplateError> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some(start) = rest.find("{{") {
+            let mut before = &rest[..start];
+            let inside = &rest[start + 2..];
+            let end = end_of(inside).ok_or(TemplateError::Open)?;
+            let mut body = &inside[..end];
+            rest = &inside[end + 2..];
+            // `{{-` and `-}}` swallow the space around them, as in Go.
+            if let Some(trimmed) = body.strip_prefix("- ") {
+                (before, body) = (before.trim_end(), trimmed);
+            }
+            if let Some(trimmed) = body.strip_suffix(" -") {
+                (rest, body) = (rest.trim_start(), trimmed);
+            }
+            pieces.push(Piece::Text(before.to_owned()));
+            pieces.push(Piece::Pipe(Reader::read(body)?));
+        }
+        pieces.push(Piece::Text(rest.to_owned()));
+        pieces.retain(|piece| !matches!(piece, Piece::Text(text) if text.is_empty()));
+        Ok(Self { pieces })
+    }
+
+    /// The text that it makes of what there is.
+    pub(crate) fn render(&self, scope: &dyn Lookup) -> Result<String, TemplateError> {
+        let mut out = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Pipe(pipe) => out.push_str(&shown(&pipe.value(scope)?)),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The value of a template that is nothing but one expression; else the text that it makes.
+    pub(crate) fn value(&self, scope: &dyn Lookup) -> Result<Value, TemplateError> {
+        match self.pieces.as_slice() {
+            [Piece::Pipe(pipe)] => pipe.value(scope),
+            _ => self.render(scope).map(Value::String),
+        }
+    }
+
+    /// Every path that it uses.
+    pub(crate) fn paths(&self) -> Vec<&[String]> {
+        let mut paths = Vec::new();
+        for piece in &self.pieces {
+            if let Piece::Pipe(pipe) = piece {
+                pipe.collect(&mut paths);
+            }
+        }
+        paths
+    }
+}
+
+/// Where `}}` stands, outside of texts in quotes.
+fn end_of(text: &str) -> Option<usize> {
+    let mut quote = None;
+    let mut previous = ' ';
+    for (at, c) in text.char_indices() {
+        match quote {
+            Some(open) if c == open && (previous != '\\' || open == '`') => quote = None,
+            Some(_) => {}
+            None if matches!(c, '"' | '`') => quote = Some(c),
+            None if c == '}' && text[at + 1..].starts_with('}') => return Some(at),
+            None => {}
+        }
+        previous = c;
+    }
+    None
+}
+
+/// A value as text.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// What stands below a value at a path.
+pub(crate) fn below<'a>(whole: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().try_fold(whole, |value, part| match value {
+        Value::Object(members) => members.get(part),
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
+}
+
+impl Pipe {
+    fn value(&self, scope: &dyn Lookup) -> Result<Value, TemplateError> {
+        let mut piped: Option<Value> = None;
+        for command in &self.0 {
+            piped = Some(match command {
+                Command::Value(argument) => argument.value(scope)?,
+                Command::Call(function, arguments) => {
+                    let arguments = arguments.iter().map(|argument| argument.value(scope));
+                    let arguments: Result<Vec<Value>, _> = arguments.collect();
+                    let all: Vec<Value> = piped.take().into_iter().chain(arguments?).collect();
+                    function.call(&all)?
+                }
+            });
+        }
+        Ok(piped.unwrap_or_default())
+    }
+
+    fn collect<'a>(&'a self, paths: &mut Vec<&'a [String]>) {
+        for command in &self.0 {
+            let arguments = match command {
+                Command::Value(argument) => std::slice::from_ref(argument),
+                Command::Call(_, arguments) => arguments,
+            };
+            for argument in arguments {
+                match argument {
+                    Argument::Path(path) => paths.push(path),
+                    Argument::Pipe(pipe) => pipe.collect(paths),
+                    Argument::Literal(_) => {}
+                }
+            }
+        }
+    }
+}
+
+impl Argument {
+    fn value(&self, scope: &dyn Lookup) -> Result<Value, TemplateError> {
+        match self {
+            Self::Literal(value) => Ok(value.clone()),
+            Self::Pipe(pipe) => pipe.value(scope),
+            Self::Path(path) => scope
+                .look_up(path)
+                .ok_or_else(|| TemplateError::Missing(format!(".{}", path.join(".")))),
+        }
+    }
+}
+
+impl Function {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "json" => Some(Self::Json),
+            "escape" => Some(Self::Escape),
+            "split" => Some(Self::Split),
+            "join" => Some(Self::Join),
+            "trimSpace" => Some(Self::TrimSpace),
+            _ => None,
+        }
+    }
+
+    fn call(self, arguments: &[Value]) -> Result<Value, TemplateError> {
+        match (self, arguments) {
+            (Self::Json, [value]) => Ok(value.to_string().into()),
+            (Self::Escape, [value]) => Ok(escaped(&shown(value)).into()),
+            (Self::TrimSpace, [value]) => Ok(shown(value).trim().into()),
+            (Self::Split, [value, Value::String(by)]) if !by.is_empty() => {
+                Ok(shown(value).split(by.as_str()).collect())
+            }
+            (Self::Join, [Value::Array(items), Value::String(by)]) => {
+                let items: Vec<String> = items.iter().map(shown).collect();
+                Ok(items.join(by).into())
+            }
+            (Self::Json, _) => Err(wants("json", "a value")),
+            (Self::Escape, _) => Err(wants("escape", "a value")),
+            (Self::TrimSpace, _) => Err(wants("trimSpace", "a value")),
+            (Self::Split, _) => Err(wants("split", "a text and what to split it by")),
+            (Self::Join, _) => Err(wants("join", "a list and what to put between")),
+        }
+    }
+}
+
+fn wants(name: &'static str, wanted: &'static str) -> TemplateError {
+    TemplateError::Arguments { name, wanted }
+}
+
+/// A text as one word of a shell.
+fn escaped(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Reads what stands between the braces.
+struct Reader<'a> {
+    whole: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    fn read(body: &'a str) -> Result<Pipe, TemplateError> {
+        let mut reader = Self {
+            whole: body,
+            rest: body,
+        };
+        let pipe = reader.pipe(0)?;
+        reader.space();
+        if reader.rest.is_empty() {
+            Ok(pipe)
+        } else {
+            Err(reader.wrong())
+        }
+    }
+
+    fn wrong(&self) -> TemplateError {
+        TemplateError::Syntax(self.whole.trim().to_owned())
+    }
+
+    fn space(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn pipe(&mut self, depth: usize) -> Result<Pipe, TemplateError> {
+        // Brackets in brackets in brackets are nobody's template.
+        if depth > 16 {
+            return Err(self.wrong());
+        }
+        let mut commands = vec![self.command(depth)?];
+        loop {
+            self.space();
+            match self.rest.strip_prefix('|') {
+                Some(rest) => self.rest = rest,
+                None => return Ok(Pipe(commands)),
+            }
+            let command = self.command(depth)?;
+            if matches!(command, Command::Value(_)) {
+                return Err(self.wrong());
+            }
+            commands.push(command);
+        }
+    }
+
+    fn command(&mut self, depth: usize) -> Result<Command, TemplateError> {
+        self.space();
+        let letters = self.rest.find(|c: char| !c.is_ascii_alphanumeric());
+        let word = &self.rest[..letters.unwrap_or(self.rest.len())];
+        let is_name = word.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !is_name || matches!(word, "true" | "false") {
+            let argument = self.argument(depth)?;
+            return argument.map(Command::Value).ok_or_else(|| self.wrong());
+        }
+        let function =
+            Function::of(word).ok_or_else(|| TemplateError::Function(word.to_owned()))?;
+        self.rest = &self.rest[word.len()..];
+        let mut arguments = Vec::new();
+        while let Some(argument) = self.argument(depth)? {
+            arguments.push(argument);
+        }
+        Ok(Command::Call(function, arguments))
+    }
+
+    fn argument(&mut self, depth: usize) -> Result<Option<Argument>, TemplateError> {
+        self.space();
+        let Some(first) = self.rest.chars().next() else {
+            return Ok(None);
+        };
+        match first {
+            '|' | ')' => Ok(None),
+            '(' => {
+                self.rest = &self.rest[1..];
+                let pipe = self.pipe(depth + 1)?;
+                self.space();
+                self.rest = self.rest.strip_prefix(')').ok_or_else(|| self.wrong())?;
+                Ok(Some(Argument::Pipe(pipe)))
+            }
+            '.' => self.path().map(Some),
+            '"' | '`' => self.text(first).map(Some),
+            _ => self.literal().map(Some),
+        }
+    }
+
+    fn path(&mut self) -> Result<Argument, TemplateError> {
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let end = self.rest.find(|c: char| !is_part(c));
+        let (path, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        let parts: Vec<String> = path[1..].split('.').map(str::to_owned).collect();
+        if parts.iter().any(String::is_empty) {
+            return Err(self.wrong());
+        }
+        self.rest = rest;
+        Ok(Argument::Path(parts))
+    }
+
+    fn text(&mut self, quote: char) -> Result<Argument, TemplateError> {
+        let inside = &self.rest[1..];
+        if quote == '`' {
+            let (text, rest) = inside.split_once('`').ok_or_else(|| self.wrong())?;
+            self.rest = rest;
+            return Ok(Argument::Literal(text.into()));
+        }
+        let mut escaped = false;
+        let end = inside.find(|c: char| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let end = end.ok_or_else(|| self.wrong())?;
+        let value = serde_json::from_str(&self.rest[..end + 2]).map_err(|_| self.wrong())?;
+        self.rest = &self.rest[end + 2..];
+        Ok(Argument::Literal(value))
+    }
+
+    fn literal(&mut self) -> Result<Argument, TemplateError> {
+        let end = self
+            .rest
+            .find(|c: char| c.is_whitespace() || matches!(c, '|' | ')'));
+        let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        let value = match word {
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            _ => {
+                let number = word.parse::<serde_json::Number>();
+                Value::Number(number.map_err(|_| self.wrong())?)
+            }
+        };
+        self.rest = rest;
+        Ok(Argument::Literal(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn scope() -> Value {
+        json!({
+            "inputs": {"name": "it's", "n": 3, "list": ["a", "b"], "yes": true},
+            "states": {"my-step": {"Output": " out\n", "ExitCode": 0, "JSON": {"a": [1, {"b": 2}]}}},
+        })
+    }
+
+    #[test]
+    fn templates_that_have_a_value() {
+        for (template, expected) in [
+            ("plain", "plain"),
+            ("", ""),
+            ("a {{.inputs.n}} b", "a 3 b"),
+            ("{{ .inputs.yes }}", "true"),
+            ("{{.inputs.list}}", r#"["a","b"]"#),
+            ("{{.inputs.list.1}}", "b"),
+            ("{{escape .inputs.name}}", r"'it'\''s'"),
+            ("{{.inputs.name | escape}}", r"'it'\''s'"),
+            ("{{trimSpace .states.my-step.Output}}", "out"),
+            ("{{json .states.my-step.JSON}}", r#"{"a":[1,{"b":2}]}"#),
+            ("{{.states.my-step.JSON.a.1.b}}", "2"),
+            (r#"{{join .inputs.list ", "}}"#, "a, b"),
+            (r#"{{.inputs.list | join "-"}}"#, "a-b"),
+            (r#"{{split "x,y" ","}}"#, r#"["x","y"]"#),
+            (r#"{{join (split "x,y" ",") `+`}}"#, "x+y"),
+            (r#"{{json "}}"}}"#, r#""}}""#),
+            ("{{json true}} {{json 1.5}}", "true 1.5"),
+            ("a  {{- 1 -}}  b", "a1b"),
+        ] {
+            let read = Template::read(template).expect(template);
+            let rendered = read.render(&scope());
+            assert_eq!(rendered.as_deref(), Ok(expected), "{template}");
+        }
+    }
+
+    #[test]
+    fn templates_that_have_none() {
+        for (template, expected) in [
+            ("{{.inputs.none}}", "`.inputs.none` is not there"),
+            ("{{.inputs.name.more}}", "`.inputs.name.more` is not there"),
+            (
+                "{{.states.none.Output}}",
+                "`.states.none.Output` is not there",
+            ),
+            ("{{.inputs.list.7}}", "`.inputs.list.7` is not there"),
+            (
+                "{{join .inputs.name `,`}}",
+                "`join` takes a list and what to put between",
+            ),
+            (
+                "{{split .inputs.name ``}}",
+                "`split` takes a text and what to split it by",
+            ),
+        ] {
+            let read = Template::read(template).expect(template);
+            let error = read.render(&scope()).expect_err(template);
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn texts_that_are_no_templates() {
+        for (template, expected) in [
+            ("{{.a", "`{{` is not closed"),
+            ("{{", "`{{` is not closed"),
+            ("{{}}", "`` is no expression of a template"),
+            ("{{.}}", "`.` is no expression of a template"),
+            ("{{.a..b}}", "`.a..b` is no expression of a template"),
+            ("{{.a .b}}", "`.a .b` is no expression of a template"),
+            ("{{.a | .b}}", "`.a | .b` is no expression of a template"),
+            (
+                "{{if .a}}",
+                "there is no function `if` (json, escape, split, join, trimSpace)",
+            ),
+            (
+                "{{inputs.a}}",
+                "there is no function `inputs` (json, escape, split, join, trimSpace)",
+            ),
+            ("{{(.a}}", "`(.a` is no expression of a template"),
+            ("{{$x}}", "`$x` is no expression of a template"),
+        ] {
+            let error = Template::read(template).expect_err(template);
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in "[{}|.()a-z \"`\\\\$0-9é-]{0,40}") {
+            if let Ok(template) = Template::read(&text) {
+                let _ = template.render(&scope());
+            }
+        }
+
+        #[test]
+        fn text_without_braces_stays_as_it_is(text in "[^{]{0,60}") {
+            let template = Template::read(&text).expect("there is nothing to read");
+            prop_assert_eq!(template.render(&Value::Null), Ok(text));
+        }
+
+        #[test]
+        fn an_escaped_text_is_one_word(text in "[^\0]{0,40}") {
+            let quoted = escaped(&text);
+            let out = std::process::Command::new("sh")
+                .args(["-c", &format!("printf %s {quoted}")])
+                .output()
+                .expect("there is a shell");
+            prop_assert_eq!(String::from_utf8_lossy(&out.stdout), text);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A YAML file as a tree in which everything knows its place.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, de};
+use serde_json::{Number, Value};
+use serde_saphyr::Spanned;
+
+/// A line and a column, counted from one; zero where they are not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+}
+
+/// Something in the file.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) tree: Tree,
+    pub(crate) place: Place,
+}
+
+/// What it is.
+#[derive(Debug, Clone)]
+pub(crate) enum Tree {
+    /// Null, yes or no, a number, a text.
+    Leaf(Value),
+    List(Vec<Node>),
+    /// In the order of the file.
+    Map(Vec<Member>),
+}
+
+/// A key and what stands under it.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) key: String,
+    pub(crate) place: Place,
+    pub(crate) node: Node,
+}
+
+impl Node {
+    /// The file as a tree.
+    pub(crate) fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
+        // A branch named `n`, or `on`, is not yes or no.
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let spanned: Spanned<Tree> = serde_saphyr::from_str_with_options(text, options)?;
+        Ok(Self::of(spanned))
+    }
+
+    fn of(spanned: Spanned<Tree>) -> Self {
+        Self {
+            place: Place::of(&spanned.referenced),
+            tree: spanned.value,
+        }
+    }
+
+    /// What stands under a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        let Tree::Map(members) = &self.tree else {
+            return None;
+        };
+        let found = members.iter().find(|member| member.key == key);
+        found.map(|member| &member.node)
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.tree, Tree::Leaf(Value::Null))
+    }
+
+    /// The same as a value, without places.
+    pub(crate) fn to_value(&self) -> Value {
+        match &self.tree {
+            Tree::Leaf(value) => value.clone(),
+            Tree::List(nodes) => nodes.iter().map(Self::to_value).collect(),
+            Tree::Map(members) => {
+                let pair = |member: &Member| (member.key.clone(), member.node.to_value());
+                members.iter().map(pair).collect()
+            }
+        }
+    }
+
+    /// What it is, for people.
+    pub(crate) fn what(&self) -> &'static str {
+        match &self.tree {
+            Tree::Leaf(Value::Null) => "nothing",
+            Tree::Leaf(Value::Bool(_)) => "yes or no",
+            Tree::Leaf(Value::Number(_)) => "a number",
+            Tree::Leaf(_) => "a text",
+            Tree::List(_) => "a list",
+            Tree::Map(_) => "a map",
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn of(location: &serde_saphyr::Location) -> Self {
+        Self {
+            line: location.line(),
+            column: location.column(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Grower)
+    }
+}
+
+struct Grower;
+
+impl<'de> de::Visitor<'de> for Grower {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Leaf(Value::Bool(value)))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Tree, E> {
+        let number = Number::from_f64(value);
+        let number = number.ok_or_else(|| E::custom("a number that is none"))?;
+        Ok(Tree::Leaf(Value::Number(number)))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_string<E: de::Error>(self, value: String) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Tree, E> {
+        Ok(Tree::Leaf(Value::Null))
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Tree, E> {
+        Ok(Tree::Leaf(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        Tree::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Tree, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element::<Spanned<Tree>>()? {
+            nodes.push(Node::of(node));
+        }
+        Ok(Tree::List(nodes))
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+        let mut members = Vec::new();
+        while let Some((key, node)) = map.next_entry::<Spanned<String>, Spanned<Tree>>()? {
+            members.push(Member {
+                place: Place::of(&key.referenced),
+                key: key.value,
+                node: Node::of(node),
+            });
+        }
+        Ok(Tree::Map(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn everything_knows_its_place() {
+        let node = Node::parse("a: 1\nb:\n  - x\n  - {c: yes please, d: true, n: y}\n")
+            .expect("it is YAML");
+        assert_eq!(
+            node.to_value(),
+            json!({"a": 1, "b": ["x", {"c": "yes please", "d": true, "n": "y"}]})
+        );
+        let Tree::Map(members) = &node.tree else {
+            panic!("a map");
+        };
+        assert_eq!((members[1].place.line, members[1].place.column), (2, 1));
+        let Tree::List(nodes) = &members[1].node.tree else {
+            panic!("a list");
+        };
+        assert_eq!((nodes[0].place.line, nodes[0].place.column), (3, 5));
+        assert_eq!(nodes[1].get("d").map(|node| node.place.line), Some(4));
+    }
+}

@@ -1,0 +1,235 @@
+//! Every code, several at once, with paths and places.
+
+use std::path::Path;
+
+use callgate_workflow::{Offer, Plugins, check_plugins, read};
+use expect_test::{Expect, expect};
+use futures_util::future::BoxFuture;
+
+fn told(text: &str) -> String {
+    let reading = read(text, Path::new("flow.yaml")).expect("it is YAML");
+    let findings = reading.findings.clone();
+    let mut lines: Vec<String> = findings
+        .iter()
+        .map(|finding| {
+            let how = if finding.is_error() { "" } else { "warning " };
+            format!(
+                "{how}{} {}:{} {}: {}",
+                finding.code.as_str(),
+                finding.line,
+                finding.column,
+                finding.path,
+                finding.message
+            )
+        })
+        .collect();
+    let is_right = !findings.iter().any(callgate_workflow::Finding::is_error);
+    assert_eq!(reading.workflow().is_some(), is_right);
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn check(text: &str, expected: &Expect) {
+    expected.assert_eq(&told(text));
+}
+
+#[test]
+fn everything_is_told_at_once() {
+    check(
+        "
+name: bad
+unknown: 1
+inputs:
+  - {name: n, type: float}
+  - {type: string}
+  - {name: m, type: integer, default: x, maximum: 3}
+states:
+  initial: nowhere
+  a:
+    type: step
+    command: echo {{.inputs.none}} {{.states.gone.Output}} {{.states.b.Nothing}} {{.what}}
+    timeout: soon
+    retry: {max_attempts: 0, backoff: sideways, often: true}
+    on_sucess: b
+    on_failure: c
+    transitions: [{when: 'states.a.ExitCode =', goto: b}, {when: true}]
+  b:
+    type: agent
+    provider: nobody
+    options: {model: m, speed: 3}
+    depends_on: [z]
+  d: {type: dance}
+  e: {type: command, command: 'echo {{if}}'}
+",
+        &expect![[r#"
+            USER.WORKFLOW.UNKNOWN_KEY 3:1 unknown: unknown key `unknown`; it can be name, version, description, author, tags, license, inputs, states
+            USER.WORKFLOW.WRONG_TYPE 5:21 inputs[0].type: `float` is not known; it can be string, integer, number, boolean, array, object
+            USER.WORKFLOW.MISSING 6:5 inputs[1]: `name` is missing
+            USER.WORKFLOW.WRONG_TYPE 7:39 inputs[2].default: the default `x` is no integer
+            USER.WORKFLOW.UNKNOWN_KEY 7:42 inputs[2].maximum: unknown key `maximum`; did you mean `max`?
+            USER.WORKFLOW.UNKNOWN_STATE 9:12 states.initial: there is no state `nowhere`
+            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: the workflow has no input `none`
+            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: there is no state `gone`
+            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: a state has no `Nothing`; it has Output, Stderr, ExitCode, Status, Response, JSON, TokensInput, TokensOutput
+            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: `.what` is never there; there are inputs, states, env, workflow.id, workflow.name and loop
+            USER.WORKFLOW.UNKNOWN_STATE 11:5 states.a.on_failure: there is no state `c`
+            USER.WORKFLOW.WRONG_TYPE 13:14 states.a.timeout: a length of time is expected, such as `30s` or `10m`
+            USER.WORKFLOW.WRONG_TYPE 14:27 states.a.retry.max_attempts: a whole number from 1 to 1000 is expected
+            USER.WORKFLOW.WRONG_TYPE 14:39 states.a.retry.backoff: `sideways` is not known; it can be constant, linear, exponential
+            USER.WORKFLOW.UNKNOWN_KEY 14:49 states.a.retry.often: unknown key `often`; it can be max_attempts, initial_delay, max_delay, backoff, multiplier, jitter, retryable_exit_codes
+            USER.WORKFLOW.UNKNOWN_KEY 15:5 states.a.on_sucess: unknown key `on_sucess`; did you mean `on_success`?
+            USER.WORKFLOW.BAD_EXPRESSION 17:26 states.a.transitions[0].when: `=` is not expected there
+            USER.WORKFLOW.MISSING 17:59 states.a.transitions[1]: `goto` is missing
+            USER.WORKFLOW.MISSING 19:5 states.b: `prompt` is missing
+            USER.WORKFLOW.UNKNOWN_STATE 19:5 states.b.depends_on[0]: there is no state `z`
+            USER.WORKFLOW.WRONG_TYPE 20:15 states.b.provider: unknown agent `nobody` (agents: claude, gemini, codex, opencode, openai_compatible)
+            USER.WORKFLOW.UNKNOWN_KEY 21:25 states.b.options.speed: unknown key `speed`; it can be model, permission_mode, approval_mode, sandbox, base_url, api_key, system_prompt, allowed_tools, max_rounds, temperature, top_p, max_completion_tokens, stream
+            USER.WORKFLOW.WRONG_TYPE 23:13 states.d.type: `dance` is not known; it can be step, command, agent, terminal, parallel, for_each, while, operation
+            USER.WORKFLOW.BAD_TEMPLATE 24:31 states.e.command: there is no function `if` (json, escape, split, join, trimSpace)
+        "#]],
+    );
+}
+
+#[test]
+fn every_mistake_of_a_proxy_has_its_code_and_path() {
+    check(
+        "
+states:
+  initial: a
+  a:
+    type: agent
+    provider: claude
+    prompt: x
+    mcp_proxy:
+      enable: true
+      intercept: true
+      plugin_tools:
+        - {plugin: a, expose: [b_c, b_c], exposes: x}
+        - {plugin: a_b, expose: [c]}
+        - {plugin: k8s}
+        - {plugin: k8s, expose: []}
+        - {expose: [x]}
+    on_success: b
+  b:
+    agent: {provider: codex, prompt: x}
+    mcp_proxy: {enable: true, intercept_builtins: false}
+    on_success: c
+  c:
+    agent: {provider: codex, prompt: x}
+    mcp_proxy: {enable: true, intercept_builtins: false, plugin_tools: [{plugin: p, expose: []}]}
+    on_success: d
+  d:
+    agent: {provider: codex, prompt: x}
+    mcp_proxy: {enable: false, intercept_builtins: false, plugin_tools: [{plugin: p, expose: []}, {plugin: a, expose: [b, b]}], nothing: 1}
+    on_success: e
+  e:
+    type: command
+    command: x
+    mcp_proxy: {enable: true, plugin_tols: []}
+",
+        &expect![[r#"
+            USER.MCP_PROXY.UNKNOWN_KEY 10:7 states.a.mcp_proxy.intercept: unknown key `intercept`; did you mean `intercept_builtins`?
+            USER.MCP_PROXY.NAME_COLLISION 12:37 states.a.mcp_proxy.plugin_tools[0].expose[1]: tools `a:b_c` and `a:b_c` are both shown as `a_b_c`
+            USER.MCP_PROXY.UNKNOWN_KEY 12:43 states.a.mcp_proxy.plugin_tools[0].exposes: unknown key `exposes`; did you mean `expose`?
+            USER.MCP_PROXY.NAME_COLLISION 13:34 states.a.mcp_proxy.plugin_tools[1].expose[0]: tools `a:b_c` and `a_b:c` are both shown as `a_b_c`
+            USER.MCP_PROXY.EMPTY_PROXY 14:11 states.a.mcp_proxy.plugin_tools[2].expose: `expose` names no operation
+            USER.MCP_PROXY.EMPTY_PROXY 15:33 states.a.mcp_proxy.plugin_tools[3].expose: `expose` names no operation
+            USER.WORKFLOW.MISSING 16:11 states.a.mcp_proxy.plugin_tools[4]: `plugin` is missing
+            USER.MCP_PROXY.EMPTY_PROXY 20:16 states.b.mcp_proxy: the proxy is on and offers no tool
+            USER.MCP_PROXY.EMPTY_PROXY 24:72 states.c.mcp_proxy.plugin_tools: the proxy is on and offers no tool
+            USER.MCP_PROXY.EMPTY_PROXY 24:93 states.c.mcp_proxy.plugin_tools[0].expose: `expose` names no operation
+            USER.MCP_PROXY.NAME_COLLISION 28:123 states.d.mcp_proxy.plugin_tools[1].expose[1]: tools `a:b` and `a:b` are both shown as `a_b`
+            USER.MCP_PROXY.UNKNOWN_KEY 28:129 states.d.mcp_proxy.nothing: unknown key `nothing`; it can be enable, intercept_builtins, plugin_tools
+            warning USER.WORKFLOW.PROXY_WITHOUT_AGENT 33:16 states.e.mcp_proxy: `mcp_proxy` has an effect on agents alone
+            USER.MCP_PROXY.UNKNOWN_KEY 33:31 states.e.mcp_proxy.plugin_tols: unknown key `plugin_tols`; did you mean `plugin_tools`?
+        "#]],
+    );
+}
+
+#[test]
+fn states_that_nothing_leads_to_are_warned_about() {
+    check(
+        "
+states:
+  a: {type: command, command: x, mcp_proxy: {enable: true}}
+  b: {type: command, command: y, depends_on: [d]}
+  d: {type: command, command: y, depends_on: [b]}
+",
+        &expect![[r#"
+            warning USER.WORKFLOW.PROXY_WITHOUT_AGENT 3:45 states.a.mcp_proxy: `mcp_proxy` has an effect on agents alone
+            warning USER.WORKFLOW.UNREACHABLE 4:6 states.b: nothing leads to `b`
+            USER.WORKFLOW.WRONG_TYPE 4:6 states.b.depends_on: `b` depends on itself
+            warning USER.WORKFLOW.UNREACHABLE 5:6 states.d: nothing leads to `d`
+            USER.WORKFLOW.WRONG_TYPE 5:6 states.d.depends_on: `d` depends on itself
+        "#]],
+    );
+}
+
+#[test]
+fn files_that_are_no_workflows() {
+    for (text, expected) in [
+        ("a: [", "line"),
+        ("- a\n", "a workflow is a map, and this is a list"),
+        ("", "a workflow is a map, and this is nothing"),
+        ("a: 1\na: 2\n", "a"),
+    ] {
+        let error = read(text, Path::new("x.yaml")).expect_err(text).to_string();
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
+}
+
+/// Plugins that are made up.
+struct Known;
+
+impl Plugins for Known {
+    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<Offer, String>> {
+        Box::pin(async move {
+            match plugin {
+                "good" => Ok(Offer::from([
+                    ("get".to_owned(), None),
+                    (
+                        "odd".to_owned(),
+                        Some("plugin `good`, operation `odd`, input `x`: no".to_owned()),
+                    ),
+                ])),
+                _ => Err("it is nowhere".to_owned()),
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn plugins_are_asked_what_they_offer() {
+    let text = "
+states:
+  a:
+    agent: {provider: claude, prompt: x}
+    mcp_proxy:
+      enable: true
+      plugin_tools:
+        - {plugin: good, expose: [get, none]}
+        - {plugin: bad, expose: [a, b]}
+        - {plugin: good, expose: [odd]}
+    on_success: b
+  b: {type: operation, operation: good.missing, on_success: c}
+  c: {type: operation, plugin: gone, operation: x, on_success: nowhere}
+";
+    let reading = read(text, Path::new("x.yaml")).expect("it is YAML");
+    assert_eq!(
+        reading.findings.len(),
+        1,
+        "what is wrong besides stops nobody"
+    );
+    let draft = reading.draft().expect("it is understood");
+    let findings = check_plugins(draft, &Known).await;
+    let lines: Vec<String> = findings
+        .iter()
+        .map(|one| format!("{} {}: {}", one.code.as_str(), one.path, one.message))
+        .collect();
+    expect![[r#"
+        USER.MCP_PROXY.UNKNOWN_OPERATION states.a.mcp_proxy.plugin_tools[0].expose[1]: plugin `good` has no operation `none`
+        USER.MCP_PROXY.UNKNOWN_PLUGIN states.a.mcp_proxy.plugin_tools[1].plugin: plugin `bad`: it is nowhere
+        USER.MCP_PROXY.UNSUPPORTED_SCHEMA states.a.mcp_proxy.plugin_tools[2].expose[0]: plugin `good`, operation `odd`, input `x`: no
+        USER.MCP_PROXY.UNKNOWN_OPERATION states.b.operation: plugin `good` has no operation `missing`
+        USER.MCP_PROXY.UNKNOWN_PLUGIN states.c.operation: plugin `gone`: it is nowhere"#]].assert_eq(&lines.join("\n"));
+}

@@ -1,0 +1,153 @@
+//! Runs that are interrupted, resumed and looked at.
+
+use callgate_workflow::{
+    Event, Journal, JournalError, RunError, RunReport, RunStatus, Status, runs,
+};
+
+use crate::stage::Stage;
+
+const TEXT: &str = "
+states:
+  initial: a
+  a: {type: command, command: 'echo a >> out; echo a', on_success: p}
+  p: {type: parallel, branches: [b, c], on_success: l}
+  b: {type: command, command: 'echo b >> out'}
+  c: {type: command, command: 'echo c >> out; test ! -f hold || sleep 600'}
+  l: {type: for_each, items: [1, 2], body: [d], on_success: e}
+  d: {type: command, command: 'echo d{{.loop.item}} >> out'}
+  e: {type: command, command: 'echo e{{.states.a.Output}} >> out; test ! -f red'}
+";
+
+fn sorted(stage: &Stage) -> Vec<String> {
+    let mut lines: Vec<String> = stage.place.read("out").lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn a_run_that_was_stopped_goes_on_where_it_was() {
+    let mut stage = Stage::default();
+    stage.place.file("hold", "");
+    let journal = stage.journal(TEXT, &[], None);
+    let run = journal.run.clone();
+    let stop = stage.stop.clone();
+    let events = stage.events.clone();
+    let stopping = async {
+        // Until the one branch is over and the other has begun.
+        loop {
+            let done = events
+                .lock()
+                .expect("nobody panics")
+                .iter()
+                .any(|event| matches!(event, Event::StepFinished { step, .. } if step == "b"));
+            if done && stage.place.read("out").contains('c') {
+                break;
+            }
+            tokio::task::yield_now().await;
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(stage.walk(&journal), stopping);
+    assert!(matches!(ended, Err(RunError::Stopped)), "{ended:?}");
+    let busy = Journal::resume(stage.place.path(), &run, None);
+    assert!(matches!(busy, Err(JournalError::Busy(_))), "{busy:?}");
+    drop(journal);
+    let report = RunReport::of(stage.place.path(), &run).expect("it is there");
+    assert_eq!(report.status, RunStatus::Interrupted);
+    assert_eq!(report.open, ["p#1", "p#1/c#1"]);
+    std::fs::remove_file(stage.place.path().join("hold")).expect("it is ours");
+    stage.stop = Default::default();
+    let journal = Journal::resume(stage.place.path(), &run, None).expect("it can be resumed");
+    let ended = stage.walk(&journal).await.expect("it ends");
+    assert_eq!(ended.status, Status::Success);
+    assert_eq!(sorted(&stage), ["a", "b", "c", "c", "d1", "d2", "ea"]);
+    drop(journal);
+    let report = RunReport::of(stage.place.path(), &run).expect("it is there");
+    assert_eq!(report.status, RunStatus::Success);
+}
+
+#[tokio::test]
+async fn a_run_that_failed_tries_its_last_state_again() {
+    let stage = Stage::default();
+    stage.place.file("red", "");
+    let journal = stage.journal(TEXT, &[], None);
+    let run = journal.run.clone();
+    let ended = stage.walk(&journal).await.expect("it ends");
+    assert_eq!(ended.status, Status::Failure);
+    drop(journal);
+    std::fs::remove_file(stage.place.path().join("red")).expect("it is ours");
+    let journal = Journal::resume(stage.place.path(), &run, None).expect("it can be resumed");
+    let ended = stage.walk(&journal).await.expect("it ends");
+    assert_eq!(ended.status, Status::Success);
+    assert_eq!(sorted(&stage), ["a", "b", "c", "d1", "d2", "ea", "ea"]);
+    drop(journal);
+    let journal = Journal::resume(stage.place.path(), &run, Some("p")).expect("it can be resumed");
+    stage.walk(&journal).await.expect("it ends");
+    let expected = ["a", "b", "c", "d1", "d1", "d2", "d2", "ea", "ea", "ea"];
+    // The branches were over before the state around them was.
+    assert_eq!(sorted(&stage), expected);
+}
+
+#[tokio::test]
+async fn a_line_that_was_cut_off_never_happened() {
+    let stage = Stage::default();
+    let journal = stage.journal(TEXT, &[], None);
+    let run = journal.run.clone();
+    stage.walk(&journal).await.expect("it ends");
+    drop(journal);
+    let file = stage
+        .place
+        .path()
+        .join(format!("workflows/{run}/journal.jsonl"));
+    let whole = std::fs::read(&file).expect("it is there");
+    let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
+    for end in &ends[1..] {
+        for cut in [end - 3, end + 1] {
+            std::fs::write(&file, &whole[..cut]).expect("it is ours");
+            std::fs::remove_file(stage.place.path().join("out")).ok();
+            let kept = String::from_utf8_lossy(&whole[..cut]).into_owned();
+            let is_over = |state: &str| {
+                let mark = format!(r#""state":"{state}","outcome""#);
+                kept.lines()
+                    .any(|line| line.contains(&mark) && line.ends_with('}'))
+            };
+            let journal = Journal::resume(stage.place.path(), &run, None).expect("it is readable");
+            let ended = stage.walk(&journal).await.expect("it ends");
+            assert_eq!(ended.status, Status::Success);
+            for (state, line) in [("a", "a"), ("b", "b"), ("c", "c"), ("e", "ea")] {
+                let again = stage.place.read("out").lines().any(|one| one == line);
+                assert_eq!(again, !is_over(state), "{state} after {cut} bytes");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn runs_are_listed_and_one_state_can_be_run_alone() {
+    let stage = Stage::default();
+    let journal = stage.journal(TEXT, &[], Some("a"));
+    let ended = stage.walk(&journal).await.expect("it ends");
+    assert_eq!(
+        (ended.status, ended.output.as_str()),
+        (Status::Success, "a")
+    );
+    assert_eq!(stage.begun(), ["a#1.1"]);
+    let second = stage.journal(TEXT, &[], None);
+    let all = runs(stage.place.path());
+    let seen: Vec<_> = all
+        .iter()
+        .map(|run| (run.run.as_str(), run.status))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (second.run.as_str(), RunStatus::Running),
+            (journal.run.as_str(), RunStatus::Running)
+        ]
+    );
+    for nobody in ["", "..", "x", "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
+        let report = RunReport::of(stage.place.path(), nobody);
+        assert!(matches!(report, Err(JournalError::Unknown(_))), "{nobody}");
+    }
+}
