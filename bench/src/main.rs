@@ -3,6 +3,7 @@
 //! Figures go to stdout, progress to stderr. Nothing here is part of the product.
 
 mod gateway;
+mod pins;
 mod policy;
 mod record_spike;
 mod search;
@@ -30,6 +31,8 @@ enum Measurement {
     Calls(gateway::calls::Options),
     /// Decisions: an empty policy, many rules, expressions
     Policy(policy::Options),
+    /// Pins: lists compared with the lock, and what a call costs
+    Pins(pins::Options),
     /// tools/list of many tools over ten upstreams
     Lists(gateway::lists::Options),
     /// Cold start of the gateway, and its idle memory
@@ -40,11 +43,14 @@ enum Measurement {
     Code(gateway::code::Options),
     /// Whether memory stays flat under load
     Steady(gateway::steady::Options),
+    /// One gateway asks another: latency, pace and questions per second; fails when a budget is broken
+    Guard(gateway::guard::Options),
     /// Instructions per call, counted by callgrind and compared with the committed ones
     Instructions(gateway::instructions::Options),
     /// How well tools are found: recall, MRR, nDCG and tokens over questions with graded answers
     Retrieval(search::QualityOptions),
-    /// How quickly: searches, intent, lists and exports of the record; fails when a budget is broken
+    /// How quickly, and how much a model reads: searches, intent, lists and exports of the record; fails when a
+    /// budget is broken
     Search(search::SpeedOptions),
     /// What a state of a workflow costs beside its work; fails when the budget is broken
     Workflow(workflow::Options),
@@ -76,14 +82,16 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Record(options) => record_spike::run(&options),
         Measurement::Calls(options) => gateway::calls::run(&options),
         Measurement::Policy(options) => policy::run(&options),
+        Measurement::Pins(options) => pins::run(&options),
         Measurement::Lists(options) => gateway::lists::run(&options),
         Measurement::Cold(options) => gateway::cold::run(&options),
         Measurement::Budgets(options) => gateway::budgets::run(&options),
         Measurement::Code(options) => gateway::code::run(&options),
         Measurement::Steady(options) => gateway::steady::run(&options),
+        Measurement::Guard(options) => gateway::guard::run(&options),
         Measurement::Instructions(options) => gateway::instructions::run(&options),
         Measurement::Retrieval(options) => search::quality(&options),
-        Measurement::Search(options) => search::speed(&options),
+        Measurement::Search(options) => search::answers().and(search::speed(&options)),
         Measurement::Workflow(options) => workflow::run(&options),
         Measurement::Echo(options) => gateway::echo::run(&options),
         Measurement::Raw(options) => gateway::raw::run(&options),

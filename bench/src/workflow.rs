@@ -29,7 +29,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let place = tempfile::tempdir()?;
-    let program = callgate()?;
+    // Runs are begun in a folder of their own.
+    let program = fs::canonicalize(callgate()?)?;
     let walked = |states: usize| -> anyhow::Result<Duration> {
         let file = place.path().join(format!("{states}.yaml"));
         fs::write(&file, workflow(states))?;

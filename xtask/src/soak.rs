@@ -95,6 +95,11 @@ const CHECKS: &[Check] = &[
         run: |_| own_test::policy(),
     },
     Check {
+        name: "guard",
+        what: "10^4 generated calls through a gateway that asks another and through one that decides itself; no verdict differs",
+        run: |_| own_test::guard(),
+    },
+    Check {
         name: "arguments",
         what: "10^5 random argument objects for the built-in tools; none ends the gateway",
         run: |_| own_test::arguments(),

@@ -24,12 +24,19 @@ pub(crate) struct Options {
     /// How many tools to list
     #[arg(long, default_value_t = 1)]
     tools: usize,
+    /// Tools with words in their names and several parameters, as in everyday catalogs
+    #[arg(long)]
+    everyday: bool,
 }
 
 /// Runs until standard input ends, or for ever over HTTP.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     // Once, so that a list costs no more than sending it.
-    let list: Arc<str> = list(options.tools).into();
+    let list: Arc<str> = if options.everyday {
+        crate::search::catalog(options.tools).into()
+    } else {
+        list(options.tools).into()
+    };
     match options.http {
         None => serve_stdio(&list),
         Some(address) => super::start::runtime()?.block_on(serve_http(address, list)),

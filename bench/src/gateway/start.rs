@@ -66,6 +66,19 @@ impl Setup {
         Self::write(folder, servers)
     }
 
+    /// No server: a gateway that others ask.
+    pub(crate) fn none(folder: &Path) -> anyhow::Result<Self> {
+        Self::write(folder, Map::new())
+    }
+
+    /// One server named `up`, behind a gateway that asks another.
+    pub(crate) fn guarded(folder: &Path, server: Value, guard: &Target) -> anyhow::Result<Self> {
+        let servers = Map::from_iter([("up".to_owned(), server)]);
+        let url = format!("http://{}", guard.address);
+        let guard = json!({"url": url, "api_key": guard.token});
+        Self::write_with(folder, servers, json!({"guard": guard}))
+    }
+
     /// As many echo servers over stdio, with `tools` tools each.
     pub(crate) fn many(folder: &Path, upstreams: usize, tools: usize) -> anyhow::Result<Self> {
         let server = echo_server(tools)?;
@@ -73,13 +86,34 @@ impl Setup {
         Self::write(folder, servers.collect())
     }
 
+    /// One server with so many everyday tools, in the `search` view.
+    pub(crate) fn searched(folder: &Path, tools: usize) -> anyhow::Result<Self> {
+        let mut command = echo_command(tools)?;
+        command.push("--everyday".to_owned());
+        let server = json!({"command": command[0], "args": command[1..]});
+        let setup = Self::one(folder, server)?;
+        let text = std::fs::read_to_string(&setup.config)?;
+        let mut config: Value = serde_json::from_str(&text)?;
+        config["view"] = "search".into();
+        std::fs::write(&setup.config, config.to_string())?;
+        Ok(setup)
+    }
+
     fn write(folder: &Path, servers: Map<String, Value>) -> anyhow::Result<Self> {
+        Self::write_with(folder, servers, json!({}))
+    }
+
+    /// The same with further keys.
+    fn write_with(folder: &Path, servers: Map<String, Value>, more: Value) -> anyhow::Result<Self> {
         let config = folder.join("callgate.yaml");
         let policy = folder.join("policy.yaml");
         std::fs::write(&policy, hundred_rules())?;
         let limits = json!({"frame_mib": 16});
-        let text = json!({"servers": servers, "policy": policy, "limits": limits}).to_string();
-        std::fs::write(&config, text)?;
+        let mut written = json!({"servers": servers, "policy": policy, "limits": limits});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            written[key] = value.clone();
+        }
+        std::fs::write(&config, written.to_string())?;
         Ok(Self {
             config,
             data: folder.join("data"),

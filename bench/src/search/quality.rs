@@ -240,8 +240,8 @@ fn discounted(gains: impl Iterator<Item = f64>) -> f64 {
         .sum()
 }
 
-/// An estimate that is high for JSON.
-fn tokens(text: &str) -> usize {
+/// An estimate that is high for JSON: six letters, three digits or two signs are one.
+pub(super) fn tokens(text: &str) -> usize {
     let size = |c: char| match c {
         c if c.is_alphabetic() => 6,
         c if c.is_numeric() => 3,
@@ -258,7 +258,8 @@ fn tokens(text: &str) -> usize {
     tokens
 }
 
-fn median(sizes: &[usize]) -> usize {
+/// The middle one.
+pub(super) fn median(sizes: &[usize]) -> usize {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
     sizes.get(sizes.len() / 2).copied().unwrap_or_default()

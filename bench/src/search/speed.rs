@@ -9,15 +9,17 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use callgate_find::{Document, Index};
+use callgate_find::Index;
 use callgate_gate::{
     Builtin, Catalog, Declared, Grant, IntentRules, Listing, Naming, Operation, Policy, ServerName,
     Target, Tool, Who,
 };
-use callgate_record::{ActivityFilter, Archive, Entry, Format, Store};
+use callgate_record::{ActivityFilter, Archive, Entry, Format, Status, Store};
 use callgate_store::{Log, LogOptions, Records};
 use callgate_wire::{Json, Strictness};
 use clap::Args;
+
+use super::words::{NOUNS, VERBS, documents};
 
 /// How much to measure.
 #[derive(Debug, Args)]
@@ -35,32 +37,6 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 2000)]
     questions: usize,
 }
-
-const VERBS: [&str; 10] = [
-    "create", "list", "get", "update", "delete", "search", "archive", "share", "export", "assign",
-];
-const NOUNS: [&str; 20] = [
-    "invoice",
-    "customer",
-    "order",
-    "shipment",
-    "product",
-    "ticket",
-    "comment",
-    "project",
-    "sprint",
-    "branch",
-    "release",
-    "pipeline",
-    "container",
-    "cluster",
-    "secret",
-    "domain",
-    "alert",
-    "dashboard",
-    "incident",
-    "contact",
-];
 
 /// Measures, prints and compares with the budgets.
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -86,7 +62,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let ms = Duration::from_millis;
     let made = timed(5, |_| black_box(Index::new(&documents)));
     told(
-        &format!("an index of {} tools", options.tools),
+        &format!(
+            "a changed catalog of {} tools made searchable",
+            options.tools
+        ),
         made,
         ms(1000),
     );
@@ -150,24 +129,6 @@ fn shown(time: Duration) -> String {
     format!("{:.3} ms", time.as_secs_f64() * 1e3)
 }
 
-fn documents(count: usize) -> Vec<Document> {
-    let one = |n: usize| {
-        let (verb, noun, server) = (VERBS[n % 10], NOUNS[n / 10 % 20], n / 200);
-        Document {
-            name: format!("{verb}_{noun}_{server}"),
-            server: format!("server{server}"),
-            title: String::new(),
-            description: format!(
-                "{verb}s a {noun} in system {server}. Returns the {noun} with its id, owner and dates, and whatever else the system keeps about it."
-            ),
-            parameters: ["id", "fields", "dry_run", "limit"]
-                .map(|name| (name.to_owned(), format!("The {name} of the {noun}")))
-                .to_vec(),
-        }
-    };
-    (0..count).map(one).collect()
-}
-
 /// Name to tool, declaration read, held against the annotations.
 fn intents(count: usize) -> Result<Vec<Duration>> {
     let server = ServerName::new("s")?;
@@ -229,7 +190,7 @@ fn fill(folder: &std::path::Path, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn filters() -> [(&'static str, ActivityFilter); 4] {
+fn filters() -> [(&'static str, ActivityFilter); 7] {
     let none = ActivityFilter::default;
     let text = |text: &str| Some(text.to_owned());
     [
@@ -253,6 +214,30 @@ fn filters() -> [(&'static str, ActivityFilter); 4] {
             ActivityFilter {
                 server: text("server3"),
                 intent_type: text("read"),
+                ..none()
+            },
+        ),
+        (
+            "by status and intent",
+            ActivityFilter {
+                status: Some(Status::Success),
+                intent_type: text("write"),
+                ..none()
+            },
+        ),
+        (
+            "by rule and agent",
+            ActivityFilter {
+                rule_prefix: text("allow:mcp_tool:"),
+                agent: text("a3"),
+                ..none()
+            },
+        ),
+        (
+            "by session and tool",
+            ActivityFilter {
+                session_id: text("s7"),
+                tool: text("tool_7"),
                 ..none()
             },
         ),

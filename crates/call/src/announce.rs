@@ -1,15 +1,26 @@
 //! What is told to hosts outside of any call: list changes, log messages, custom notifications.
 
 use bytes::Bytes;
-use callgate_gate::Host;
+use callgate_gate::{Host, ServerName};
 
 /// A notification for hosts.
 #[derive(Debug, Clone)]
 pub struct Announcement {
     /// Who should hear it.
     pub audience: Audience,
+    /// The server that says it; `None` where it is the gateway itself.
+    pub server: Option<ServerName>,
     /// The notification.
     pub frame: Bytes,
+}
+
+impl Announcement {
+    /// Whether `host` should hear it. What a token does not let its holder use, it does not hear of either.
+    pub fn is_for(&self, host: &Host) -> bool {
+        let grant = &host.who.grant;
+        let server = self.server.as_ref();
+        self.audience.includes(host) && server.is_none_or(|server| grant.includes(server.as_str()))
+    }
 }
 
 /// Which hosts an announcement is for.

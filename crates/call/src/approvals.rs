@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
     Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Question,
-    Recorder, ResolveApprovalError, Resolved,
+    Recorder, ResolveApprovalError, Resolved, Which,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -143,13 +143,9 @@ impl Desk {
             .await
     }
 
-    /// The approvals that stand so, or all, newest first; at most `limit`.
-    pub async fn list(
-        &self,
-        status: Option<ApprovalStatus>,
-        limit: usize,
-    ) -> Result<Vec<Approval>, DeskError> {
-        self.with(move |store| store.list(status, limit, Timestamp::now()))
+    /// The approvals that are looked for, newest first; at most `limit`.
+    pub async fn list(&self, which: Which, limit: usize) -> Result<Vec<Approval>, DeskError> {
+        self.with(move |store| store.list(&which, limit, Timestamp::now()))
             .await
     }
 

@@ -1,13 +1,14 @@
 //! What happens, said once and told three ways: a line in the log, a count in the metrics, and an
 //! event for whoever listens.
 //!
-//! Each thing that can happen is a struct of its own ([`calls`], [`approvals`], [`upstreams`], [`gateway`]), and
+//! Each thing that can happen is a struct of its own ([`calls`], [`checks`], [`approvals`], [`upstreams`], [`gateway`]), and
 //! [`Events::emit`] is the only way to tell of it: nobody else writes such a line or counts it.
 //! Events are kept only while somebody listens or did so a short while ago; otherwise telling
 //! costs a log line that is mostly switched off and a few atomic additions.
 
 pub mod approvals;
 pub mod calls;
+pub mod checks;
 pub mod gateway;
 mod listener;
 mod ring;
@@ -22,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use callgate_gate::{CallId, Who};
+use callgate_gate::{CallId, FIRST_TENANT, Who};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -69,12 +70,14 @@ pub struct Shown<'a> {
     pub record_id: Option<CallId>,
     /// Whose doing it is; `None` for the gateway's own.
     pub who: Option<&'a Who>,
+    /// Whose it is, where nobody did it; else the tenant of whoever did.
+    pub tenant: Option<&'a str>,
     /// The server it is about.
     pub server: Option<&'a str>,
     /// The tool, or the method of any other request.
     pub tool: Option<Cow<'a, str>>,
     /// What it was checked under.
-    pub scope: Option<&'static str>,
+    pub scope: Option<&'a str>,
     /// What was asked for: `server:tool`.
     pub command: Option<String>,
     /// `allow`, `deny` or `require_approval`.
@@ -96,6 +99,7 @@ impl<'a> Shown<'a> {
             kind,
             record_id: None,
             who: None,
+            tenant: None,
             server: None,
             tool: None,
             scope: None,
@@ -150,7 +154,7 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<&'static str>,
+    scope: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -226,7 +230,10 @@ impl Events {
             timestamp: format!("{:.6}", Timestamp::now()),
             id: self.id(n),
             record_id: shown.record_id,
-            tenant: shown.who.map_or("local", |who| &who.tenant),
+            tenant: shown
+                .tenant
+                .or(shown.who.map(|who| who.tenant.as_str()))
+                .unwrap_or(FIRST_TENANT),
             agent: agent.unwrap_or("callgate"),
             session: shown.who.map_or(boot, |who| &who.session),
             server: shown.server,
@@ -261,7 +268,7 @@ impl Default for Events {
 }
 
 /// A name that a host made up, cut to a length.
-fn name(text: &str) -> &str {
+pub(crate) fn name(text: &str) -> &str {
     let end = text.char_indices().nth(MAX_NAME_CHARS);
     end.map_or(text, |(at, _)| &text[..at])
 }

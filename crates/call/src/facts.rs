@@ -10,8 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use callgate_gate::{Attempt, Call, Cost, Facts, Policy, RealPath, Target};
+use arc_swap::ArcSwapOption;
+use callgate_gate::{
+    ApprovalId, Attempt, Call, Cost, Facts, Needs, Policy, RealPath, Target,
+    guard::{Guarded, Inquiry},
+};
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+
+use crate::Guard;
 
 use self::{history::History, rates::Rates, spending::Spending};
 
@@ -35,6 +41,8 @@ pub(crate) struct FactSources {
     rates: Rates,
     spending: Arc<Spending>,
     looking: Arc<Semaphore>,
+    /// Who is asked in place of rules.
+    guard: ArcSwapOption<Box<dyn Guard>>,
 }
 
 /// The facts of one call, and what was set aside for it.
@@ -52,6 +60,7 @@ impl Default for FactSources {
             rates: Rates::default(),
             spending: Arc::default(),
             looking: Arc::new(Semaphore::new(LOOKING_AT_ONCE)),
+            guard: ArcSwapOption::empty(),
         }
     }
 }
@@ -59,7 +68,11 @@ impl Default for FactSources {
 impl FactSources {
     /// Gathers the facts that `policy` needs for a call.
     pub(crate) async fn gather(&self, call: &Call, policy: &Policy) -> Gathered {
-        let needs = policy.needs(call);
+        self.look_up(call, policy.needs(call)).await
+    }
+
+    /// Gathers these facts for a call.
+    pub(crate) async fn look_up(&self, call: &Call, needs: Needs) -> Gathered {
         if needs.is_empty() {
             return Gathered::default();
         }
@@ -83,7 +96,28 @@ impl FactSources {
         if !needs.paths.is_empty() {
             facts.real_paths = self.real_paths(needs.paths).await;
         }
+        if !needs.inquiries.is_empty() {
+            facts.guard = self.ask_guard(call, needs.inquiries).await;
+        }
         Gathered { facts, reserved }
+    }
+
+    /// Another gateway is asked in place of rules from now on, or none is.
+    pub(crate) fn set_guard(&self, guard: Option<Box<dyn Guard>>) {
+        self.guard.store(guard.map(Arc::new));
+    }
+
+    /// Whether nobody has decided about an approval at the guard yet.
+    pub(crate) async fn is_pending_elsewhere(&self, id: &ApprovalId) -> bool {
+        match self.guard.load_full() {
+            Some(guard) => guard.is_pending(id).await,
+            None => true,
+        }
+    }
+
+    async fn ask_guard(&self, call: &Call, inquiries: Vec<Inquiry>) -> Option<Box<Guarded>> {
+        let guard = self.guard.load_full()?;
+        Some(Box::new(guard.ask(call, inquiries).await))
     }
 
     /// Looks again at what may have changed while a call waited. It is still one request, so it counts
@@ -95,6 +129,9 @@ impl FactSources {
         gathered.facts.met = needs.prior.into_iter().filter(met).collect();
         if !needs.paths.is_empty() {
             gathered.facts.real_paths = self.real_paths(needs.paths).await;
+        }
+        if !needs.inquiries.is_empty() {
+            gathered.facts.guard = self.ask_guard(call, needs.inquiries).await;
         }
     }
 

@@ -380,19 +380,20 @@ fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal<'_>) -> Bytes {
             String::new(),
         ),
         Refusal::NeedsApproval { ruling, id, url } => {
-            let reason = &ruling.reason;
             let url_text = quote(url);
             (
                 RpcError::APPROVAL,
-                format!(
-                    "{APPROVAL_HEADLINE}\nReason: {reason}\nApproval ID: {id}\nApprove at: {url}"
-                ),
+                approval_lines(ruling, id, url),
                 format!(r#","approval_id":"{id}","approval_url":{url_text}"#),
             )
         }
     };
     if request.method() == Some(methods::TOOLS_CALL) {
-        let (text, meta) = (quote(&lines), approval_meta(refusal));
+        let meta = match refusal {
+            Refusal::Denied(_) => String::new(),
+            Refusal::NeedsApproval { id, url, .. } => approval_meta(id, url),
+        };
+        let text = quote(&lines);
         let result =
             format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true{meta}}}"#);
         return message::result(id, &result);
@@ -417,18 +418,18 @@ fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal<'_>) -> Bytes {
 
 /// The approval that a call needs, for hosts that read `_meta`: under our own keys, and under those of
 /// gateways that hosts know already.
-fn approval_meta(refusal: &Refusal<'_>) -> String {
-    match refusal {
-        Refusal::Denied(_) => String::new(),
-        Refusal::NeedsApproval { id, url, .. } => {
-            let url = quote(url);
-            let keys =
-                |prefix| format!(r#""{prefix}/approval_id":"{id}","{prefix}/approval_url":{url}"#);
-            format!(
-                r#","_meta":{{{},{}}}"#,
-                keys("dev.callgate"),
-                keys("dev.agentguard")
-            )
-        }
-    }
+pub(crate) fn approval_meta(id: &ApprovalId, url: &str) -> String {
+    let url = quote(url);
+    let keys = |prefix| format!(r#""{prefix}/approval_id":"{id}","{prefix}/approval_url":{url}"#);
+    format!(
+        r#","_meta":{{{},{}}}"#,
+        keys("dev.callgate"),
+        keys("dev.agentguard")
+    )
+}
+
+/// What a host is told about a call that needs a person.
+pub(crate) fn approval_lines(ruling: &Ruling, id: &ApprovalId, url: &str) -> String {
+    let reason = &ruling.reason;
+    format!("{APPROVAL_HEADLINE}\nReason: {reason}\nApproval ID: {id}\nApprove at: {url}")
 }

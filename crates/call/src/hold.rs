@@ -1,14 +1,19 @@
 //! hold: a call that needs a person's yes. It is put on record and answered, or it waits.
 //!
 //! A call continues in one of these ways, whichever the host can do: it comes again, with the approval's
-//! id in `_meta` or as the very same call; or it waits here until somebody decides. What only asks for a
-//! confirmation is asked of the person at the host where the host can do that. A call that waited is
-//! decided again before it goes on, and the stricter counts.
+//! id in `_meta`, with a state that it was given, or as the very same call; or it waits here until somebody
+//! decides. What only asks for a confirmation is asked of the person at the host where the host can do
+//! that. A call that waited is decided again before it goes on, and the stricter counts.
 
+mod come_again;
 mod confirm;
+mod elsewhere;
 mod waiting;
 
-use callgate_gate::{ApprovalId, Consent, Denied, Hold, Permit, Ruling, Verdict, decide};
+use callgate_gate::{
+    ApprovalId, Consent, Denied, Hold, Permit, Ruling, Target, Verdict, decide,
+    pins::{Names, flags},
+};
 use callgate_record::{Asked, NotRecorded, Question, Recorder, Status};
 use jiff::SignedDuration;
 
@@ -17,16 +22,18 @@ use crate::{
     approvals::Terms,
     events::calls::ApprovalRequired,
     facts::{FactSources, Gathered},
+    parking::Back,
 };
+pub(crate) use come_again::{Asks, question};
 use confirm::{Confirmed, confirm};
 use waiting::{Wait, Woken};
 
 /// Keys of a request's `_meta` under which a host names an approval.
 const APPROVAL_KEYS: [&str; 2] = ["dev.callgate/approval_id", "dev.agentguard/approval_id"];
 /// The rule named when nobody can be asked.
-const NOBODY_RULE: &str = "deny:gateway:no_approvals";
+pub(crate) const NOBODY_RULE: &str = "deny:gateway:no_approvals";
 /// The rule named when a caller has asked too much already.
-const TOO_MANY_RULE: &str = "deny:gateway:too_many_approvals";
+pub(crate) const TOO_MANY_RULE: &str = "deny:gateway:too_many_approvals";
 
 /// What holding a call needs of the path.
 pub(crate) struct Keeper<'a> {
@@ -36,18 +43,21 @@ pub(crate) struct Keeper<'a> {
     pub(crate) facts: &'a FactSources,
     /// Where people are asked; `None` where there is nobody to ask.
     pub(crate) desk: Option<&'a Desk>,
+    /// What a host brings that comes back to this call.
+    pub(crate) back: Option<&'a Back>,
 }
 
 /// Why a held call does not go on.
 #[derive(Debug)]
 pub(crate) enum Unreleased {
-    /// It needs approval: this one, which is given there. In the stateless form of the protocol this is
-    /// where an `input_required` result is made.
+    /// It needs approval: this one, which is given there.
     NeedsApproval {
         hold: Hold,
         id: ApprovalId,
         url: String,
     },
+    /// The host has to ask its person, and come again.
+    NeedsConfirmation(Hold),
     /// A person said no.
     Refused(Denied, Option<ApprovalId>),
     /// Policy says no by now, or nobody can be asked.
@@ -68,10 +78,21 @@ impl Keeper<'_> {
         gathered: &mut Gathered,
         exchange: &Exchange,
     ) -> Release {
-        let hold = match confirm(hold, exchange).await {
+        let guard = gathered.facts.guard.as_deref_mut();
+        if let Some(there) = guard.and_then(|guarded| guarded.approval.take()) {
+            return self.keep_elsewhere(hold, there, gathered, exchange).await;
+        }
+        let hold = match confirm(hold, exchange, self.back).await {
             Confirmed::Permit(permit) => return Ok(permit),
             Confirmed::Refused(denied) => return unreleased(Unreleased::Refused(denied, None)),
             Confirmed::Cancelled(ruling) => return unreleased(Unreleased::Cancelled(ruling)),
+            Confirmed::ComeAgain(hold) => {
+                let held = self.recorder.held(&hold, None, Status::Blocked).await;
+                return unreleased(match held {
+                    Ok(()) => Unreleased::NeedsConfirmation(hold),
+                    Err(error) => Unreleased::NotRecorded(hold, error),
+                });
+            }
             Confirmed::Unasked(hold) => hold,
         };
         let Some(desk) = self.desk else {
@@ -105,8 +126,7 @@ impl Keeper<'_> {
                     return unreleased(Unreleased::Refused(denied, Some(approval.id)));
                 }
                 Asked::TooMany { limit } => {
-                    let reason = format!("{limit} approvals are asked for already; wait for those");
-                    return nobody(hold, TOO_MANY_RULE, &reason);
+                    return nobody(hold, TOO_MANY_RULE, &too_many(limit));
                 }
                 Asked::Pending { approval, .. } => {
                     let url = terms.url(&approval.id);
@@ -129,7 +149,7 @@ impl Keeper<'_> {
         wait: &mut Wait<'_>,
     ) -> Result<Hold, Box<Unreleased>> {
         if wait.is_first(&id)
-            && let Err(error) = self.tell(&hold, &id, &url, wait).await
+            && let Err(error) = self.tell(&hold, &id, &url, wait.is_over()).await
         {
             return Err(Box::new(Unreleased::NotRecorded(hold, error)));
         }
@@ -156,12 +176,31 @@ impl Keeper<'_> {
         let named = APPROVAL_KEYS.iter().find_map(|key| frame.meta(key));
         let named = named.and_then(|named| named.as_str()?.parse().ok());
         let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        let mut asking = self.recorder.asking(hold.call(), hold.ruling());
+        asking.flags = self.odd_about(hold);
         Question {
-            asking: self.recorder.asking(hold),
+            asking,
             binding: hold.binding(),
             named,
             expire_after: span(terms.expire_after),
             valid_for: span(terms.valid_for),
+        }
+    }
+
+    /// What is odd about the definition of the tool, for whoever decides.
+    fn odd_about(&self, hold: &Hold) -> Vec<String> {
+        match &hold.call().target {
+            Target::Tool(tool) => {
+                let catalog = self.providers.catalog();
+                let all = catalog.all().map(|(tool, _)| &**tool);
+                let names = Names::of(all, catalog.naming());
+                let flags = flags(tool, &names);
+                flags.iter().map(ToString::to_string).collect()
+            }
+            Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Completion(_)
+            | Target::Method { .. } => Vec::new(),
         }
     }
 
@@ -171,9 +210,9 @@ impl Keeper<'_> {
         hold: &Hold,
         id: &ApprovalId,
         url: &str,
-        wait: &Wait<'_>,
+        is_over: bool,
     ) -> Result<(), NotRecorded> {
-        let status = if wait.is_over() {
+        let status = if is_over {
             Status::Blocked
         } else {
             Status::Pending
@@ -236,6 +275,11 @@ enum Released {
     Permit(Permit),
     Denied(Denied),
     Held(Hold),
+}
+
+/// Why a caller with so many open questions may not ask another one.
+pub(crate) fn too_many(limit: usize) -> String {
+    format!("{limit} approvals are asked for already; wait for those")
 }
 
 fn unreleased(why: Unreleased) -> Release {

@@ -13,12 +13,14 @@
 //! What happens is told in one place: [`Events`] writes the log line, counts, and tells whoever
 //! listens; each step is also a span.
 //!
+//! [`CallPath::check`] answers whether a call may happen that somebody else would make.
+//!
 //! This room knows no provider and no door, only the ports they fill ([`Provider`],
 //! [`Providers`], [`Caller`]).
 
 mod announce;
 mod approvals;
-mod desk;
+mod check;
 pub mod events;
 mod facts;
 mod failure;
@@ -38,9 +40,11 @@ mod resolve;
 mod seal;
 mod telemetry;
 mod trace;
+mod tray;
 
 pub use announce::{Announcement, Audience};
 pub use approvals::{Desk, DeskError, Terms};
+pub use check::NotChecked;
 pub use events::{Event, Events};
 pub use facts::real_path;
 pub use failure::Failure;
@@ -48,7 +52,7 @@ pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_
 pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Enclosed, Enclosing, Patience, Pending};
-pub use ports::{AskFailed, Caller, Exchange, InHouse, Provider, Providers, Reply};
+pub use ports::{AskFailed, Caller, Exchange, Guard, InHouse, Provider, Providers, Reply};
 pub use receive::{Reading, Received};
 pub use registry::Registry;
 pub use resolve::resolve_resource;

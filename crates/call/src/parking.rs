@@ -7,20 +7,25 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use callgate_gate::{Attempt, CallId};
-use callgate_wire::{Json, RpcError, stateless::REQUEST_STATE};
+use callgate_gate::{Agreed, Attempt, CallId, Digest};
+use callgate_wire::{
+    Frame, Json, RpcError, Strictness,
+    stateless::{INPUT_RESPONSES, REQUEST_STATE},
+};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
 use crate::{
     Failure, Reply,
-    desk::Desk,
-    seal::{Binding, Seal, SealKey, State},
+    seal::{About, Binding, Seal, SealKey, State},
+    tray::Tray,
 };
 
 /// How long a parked call waits for its host; then it is cancelled.
 const LIFETIME: Duration = Duration::from_secs(600);
+/// How long a host may come back to a held call by its state. Approvals have a time of their own.
+const HELD_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// More calls than this are not parked at once: the one that waits longest is cancelled.
 const MAX_PARKED: usize = 1000;
 
@@ -38,9 +43,11 @@ pub(crate) struct Parking {
 pub(crate) struct Parked {
     /// Its first round.
     pub(crate) parent: CallId,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) tray: Arc<Tray>,
     /// Cancels it at its server.
     pub(crate) stop: CancellationToken,
+    /// The person's yes that it rests on. Its later rounds rest on the same.
+    pub(crate) agreed: Option<Agreed>,
     /// Until when it waits; nothing while a round goes on.
     pub(crate) until: watch::Sender<Option<Instant>>,
     /// Its end.
@@ -52,13 +59,44 @@ pub(crate) struct Parked {
 pub(crate) enum Round {
     /// The first one, or one that its server knows about.
     First,
+    /// The first one again, after a person was asked for: nothing was sent before.
+    Back(Back),
     /// A later one of a parked call.
     Again {
         /// Where the call is parked.
         park: Ulid,
         /// The first round.
         parent: CallId,
+        /// The yes that the first round rests on.
+        agreed: Option<Agreed>,
     },
+}
+
+/// A host that comes back to a held call.
+#[derive(Debug)]
+pub(crate) struct Back {
+    /// What a yes must be for.
+    pub(crate) binding: Digest,
+    /// How often its host was asked to come again.
+    pub(crate) asked: u8,
+    /// The request without what was only for us.
+    pub(crate) request: Frame,
+    /// What the host answers, as JSON text.
+    responses: Option<String>,
+}
+
+impl Back {
+    /// What the host says to a question of ours; `None` for what is no answer.
+    pub(crate) fn says(&self, question: &str) -> Option<bool> {
+        let responses = self.responses.as_deref()?;
+        let responses = Json::validate(responses.as_bytes(), Strictness::Envelope).ok()?;
+        let action = responses.get(question)?.get("action")?.as_str()?;
+        match action.as_ref() {
+            "accept" => Some(true),
+            "decline" | "cancel" => Some(false),
+            _ => None,
+        }
+    }
 }
 
 impl Parking {
@@ -79,26 +117,38 @@ impl Parking {
         let binding = Binding::of(&attempt.host, &attempt.frame);
         let opened = self.seal.open(&text, &binding);
         let state = opened.ok_or_else(|| refused("it was not made for this request"))?;
-        self.known(state)
-    }
-
-    /// The parked call that a state of ours means.
-    fn known(&self, state: State) -> Result<Round, RpcError> {
         if state.expires < now() {
             return Err(refused("it has expired"));
         }
-        if state.node != self.node {
+        match state.about {
+            About::Parked { node, park } => self.known(node, park),
+            About::Held { binding, asked } => back(&attempt.frame, binding, asked),
+        }
+    }
+
+    /// The parked call that a state of ours means.
+    fn known(&self, node: Ulid, park: Ulid) -> Result<Round, RpcError> {
+        if node != self.node {
             return Err(refused("the gateway that knew it is gone"));
         }
         let parked = self.lock();
-        let known = parked
-            .get(&state.park)
-            .filter(|known| !known.stop.is_cancelled());
+        let known = parked.get(&park).filter(|known| !known.stop.is_cancelled());
         let known = known.ok_or_else(|| refused("it was used before, or given up"))?;
         Ok(Round::Again {
-            park: state.park,
+            park,
             parent: known.parent,
+            agreed: known.agreed.clone(),
         })
+    }
+
+    /// What the host of a held call has to bring back.
+    pub(crate) fn hold(&self, attempt: &Attempt, binding: Digest, asked: u8) -> String {
+        let state = State {
+            about: About::Held { binding, asked },
+            expires: now() + HELD_LIFETIME.as_secs(),
+        };
+        let binding = Binding::of(&attempt.host, &attempt.frame);
+        self.seal.close(state, &binding)
     }
 
     /// Takes a call out of its place; nobody else can, after that.
@@ -112,9 +162,9 @@ impl Parking {
     /// Parks a call, and gives what its host has to bring back.
     pub(crate) fn park(&self, call: Parked, attempt: &Attempt) -> String {
         let park = Ulid::generate();
+        let node = self.node;
         let state = State {
-            node: self.node,
-            park,
+            about: About::Parked { node, park },
             expires: now() + LIFETIME.as_secs(),
         };
         call.until.send_replace(Some(Instant::now() + LIFETIME));
@@ -145,6 +195,22 @@ impl Parking {
     }
 }
 
+/// A host that comes back to a held call: the request as it was at first.
+fn back(request: &Frame, binding: Digest, asked: u8) -> Result<Round, RpcError> {
+    let edit = request
+        .edit()
+        .remove_members(&[INPUT_RESPONSES, REQUEST_STATE]);
+    let plain = Frame::parse(edit.finish(), Strictness::Full);
+    let plain = plain.map_err(|_| refused("it was not made for this request"))?;
+    let responses = request.param(INPUT_RESPONSES);
+    Ok(Round::Back(Back {
+        binding,
+        asked,
+        responses: responses.map(|responses| responses.as_text().to_owned()),
+        request: plain,
+    }))
+}
+
 fn refused(why: &str) -> RpcError {
     let message = format!("`requestState` is refused: {why}");
     RpcError::new(RpcError::INVALID_PARAMS, message)
@@ -162,13 +228,42 @@ mod tests {
     #[test]
     fn a_state_that_has_expired_or_is_of_another_process_is_refused() {
         let parking = Parking::new(&SealKey::random());
+        let host = callgate_gate::Host {
+            who: callgate_gate::Who {
+                tenant: "local".into(),
+                principal: "p".into(),
+                agent: "a".into(),
+                session: "s".into(),
+                grant: callgate_gate::Grant::default(),
+            },
+            client_info: None,
+            capabilities: "{}".into(),
+            era: callgate_wire::Era::Stateless,
+        };
         let judge = |node, expires| {
             let park = Ulid::generate();
-            let judged = parking.known(State {
-                node,
-                park,
-                expires,
-            });
+            let about = About::Parked { node, park };
+            let params = |state: &str| {
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"requestState":"{state}"}}}}"#
+                )
+            };
+            let frame = Frame::parse(params("").into(), Strictness::Full).unwrap();
+            let binding = Binding::of(&host, &frame);
+            let state = parking.seal.close(State { about, expires }, &binding);
+            let attempt = Attempt {
+                id: CallId(Ulid::nil()),
+                parent: None,
+                via: None,
+                host: Arc::new(host.clone()),
+                door: callgate_gate::Door {
+                    source: callgate_gate::Source::Mcp,
+                    transport: callgate_gate::Transport::Http,
+                },
+                frame: Frame::parse(params(&state).into(), Strictness::Full).unwrap(),
+                declared: None,
+            };
+            let judged = parking.round_of(&attempt);
             judged.map(|_| ()).map_err(|error| error.message)
         };
         let refused = |why: &str| Err(format!("`requestState` is refused: {why}"));

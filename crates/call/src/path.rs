@@ -5,6 +5,7 @@ mod enclosing;
 mod entering;
 mod holding;
 mod pending;
+mod refusing;
 mod repeat;
 mod rounds;
 
@@ -14,21 +15,18 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use callgate_gate::{Attempt, Call, Denied, Fault, Permit, Target, Verdict, decide};
-use callgate_record::{NotRecorded, Recorded, Recorder, Status};
-use callgate_wire::{Era, RpcError, bridge};
+use callgate_gate::{Attempt, Consent, Permit, Verdict, decide};
+use callgate_record::{Recorded, Recorder};
+use callgate_wire::{Era, bridge};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    Caller, Desk, Events, Exchange, Failure, InHand, Latency, Providers, Received, Registry, Reply,
-    Spans, Telemetry,
-    events::{
-        self,
-        calls::{CallStarted, IntentDoubtful, IntentRefused},
-        gateway::RecordFailed,
-    },
+    Caller, Desk, Events, Exchange, Failure, Guard, InHand, Latency, Providers, Received, Registry,
+    Reply, Spans, Telemetry,
+    check::Uses,
+    events::calls::{CallStarted, IntentDoubtful},
     facts::FactSources,
-    finish::{Answer, Ended, Refusal, finish, finish_unresolved, no_record, refuse, refuse_fault},
+    finish::{Answer, Ended, finish, finish_unresolved},
     forward::forward,
     inspect::inspect,
     intent::{self, Schemas},
@@ -49,20 +47,22 @@ use rounds::OnRecord;
 /// The way of every call, whatever door it came through.
 #[derive(Debug, Clone)]
 pub struct CallPath {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    providers: Arc<dyn Providers>,
+pub(crate) struct Shared {
+    pub(crate) providers: Arc<dyn Providers>,
     recorder: Recorder,
     telemetry: Telemetry,
     registry: Arc<Registry>,
-    facts: FactSources,
+    pub(crate) facts: FactSources,
     /// Where people are asked about held calls.
     desk: OnceLock<Desk>,
     parking: Parking,
     schemas: Schemas,
+    /// Approvals that were used by answers to others.
+    pub(crate) uses: Uses,
     tasks: TaskTracker,
     /// Why the last call could not be put on record; nothing once one could.
     record_trouble: ArcSwapOption<String>,
@@ -102,6 +102,7 @@ impl CallPath {
                 desk: OnceLock::new(),
                 parking: Parking::new(key),
                 schemas: Schemas::default(),
+                uses: Uses::default(),
                 tasks,
                 record_trouble: ArcSwapOption::empty(),
             }),
@@ -114,6 +115,11 @@ impl CallPath {
         // A path is given its desk once, before anybody calls.
         let _ = self.shared.desk.set(desk);
         self
+    }
+
+    /// Another gateway is asked in place of rules from now on, or none is. The policy says whether it is.
+    pub fn set_guard(&self, guard: Option<Box<dyn Guard>>) {
+        self.shared.facts.set_guard(guard);
     }
 
     /// What can be called.
@@ -238,8 +244,10 @@ impl Shared {
                 Err(error) => return self.no_round(attempt, error),
             },
         };
-        if let Round::Again { parent, .. } = &round {
-            attempt.parent = Some(*parent);
+        match &round {
+            Round::First => {}
+            Round::Back(back) => attempt.frame = back.request.clone(),
+            Round::Again { parent, .. } => attempt.parent = Some(*parent),
         }
         let resolving = resolve(&*self.providers, attempt);
         let call = match span.step("resolve").over(resolving).await {
@@ -264,17 +272,32 @@ impl Shared {
         let mut gathered = span.step("facts").over(gathering).await;
         let facts = &gathered.facts;
         let verdict = span.step("decide").of(|| decide(call, &policy, facts));
+        let earlier = match (&round, &rounds) {
+            (Round::Again { agreed, .. }, _) | (_, Some(Rounds { agreed, .. })) => agreed.as_ref(),
+            (Round::First | Round::Back(_), None) => None,
+        };
+        let verdict = match (verdict, earlier) {
+            // Who said yes to the call said yes to all of its rounds.
+            (Verdict::Hold(held), Some(agreed)) => held.release(Consent::of_earlier_round(agreed)),
+            (verdict, _) => verdict,
+        };
         let permit = match verdict {
             Verdict::Permit(permit) => permit,
             // Boxed, so that calls which are not held do not carry the room for it.
             Verdict::Hold(held) => {
-                match Box::pin(self.held(held, &mut gathered, &exchange, span)).await {
+                let back = match &round {
+                    Round::Back(back) => Some(back),
+                    Round::First | Round::Again { .. } => None,
+                };
+                let keeping = self.held(held, &mut gathered, (&exchange, back), span);
+                match Box::pin(keeping).await {
                     Ok(permit) => permit,
                     Err(answer) => return answer,
                 }
             }
             Verdict::Deny(denied) => return self.denied(&denied, span),
         };
+        let agreed = permit.agreed().cloned();
         let recording = self.about_to_forward(permit);
         let (recorded, open) = match span.step("record").over(recording).await {
             Ok(recorded) => self.on_record(recorded),
@@ -288,6 +311,7 @@ impl Shared {
             target,
             open,
             started,
+            agreed,
         };
         let walk = Walk { span, rounds };
         match round {
@@ -295,7 +319,9 @@ impl Shared {
                 self.ask_meanwhile(recorded, exchange, on_record, walk)
                     .await
             }
-            Round::First => self.first_round(recorded, exchange, on_record, span).await,
+            Round::First | Round::Back(_) => {
+                self.first_round(recorded, exchange, on_record, span).await
+            }
             Round::Again { park, .. } => {
                 let span = (park, span);
                 self.next_round(recorded, exchange, on_record, span).await
@@ -320,11 +346,13 @@ impl Shared {
             .over(forward(&*self.providers, recorded, exchange))
             .await;
         let asking = outcome.as_ref().ok().filter(|reply| asks(reply)).cloned();
-        let attempt = asking.is_some().then(|| round.attempt.clone());
+        let first = asking
+            .is_some()
+            .then(|| (round.attempt.clone(), round.agreed.clone()));
         let answer = self.put_on_record(round, sent, outcome, span).await;
-        match (asking, attempt) {
-            (Some(reply), Some(attempt)) => {
-                let rounds = rounds.unwrap_or_else(|| Rounds::of(&attempt));
+        match (asking, first) {
+            (Some(reply), Some((attempt, agreed))) => {
+                let rounds = rounds.unwrap_or_else(|| Rounds::of(&attempt, agreed));
                 self.repeat(&attempt, rounds, &reply, caller, span).await
             }
             (None, _) | (_, None) => answer,
@@ -358,65 +386,12 @@ impl Shared {
         span.step("finish").over(finishing).await
     }
 
-    /// A request that claims to belong to a parked call, and does not.
-    fn no_round(&self, attempt: Attempt, error: RpcError) -> Answer {
-        let unresolved = Unresolved {
-            attempt,
-            server: None,
-            error,
-            status: Status::Error,
-        };
-        finish_unresolved(&self.recorder, &self.telemetry.events, unresolved)
-    }
-
-    /// Ends an attempt whose intent or arguments do not hold: nothing was asked, nothing is sent.
-    fn faulted(&self, attempt: &Attempt, target: Option<&Target>, fault: &Fault) -> Answer {
-        self.recorder.faulted(attempt, target, fault);
-        self.telemetry.events.emit(IntentRefused {
-            attempt,
-            target,
-            fault,
-        });
-        refuse_fault(attempt, fault)
-    }
-
-    fn denied(&self, denied: &Denied, span: &CallSpan) -> Answer {
-        let _step = span.step("finish");
-        self.recorder.denied(denied);
-        self.tell_denied(denied)
-    }
-
-    fn tell_denied(&self, denied: &Denied) -> Answer {
-        let Call { attempt, target } = denied.call();
-        let ruling = denied.ruling();
-        self.telemetry.events.emit(events::calls::Denied {
-            attempt,
-            target,
-            ruling,
-        });
-        refuse(attempt, &Refusal::Denied(ruling))
-    }
-
     /// A record that can be written again is no trouble any more.
     fn on_record<T>(&self, recorded: T) -> T {
         if self.record_trouble.load().is_some() {
             self.record_trouble.store(None);
         }
         recorded
-    }
-
-    fn not_recorded(&self, attempt: &Attempt, target: &Target, error: &NotRecorded) -> Answer {
-        let events = &self.telemetry.events;
-        let error = error.to_string();
-        events.emit(RecordFailed { error: &error });
-        self.record_trouble.store(Some(Arc::new(error)));
-        let ruling = no_record();
-        events.emit(events::calls::Denied {
-            attempt,
-            target,
-            ruling: &ruling,
-        });
-        refuse(attempt, &Refusal::Denied(&ruling))
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use callgate_gate::{Catalog, Host, Listing, Permit, Policy, Reference, ServerName};
+use callgate_gate::{
+    ApprovalId, Call, Catalog, Host, Listing, Permit, Policy, Reference, ServerName,
+    guard::{Guarded, Inquiry},
+};
 use callgate_record::Recorded;
 use callgate_wire::{Era, Frame};
 use futures_util::future::BoxFuture;
@@ -88,6 +91,16 @@ pub trait Providers: Send + Sync + fmt::Debug {
 
     /// Forgets the host of a session.
     fn detach(&self, session: &str);
+}
+
+/// Another gateway that is asked in place of rules.
+pub trait Guard: Send + Sync + fmt::Debug {
+    /// Asks about a call, one question after the other. There is always something to go by: what counts
+    /// when there is no answer is the guard's own matter.
+    fn ask<'a>(&'a self, call: &'a Call, inquiries: Vec<Inquiry>) -> BoxFuture<'a, Guarded>;
+
+    /// Whether nobody has decided about an approval over there yet; also where that cannot be found out.
+    fn is_pending<'a>(&'a self, id: &'a ApprovalId) -> BoxFuture<'a, bool>;
 }
 
 /// The host's side of one call.

@@ -1,4 +1,4 @@
-//! What a host carries between the rounds of a parked call, and cannot read or change.
+//! What a host carries between the rounds of a parked or held call, and cannot read or change.
 //!
 //! The text is encrypted and authenticated, and bound to who asked for what: in other hands, or beside
 //! other parameters, it does not open.
@@ -54,12 +54,29 @@ impl fmt::Debug for Seal {
 /// What is sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
-    /// The gateway that has the call.
-    pub(crate) node: Ulid,
-    /// The call's place there, which is another one in each round.
-    pub(crate) park: Ulid,
-    /// Until when it waits, in seconds since 1970.
+    /// What it is about.
+    pub(crate) about: About,
+    /// Until when it counts, in seconds since 1970.
     pub(crate) expires: u64,
+}
+
+/// What a state is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    /// A call that is under way at its server.
+    Parked {
+        /// The gateway that has the call.
+        node: Ulid,
+        /// The call's place there, which is another one in each round.
+        park: Ulid,
+    },
+    /// A call that needs a person's yes. Nothing of it is kept here, so any gateway with the key goes on.
+    Held {
+        /// What the yes must be for.
+        binding: Digest,
+        /// How often its host was asked to come again.
+        asked: u8,
+    },
 }
 
 /// What a state is bound to.
@@ -107,7 +124,7 @@ impl Seal {
 
     /// Seals a state.
     pub(crate) fn close(&self, state: State, binding: &Binding) -> String {
-        let mut text = state.to_bytes().to_vec();
+        let mut text = state.to_bytes();
         let aad = Aad::from(binding.0.as_bytes());
         let nonce = self
             .key
@@ -133,21 +150,43 @@ impl Seal {
 }
 
 impl State {
-    fn to_bytes(self) -> [u8; 40] {
-        let mut bytes = [0; 40];
-        bytes[..16].copy_from_slice(&self.node.to_bytes());
-        bytes[16..32].copy_from_slice(&self.park.to_bytes());
-        bytes[32..].copy_from_slice(&self.expires.to_be_bytes());
-        bytes
+    fn to_bytes(self) -> Vec<u8> {
+        let expires = self.expires.to_be_bytes();
+        match self.about {
+            About::Parked { node, park } => {
+                let parts: [&[u8]; 4] = [&[0], &expires, &node.to_bytes(), &park.to_bytes()];
+                parts.concat()
+            }
+            About::Held { binding, asked } => {
+                let parts: [&[u8]; 4] = [&[1], &expires, &[asked], binding.as_bytes()];
+                parts.concat()
+            }
+        }
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 40] = bytes.try_into().ok()?;
-        let part = |at: usize| <[u8; 16]>::try_from(&bytes[at..at + 16]).ok();
+        let (kind, bytes) = bytes.split_first()?;
+        let (expires, rest) = bytes.split_first_chunk()?;
+        let about = match kind {
+            0 => {
+                let (node, park) = rest.split_first_chunk()?;
+                About::Parked {
+                    node: Ulid::from_bytes(*node),
+                    park: Ulid::from_bytes(park.try_into().ok()?),
+                }
+            }
+            1 => {
+                let (asked, binding) = rest.split_first()?;
+                About::Held {
+                    binding: Digest::from_bytes(binding.try_into().ok()?),
+                    asked: *asked,
+                }
+            }
+            _ => return None,
+        };
         Some(Self {
-            node: Ulid::from_bytes(part(0)?),
-            park: Ulid::from_bytes(part(16)?),
-            expires: u64::from_be_bytes(bytes[32..].try_into().ok()?),
+            about,
+            expires: u64::from_be_bytes(*expires),
         })
     }
 }
@@ -181,12 +220,23 @@ mod tests {
     #[test]
     fn a_state_opens_for_the_same_request_of_the_same_principal_only() {
         let seal = Seal::new(&SealKey::new([7; 32]));
-        let state = State {
-            node: Ulid::from_bytes([1; 16]),
-            park: Ulid::from_bytes([2; 16]),
+        let held = State {
+            about: About::Held {
+                binding: Digest::of(b"a call"),
+                asked: 3,
+            },
             expires: 77,
         };
-        let text = seal.close(state, &binding("p", r#"{"name":"t","arguments":{"a":1}}"#));
+        let first = binding("p", r#"{"name":"t","arguments":{"a":1}}"#);
+        assert_eq!(seal.open(&seal.close(held, &first), &first), Some(held));
+        let state = State {
+            about: About::Parked {
+                node: Ulid::from_bytes([1; 16]),
+                park: Ulid::from_bytes([2; 16]),
+            },
+            expires: 77,
+        };
+        let text = seal.close(state, &first);
         let again =
             r#"{"name":"t","arguments":{"a":1},"inputResponses":{},"requestState":"x","_meta":{}}"#;
         assert_eq!(seal.open(&text, &binding("p", again)), Some(state));
@@ -212,8 +262,10 @@ mod tests {
         let seal = Seal::new(&SealKey::random());
         let binding = binding("p", "{}");
         let state = State {
-            node: Ulid::nil(),
-            park: Ulid::nil(),
+            about: About::Parked {
+                node: Ulid::nil(),
+                park: Ulid::nil(),
+            },
             expires: 1,
         };
         let text = seal.close(state, &binding);

@@ -160,9 +160,17 @@ impl Spans {
         let context = parent.map_or_else(Context::new, |parent| {
             Context::new().with_remote_span_context(parent)
         });
+        let request = attempt.frame.id();
+        let request = request.map(|id| {
+            KeyValue::new(
+                "callgate.request_id",
+                crate::events::name(id.raw()).to_owned(),
+            )
+        });
+        let record = KeyValue::new("callgate.record_id", attempt.id.to_string());
         let builder = SpanBuilder::from_name(UNRESOLVED)
             .with_kind(SpanKind::Server)
-            .with_attributes([KeyValue::new("callgate.record_id", attempt.id.to_string())]);
+            .with_attributes([record].into_iter().chain(request));
         let span = tracer.build_with_context(builder, &context);
         let live = Live {
             tracer: tracer.clone(),

@@ -117,6 +117,15 @@ pub(crate) struct Gateway {
     /// How much a policy file is asked: strict, or fast (names alone)
     #[arg(long, value_name = "MODE", env = "CALLGATE_POLICY_MODE")]
     pub(crate) policy_mode: Option<PolicyMode>,
+    /// Another gateway that is asked about each call in place of the policy's rules
+    #[arg(long, value_name = "URL", env = "CALLGATE_GUARD_URL")]
+    pub(crate) guard_url: Option<String>,
+    /// What counts when it cannot be asked: deny, allow or fail-closed-with-audit
+    #[arg(long, value_name = "MODE", env = "CALLGATE_FAIL_MODE")]
+    pub(crate) fail_mode: Option<FailMode>,
+    /// The tenant that it is asked for
+    #[arg(long, value_name = "NAME", env = "CALLGATE_TENANT")]
+    pub(crate) tenant: Option<String>,
     /// How long a call may take, for example 30s
     #[arg(long, value_name = "TIME", env = "CALLGATE_UPSTREAM_TIMEOUT")]
     pub(crate) upstream_timeout: Option<String>,
@@ -139,6 +148,13 @@ pub(crate) enum ViewName {
 pub(crate) enum PolicyMode {
     Strict,
     Fast,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailMode {
+    Deny,
+    Allow,
+    FailClosedWithAudit,
 }
 
 #[derive(Debug, ClapArgs)]

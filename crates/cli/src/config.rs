@@ -5,6 +5,7 @@ mod approvals;
 mod checked;
 mod complaint;
 mod foreign;
+mod guard;
 mod launch;
 mod load;
 mod model;

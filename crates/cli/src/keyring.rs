@@ -70,5 +70,6 @@ fn principal(token: &Token) -> Principal {
         // A view that this version does not have is none.
         view: token.view.as_ref().and_then(|view| view.parse().ok()),
         names_agent: true,
+        operates: false,
     }
 }

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use callgate_call::Desk;
-use callgate_record::{Approval, ApprovalStatus};
+use callgate_record::{Approval, Which};
 use callgate_upstream::environment;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::{Method, Request, header};
@@ -117,7 +117,7 @@ async fn follow(desk: Desk, hooks: Vec<Arc<Hook>>, outbound: Outbound, stop: Can
 
 /// The pending approvals that this process is to announce now.
 async fn unannounced(desk: &Desk) -> Vec<Approval> {
-    let pending = desk.list(Some(ApprovalStatus::Pending), MAX_PENDING).await;
+    let pending = desk.list(Which::pending(), MAX_PENDING).await;
     let mut ours = Vec::new();
     for approval in pending.unwrap_or_default() {
         match desk.announces(&approval.id).await {

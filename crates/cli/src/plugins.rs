@@ -17,6 +17,7 @@ use callgate_plugin::{
 use callgate_upstream::environment::{self, Inherit};
 use futures_util::future::join_all;
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::{config::Settings, exit::Failed, trust::TrustList};
 
@@ -149,6 +150,26 @@ impl StepPlugins {
             providers.push(Arc::new(PluginTools::new(plugin, operations)?));
         }
         Ok(providers)
+    }
+
+    /// Does some work to its end, and ends all plugins with it. Work that is told to stop takes its time, so that
+    /// plugins are told in the same moment and not after it.
+    pub(crate) async fn during<T>(
+        &self,
+        stop: &CancellationToken,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let told = async {
+            stop.cancelled().await;
+            self.stop().await;
+        };
+        tokio::pin!(work);
+        let done = tokio::select! {
+            done = &mut work => done,
+            () = told => work.await,
+        };
+        self.stop().await;
+        done
     }
 
     /// Ends all of them.

@@ -27,7 +27,7 @@ use crate::{
     folders,
     trust::TRUST_FILE,
     watch::Watched,
-    wiring::Running,
+    wiring::{self, Running},
 };
 
 /// How configurations fared since the start, as health tells it.
@@ -182,7 +182,10 @@ fn watched(settings: &Settings) -> Watched {
 impl Reloader {
     fn reload(&mut self) {
         match self.read() {
-            Ok(settings) => self.take_over(settings),
+            Ok(settings) => match self.guard(&settings) {
+                Ok(()) => self.take_over(settings),
+                Err(failed) => self.reject(&failed),
+            },
             Err(failed) => self.reject(&failed),
         }
     }
@@ -212,12 +215,25 @@ impl Reloader {
         Settings::new(found, &self.flags, &self.settings.data_dir)
     }
 
+    /// Asks another guard, where another one is to be asked. It counts before the policy does, so that no
+    /// call finds nobody to ask.
+    fn guard(&self, settings: &Settings) -> Result<(), Failed> {
+        if settings.guard.is_some() && settings.guard != self.settings.guard {
+            let path = self.gateway.path();
+            path.set_guard(wiring::guard(settings, path.events())?);
+        }
+        Ok(())
+    }
+
     fn take_over(&mut self, settings: Settings) {
         let events = self.gateway.path().events();
         let file = self.file(&settings);
         let mut plan = settings.plan();
         plan.in_house.extend(self.plugins.iter().cloned());
         self.fleet.apply(plan);
+        if settings.guard.is_none() {
+            self.gateway.path().set_guard(None);
+        }
         self.desk.set_terms(settings.terms(&self.served_at));
         self.gateway.set_views(settings.views.clone());
         let recorder = self.gateway.path().recorder();

@@ -10,13 +10,13 @@ use std::{
 };
 
 use callgate_call::{
-    CallPath, Desk, Events, SealKey, Spans, Telemetry,
+    CallPath, Desk, Events, Guard, SealKey, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
 };
-use callgate_record::{RecordType, Recorder, Redactor};
+use callgate_record::{OnFailure, RecordType, Recorder, Redactor};
 use callgate_server::{Gateway, Reloads, ServerRow, StatusSource};
 use callgate_store::{ApprovalStore, Limits, Log, LogOptions};
-use callgate_upstream::{Fleet, FleetPlan, Profile, ServerReport};
+use callgate_upstream::{Fleet, FleetPlan, Profile, RemoteGuard, ServerReport};
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -86,6 +86,28 @@ pub(crate) fn data_dir(shared: &Shared) -> Result<PathBuf, Failed> {
     Ok(settings(shared, &Flags::default(), true)?.data_dir)
 }
 
+/// A record for what a command does beside any gateway. It is a chain of its own.
+pub(crate) fn own_record(settings: &Settings) -> Result<(Arc<Log>, Recorder), Failed> {
+    let options = LogOptions::new(&settings.data_dir, env!("CARGO_PKG_VERSION"));
+    let log = Log::open(options).map_err(|error| Failed::system(error.to_string()))?;
+    let log = Arc::new(log);
+    let recorder = Recorder::new(log.clone(), redactor(settings)?, OnFailure::Refuse);
+    Ok((log, recorder))
+}
+
+/// Ends such a record.
+pub(crate) fn close_record(log: &Log) {
+    if let Err(error) = log.close() {
+        tracing::warn!(%error, "the record could not be closed in good order");
+    }
+}
+
+fn redactor(settings: &Settings) -> Result<Redactor, Failed> {
+    let audit = &settings.config.audit;
+    Redactor::new(&audit.redact, audit.body_bytes)
+        .map_err(|error| Failed::config(format!("`audit.redact`: {error}")))
+}
+
 /// The runtime that everything asynchronous runs on.
 pub(crate) fn runtime() -> Result<Runtime, Failed> {
     let built = tokio::runtime::Builder::new_multi_thread()
@@ -132,13 +154,11 @@ impl Running {
         };
         let log = Log::open(options).map_err(|error| Failed::system(error.to_string()))?;
         let log = Arc::new(log);
-        let redactor = Redactor::new(&audit.redact, audit.body_bytes)
-            .map_err(|error| Failed::config(format!("`audit.redact`: {error}")))?;
         let on_failure = match audit.on_failure {
             config::OnFailure::Refuse => callgate_record::OnFailure::Refuse,
             config::OnFailure::Allow => callgate_record::OnFailure::Allow,
         };
-        let recorder = Recorder::new(log.clone(), redactor, on_failure);
+        let recorder = Recorder::new(log.clone(), redactor(settings)?, on_failure);
         let (telemetry, exporter) = telemetry(settings)?;
         let events = telemetry.events.clone();
         recorder.event(RecordType::System, "gateway.started", None, None);
@@ -151,6 +171,7 @@ impl Running {
         let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
             .asking_at(desk.clone());
+        path.set_guard(guard(settings, path.events())?);
         let standing = Arc::new(Standing::default());
         let status = Status {
             fleet: fleet.clone(),
@@ -208,6 +229,7 @@ impl Running {
         let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
             .asking_at(self.desk.clone());
+        path.set_guard(guard(settings, path.events())?);
         let status = Status {
             fleet: fleet.clone(),
             standing: self.standing.clone(),
@@ -269,6 +291,19 @@ impl StepGate {
         self.gateway.path().drain(patience).await;
         self.fleet.shutdown().await;
     }
+}
+
+/// Who is asked in place of rules, where somebody is.
+pub(crate) fn guard(
+    settings: &Settings,
+    events: &Events,
+) -> Result<Option<Box<dyn Guard>>, Failed> {
+    let Some(options) = settings.guard.clone() else {
+        return Ok(None);
+    };
+    let guard = RemoteGuard::new(options, events.clone())
+        .map_err(|error| Failed::config(format!("`guard`: {error}")))?;
+    Ok(Some(Box::new(guard)))
 }
 
 /// Where people are asked about held calls.

@@ -99,6 +99,14 @@ struct Use {
     weight: f32,
 }
 
+/// What a concept is worth to a document.
+#[derive(Debug, Clone, Copy, Default)]
+struct Worth {
+    value: f32,
+    /// How surely the document uses it.
+    sure: f32,
+}
+
 /// A word of a question and all that it may stand for.
 struct Concept {
     /// Stems with what each counts for.
@@ -146,7 +154,7 @@ impl Index {
             .map(|(stem, number)| (stem.into_boxed_str(), number))
             .collect();
         sorted.sort_unstable();
-        let of_use = |used: &Vec<Use>| rarity(documents.len(), used.len());
+        let of_use = |used: &Vec<Use>| rarity(documents.len(), used.len() as f32);
         Self {
             sorted,
             rarities: uses.iter().map(of_use).collect(),
@@ -175,7 +183,7 @@ impl Index {
     ) -> Found {
         let concepts = self.concepts(question);
         let mut scores: Vec<f32> = vec![0.0; self.len()];
-        let mut worth: Vec<f32> = vec![0.0; self.len()];
+        let mut worth: Vec<Worth> = vec![Worth::default(); self.len()];
         let mut best = 0.0;
         // By stem, how surely the question means it.
         let mut meant: Vec<f32> = vec![0.0; self.uses.len()];
@@ -212,23 +220,26 @@ impl Index {
     }
 
     /// Adds what a concept is worth to each document's score; the best that it could be worth comes back. `worth`
-    /// is all zero before and after.
-    fn add(&self, concept: &Concept, worth: &mut [f32], scores: &mut [f32]) -> f32 {
+    /// is all zero before and after. A document that only may be meant counts in part among those that use the
+    /// concept, so that a word with many relatives does not seem to be a frequent one.
+    fn add(&self, concept: &Concept, worth: &mut [Worth], scores: &mut [f32]) -> f32 {
         let mut touched: Vec<u32> = Vec::new();
         for (term, weight) in &concept.terms {
             for used in &self.uses[*term as usize] {
                 let value = weight * used.weight / (SATURATION + used.weight);
                 let known = &mut worth[used.document as usize];
-                if *known == 0.0 {
+                if known.value == 0.0 {
                     touched.push(used.document);
                 }
-                *known = known.max(value);
+                known.value = known.value.max(value);
+                known.sure = known.sure.max(*weight);
             }
         }
-        let rarity = rarity(self.len(), touched.len());
+        let used_by: f32 = touched.iter().map(|at| worth[*at as usize].sure).sum();
+        let rarity = rarity(self.len(), used_by);
         for document in touched {
             let document = document as usize;
-            scores[document] += rarity * std::mem::take(&mut worth[document]);
+            scores[document] += rarity * std::mem::take(&mut worth[document]).value;
         }
         rarity
     }
@@ -291,11 +302,13 @@ impl Index {
 }
 
 /// How much it says that a word is used by so many of all tools.
-fn rarity(all: usize, used_by: usize) -> f32 {
-    if used_by == 0 {
-        return UNKNOWN * (1.0 + all as f32).ln();
+fn rarity(all: usize, used_by: f32) -> f32 {
+    let all = all as f32;
+    if used_by <= 0.0 {
+        return UNKNOWN * (1.0 + all).ln();
     }
-    let (all, used_by) = (all as f32, used_by as f32);
+    // Fewer than one is still one: a doubtful use says no more than a certain one.
+    let used_by = used_by.max(1.0);
     (1.0 + (all - used_by + 0.5) / (used_by + 0.5)).ln()
 }
 

@@ -1,14 +1,25 @@
 //! Table: words that people and tools use for the same thing, in general English and in the everyday language
-//! of software. `CLOSE` words stand for each other nearly always, `LOOSE` ones often.
+//! of software. `CLOSE` words stand for each other nearly always, `LOOSE` ones often. `LEADS` go one way: from
+//! what people say to what tools say (somebody who speaks of an umbrella wants a forecast), and from the names of
+//! well-known products to what they are for.
 
 use std::{collections::HashMap, sync::OnceLock};
 
 use crate::words::stem;
 
 /// What a close word counts for, against the word itself.
-pub(crate) const CLOSE_WEIGHT: f32 = 0.8;
+pub(crate) const CLOSE_WEIGHT: f32 = 0.75;
 /// What a loose word counts for.
-pub(crate) const LOOSE_WEIGHT: f32 = 0.5;
+pub(crate) const LOOSE_WEIGHT: f32 = 0.4;
+/// What a word counts for that another one leads to.
+const LEAD_WEIGHT: f32 = 0.55;
+/// What the name of a product counts for when somebody asks for what it does.
+const PRODUCT_WEIGHT: f32 = 0.5;
+
+/// Lines of `words > words`; what follows the last heading is about products.
+const LEADS: &str = include_str!("thesaurus/leads.txt");
+/// The heading of the products.
+const PRODUCTS: &str = "# Names of products";
 
 /// Words that stand for each other.
 const CLOSE: &[&[&str]] = &[
@@ -368,28 +379,53 @@ const LOOSE: &[&[&str]] = &[
 
 /// The words that mean the same as `word` (a stem), as stems with what each counts for; the best first.
 pub(crate) fn of(word: &str) -> &'static [(String, f32)] {
-    static BY_STEM: OnceLock<HashMap<String, Vec<(String, f32)>>> = OnceLock::new();
+    static BY_STEM: OnceLock<Kin> = OnceLock::new();
     let by_stem = BY_STEM.get_or_init(gather);
     by_stem.get(word).map_or(&[], Vec::as_slice)
 }
 
-fn gather() -> HashMap<String, Vec<(String, f32)>> {
-    let mut by_stem: HashMap<String, Vec<(String, f32)>> = HashMap::new();
+/// By stem, its kin: stems with what each counts for.
+type Kin = HashMap<String, Vec<(String, f32)>>;
+
+fn gather() -> Kin {
+    let mut kin = Kin::new();
     let all = [(CLOSE, CLOSE_WEIGHT), (LOOSE, LOOSE_WEIGHT)];
     for (groups, weight) in all {
         for group in groups {
             let stems: Vec<String> = group.iter().map(|word| stem(word)).collect();
-            for word in &stems {
-                let kin = by_stem.entry(word.clone()).or_default();
-                for other in stems.iter().filter(|other| *other != word) {
-                    if !kin.iter().any(|(known, _)| known == other) {
-                        kin.push((other.clone(), weight));
-                    }
-                }
+            relate(&mut kin, &stems, &stems, weight);
+        }
+    }
+    let (everyday, products) = LEADS.split_once(PRODUCTS).unwrap_or((LEADS, ""));
+    for (said, meant) in leads(everyday) {
+        relate(&mut kin, &said, &meant, LEAD_WEIGHT);
+    }
+    for (said, meant) in leads(products) {
+        relate(&mut kin, &said, &meant, LEAD_WEIGHT);
+        relate(&mut kin, &meant, &said, PRODUCT_WEIGHT);
+    }
+    kin
+}
+
+/// The lines of a text that say which words lead to which, as stems.
+fn leads(text: &str) -> impl Iterator<Item = (Vec<String>, Vec<String>)> {
+    let stems = |words: &str| words.split_whitespace().map(stem).collect();
+    text.lines()
+        .filter_map(|line| line.split_once('>'))
+        .map(move |(said, meant)| (stems(said), stems(meant)))
+}
+
+/// Makes each of `others` kin of each of `words`; what is known counts for as much as before, or more.
+fn relate(kin: &mut Kin, words: &[String], others: &[String], weight: f32) {
+    for word in words {
+        let known = kin.entry(word.clone()).or_default();
+        for other in others.iter().filter(|other| *other != word) {
+            match known.iter_mut().find(|(stem, _)| stem == other) {
+                Some((_, before)) => *before = before.max(weight),
+                None => known.push((other.clone(), weight)),
             }
         }
     }
-    by_stem
 }
 
 #[cfg(test)]
@@ -404,21 +440,47 @@ mod tests {
         };
         assert_eq!(weight("folders", "directory"), Some(CLOSE_WEIGHT));
         assert_eq!(weight("removing", "delete"), Some(CLOSE_WEIGHT));
-        assert_eq!(weight("see", "list"), Some(LOOSE_WEIGHT));
+        assert_eq!(weight("enumerate", "display"), None);
+        assert_eq!(weight("overwrite", "patch"), Some(LOOSE_WEIGHT));
         assert_eq!(weight("folder", "delete"), None);
         assert!(of("nonsense").is_empty());
     }
 
     #[test]
-    fn no_word_is_its_own_kin_and_each_pair_is_mutual() {
+    fn no_word_is_its_own_kin_and_what_is_close_is_mutual() {
         for (word, kin) in gather() {
             for (other, weight) in kin {
                 assert_ne!(word, other);
                 assert!(
-                    of(&other).contains(&(word.clone(), weight)),
+                    weight < CLOSE_WEIGHT || of(&other).contains(&(word.clone(), weight)),
                     "{word} {other}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn leads_go_one_way_but_for_products() {
+        let leads_to =
+            |word: &str, other: &str| of(&stem(word)).iter().any(|(kin, _)| *kin == stem(other));
+        assert!(leads_to("umbrella", "forecast") && !leads_to("forecast", "umbrella"));
+        assert!(leads_to("spotify", "playlist") && leads_to("playlist", "spotify"));
+    }
+
+    #[test]
+    fn every_line_of_the_leads_is_a_heading_or_leads_somewhere() {
+        assert!(LEADS.contains(PRODUCTS));
+        for line in LEADS.lines().filter(|line| !line.starts_with('#')) {
+            let parts = line
+                .split_once('>')
+                .map(|(said, meant)| (said.trim(), meant.trim()));
+            assert!(
+                parts.is_some_and(|(said, meant)| !said.is_empty() && !meant.is_empty()),
+                "{line}"
+            );
+            let is_word =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || " >".contains(c);
+            assert!(line.chars().all(is_word), "{line}");
         }
     }
 }

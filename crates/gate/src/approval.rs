@@ -76,7 +76,22 @@ pub struct Consent {
     pub(crate) approval: Option<ApprovalId>,
 }
 
+/// What a person said yes to, kept with the permit: the later rounds of the same call rest on it too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreed {
+    pub(crate) binding: Digest,
+    pub(crate) approval: Option<ApprovalId>,
+}
+
 impl Consent {
+    /// A yes that was given to the first round of this very call; a person is asked once per call.
+    pub fn of_earlier_round(agreed: &Agreed) -> Self {
+        Self {
+            binding: agreed.binding,
+            approval: agreed.approval.clone(),
+        }
+    }
+
     /// The approval of somebody who is not the caller, taken from where approvals are kept: it
     /// cannot be taken a second time.
     pub fn approved(approval: ApprovalId, binding: Digest) -> Self {

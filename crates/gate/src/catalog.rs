@@ -242,6 +242,11 @@ impl Catalog {
         listed.chain(self.unlisted.iter().map(|tool| (tool, false)))
     }
 
+    /// How tools are shown.
+    pub fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
     /// What each server contributed.
     pub fn listings(&self) -> &[Listing] {
         &self.listings

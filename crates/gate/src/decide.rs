@@ -4,7 +4,7 @@
 //! file or another process are gathered before, by the call path, and handed in.
 
 use crate::{
-    ApprovalId, Call, Check, Consent, Digest, Facts, Fault, Kind, Policy, Target, approval,
+    Agreed, ApprovalId, Call, Check, Consent, Digest, Facts, Fault, Kind, Policy, Target, approval,
 };
 
 /// Which rule spoke, and why.
@@ -26,7 +26,8 @@ pub struct Ruling {
 pub struct Permit {
     call: Call,
     ruling: Ruling,
-    approval: Option<ApprovalId>,
+    /// Boxed: most permits rest on nobody's word.
+    agreed: Option<Box<Agreed>>,
 }
 
 /// A call that waits for a person.
@@ -63,27 +64,12 @@ pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
         let ruling = Ruling::new(&fault.rule(), &fault.to_string());
         return Verdict::Deny(Denied { call, ruling });
     }
-    let checks = policy.judge(&call, facts);
-    // The earlier of two that are as strict; a policy without any layer allows nothing.
-    let strictest = checks.iter().rev().max_by_key(|check| check.kind);
-    let (kind, rule, reason) = match strictest {
-        Some(check) => (check.kind, check.rule.clone(), check.reason.clone()),
-        None => (
-            Kind::Deny,
-            "deny:default".to_owned(),
-            "there is no policy".to_owned(),
-        ),
-    };
-    let ruling = Ruling {
-        rule,
-        reason,
-        checks,
-    };
+    let (kind, ruling) = Ruling::strictest(policy.judge(&call, facts));
     match kind {
         Kind::Allow => Verdict::Permit(Permit {
             call,
             ruling,
-            approval: None,
+            agreed: None,
         }),
         Kind::Confirm | Kind::RequireApproval => Verdict::Hold(Hold {
             call,
@@ -116,6 +102,26 @@ impl Ruling {
         }
     }
 
+    /// What all checks of a call come to: the strictest counts, and the earlier of two that are as strict.
+    pub fn strictest(checks: Vec<Check>) -> (Kind, Self) {
+        let strictest = checks.iter().rev().max_by_key(|check| check.kind);
+        let (kind, rule, reason) = match strictest {
+            Some(check) => (check.kind, check.rule.clone(), check.reason.clone()),
+            // A policy without any layer allows nothing.
+            None => (
+                Kind::Deny,
+                "deny:default".to_owned(),
+                "there is no policy".to_owned(),
+            ),
+        };
+        let ruling = Self {
+            rule,
+            reason,
+            checks,
+        };
+        (kind, ruling)
+    }
+
     /// What the rules are that ask for a person: an approval holds for these and no others.
     pub fn asked_by(&self) -> Digest {
         let asking = self.checks.iter().filter(|check| match check.kind {
@@ -140,7 +146,12 @@ impl Permit {
 
     /// The approval that it rests on; the record that it is about to be forwarded uses it up.
     pub fn approval(&self) -> Option<&ApprovalId> {
-        self.approval.as_ref()
+        self.agreed.as_ref()?.approval.as_ref()
+    }
+
+    /// The person's yes that it rests on, an approval or a confirmation.
+    pub fn agreed(&self) -> Option<&Agreed> {
+        self.agreed.as_deref()
     }
 
     /// Gives the permit up for the call in it; the permission is gone with it.
@@ -179,7 +190,10 @@ impl Hold {
         Verdict::Permit(Permit {
             call: self.call,
             ruling: self.ruling,
-            approval: consent.approval,
+            agreed: Some(Box::new(Agreed {
+                binding: consent.binding,
+                approval: consent.approval,
+            })),
         })
     }
 

@@ -29,7 +29,7 @@ impl Digest {
     }
 
     /// A digest that was computed in pieces.
-    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 

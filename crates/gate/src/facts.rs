@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use crate::policy::{Cost, RateLimit};
+use crate::{
+    guard::{Guarded, Inquiry},
+    policy::{Cost, RateLimit},
+};
 
 /// What was looked up for one call before deciding it. What is missing here is never taken for a
 /// yes.
@@ -20,6 +23,8 @@ pub struct Facts {
     pub used_up: HashSet<RateLimit>,
     /// What the session has spent before this call.
     pub spent: f64,
+    /// What another gateway said in place of rules. Boxed: most gateways have rules of their own.
+    pub guard: Option<Box<Guarded>>,
 }
 
 /// Where a path really is.
@@ -51,6 +56,8 @@ pub struct Needs {
     pub rates: Vec<RateLimit>,
     /// What the call is said to cost, where cost is limited.
     pub cost: Option<Cost>,
+    /// What another gateway is asked in place of rules.
+    pub inquiries: Vec<Inquiry>,
 }
 
 impl Needs {
@@ -60,6 +67,7 @@ impl Needs {
             && self.prior.is_empty()
             && self.rates.is_empty()
             && self.cost.is_none()
+            && self.inquiries.is_empty()
     }
 }
 

@@ -12,6 +12,7 @@ mod decide;
 mod digest;
 mod facts;
 mod grant;
+pub mod guard;
 mod intent;
 mod item;
 mod name;
@@ -23,7 +24,7 @@ mod view;
 pub mod visible;
 mod who;
 
-pub use approval::{ApprovalId, Consent, NoApprovalId};
+pub use approval::{Agreed, ApprovalId, Consent, NoApprovalId};
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
 pub use catalog::{Catalog, Finding, Items, Listing, Named, Offers, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
@@ -34,8 +35,9 @@ pub use intent::{Declared, Fault, IntentRules, MAX_REASON_CHARS};
 pub use item::{Item, ItemError, ItemKind, Reference, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
-    Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, Ground, Kind,
-    Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings, ToolFilter,
+    Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, FIRST_TENANT,
+    Ground, Kind, Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings,
+    ToolFilter,
 };
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use view::{UnknownView, View};

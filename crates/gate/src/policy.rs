@@ -33,6 +33,7 @@ pub(crate) use builtin::looks_destructive;
 pub use builtin::{Builtin, ToolFilter};
 pub use explain::{Explained, ExplainedRule, ExplainedScope, ExplainedSubject};
 pub use glob::Surroundings;
+pub(crate) use judge::{COST_KEYS, arguments};
 pub use limits::{Cost, RateLimit};
 pub use path::Ground;
 pub use pattern::Pattern;
@@ -97,7 +98,14 @@ pub struct Policy {
     ground: Ground,
     /// Where servers start that start elsewhere.
     folders: HashMap<ServerName, Ground>,
+    /// Whether another gateway is asked in place of the rules.
+    guarded: bool,
+    /// The policies of other tenants than the first.
+    tenants: HashMap<String, Arc<Policy>>,
 }
+
+/// The tenant that every gateway has, and whose policy is the gateway's own.
+pub const FIRST_TENANT: &str = "local";
 
 impl Default for Policy {
     fn default() -> Self {
@@ -143,6 +151,34 @@ impl Policy {
             filters,
             ground,
             folders: HashMap::new(),
+            guarded: false,
+            tenants: HashMap::new(),
+        }
+    }
+
+    /// The same, with another gateway asked in place of its rules. What the file maps to which scope still
+    /// says what is asked.
+    pub fn guarded(mut self) -> Self {
+        self.guarded = true;
+        self
+    }
+
+    /// The same, with policies for other tenants.
+    pub fn tenants(mut self, tenants: HashMap<String, Arc<Self>>) -> Self {
+        self.tenants = tenants;
+        self
+    }
+
+    /// Whether there is such a tenant.
+    pub fn knows_tenant(&self, tenant: &str) -> bool {
+        self.of_tenant(tenant).is_some()
+    }
+
+    /// The policy of a tenant; nothing for one that is not known.
+    fn of_tenant(&self, tenant: &str) -> Option<&Self> {
+        match tenant {
+            FIRST_TENANT => Some(self),
+            other => self.tenants.get(other).map(|policy| &**policy),
         }
     }
 
@@ -187,6 +223,9 @@ impl Policy {
             ItemKind::Prompt => methods::PROMPTS_GET,
             ItemKind::Resource | ItemKind::Template => methods::RESOURCES_READ,
         };
+        let Some(policy) = self.of_tenant(who.map_or(FIRST_TENANT, |who| &who.tenant)) else {
+            return false;
+        };
         let is_for = who.is_none_or(|who| who.grant.includes(item.server.as_str()));
         let shown_by = |layer: &Layer| match layer {
             Layer::Builtin(_) => true,
@@ -195,7 +234,7 @@ impl Policy {
                     && rules.shows("mcp_method", method, who)
             }
         };
-        is_for && self.layers.iter().all(shown_by)
+        is_for && (policy.guarded || policy.layers.iter().all(shown_by))
     }
 
     /// Why the configuration leaves out a `tool` that this caller could see otherwise. What the rules hide
@@ -208,12 +247,32 @@ impl Policy {
     /// What the policy says to a call: every check that was made, the strictest first in line to
     /// speak.
     pub fn judge(&self, call: &Call, facts: &Facts) -> Vec<Check> {
-        judge::judge(self, call, facts)
+        match self.of_tenant(&call.attempt.host.who.tenant) {
+            Some(policy) => judge::judge(policy, call, facts),
+            None => vec![Check::unknown_tenant()],
+        }
+    }
+
+    /// What one scope says when it is asked directly about what is called `name` there.
+    pub fn judge_scope(&self, call: &Call, scope: (&str, &str), facts: &Facts) -> Vec<Check> {
+        match self.of_tenant(&call.attempt.host.who.tenant) {
+            Some(policy) => judge::judge_scope(policy, call, scope, facts),
+            None => vec![Check::unknown_tenant()],
+        }
+    }
+
+    /// What must be looked up before a scope can be asked directly.
+    pub fn needs_of_scope(&self, call: &Call, scope: &str) -> Needs {
+        let policy = self.of_tenant(&call.attempt.host.who.tenant);
+        policy.map_or_else(Needs::default, |policy| {
+            judge::needs_of_scope(policy, call, scope)
+        })
     }
 
     /// What must be looked up before a call can be judged.
     pub fn needs(&self, call: &Call) -> Needs {
-        judge::needs(self, call)
+        let policy = self.of_tenant(&call.attempt.host.who.tenant);
+        policy.map_or_else(Needs::default, |policy| judge::needs(policy, call))
     }
 
     /// Why a call gets its verdict, rule by rule.
@@ -226,7 +285,7 @@ impl Policy {
         self.layers.iter().any(|layer| match layer {
             Layer::Builtin(_) => false,
             Layer::Rules(rules) => rules.asks_for_prior(),
-        })
+        }) || self.tenants.values().any(|policy| policy.remembers())
     }
 
     fn shows_by(&self, tool: &Tool, who: Option<&Who>) -> bool {
@@ -235,11 +294,15 @@ impl Policy {
     }
 
     fn rules_show(&self, tool: &Tool, who: Option<&Who>) -> bool {
+        let Some(policy) = self.of_tenant(who.map_or(FIRST_TENANT, |who| &who.tenant)) else {
+            return false;
+        };
+        let shown_by = |layer: &Layer| match layer {
+            Layer::Builtin(_) => true,
+            Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), who),
+        };
         who.is_none_or(|who| who.grant.refuses(tool).is_none())
-            && self.layers.iter().all(|layer| match layer {
-                Layer::Builtin(_) => true,
-                Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), who),
-            })
+            && (policy.guarded || policy.layers.iter().all(shown_by))
     }
 
     fn ground_of(&self, target: &Target) -> &Ground {

@@ -195,9 +195,10 @@ fn in_folder(folder: &Path, name: &str) -> Result<Option<WithManifest>, NotFound
     if name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.') {
         return Ok(None);
     }
-    let own = folder.join(name);
-    if own.is_dir() {
-        return in_own_folder(&own);
+    for own in [folder.join(name), folder.join(format!("{PROGRAM}{name}"))] {
+        if own.is_dir() {
+            return in_own_folder(&own);
+        }
     }
     let mut folders: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
@@ -229,11 +230,25 @@ fn in_own_folder(folder: &Path) -> Result<Option<WithManifest>, NotFound> {
         file: manifest.clone(),
         why: error.to_string(),
     })?;
-    let config = match read.config {
-        Value::Object(config) => config,
-        _ => Map::new(),
+    let found = Found::at(folder, defaults(read.config))?;
+    Ok(Some((found, Some(manifest))))
+}
+
+/// What a manifest says about its configuration: a member is a value, or describes one by `type` and `default`.
+fn defaults(config: Value) -> Map<String, Value> {
+    let Value::Object(config) = config else {
+        return Map::new();
     };
-    Ok(Some((Found::at(folder, config)?, Some(manifest))))
+    let value = |member: Value| match member {
+        Value::Object(mut described) if described.contains_key("type") => {
+            described.remove("default")
+        }
+        plain => Some(plain),
+    };
+    let members = config.into_iter();
+    members
+        .filter_map(|(key, member)| Some((key, value(member)?)))
+        .collect()
 }
 
 fn named(manifest: &str) -> Option<String> {
@@ -241,8 +256,12 @@ fn named(manifest: &str) -> Option<String> {
 }
 
 fn program_of(folder: &Path) -> String {
-    let name = folder.file_name().unwrap_or_default();
-    format!("{PROGRAM}{}", name.to_string_lossy())
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    // Some folders are named like the program itself.
+    if name.starts_with(PROGRAM) {
+        return name.into_owned();
+    }
+    format!("{PROGRAM}{name}")
 }
 
 fn is_program(file: &Path) -> bool {
@@ -316,7 +335,15 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let users = place.path().join("data/plugins/one");
         program(&users.join("awf-plugin-one"));
-        fs::write(users.join(MANIFEST), "name: first\nversion: 1.0.0\n").expect("it is ours");
+        let manifest = "name: first\nversion: 1.0.0\nconfig: {token: {type: string, required: true}, n: {type: integer, default: 3}, plain: x}\n";
+        fs::write(users.join(MANIFEST), manifest).expect("it is ours");
+        let whole = place.path().join("data/plugins/awf-plugin-whole");
+        program(&whole.join("awf-plugin-whole"));
+        fs::write(whole.join(MANIFEST), "name: awf-plugin-whole\n").expect("it is ours");
+        for name in ["whole", "awf-plugin-whole"] {
+            let found = shelf(place.path()).find(name).expect(name);
+            assert_eq!(found.program, whole.join("awf-plugin-whole"));
+        }
         let projects = place.path().join("work/.callgate/plugins/two");
         program(&projects.join("awf-plugin-two"));
         fs::write(projects.join(MANIFEST), "name: two\n").expect("it is ours");
@@ -324,6 +351,10 @@ mod tests {
             let found = shelf(place.path()).find(name).expect(name);
             assert_eq!(found.program, users.join("awf-plugin-one"));
             assert!(found.needs_trust.is_empty());
+            assert_eq!(
+                Value::Object(found.config),
+                serde_json::json!({"n": 3, "plain": "x"})
+            );
         }
         let found = shelf(place.path()).find("two").expect("it is there");
         let files = vec![projects.join("awf-plugin-two"), projects.join(MANIFEST)];

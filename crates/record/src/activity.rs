@@ -29,7 +29,7 @@ pub struct Activity {
     pub source: Option<Source>,
     /// Over what it came; absent for an event.
     pub transport: Option<Transport>,
-    /// The tenant; absent for an event.
+    /// The tenant; absent for an event that is no tenant's.
     pub tenant: Option<String>,
     /// What authenticated the caller, or whoever decided about an approval; absent for other events.
     pub principal: Option<String>,
@@ -104,9 +104,10 @@ impl Activity {
     /// The record that begins with `entry`; none for entries that begin nothing.
     pub fn begin(writer: WriterId, seq: u64, at: Timestamp, entry: &Entry) -> Option<Self> {
         match entry {
-            Entry::Refused(call) | Entry::Held(call) | Entry::Forwarding(call) => {
-                Some(Self::of_call(writer, seq, at, call))
-            }
+            Entry::Refused(call)
+            | Entry::Held(call)
+            | Entry::Checked(call)
+            | Entry::Forwarding(call) => Some(Self::of_call(writer, seq, at, call)),
             Entry::Event(event) => Some(Self::of_event(writer, seq, at, event)),
             Entry::Opened(_)
             | Entry::Closed {}
@@ -129,6 +130,7 @@ impl Activity {
             Entry::Opened(_)
             | Entry::Closed {}
             | Entry::Held(_)
+            | Entry::Checked(_)
             | Entry::Head(_)
             | Entry::Checkpoint(_)
             | Entry::Event(_) => {}
@@ -207,7 +209,7 @@ impl Activity {
             record_type: event.record_type,
             source: None,
             transport: None,
-            tenant: None,
+            tenant: event.tenant.clone(),
             principal: event.principal.clone(),
             agent: None,
             client: None,

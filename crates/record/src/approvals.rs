@@ -88,8 +88,22 @@ impl Way {
 pub struct Approver {
     /// The token that authenticated them.
     pub principal: String,
+    /// Who that is on this machine, where the token does not say.
+    pub person: Option<String>,
+    /// The only tenant that they decide for; all, where there is none.
+    pub tenant: Option<String>,
     /// How they say it.
     pub way: Way,
+}
+
+impl Approver {
+    /// What they are called in the record.
+    pub fn name(&self) -> String {
+        match &self.person {
+            Some(person) => format!("{} ({person})", self.principal),
+            None => self.principal.clone(),
+        }
+    }
 }
 
 /// What was decided.
@@ -97,7 +111,7 @@ pub struct Approver {
 pub struct Resolution {
     /// What was said.
     pub answer: Answer,
-    /// The token of whoever said it.
+    /// Whoever said it: their token, and who that is where the token does not say.
     pub by: String,
     /// How.
     pub way: Way,
@@ -140,6 +154,9 @@ pub struct Asking {
     pub reason: String,
     /// Every scope that was asked.
     pub checks: Vec<Check>,
+    /// What is odd about the tool's definition, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
 }
 
 /// An approval.
@@ -196,6 +213,36 @@ pub enum Asked {
         /// How many it may have.
         limit: usize,
     },
+}
+
+/// Which approvals are looked for; what is left out does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Those that stand so.
+    pub status: Option<ApprovalStatus>,
+    /// Those of a tenant.
+    pub tenant: Option<String>,
+}
+
+impl Which {
+    /// Those that nobody has decided about.
+    pub fn pending() -> Self {
+        Self {
+            status: Some(ApprovalStatus::Pending),
+            tenant: None,
+        }
+    }
+
+    /// Whether an approval is one of them.
+    pub fn includes(&self, approval: &Approval) -> bool {
+        self.status.is_none_or(|status| approval.status == status)
+            && self.has_tenant(&approval.asking.tenant)
+    }
+
+    /// Whether they may be this tenant's.
+    pub fn has_tenant(&self, tenant: &str) -> bool {
+        self.tenant.as_ref().is_none_or(|wanted| wanted == tenant)
+    }
 }
 
 /// What became of a decision.
@@ -261,10 +308,10 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
     /// One approval.
     fn get(&self, id: &ApprovalId, now: Timestamp) -> Result<Option<Approval>, ApprovalsError>;
 
-    /// The approvals that stand so, or all, newest first; at most `limit`.
+    /// The approvals that are looked for, newest first; at most `limit`.
     fn list(
         &self,
-        status: Option<ApprovalStatus>,
+        which: &Which,
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError>;

@@ -48,7 +48,7 @@ pub struct ActivityFilter {
 }
 
 /// A page of records, newest first.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Page {
     /// The records.
     pub activities: Vec<Activity>,
@@ -120,6 +120,6 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
         out: &mut dyn Write,
     ) -> Result<u64, ArchiveError>;
 
-    /// How many records since then there are of each sort.
-    fn summary(&self, since: Timestamp) -> Result<Summary, ArchiveError>;
+    /// How many records since then there are of each sort; of one tenant, where one is named.
+    fn summary(&self, since: Timestamp, tenant: Option<&str>) -> Result<Summary, ArchiveError>;
 }

@@ -37,6 +37,8 @@ pub enum Entry {
     Refused(Box<CallEntry>),
     /// A call waits for a person.
     Held(Box<CallEntry>),
+    /// Somebody asked whether a call may happen, and was answered. What they do then is not seen here.
+    Checked(Box<CallEntry>),
     /// A call is about to be forwarded.
     Forwarding(Box<CallEntry>),
     /// What came of a forwarded call.
@@ -65,6 +67,7 @@ impl Entry {
             EntryKind::Closed => Self::Closed {},
             EntryKind::Refused => Self::Refused(serde_json::from_str(text)?),
             EntryKind::Held => Self::Held(serde_json::from_str(text)?),
+            EntryKind::Checked => Self::Checked(serde_json::from_str(text)?),
             EntryKind::Forwarding => Self::Forwarding(serde_json::from_str(text)?),
             EntryKind::Finished => Self::Finished(serde_json::from_str(text)?),
             EntryKind::Unknown => Self::Unknown(serde_json::from_str(text)?),
@@ -92,6 +95,8 @@ pub enum EntryKind {
     Refused,
     /// [`Entry::Held`].
     Held,
+    /// [`Entry::Checked`].
+    Checked,
     /// [`Entry::Forwarding`].
     Forwarding,
     /// [`Entry::Finished`].
@@ -118,6 +123,8 @@ pub enum RecordType {
     ResourceRead,
     /// Any other request that passed through.
     Other,
+    /// Somebody asked whether a call may happen.
+    Check,
     /// A person decided about a call.
     Approval,
     /// Something that happened to an upstream server.
@@ -134,6 +141,7 @@ impl RecordType {
             Self::PromptGet => "prompt_get",
             Self::ResourceRead => "resource_read",
             Self::Other => "other",
+            Self::Check => "check",
             Self::Approval => "approval",
             Self::Server => "server",
             Self::System => "system",
@@ -432,4 +440,7 @@ pub struct Event {
     /// The approval that was decided about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<ApprovalId>,
+    /// The tenant that it is about; absent where it is no tenant's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }

@@ -17,7 +17,7 @@ mod store;
 pub use activity::{Activity, ActivityError, Metadata};
 pub use approvals::{
     Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Asking, Question,
-    Resolution, ResolveApprovalError, Resolved, Way,
+    Resolution, ResolveApprovalError, Resolved, Way, Which,
 };
 pub use archive::{ActivityFilter, Archive, ArchiveError, Format, Page, Summary};
 pub use entry::{

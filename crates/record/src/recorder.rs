@@ -167,9 +167,11 @@ impl Recorder {
         let asked = match entry.record_type {
             RecordType::ToolCall | RecordType::PromptGet => param("name"),
             RecordType::ResourceRead => param("uri").map(|uri| self.redactor.text(&uri).into()),
-            RecordType::Other | RecordType::Approval | RecordType::Server | RecordType::System => {
-                attempt.frame.method().map(Into::into)
-            }
+            RecordType::Other
+            | RecordType::Check
+            | RecordType::Approval
+            | RecordType::Server
+            | RecordType::System => attempt.frame.method().map(Into::into),
         };
         entry.tool = asked.map(|asked| name(&asked));
         entry.status = Some(status);
@@ -258,6 +260,7 @@ impl Recorder {
             principal: None,
             decision: None,
             approval_id: None,
+            tenant: None,
         }));
     }
 
@@ -342,6 +345,7 @@ impl Recorder {
             RecordType::ToolCall | RecordType::PromptGet => frame.param("arguments"),
             RecordType::ResourceRead
             | RecordType::Other
+            | RecordType::Check
             | RecordType::Approval
             | RecordType::Server
             | RecordType::System => frame.params(),

@@ -1,10 +1,11 @@
-//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, approvals for approvers, and for the admin
-//! the servers' state, events and metrics.
+//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, questions of other gateways, approvals for
+//! approvers, and for the admin the servers' state, events and metrics.
 
 mod api;
 mod approvals;
 mod auth;
 mod body;
+mod check;
 mod front;
 mod guard;
 mod health;
@@ -51,6 +52,8 @@ pub struct HttpDoor {
     pub logins: Arc<Logins>,
     /// Whether `/metrics` needs no token from this machine.
     pub open_metrics: bool,
+    /// Whether `/v1/check` needs none.
+    pub open_check: bool,
     /// What is on record, for the API; without it the API says that there is none.
     pub archive: Option<Arc<dyn Archive>>,
 }
@@ -75,6 +78,7 @@ struct Shared {
     closing: Closing,
     logins: Arc<Logins>,
     open_metrics: bool,
+    open_check: bool,
     archive: Option<Arc<dyn Archive>>,
 }
 
@@ -95,6 +99,7 @@ impl HttpDoor {
             closing: closing.clone(),
             logins: self.logins,
             open_metrics: self.open_metrics,
+            open_check: self.open_check,
             archive: self.archive,
         });
         let front = Front {
@@ -127,6 +132,7 @@ fn others(shared: &Arc<Shared>) -> Router {
         .merge(api::routes(shared))
         .merge(admins)
         .merge(approvals::routes(shared))
+        .merge(check::routes(shared))
         .merge(page::routes(shared))
         .merge(metrics)
         .with_state(shared.clone())

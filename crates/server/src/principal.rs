@@ -19,6 +19,8 @@ pub struct Principal {
     pub view: Option<View>,
     /// Whether the name is also the agent's, whatever the client calls itself.
     pub names_agent: bool,
+    /// Whether they run this gateway, and so see every tenant.
+    pub operates: bool,
 }
 
 impl Principal {
@@ -31,6 +33,15 @@ impl Principal {
             grant: Grant::default(),
             view: None,
             names_agent: false,
+            operates: false,
+        }
+    }
+
+    /// Whoever runs this gateway: the holder of its own admin token.
+    pub fn operator() -> Self {
+        Self {
+            operates: true,
+            ..Self::new(Role::Admin.as_str(), Role::Admin)
         }
     }
 }

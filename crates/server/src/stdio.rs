@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use callgate_call::{Announcement, Caller};
+use callgate_call::Caller;
 use callgate_gate::{Door, Role, Source, Transport, View};
 use callgate_wire::{
     Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
@@ -317,12 +317,10 @@ async fn announce(desk: Desk) {
     let mut announcements = desk.gateway.path.providers().subscribe();
     loop {
         match announcements.recv().await {
-            Ok(Announcement { audience, frame }) => {
-                let wanted = desk
-                    .session
-                    .host()
-                    .is_some_and(|host| audience.includes(host));
-                if wanted && desk.messages.send(frame).await.is_err() {
+            Ok(announced) => {
+                let host = desk.session.host();
+                let wanted = host.is_some_and(|host| announced.is_for(host));
+                if wanted && desk.messages.send(announced.frame).await.is_err() {
                     return;
                 }
             }

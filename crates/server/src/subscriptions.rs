@@ -72,7 +72,7 @@ impl Subscription {
     }
 
     fn pass_on(&self, filter: &Filter, announced: Announcement) {
-        if !announced.audience.includes(&self.host) {
+        if !announced.is_for(&self.host) {
             return;
         }
         let Ok(frame) = Frame::parse(announced.frame, Strictness::Envelope) else {

@@ -114,6 +114,7 @@ impl OpenCalls {
             | EntryKind::Closed
             | EntryKind::Refused
             | EntryKind::Held
+            | EntryKind::Checked
             | EntryKind::Unknown
             | EntryKind::Head
             | EntryKind::Checkpoint

@@ -17,7 +17,7 @@ use std::{
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
     Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Question,
-    ResolveApprovalError, Resolved, WriterId,
+    ResolveApprovalError, Resolved, Which, WriterId,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
@@ -189,6 +189,10 @@ impl Approvals for ApprovalStore {
             let Some(approval) = rows::get(transaction, id, now)? else {
                 return Ok(Err(ResolveApprovalError::Unknown));
             };
+            let tenant = &approval.asking.tenant;
+            if by.tenant.as_ref().is_some_and(|own| own != tenant) {
+                return Ok(Err(ResolveApprovalError::Unknown));
+            }
             if approval.asking.principal == by.principal {
                 return Ok(Err(ResolveApprovalError::OwnCall));
             }
@@ -220,11 +224,11 @@ impl Approvals for ApprovalStore {
 
     fn list(
         &self,
-        status: Option<ApprovalStatus>,
+        which: &Which,
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError> {
-        self.read(|inner| rows::list(connection(inner)?, status, limit, now))
+        self.read(|inner| rows::list(connection(inner)?, which, limit, now))
     }
 
     fn pending(&self, now: Timestamp) -> Result<usize, ApprovalsError> {

@@ -68,8 +68,8 @@ impl Archive for Records {
         }
     }
 
-    fn summary(&self, since: Timestamp) -> Result<Summary, ArchiveError> {
-        self.ask(|index| index.summary(since))
+    fn summary(&self, since: Timestamp, tenant: Option<&str>) -> Result<Summary, ArchiveError> {
+        self.ask(|index| index.summary(since, tenant))
     }
 }
 

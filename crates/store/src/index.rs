@@ -6,6 +6,7 @@
 mod fill;
 mod query;
 mod schema;
+mod tally;
 
 use std::{
     fs::{self, File},
@@ -105,9 +106,13 @@ impl Index {
         self.with_repair(|index| load(&index.connection, id))
     }
 
-    /// How many records since then there are of each sort.
-    pub fn summary(&mut self, since: jiff::Timestamp) -> Result<Summary, IndexError> {
-        self.with_repair(|index| query::summary(&index.connection, since))
+    /// How many records since then there are of each sort; of one tenant, where one is named.
+    pub fn summary(
+        &mut self,
+        since: jiff::Timestamp,
+        tenant: Option<&str>,
+    ) -> Result<Summary, IndexError> {
+        self.with_repair(|index| query::summary(&index.connection, since, tenant))
     }
 
     /// Shows every record that fits to `visit`, oldest first, as of one moment.

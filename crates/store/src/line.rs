@@ -301,6 +301,7 @@ mod tests {
             principal: None,
             decision: None,
             approval_id: None,
+            tenant: None,
         });
         let at = "2026-01-02T03:04:05.000006Z".parse().unwrap();
         let stamp = Stamp {

@@ -111,6 +111,7 @@ impl Hearing {
             EntryKind::Closed
             | EntryKind::Refused
             | EntryKind::Held
+            | EntryKind::Checked
             | EntryKind::Forwarding
             | EntryKind::Finished
             | EntryKind::Unknown
@@ -158,6 +159,7 @@ impl Hearing {
             Entry::Closed {}
             | Entry::Refused(_)
             | Entry::Held(_)
+            | Entry::Checked(_)
             | Entry::Forwarding(_)
             | Entry::Finished(_)
             | Entry::Unknown(_)

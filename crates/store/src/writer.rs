@@ -332,6 +332,7 @@ fn first_entries(
                 principal: None,
                 decision: None,
                 approval_id: None,
+                tenant: None,
             }))?;
         }
     }

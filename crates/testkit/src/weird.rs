@@ -13,7 +13,7 @@ use crate::frame::Frame;
 use crate::{Host, frame};
 
 pub use compare::{Difference, Place, compare};
-pub use script::{NOTIFICATIONS, requests, requests_with_prefix};
+pub use script::{NOTIFICATIONS, requests, requests_with_prefix, stateless_requests};
 
 /// One request of the script and everything the host saw until its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +37,13 @@ pub enum Direction {
 
 /// Runs the script against a host whose handshake is done. `prefix` goes before every tool's name.
 pub fn run(host: &mut dyn Host, prefix: &str) -> Result<Vec<Exchange>> {
+    run_all(host, requests_with_prefix(prefix))
+}
+
+/// Makes these requests, each with its name, one after the other.
+pub fn run_all(host: &mut dyn Host, requests: Vec<(&str, String)>) -> Result<Vec<Exchange>> {
     let mut exchanges = Vec::new();
-    for (name, line) in requests_with_prefix(prefix) {
+    for (name, line) in requests {
         let received = host.exchange(&line, &mut answer)?;
         exchanges.push(Exchange {
             name: name.to_owned(),

@@ -423,8 +423,8 @@ fn wiring_for(base: Wiring, fleet: Weak<Fleet>) -> SharedWiring {
             None => Audience::All,
         };
         let profile = profile.clone();
-        let (fleet, asked) = (fleet.clone(), audience.clone());
-        let resident = Arc::new(move || fleet.upgrade()?.resident(&asked));
+        let (fleet, asked, server) = (fleet.clone(), audience.clone(), base.server.clone());
+        let resident = Arc::new(move || fleet.upgrade()?.resident(&server, &asked));
         Wiring {
             profile,
             audience,

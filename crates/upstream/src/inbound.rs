@@ -318,7 +318,11 @@ impl Inbound {
 
     fn announce_to(&self, audience: Audience, frame: Bytes) {
         // Nobody listening is no failure.
-        let _ = self.wiring.announce.send(Announcement { audience, frame });
+        let _ = self.wiring.announce.send(Announcement {
+            audience,
+            server: Some(self.wiring.server.clone()),
+            frame,
+        });
     }
 
     pub(crate) fn too_long(&self, head: &[u8], tail: &[u8]) {

@@ -12,6 +12,7 @@ mod definitions;
 mod eras;
 mod fleet;
 mod followers;
+mod guard;
 mod handshake;
 mod http;
 mod inbound;
@@ -40,6 +41,7 @@ pub mod warden;
 
 pub use definitions::last_known;
 pub use fleet::{Fleet, FleetPlan, ServerReport};
+pub use guard::{GuardError, GuardOptions, RemoteGuard};
 pub use http::{Endpoint, EndpointError};
 pub use server::ServerStatus;
 pub use spec::{FleetOptions, Launch, Profile, Protocol, ServerSpec};

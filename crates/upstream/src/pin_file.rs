@@ -47,7 +47,9 @@ pub fn read(path: &Path) -> Result<Lock, PinFileError> {
 
 /// Changes the lock, and gives back what it is now.
 pub fn change(path: &Path, how: impl FnOnce(&mut Lock)) -> Result<Lock, PinFileError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+    // A bare name is in the working folder.
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
     let held = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
     let _held = held.map_err(|error| failed(path, error))?;
     let mut lock = read(path)?;

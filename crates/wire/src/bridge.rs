@@ -98,9 +98,18 @@ pub fn own_error_for_stateless(error: &RpcError) -> RpcError {
     }
 }
 
-/// The error of a stateless server as a handshake host knows it; `None` where it stays as it is. What is
-/// wrong between that server and us is nothing that the host could mend.
+/// What a handshake host is told instead of a stateless server's reply; `None` where it stays as it is. What is
+/// wrong between that server and us is nothing that the host could mend, and a result of a kind that its era does
+/// not have would look to it like one that is complete.
 pub fn error_for_handshake(reply: &Frame) -> Option<RpcError> {
+    if is_of_unknown_kind(reply) {
+        return Some(RpcError {
+            code: RpcError::INTERNAL,
+            message: "the server answered with a kind of result that this host does not know"
+                .to_owned(),
+            data: None,
+        });
+    }
     let error = reply.error()?;
     match error.get("code").and_then(Json::as_i64)? {
         RpcError::HEADER_MISMATCH
@@ -127,6 +136,12 @@ pub fn request_for_stateless<'f>(
     edit.meta(PROTOCOL_VERSION_META, &version)
         .meta(CLIENT_CAPABILITIES_META, capabilities)
         .meta(CLIENT_INFO_META, client_info)
+}
+
+/// Whether a result says that it is something else than complete. One that says nothing is complete.
+pub fn is_of_unknown_kind(reply: &Frame) -> bool {
+    let kind = reply.result_member(RESULT_TYPE);
+    kind.is_some_and(|kind| kind.as_str().as_deref() != Some(COMPLETE))
 }
 
 /// Whether a reply asks questions instead of giving a result.
@@ -196,6 +211,11 @@ mod tests {
         );
         let plain = r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#;
         assert_eq!(text(reply_for_handshake(reply.edit())), plain);
+        for kind in [r#""task""#, r#""surprise""#, "7", "null"] {
+            let odd = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"resultType":{kind}}}}}"#);
+            let told = error_for_handshake(&frame(&odd)).expect("it is not passed on");
+            assert_eq!(told.code, RpcError::INTERNAL, "{kind}");
+        }
         let reply = frame(r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}"#);
         let plain = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         assert_eq!(text(reply_for_handshake(reply.edit())), plain);

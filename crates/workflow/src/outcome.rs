@@ -75,12 +75,13 @@ impl Outcome {
 
     /// As templates and conditions see it.
     pub(crate) fn seen(&self) -> Value {
+        let text = Value::String(self.output.clone());
         let mut seen = json!({
             "Output": self.output,
             "Stderr": self.stderr,
             "ExitCode": self.exit_code,
             "Status": self.status.as_str(),
-            "Response": self.output,
+            "Response": self.json.as_ref().unwrap_or(&text),
             "TokensInput": self.tokens_input,
             "TokensOutput": self.tokens_output,
         });

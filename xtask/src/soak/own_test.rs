@@ -42,6 +42,12 @@ pub(super) fn policy() -> Result<()> {
     run(CLI, reloads, "CALLGATE_POLICY_RELOADS", "1000")
 }
 
+/// Ten thousand calls are decided by a guard and by a gateway itself.
+pub(super) fn guard() -> Result<()> {
+    let test = "the_guard_says_what_the_gateway_would_say_itself";
+    run(CLI, test, "CALLGATE_GUARD_CALLS", "10000")
+}
+
 /// Built-in tools are given a hundred thousand random argument objects.
 pub(super) fn arguments() -> Result<()> {
     let test = "random_arguments_never_end_the_gateway";

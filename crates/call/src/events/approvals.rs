@@ -32,6 +32,7 @@ impl Event for ApprovalResolved<'_> {
         let Approval { id, asking, .. } = self.approval;
         let shown = Shown {
             record_id: Some(asking.record_id),
+            tenant: Some(&asking.tenant),
             server: Some(&asking.server),
             tool: Some(asking.tool.as_str().into()),
             command: Some(format!("{}:{}", asking.server, name(&asking.tool))),

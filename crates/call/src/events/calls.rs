@@ -209,12 +209,8 @@ impl Event for CallUnresolved<'_> {
         let frame = &self.attempt.frame;
         let asked = frame.param("name").and_then(|asked| asked.as_str());
         Shown {
-            record_id: Some(self.attempt.id),
-            who: Some(&self.attempt.host.who),
-            scope: Some(scope(self.attempt)),
             command: asked.map(|asked| name(&asked).to_owned()),
-            transport: self.attempt.door.transport.as_str(),
-            ..Shown::new(Self::NAME)
+            ..of_attempt(Self::NAME, self.attempt)
         }
         .meta("status", Status::Error.as_str())
         .meta("effect", Effect::None.as_str())
@@ -341,13 +337,7 @@ impl Event for IntentRefused<'_> {
     fn shown(&self) -> Shown<'_> {
         let shown = match self.target {
             Some(target) => of_call(Self::NAME, self.attempt, target),
-            None => Shown {
-                record_id: Some(self.attempt.id),
-                who: Some(&self.attempt.host.who),
-                scope: Some(scope(self.attempt)),
-                transport: self.attempt.door.transport.as_str(),
-                ..Shown::new(Self::NAME)
-            },
+            None => of_attempt(Self::NAME, self.attempt),
         };
         Shown {
             decision: Some(Decision::Deny.as_str()),
@@ -384,7 +374,7 @@ impl Event for IntentDoubtful<'_> {
     }
 }
 
-fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling) {
+pub(super) fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling) {
     tracing::info!(
         record_id = %attempt.id,
         agent = name(&attempt.host.who.agent),
@@ -396,7 +386,7 @@ fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling
     );
 }
 
-fn decided<'a>(
+pub(super) fn decided<'a>(
     event: &'static str,
     attempt: &'a Attempt,
     target: &'a Target,
@@ -411,16 +401,31 @@ fn decided<'a>(
     }
 }
 
-fn of_call<'a>(event: &'static str, attempt: &'a Attempt, target: &'a Target) -> Shown<'a> {
+pub(super) fn of_call<'a>(
+    event: &'static str,
+    attempt: &'a Attempt,
+    target: &'a Target,
+) -> Shown<'a> {
     Shown {
-        record_id: Some(attempt.id),
-        who: Some(&attempt.host.who),
         server: Some(target.server().as_str()),
         tool: Some(target.label()),
         scope: Some(target.scope()),
         command: Some(format!("{}:{}", target.server(), name(&target.label()))),
+        ..of_attempt(event, attempt)
+    }
+}
+
+fn of_attempt<'a>(event: &'static str, attempt: &'a Attempt) -> Shown<'a> {
+    let shown = Shown {
+        record_id: Some(attempt.id),
+        who: Some(&attempt.host.who),
+        scope: Some(scope(attempt)),
         transport: attempt.door.transport.as_str(),
         ..Shown::new(event)
+    };
+    match attempt.frame.id() {
+        Some(id) => shown.meta("request_id", name(id.raw())),
+        None => shown,
     }
 }
 

@@ -1,17 +1,15 @@
 //! A confirmation: the person at the host is asked whether this call is meant, where the host can ask.
 //! It is never an approval; a host that cannot ask leaves the call to an approver.
 
-use bytes::Bytes;
 use callgate_gate::{
     Call, Consent, Denied, Hold, Permit, Ruling, Verdict,
     visible::{Layout, visible},
 };
-use callgate_wire::{Frame, Id, Json, Strictness, message, quote};
+use callgate_wire::{Era, Frame, Id, Strictness, message, methods, quote};
 
-use crate::{AskFailed, Exchange};
+use super::come_again::{self, CONFIRMATION, Shows};
+use crate::{AskFailed, Exchange, parking::Back};
 
-/// The request by which a host asks its person.
-const ELICIT: &str = "elicitation/create";
 /// How much of the arguments is shown.
 const SHOWN_CHARS: usize = 2000;
 
@@ -23,17 +21,39 @@ pub(super) enum Confirmed {
     Refused(Denied),
     /// Nobody waits for the answer any more.
     Cancelled(Ruling),
+    /// The host is asked in the answer, and comes again.
+    ComeAgain(Hold),
     /// It was not asked: a confirmation is not enough, or the host cannot.
     Unasked(Hold),
 }
 
 /// Asks the person at the host, where that is enough and possible.
-pub(super) async fn confirm(hold: Hold, exchange: &Exchange) -> Confirmed {
+pub(super) async fn confirm(hold: Hold, exchange: &Exchange, back: Option<&Back>) -> Confirmed {
     let host = &hold.call().attempt.host;
-    if !hold.asks_for_confirmation() || !can_ask(&host.capabilities) {
+    if !hold.asks_for_confirmation() || !Shows::of(&host.capabilities).form {
         return Confirmed::Unasked(hold);
     }
-    let Some(request) = request(hold.call(), hold.ruling()) else {
+    match host.era {
+        Era::Handshake => ask(hold, exchange).await,
+        Era::Stateless => brought(hold, back),
+    }
+}
+
+/// What a host brings that cannot be sent a question.
+fn brought(hold: Hold, back: Option<&Back>) -> Confirmed {
+    // A yes to what the call was is no yes to what it is now.
+    let same = back.filter(|back| back.binding == hold.binding());
+    match same.and_then(|back| back.says(CONFIRMATION)) {
+        Some(true) => said_yes(hold),
+        Some(false) => said_no(hold),
+        None if come_again::is_possible(&hold.call().attempt, back) => Confirmed::ComeAgain(hold),
+        None => Confirmed::Unasked(hold),
+    }
+}
+
+async fn ask(hold: Hold, exchange: &Exchange) -> Confirmed {
+    let bytes = message::request(&Id::number(0), methods::ELICITATION, Some(&params(&hold)));
+    let Ok(request) = Frame::parse(bytes, Strictness::Full) else {
         return Confirmed::Unasked(hold);
     };
     let asked = tokio::select! {
@@ -43,15 +63,8 @@ pub(super) async fn confirm(hold: Hold, exchange: &Exchange) -> Confirmed {
         }
     };
     match asked.as_ref().map(answer) {
-        Ok(Some(true)) => {
-            let consent = Consent::confirmed(hold.binding());
-            match hold.release(consent) {
-                Verdict::Permit(permit) => Confirmed::Permit(permit),
-                Verdict::Hold(hold) => Confirmed::Unasked(hold),
-                Verdict::Deny(denied) => Confirmed::Refused(denied),
-            }
-        }
-        Ok(Some(false)) => Confirmed::Refused(hold.deny("the user did not confirm this call")),
+        Ok(Some(true)) => said_yes(hold),
+        Ok(Some(false)) => said_no(hold),
         // A host that said it can ask and does not is like one that cannot.
         Ok(None) | Err(AskFailed::NoWay | AskFailed::Gone | AskFailed::TimedOut) => {
             Confirmed::Unasked(hold)
@@ -59,20 +72,22 @@ pub(super) async fn confirm(hold: Hold, exchange: &Exchange) -> Confirmed {
     }
 }
 
-/// Whether the host declared that it can show a form.
-fn can_ask(capabilities: &str) -> bool {
-    let Ok(json) = Json::validate(capabilities.as_bytes(), Strictness::Envelope) else {
-        return false;
-    };
-    let Some(elicitation) = json.get("elicitation") else {
-        return false;
-    };
-    // An empty declaration means forms; one that names modes must name this one.
-    elicitation.is_object()
-        && (elicitation.members().next().is_none() || elicitation.get("form").is_some())
+fn said_yes(hold: Hold) -> Confirmed {
+    let consent = Consent::confirmed(hold.binding());
+    match hold.release(consent) {
+        Verdict::Permit(permit) => Confirmed::Permit(permit),
+        Verdict::Hold(hold) => Confirmed::Unasked(hold),
+        Verdict::Deny(denied) => Confirmed::Refused(denied),
+    }
 }
 
-fn request(call: &Call, ruling: &Ruling) -> Option<Frame> {
+fn said_no(hold: Hold) -> Confirmed {
+    Confirmed::Refused(hold.deny("the user did not confirm this call"))
+}
+
+/// What the host's person is shown.
+pub(super) fn params(hold: &Hold) -> String {
+    let (call, ruling): (&Call, &Ruling) = (hold.call(), hold.ruling());
     let name = format!("{}:{}", call.target.server(), call.target.name());
     let arguments = call.attempt.frame.param("arguments");
     let arguments = arguments.map_or("{}", |arguments| arguments.as_text());
@@ -84,12 +99,12 @@ fn request(call: &Call, ruling: &Ruling) -> Option<Frame> {
         visible(&name, Layout::OneLine),
         ruling.reason
     );
-    let params = format!(
-        r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#,
-        quote(&text)
-    );
-    let bytes: Bytes = message::request(&Id::number(0), ELICIT, Some(&params));
-    Frame::parse(bytes, Strictness::Full).ok()
+    form(&quote(&text))
+}
+
+/// A form with nothing to fill in: it is accepted or not.
+pub(super) fn form(quoted: &str) -> String {
+    format!(r#"{{"message":{quoted},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#)
 }
 
 /// Yes or no; `None` for what is no answer.
@@ -98,24 +113,5 @@ fn answer(reply: &Frame) -> Option<bool> {
         "accept" => Some(true),
         "decline" | "cancel" => Some(false),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_hosts_that_can_show_a_form_are_asked() {
-        for (capabilities, expected) in [
-            ("{}", false),
-            (r#"{"elicitation":{}}"#, true),
-            (r#"{"elicitation":{"form":{}}}"#, true),
-            (r#"{"elicitation":{"url":{}}}"#, false),
-            (r#"{"elicitation":null}"#, false),
-            (r#"{"sampling":{}}"#, false),
-        ] {
-            assert_eq!(can_ask(capabilities), expected, "{capabilities}");
-        }
     }
 }

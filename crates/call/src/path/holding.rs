@@ -8,7 +8,8 @@ use crate::{
     Exchange,
     facts::Gathered,
     finish::{Answer, Refusal, given_up, refuse},
-    hold::{Keeper, Unreleased},
+    hold::{Asks, Keeper, Unreleased, question},
+    parking::Back,
     trace::CallSpan,
 };
 
@@ -18,7 +19,7 @@ impl Shared {
         &self,
         held: Hold,
         gathered: &mut Gathered,
-        exchange: &Exchange,
+        (exchange, back): (&Exchange, Option<&Back>),
         span: &CallSpan,
     ) -> Result<Permit, Answer> {
         let keeper = Keeper {
@@ -27,6 +28,7 @@ impl Shared {
             events: &self.telemetry.events,
             facts: &self.facts,
             desk: self.desk.get(),
+            back,
         };
         let keeping = keeper.keep(held, gathered, exchange);
         let unreleased = match span.step("hold").over(keeping).await {
@@ -36,8 +38,16 @@ impl Shared {
         Err(match unreleased {
             Unreleased::NeedsApproval { hold, id, url } => {
                 let (ruling, id, url) = (hold.ruling(), &id, url.as_str());
-                let refusal = Refusal::NeedsApproval { ruling, id, url };
-                refuse(&hold.call().attempt, &refusal)
+                match question(&hold, Asks::Approval(id, url), back, &self.parking) {
+                    Some(question) => Answer::of(Some(question)),
+                    None => {
+                        let refusal = Refusal::NeedsApproval { ruling, id, url };
+                        refuse(&hold.call().attempt, &refusal)
+                    }
+                }
+            }
+            Unreleased::NeedsConfirmation(hold) => {
+                Answer::of(question(&hold, Asks::Confirmation, back, &self.parking))
             }
             Unreleased::Refused(denied, approval) => {
                 self.recorder.refused_by_person(&denied, approval.as_ref());

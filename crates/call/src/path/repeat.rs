@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use callgate_gate::{Attempt, CallId};
+use callgate_gate::{Agreed, Attempt, CallId};
 use callgate_wire::{
     Frame, Id, Json, RpcError, Strictness, message, methods, quote,
     stateless::{
@@ -35,15 +35,18 @@ pub(super) struct Rounds {
     original: Frame,
     parent: CallId,
     made: u32,
+    /// The person's yes that the first of them rests on, and so the others.
+    pub(super) agreed: Option<Agreed>,
 }
 
 impl Rounds {
     /// A call before its first round.
-    pub(super) fn of(attempt: &Attempt) -> Self {
+    pub(super) fn of(attempt: &Attempt, agreed: Option<Agreed>) -> Self {
         Self {
             original: attempt.frame.clone(),
             parent: attempt.id,
             made: 1,
+            agreed,
         }
     }
 }

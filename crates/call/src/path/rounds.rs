@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use callgate_gate::{Attempt, Permit, Target};
+use callgate_gate::{Agreed, Attempt, Permit, Target};
 use callgate_record::{Effect, Open, Outcome, Recorded, Status};
 use callgate_wire::{
     message, quote,
@@ -18,11 +18,11 @@ use ulid::Ulid;
 use super::Shared;
 use crate::{
     Exchange, Failure, Reply,
-    desk::Desk,
     finish::{Answer, for_stateless_host, rejected},
     forward::forward,
     parking::Parked,
     trace::CallSpan,
+    tray::Tray,
 };
 
 /// A round that is on record and has to be ended there.
@@ -31,6 +31,8 @@ pub(super) struct OnRecord {
     pub(super) target: Target,
     pub(super) open: Open,
     pub(super) started: Instant,
+    /// The person's yes that it rests on.
+    pub(super) agreed: Option<Agreed>,
 }
 
 type Outcomes = Result<Reply, Failure>;
@@ -58,10 +60,10 @@ impl Shared {
         span: &CallSpan,
     ) -> Answer {
         let step = span.step("forward");
-        let desk = Desk::new(&round.attempt, exchange.caller);
+        let tray = Tray::new(&round.attempt, exchange.caller);
         let stop = CancellationToken::new();
         let inner = Exchange {
-            caller: desk.clone(),
+            caller: tray.clone(),
             cancelled: stop.clone(),
             trace: span.handed_on(&step, &round.attempt),
         };
@@ -72,7 +74,7 @@ impl Shared {
         let waited = tokio::select! {
             biased;
             outcome = &mut forwarding => Waited::Over(outcome),
-            () = desk.gathered() => Waited::Asked,
+            () = tray.gathered() => Waited::Asked,
             () = exchange.cancelled.cancelled() => {
                 stop.cancel();
                 Waited::Over(forwarding.as_mut().await)
@@ -85,10 +87,11 @@ impl Shared {
                 sent,
                 span,
             };
-            return self.over(round, over, &desk).await;
+            return self.over(round, over, &tray).await;
         }
         // The record of this round ends when the call does: until then nobody knows what came of it.
         let (attempt, parent) = (round.attempt.clone(), round.attempt.id);
+        let agreed = round.agreed.clone();
         let until = watch::Sender::new(None);
         let running = self.clone().run_on(Running {
             forwarding,
@@ -99,8 +102,9 @@ impl Shared {
         });
         let parked = Parked {
             parent,
-            desk,
+            tray,
             stop,
+            agreed,
             until,
             running: self.tasks.spawn(running),
         };
@@ -127,13 +131,13 @@ impl Shared {
             }
         };
         let frame = &call.attempt.frame;
-        parked.desk.take_over(frame, exchange.caller);
-        parked.desk.answer(frame.param(INPUT_RESPONSES));
-        let desk = parked.desk.clone();
+        parked.tray.take_over(frame, exchange.caller);
+        parked.tray.answer(frame.param(INPUT_RESPONSES));
+        let tray = parked.tray.clone();
         let waited = tokio::select! {
             biased;
             outcome = &mut parked.running => Waited::Over(ended(outcome)),
-            () = desk.gathered() => Waited::Asked,
+            () = tray.gathered() => Waited::Asked,
             () = exchange.cancelled.cancelled() => {
                 parked.stop.cancel();
                 Waited::Over(ended((&mut parked.running).await))
@@ -146,7 +150,7 @@ impl Shared {
                     sent,
                     span,
                 };
-                self.over(round, over, &desk).await
+                self.over(round, over, &tray).await
             }
             Waited::Asked => {
                 let answer = self.questions_of(parked, &round.attempt);
@@ -166,8 +170,8 @@ impl Shared {
     /// Parks a call and asks its host.
     fn questions_of(&self, parked: Parked, attempt: &Attempt) -> Option<bytes::Bytes> {
         let id = attempt.frame.id()?;
-        let questions = parked.desk.questions();
-        parked.desk.rest();
+        let questions = parked.tray.questions();
+        parked.tray.rest();
         let state = quote(&self.parking.park(parked, attempt));
         let result = format!(
             r#"{{"resultType":"{INPUT_REQUIRED}","inputRequests":{questions},"requestState":{state}}}"#
@@ -177,8 +181,8 @@ impl Shared {
     }
 
     /// Ends a round with the call.
-    async fn over(&self, round: OnRecord, over: Over<'_>, desk: &Desk) -> Answer {
-        let missing = desk
+    async fn over(&self, round: OnRecord, over: Over<'_>, tray: &Tray) -> Answer {
+        let missing = tray
             .missing()
             .map(|error| (error, round.attempt.frame.clone()));
         let Over {

@@ -32,6 +32,8 @@ async fn decide(stage: &Stage, answer: Answer) -> ApprovalId {
     let id = stage.people.newest().expect("it was asked").id;
     let by = Approver {
         principal: "admin".to_owned(),
+        person: None,
+        tenant: None,
         way: Way::Api,
     };
     desk(stage)
@@ -159,7 +161,7 @@ async fn a_call_that_waits_goes_on_when_somebody_says_yes() {
 
 #[tokio::test]
 async fn a_call_that_waits_in_vain_is_told_what_it_needs() {
-    let stage = asking(Duration::from_millis(50));
+    let stage = asking(Duration::from_secs(2));
     let told = refusal(&stage.call("fs__delete").await);
     let id = stage.people.newest().expect("it was asked").id;
     assert!(told.contains(id.as_str()), "{told}");

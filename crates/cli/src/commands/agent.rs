@@ -76,8 +76,8 @@ async fn run_step(
     let mut ended = None;
     let stepping = async {
         let tell = |event: StepEvent| told(&event, as_json);
-        ended = Some(step.run(&house, signals.stop.clone(), &tell).await);
-        plugins.stop().await;
+        let stepping = step.run(&house, signals.stop.clone(), &tell);
+        ended = Some(plugins.during(&signals.stop, stepping).await);
         running.stop(PATIENCE).await;
     };
     signals.wind_down(stepping).await;

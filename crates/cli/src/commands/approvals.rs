@@ -1,7 +1,8 @@
 //! `callgate approvals …`: calls that need a person, decided on this machine.
 //!
 //! The command works on the data folder itself, so it needs no running gateway; one that runs sees the
-//! decision at once. It decides as whoever holds the admin token, which it must be able to read.
+//! decision at once. It decides as whoever holds the admin token, which it must be able to read, and says
+//! which user of this machine that is.
 
 mod show;
 mod watch;
@@ -11,15 +12,15 @@ use std::{path::Path, process::ExitCode, sync::Arc};
 use callgate_call::{Desk, Events, Terms};
 use callgate_gate::{ApprovalId, visible::Layout, visible::visible};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals as _, Approver, OnFailure, Recorder, Redactor,
-    ResolveApprovalError, Way,
+    Answer, Approval, ApprovalStatus, Approvals as _, Approver, ResolveApprovalError, Way, Which,
 };
-use callgate_store::{ApprovalStore, Log, LogOptions};
+use callgate_store::{ApprovalStore, Log};
 use jiff::Timestamp;
 
 use crate::{
     admin,
     args::{ApprovalState, Approvals, ApprovalsCommand, Gateway, Shared},
+    commands::stdio::local_user,
     config::Settings,
     exit::Failed,
     print::{outln, table},
@@ -62,7 +63,11 @@ fn list(data_dir: &Path, state: ApprovalState, as_json: bool) -> Result<ExitCode
         ApprovalState::All => None,
     };
     let store = ApprovalStore::new(data_dir, None);
-    let found = store.list(status, MAX_LISTED, Timestamp::now());
+    let which = Which {
+        status,
+        tenant: None,
+    };
+    let found = store.list(&which, MAX_LISTED, Timestamp::now());
     let found = found.map_err(failed)?;
     if as_json {
         outln!("{}", json(&found)?);
@@ -133,13 +138,7 @@ impl Office {
     fn open(settings: &Settings) -> Result<Self, Failed> {
         // Whoever cannot read the admin token is no admin.
         settings.tokens()?;
-        let options = LogOptions::new(&settings.data_dir, env!("CARGO_PKG_VERSION"));
-        let log = Log::open(options).map_err(|error| Failed::system(error.to_string()))?;
-        let log = Arc::new(log);
-        let audit = &settings.config.audit;
-        let redactor = Redactor::new(&audit.redact, audit.body_bytes)
-            .map_err(|error| Failed::config(format!("`audit.redact`: {error}")))?;
-        let recorder = Recorder::new(log.clone(), redactor, OnFailure::Refuse);
+        let (log, recorder) = wiring::own_record(settings)?;
         let store = Arc::new(ApprovalStore::new(&settings.data_dir, None));
         let desk = Desk::new(store, recorder, Events::default(), Terms::default());
         Ok(Self { desk, log })
@@ -148,6 +147,8 @@ impl Office {
     async fn decide(&self, id: &ApprovalId, answer: Answer) -> Result<ApprovalStatus, Failed> {
         let by = Approver {
             principal: PRINCIPAL.to_owned(),
+            person: Some(local_user()),
+            tenant: None,
             way: Way::Cli,
         };
         match self.desk.resolve(id, answer, by).await {
@@ -162,9 +163,7 @@ impl Office {
     }
 
     fn close(&self) {
-        if let Err(error) = self.log.close() {
-            tracing::warn!(%error, "the record could not be closed in good order");
-        }
+        wiring::close_record(&self.log);
     }
 }
 

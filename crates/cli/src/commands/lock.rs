@@ -232,7 +232,7 @@ fn chosen(
                 one.reason
             ))),
             None => Err(Failed::user(format!("no tool `{shown}` is kept away"))
-                .help("`callgate lock diff` shows what is")),
+                .help("`callgate lock diff` shows what is; `callgate lock verify` asks the servers anew")),
         }
     };
     tools.iter().map(find).collect()

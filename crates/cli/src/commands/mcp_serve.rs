@@ -98,9 +98,8 @@ fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
         let door = door.for_step(StepDoor::new(session, trace));
         let serving = async {
             let stop = signals.stop.clone();
-            door.serve(tokio::io::stdin(), tokio::io::stdout(), stop)
-                .await;
-            plugins.stop().await;
+            let serving = door.serve(tokio::io::stdin(), tokio::io::stdout(), stop);
+            plugins.during(&signals.stop, serving).await;
             running.stop(PATIENCE).await;
         };
         signals.wind_down(serving).await;

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use callgate_gate::Role;
 use callgate_server::{AttachDoor, Closing, HttpDoor, Logins, Principal, Tokens};
 use callgate_store::Records;
 use callgate_upstream::Profile;
@@ -138,6 +137,7 @@ fn http_door(
         connections: settings.config.limits.connections.get(),
         logins: Arc::default(),
         open_metrics: settings.config.auth.opens(OpenRoute::Metrics),
+        open_check: settings.config.auth.opens(OpenRoute::Check),
         archive: Some(Arc::new(Records::new(&settings.data_dir))),
     }
 }
@@ -198,7 +198,7 @@ fn listen_for_hosts(data_dir: &Path) -> Option<(Socket, UnixListener)> {
 /// A link that logs whoever sits at this terminal in to the page, once.
 fn page_link(running: &Running, logins: &Logins) -> String {
     let base_url = &running.desk.terms().base_url;
-    let admin = Arc::new(Principal::new(Role::Admin.as_str(), Role::Admin));
+    let admin = Arc::new(Principal::operator());
     match logins.link(admin) {
         Ok(code) => format!("{base_url}/login/{code}"),
         Err(_) => format!("{base_url}/approvals"),

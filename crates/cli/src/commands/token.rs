@@ -3,26 +3,35 @@
 use std::process::ExitCode;
 
 use callgate_gate::{Operation, Role, View};
+use callgate_record::RecordType;
 use callgate_store::{Token as Kept, TokenError, Tokens};
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::{
-    args::{Ceiling, NewToken, Shared, Token, TokenCommand, TokenRole},
+    args::{Ceiling, Gateway, NewToken, Shared, Token, TokenCommand, TokenRole},
+    commands::stdio::local_user,
+    config::Settings,
     exit::Failed,
     print::{outln, table},
     wiring,
 };
 
 pub(crate) fn run(shared: &Shared, token: &Token) -> Result<ExitCode, Failed> {
-    let tokens = Tokens::new(wiring::data_dir(shared)?);
+    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let tokens = Tokens::new(&settings.data_dir);
     match &token.command {
-        TokenCommand::Create(new) => create(&tokens, new, shared.json),
+        TokenCommand::Create(new) => create(&settings, &tokens, new, shared.json),
         TokenCommand::List => list(&tokens, shared.json),
-        TokenCommand::Revoke { name } => revoke(&tokens, name),
+        TokenCommand::Revoke { name } => revoke(&settings, &tokens, name),
     }
 }
 
-fn create(tokens: &Tokens, new: &NewToken, as_json: bool) -> Result<ExitCode, Failed> {
+fn create(
+    settings: &Settings,
+    tokens: &Tokens,
+    new: &NewToken,
+    as_json: bool,
+) -> Result<ExitCode, Failed> {
     let now = Timestamp::now();
     let expires_at = new
         .expires
@@ -51,6 +60,13 @@ fn create(tokens: &Tokens, new: &NewToken, as_json: bool) -> Result<ExitCode, Fa
         expires_at,
     };
     let (token, secret) = tokens.create(wanted, now).map_err(failed)?;
+    let what = format!(
+        "`{}` of tenant `{}`: {}",
+        token.name,
+        token.tenant,
+        limits(&token)
+    );
+    put_on_record(settings, "token.created", &what)?;
     if as_json {
         let mut shown = shown(&token, now);
         shown["token"] = secret.into();
@@ -87,10 +103,20 @@ fn list(tokens: &Tokens, as_json: bool) -> Result<ExitCode, Failed> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn revoke(tokens: &Tokens, name: &str) -> Result<ExitCode, Failed> {
+fn revoke(settings: &Settings, tokens: &Tokens, name: &str) -> Result<ExitCode, Failed> {
     tokens.revoke(name, Timestamp::now()).map_err(failed)?;
+    put_on_record(settings, "token.revoked", &format!("`{name}`"))?;
     eprintln!("token `{name}` opens nothing any more");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Puts on record what was done to a token, and who did it.
+fn put_on_record(settings: &Settings, event: &str, what: &str) -> Result<(), Failed> {
+    let (log, recorder) = wiring::own_record(settings)?;
+    let reason = format!("{what}, by {}", local_user());
+    recorder.event(RecordType::System, event, None, Some(reason));
+    wiring::close_record(&log);
+    Ok(())
 }
 
 /// When a token of this length ends. Days are 24 hours.

@@ -9,8 +9,6 @@ use crate::exit::Failed;
 
 /// Two keys are alike when they share this much, of 1.
 const ALIKE: f64 = 0.75;
-/// Keys that the design has and this version does not.
-const NOT_YET: [&str; 1] = ["guard"];
 
 /// Something wrong at a place of the file.
 pub(super) fn at(file: &Path, text: &str, place: Place, what: &str) -> Failed {
@@ -72,9 +70,6 @@ fn help(error: &Error) -> Option<String> {
         } => (variant, expected),
         _ => return None,
     };
-    if NOT_YET.contains(&word.as_str()) {
-        return Some(format!("`{word}` is not in this version yet; leave it out"));
-    }
     let alike = |known: &&&str| strsim::jaro_winkler(&word.to_lowercase(), known);
     let nearest = known
         .iter()

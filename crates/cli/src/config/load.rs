@@ -174,8 +174,12 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
     };
     let (mut config, mut notes) =
         parse(text).map_err(|error| complaint::found(file, text, &error))?;
-    if let Some(PolicyChoice::File(policy)) = &mut config.policy {
-        *policy = file.parent().unwrap_or(Path::new("")).join(&policy);
+    let of_tenants = config.tenants.0.values_mut();
+    let policies = of_tenants.map(|tenant| &mut tenant.policy);
+    for policy in policies.chain([&mut config.policy]) {
+        if let Some(PolicyChoice::File(policy)) = policy {
+            *policy = file.parent().unwrap_or(Path::new("")).join(&policy);
+        }
     }
     for plugin in config.plugins.values_mut() {
         plugin.path = file.parent().unwrap_or(Path::new("")).join(&plugin.path);

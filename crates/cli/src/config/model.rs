@@ -10,7 +10,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 use serde_saphyr::Spanned;
 
-use super::{approvals::Approvals, checked, foreign::ForeignServers};
+use super::{
+    approvals::Approvals,
+    checked,
+    foreign::ForeignServers,
+    guard::{Guard, Tenants},
+};
 
 /// The configuration of a gateway. Everything can be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +57,10 @@ pub(crate) struct Config {
     pub(crate) policy: Option<PolicyChoice>,
     /// How much a policy file is asked about each call; `strict` when left out.
     pub(crate) policy_mode: Option<PolicyMode>,
+    /// Another gateway that is asked in place of the rules of `policy`.
+    pub(crate) guard: Guard,
+    /// Tenants besides `local`: a name, and what is its own.
+    pub(crate) tenants: Tenants,
     /// What is done with tools whose definitions nobody has accepted; `tofu` when left out. What was
     /// accepted stands in `callgate.lock` beside this file.
     pub(crate) pins: Option<PinChoice>,

@@ -1,7 +1,7 @@
 //! The policies that were chosen: built-in ones and files, read and compiled.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     env, fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -22,6 +22,8 @@ use crate::{args, args::Gateway, exit::Failed};
 #[derive(Debug, PartialEq)]
 pub(crate) struct ChosenPolicies {
     chosen: Vec<Chosen>,
+    /// Those of other tenants than the first.
+    tenants: BTreeMap<String, Chosen>,
     pub(crate) mode: PolicyMode,
 }
 
@@ -63,8 +65,13 @@ impl ChosenPolicies {
             None => found.config.policy_mode.unwrap_or(PolicyMode::Strict),
         };
         let chosen: Result<Vec<Chosen>, Failed> = choices.into_iter().map(Chosen::read).collect();
+        let tenants = found.config.tenants.0.iter().map(|(name, tenant)| {
+            let choice = tenant.policy.clone().unwrap_or(PolicyChoice::Default);
+            Ok((name.clone(), Chosen::read(choice)?))
+        });
         Ok(Self {
             chosen: chosen?,
+            tenants: tenants.collect::<Result<_, Failed>>()?,
             mode,
         })
     }
@@ -75,6 +82,7 @@ impl ChosenPolicies {
         filters: HashMap<ServerName, ToolFilter>,
         servers: &[ServerSpec],
         builtin_root: Option<&Path>,
+        guarded: bool,
     ) -> Policy {
         let layer = |chosen: &Chosen| match chosen {
             Chosen::Default => Layer::Builtin(Builtin::Default),
@@ -96,17 +104,30 @@ impl ChosenPolicies {
             | Launch::Off { .. } => None,
         };
         let builtins = builtin_root.map(|root| (ServerName::builtin(), root.display().to_string()));
-        Policy::of(self.chosen.iter().map(layer).collect(), filters)
-            .mode(mode)
-            .ground(
-                ground(Path::new(".")),
-                servers.iter().filter_map(folder).chain(builtins).collect(),
-            )
+        let folders: HashMap<ServerName, String> =
+            servers.iter().filter_map(folder).chain(builtins).collect();
+        let policy = |layers: Vec<Layer>| {
+            let policy = Policy::of(layers, filters.clone())
+                .mode(mode)
+                .ground(ground(Path::new(".")), folders.clone());
+            match guarded {
+                true => policy.guarded(),
+                false => policy,
+            }
+        };
+        let tenants = self.tenants.iter().map(|(name, chosen)| {
+            let own = policy(vec![layer(chosen)]);
+            (name.clone(), Arc::new(own))
+        });
+        policy(self.chosen.iter().map(layer).collect()).tenants(tenants.collect())
     }
 
     /// What is said about the policy at start.
     pub(crate) fn line(&self) -> String {
-        let lines: Vec<String> = self.chosen.iter().map(Chosen::line).collect();
+        let mut lines: Vec<String> = self.chosen.iter().map(Chosen::line).collect();
+        let tenants = self.tenants.iter();
+        lines
+            .extend(tenants.map(|(name, chosen)| format!("for tenant `{name}` {}", chosen.line())));
         let mode = match self.mode {
             PolicyMode::Strict => "",
             PolicyMode::Fast => " (fast: by names alone)",
@@ -131,7 +152,8 @@ impl ChosenPolicies {
 
     /// The files as they were read.
     pub(crate) fn policy_files(&self) -> impl Iterator<Item = &PolicyFile> {
-        self.chosen.iter().filter_map(|chosen| match chosen {
+        let all = self.chosen.iter().chain(self.tenants.values());
+        all.filter_map(|chosen| match chosen {
             Chosen::File(file) => Some(file),
             Chosen::Default | Chosen::AllowAll => None,
         })

@@ -23,6 +23,9 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     project.auth = weighing.users("auth", &users.auth);
     project.data_dir = weighing.users("data_dir", &users.data_dir);
     project.telemetry = weighing.users("telemetry", &users.telemetry);
+    // Whom policy is asked of, and for whom, is not a project's to say.
+    project.guard = weighing.users("guard", &users.guard);
+    project.tenants = weighing.users("tenants", &users.tenants);
     // A shell and files are the user's to open, and so is where.
     project.builtins = weighing.users("builtins", &users.builtins);
     let policy = (project.policy.take(), users.policy.clone());

@@ -18,7 +18,7 @@ use callgate_gate::{
 };
 use callgate_server::{CodeSettings, Detail, IntentForm, ViewSettings};
 use callgate_upstream::{
-    FleetOptions, FleetPlan, Protocol, ServerSpec,
+    FleetOptions, FleetPlan, GuardOptions, Protocol, ServerSpec,
     environment::{self, Inherit},
     pin_file, warden,
 };
@@ -26,6 +26,7 @@ use callgate_wire::Era;
 
 use super::{
     Config, Found, Source, complaint,
+    guard::Guard,
     launch::{demo, from_flag, launch},
     model::{self, NamedServer, PinChoice, PluginEntry, Prefix, SearchDetail, Server, Span},
     policies::ChosenPolicies,
@@ -56,6 +57,9 @@ pub(crate) struct Settings {
     /// The policies in it, as they were chosen and read.
     pub(crate) policies: ChosenPolicies,
     pub(crate) options: FleetOptions,
+    /// Who is asked in place of the policy's rules, as it was written and as it is meant.
+    pub(crate) guard_written: Guard,
+    pub(crate) guard: Option<GuardOptions>,
     /// What was accepted of what tools say about themselves, and the file it stands in.
     pub(crate) pins: Pins,
     pub(crate) lock_file: PathBuf,
@@ -109,7 +113,9 @@ impl Settings {
         });
         let builtins = builtins.transpose()?;
         let root = builtins.as_ref().map(Builtins::root);
-        let policy = policies.compiled(filters, &servers, root);
+        let guard_written = config.guard.told(flags);
+        let guard = guard_written.meant(data_dir)?;
+        let policy = policies.compiled(filters, &servers, root, guard.is_some());
         let packs = config.code.packs.clone();
         let packs = packs.or_else(|| beside.map(|beside| beside.join(".callgate/packs")));
         let views = ViewSettings {
@@ -124,6 +130,8 @@ impl Settings {
             policy,
             policies,
             options,
+            guard_written,
+            guard,
             pins,
             lock_file,
             views,
@@ -145,7 +153,12 @@ impl Settings {
         let roots = [workdir.to_owned()].into_iter().chain(more).collect();
         let builtins = builtins(roots, &self.options)?;
         let policies = &self.policies;
-        let policy = policies.compiled(HashMap::new(), &[], Some(builtins.root()));
+        let policy = policies.compiled(
+            HashMap::new(),
+            &[],
+            Some(builtins.root()),
+            self.guard.is_some(),
+        );
         let builtins = offers_builtins.then(|| Arc::new(builtins) as Arc<dyn InHouse>);
         Ok(FleetPlan {
             servers: Vec::new(),

@@ -39,6 +39,8 @@ pub(crate) fn effective(settings: &Settings, listen: Option<&str>) -> Result<Con
         blot(&mut webhook.secret);
         webhook.url = redactor.text(&webhook.url);
     }
+    config.guard = settings.guard_written.clone();
+    blot(&mut config.guard.api_key);
     blot(&mut config.auth.token);
     blot(&mut config.auth.admin_token);
     Ok(config)

@@ -6,6 +6,8 @@ mod dying;
 mod notifying;
 mod page;
 mod retrying;
+mod rounds;
+mod terminal;
 mod tokens;
 mod waiting;
 

@@ -3,6 +3,8 @@
 
 mod crossing;
 mod doors;
+mod hostile;
+mod lossless;
 mod servers;
 
 use callgate_testkit::{Host, HttpHost};
@@ -23,13 +25,13 @@ policy: allow-all
 }
 
 /// A request of 2026-07-28 whose host can be asked everything.
-fn stateless(method: &str, params: Value) -> String {
+pub(crate) fn stateless(method: &str, params: Value) -> String {
     let all = json!({"elicitation": {}, "sampling": {}, "roots": {}});
     stateless_as(method, params, &all)
 }
 
 /// The same of a host with these capabilities.
-fn stateless_as(method: &str, mut params: Value, capabilities: &Value) -> String {
+pub(crate) fn stateless_as(method: &str, mut params: Value, capabilities: &Value) -> String {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": capabilities,
@@ -61,8 +63,18 @@ fn headed(served: &Served, line: &str) -> HttpHost {
 }
 
 /// Makes a request over HTTP; gives the status and the last message of the response.
-fn post(served: &Served, line: &str) -> (u16, Value) {
-    let reply = headed(served, line).post(line).expect("HTTP");
+pub(crate) fn post(served: &Served, line: &str) -> (u16, Value) {
+    answered(&headed(served, line), line)
+}
+
+/// The same with another token.
+pub(crate) fn post_with(served: &Served, token: &str, line: &str) -> (u16, Value) {
+    let bearer = format!("Bearer {token}");
+    answered(&headed(served, line).header("Authorization", &bearer), line)
+}
+
+fn answered(host: &HttpHost, line: &str) -> (u16, Value) {
+    let reply = host.post(line).expect("HTTP");
     let status = reply.status;
     let frames = reply.frames().expect("a whole response");
     (status, parsed(frames.last().expect("a message")))

@@ -155,6 +155,7 @@ fn an_event_tells_what_was_decided_and_never_the_arguments() {
     let unresolved = parsed(&ears.next().data);
     assert_eq!(unresolved["type"], "call.finished");
     assert_eq!(unresolved["command"], "n__no_such");
+    assert_eq!(unresolved["meta"]["request_id"], "7");
     assert_eq!(
         (unresolved.get("server"), unresolved.get("tool")),
         (None, None)

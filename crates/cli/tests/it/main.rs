@@ -15,6 +15,7 @@ mod config;
 mod eras;
 mod events;
 mod full_disk;
+mod guard;
 mod kill9;
 mod lossless;
 mod operations;

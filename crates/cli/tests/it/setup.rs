@@ -46,7 +46,7 @@ pub(crate) struct Served {
 }
 
 impl Bed {
-    /// Writes the configuration. In it, `@weird@`, `@counter@`, `@conformance@`, `@shelf@`, `@turncoat@` and `@canned@` stand for the
+    /// Writes the configuration. In it, `@weird@`, `@counter@`, `@conformance@`, `@shelf@`, `@turncoat@`, `@hostile@` and `@canned@` stand for the
     /// fixtures and `@dir@` for the temporary folder.
     pub(crate) fn new(config: &str) -> Self {
         let bed = Self {
@@ -65,6 +65,7 @@ impl Bed {
             "conformance",
             "shelf",
             "turncoat",
+            "hostile",
             "canned",
         ] {
             let mark = format!("@{name}@");

@@ -11,13 +11,20 @@ use super::{
     rule_set::{Question, RuleSet},
     rules::{Rules, Scopes},
 };
-use crate::{Call, Digest, Facts, Needs, Target, Who};
+use crate::{
+    Call, Digest, Facts, Needs, Target, Who,
+    guard::{FailMode, Inquiry},
+};
+
+mod direct;
+
+pub(super) use direct::{judge_scope, needs_of_scope};
 
 const TOOL_SCOPE: &str = "mcp_tool";
 const METHOD_SCOPE: &str = "mcp_method";
 const COST_SCOPE: &str = "cost";
 /// What a host says that a call will cost, in the request's `_meta`.
-const COST_KEYS: [&str; 2] = ["dev.callgate/est_cost", "dev.agentguard/est_cost"];
+pub(crate) const COST_KEYS: [&str; 2] = ["dev.callgate/est_cost", "dev.agentguard/est_cost"];
 
 /// A call as rules see it.
 pub(super) struct View<'a> {
@@ -87,6 +94,12 @@ pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     if let Some(check) = call.attempt.host.who.grant.refuses_target(&call.target) {
         return vec![check];
     }
+    if policy.guarded {
+        return match &facts.guard {
+            Some(guarded) => guarded.checks.clone(),
+            None => vec![FailMode::Deny.check("nobody asked it")],
+        };
+    }
     let mut view = None;
     let mut checks = Vec::new();
     for layer in &policy.layers {
@@ -111,6 +124,10 @@ pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
 /// What must be looked up for a call.
 pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
     let mut needs = Needs::default();
+    if policy.guarded {
+        needs.inquiries = inquiries(policy, call);
+        return needs;
+    }
     for layer in &policy.layers {
         let Layer::Rules(rules) = layer else { continue };
         if rules.needs_nothing() {
@@ -118,30 +135,76 @@ pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
         }
         let who = &call.attempt.host.who;
         for set in asked_sets(rules, &call.target, who, policy.mode) {
-            needs.rates.extend(set.rates.iter().cloned());
-            let conditions = set.rules.iter().flat_map(|rule| &rule.fields.conditions);
-            needs.prior.extend(conditions.cloned());
-            if set.limits.is_some() {
-                needs.cost = Some(cost(call));
-            }
-            if set.scope.sought().is_some() {
-                let arguments = arguments(call);
-                let ground = policy.ground_of(&call.target);
-                needs.paths.extend(set.paths_asked(arguments, ground));
-            }
+            add_needs(&mut needs, set, policy, call);
         }
     }
-    if !needs.is_empty() {
-        needs.paths.sort_unstable();
-        needs.paths.dedup();
-        let mut seen = Vec::new();
-        needs.rates.retain(|rate| {
-            let is_new = !seen.contains(rate);
-            seen.push(rate.clone());
-            is_new
-        });
-    }
+    once_each(&mut needs);
     needs
+}
+
+/// Adds what a rule set needs for a call.
+fn add_needs(needs: &mut Needs, set: &RuleSet, policy: &Policy, call: &Call) {
+    needs.rates.extend(set.rates.iter().cloned());
+    let conditions = set.rules.iter().flat_map(|rule| &rule.fields.conditions);
+    needs.prior.extend(conditions.cloned());
+    if set.limits.is_some() {
+        needs.cost = Some(cost(call));
+    }
+    if set.scope.sought().is_some() {
+        let ground = policy.ground_of(&call.target);
+        needs.paths.extend(set.paths_asked(arguments(call), ground));
+    }
+}
+
+/// What two rule sets need is looked up once.
+fn once_each(needs: &mut Needs) {
+    if needs.is_empty() {
+        return;
+    }
+    needs.paths.sort_unstable();
+    needs.paths.dedup();
+    let mut seen = Vec::new();
+    needs.rates.retain(|rate| {
+        let is_new = !seen.contains(rate);
+        seen.push(rate.clone());
+        is_new
+    });
+}
+
+/// What another gateway is asked about a call in place of these rules: its name, and in strict mode what
+/// its arguments mean in the scope that the file maps it to.
+fn inquiries(policy: &Policy, call: &Call) -> Vec<Inquiry> {
+    let about = |scope: &str, command: String| Inquiry {
+        scope: scope.to_owned(),
+        command,
+        ..Inquiry::default()
+    };
+    let method = call.attempt.frame.method().unwrap_or_default();
+    let mut all = match &call.target {
+        Target::Tool(tool) => {
+            let name = tool.canonical();
+            let mapped = policy.layers.iter().find_map(|layer| match layer {
+                Layer::Rules(rules) => rules.mapped(&name),
+                Layer::Builtin(_) => None,
+            });
+            let mapped = mapped.filter(|_| policy.mode == Mode::Strict);
+            let second =
+                mapped.map(|scope| direct::projected(scope, &tool.name, &name, arguments(call)));
+            [about(TOOL_SCOPE, name.clone())]
+                .into_iter()
+                .chain(second)
+                .collect()
+        }
+        Target::Prompt(of) | Target::Resource(of) | Target::Completion(of) => vec![
+            about(of.kind.scope(), of.canonical()),
+            about(METHOD_SCOPE, method.to_owned()),
+        ],
+        Target::Method { method, .. } => vec![about(METHOD_SCOPE, method.clone())],
+    };
+    if let Some(last) = all.last_mut() {
+        last.with_cost = true;
+    }
+    all
 }
 
 /// The rule sets that are asked about a call, for the caller and, where the caller's name is only its
@@ -288,7 +351,7 @@ fn passes(scope: &'static str) -> Check {
 }
 
 /// What a call is asked about beyond its name: a tool's or prompt's arguments, else all parameters.
-fn arguments(call: &Call) -> Option<Json<'_>> {
+pub(crate) fn arguments(call: &Call) -> Option<Json<'_>> {
     let frame = &call.attempt.frame;
     match &call.target {
         Target::Tool(_) | Target::Prompt(_) => frame.param("arguments"),

@@ -174,6 +174,12 @@ impl Rules {
         })
     }
 
+    /// The scope that the file itself maps a tool to.
+    pub(super) fn mapped(&self, name: &str) -> Option<&str> {
+        let mapped = self.map.iter().find(|(pattern, _)| pattern.resembles(name));
+        mapped.map(|(_, scope)| scope.as_str())
+    }
+
     /// The scope that a tool's arguments are looked at in.
     pub(super) fn scope_of(&self, name: &str) -> Option<&str> {
         if name.starts_with("builtin:") {
@@ -184,8 +190,7 @@ impl Rules {
                 return Some("shell");
             }
         }
-        let mapped = self.map.iter().find(|(pattern, _)| pattern.resembles(name));
-        mapped.map(|(_, scope)| scope.as_str())
+        self.mapped(name)
     }
 }
 

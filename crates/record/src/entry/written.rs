@@ -14,6 +14,7 @@ impl Entry {
         match self {
             Self::Refused(call) => write_call(out, "refused", call),
             Self::Held(call) => write_call(out, "held", call),
+            Self::Checked(call) => write_call(out, "checked", call),
             Self::Forwarding(call) => write_call(out, "forwarding", call),
             Self::Finished(finished) => write_finished(out, finished),
             Self::Opened(opened) => write_other(out, "opened", opened),

@@ -1,6 +1,6 @@
 //! Held calls on record: what a person is asked, that a call waits, and what was decided.
 
-use callgate_gate::{ApprovalId, Call, Denied, Digest, Hold, Target};
+use callgate_gate::{ApprovalId, Call, Denied, Digest, Hold, Ruling, Target};
 
 use super::{NotRecorded, Recorder, name};
 use crate::{Answer, Approval, Asking, Check, Decision, Entry, Event, Failed, RecordType, Status};
@@ -33,11 +33,30 @@ impl Recorder {
         self.store.append_owed(Entry::Refused(Box::new(entry)));
     }
 
+    /// Puts the answer to whoever asked whether a call may happen on record. A yes that rests on an approval
+    /// uses it up by that.
+    pub async fn checked(
+        &self,
+        call: &Call,
+        ruling: &Ruling,
+        decision: Decision,
+        approval: Option<&ApprovalId>,
+    ) -> Result<(), NotRecorded> {
+        let mut entry = self.decided(call, ruling, decision);
+        entry.record_type = RecordType::Check;
+        entry.approval_id = approval.cloned();
+        entry.status = Some(match decision {
+            Decision::Allow => Status::Success,
+            Decision::Deny | Decision::RequireApproval => Status::Blocked,
+        });
+        Ok(self.take(&Entry::Checked(Box::new(entry))).await?)
+    }
+
     /// What a person is asked about a held call. Secrets are left out, as in the record.
-    pub fn asking(&self, hold: &Hold) -> Asking {
-        let Call { attempt, target } = hold.call();
+    pub fn asking(&self, call: &Call, ruling: &Ruling) -> Asking {
+        let Call { attempt, target } = call;
         let who = &attempt.host.who;
-        let (frame, ruling) = (&attempt.frame, hold.ruling());
+        let frame = &attempt.frame;
         let (body, definition) = match target {
             Target::Tool(tool) => (frame.param("arguments"), Some(Digest::of(&tool.descriptor))),
             Target::Prompt(_)
@@ -62,6 +81,7 @@ impl Recorder {
             rule: ruling.rule.clone(),
             reason: ruling.reason.clone(),
             checks: ruling.checks.iter().map(Check::from).collect(),
+            flags: Vec::new(),
         }
     }
 
@@ -90,6 +110,7 @@ impl Recorder {
             principal: Some(resolution.by.clone()),
             decision: Some(decision),
             approval_id: Some(approval.id.clone()),
+            tenant: Some(approval.asking.tenant.clone()),
         }));
     }
 

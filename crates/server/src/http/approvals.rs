@@ -1,4 +1,5 @@
-//! The approvals over HTTP: `/v1/approvals`, `/v1/approve/{id}`, `/v1/deny/{id}`, `/v1/status/{id}`.
+//! The approvals over HTTP: `/v1/approvals`, `/v1/approve/{id}`, `/v1/deny/{id}`, `/v1/status/{id}`, and the
+//! same for a tenant below `/v1/t/{tenant}/`.
 //!
 //! Approvers and admins see and decide; whoever made a call sees how its own approvals stand, and
 //! decides nothing.
@@ -16,13 +17,13 @@ use callgate_call::{Desk, Terms};
 use callgate_gate::ApprovalId;
 use callgate_record::{
     Answer, Approval, ApprovalStatus, Approver, Asking, Check, Resolution, ResolveApprovalError,
-    Way,
+    Way, Which,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
-use super::{Shared, auth, problem::Problem};
+use super::{Shared, auth, auth::Reach, health, problem::Problem};
 use crate::Principal;
 
 /// Approvals in one answer; older ones are left out.
@@ -35,10 +36,21 @@ pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
         .route("/v1/approve/{id}", post(approve))
         .route("/v1/deny/{id}", post(deny))
         .route("/v1/status/{id}", get(status))
+        .route("/v1/t/{tenant}/approvals", get(list))
+        .route("/v1/t/{tenant}/approve/{id}", post(approve))
+        .route("/v1/t/{tenant}/deny/{id}", post(deny))
+        .route("/v1/t/{tenant}/status/{id}", get(status))
+        .route("/v1/t/{tenant}/health", get(health::health))
         .layer(middleware::from_fn_with_state(
             shared.clone(),
             auth::anyone_known,
         ))
+}
+
+/// The approval that a path names, whatever else it names.
+#[derive(Debug, Deserialize)]
+struct Named {
+    id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,6 +78,7 @@ struct Row<'a> {
     rule: &'a str,
     reason: &'a str,
     checks: &'a [Check],
+    flags: &'a [String],
     asked_at: Timestamp,
     expires_at: Timestamp,
     resolution: Option<&'a Resolution>,
@@ -75,10 +88,15 @@ struct Row<'a> {
 async fn list(
     State(shared): State<Arc<Shared>>,
     Extension(principal): Extension<Arc<Principal>>,
+    Extension(reach): Extension<Reach>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Value>, Problem> {
     let desk = desk_for(&shared, &principal)?;
-    let found = desk.list(wanted.status, MAX_LISTED).await;
+    let which = Which {
+        status: wanted.status,
+        tenant: reach.into_tenant(),
+    };
+    let found = desk.list(which, MAX_LISTED).await;
     let found = found.map_err(|error| unavailable(&error))?;
     let terms = desk.terms();
     let rows: Vec<Row<'_>> = found.iter().map(|one| Row::of(one, &terms)).collect();
@@ -88,58 +106,69 @@ async fn list(
 async fn approve(
     shared: State<Arc<Shared>>,
     principal: Extension<Arc<Principal>>,
-    id: Path<String>,
+    reach: Extension<Reach>,
+    named: Path<Named>,
 ) -> Result<Json<Value>, Problem> {
-    resolve(shared, principal, id, Answer::Approve).await
+    resolve(shared, (principal, reach), named, Answer::Approve).await
 }
 
 async fn deny(
     shared: State<Arc<Shared>>,
     principal: Extension<Arc<Principal>>,
-    id: Path<String>,
+    reach: Extension<Reach>,
+    named: Path<Named>,
 ) -> Result<Json<Value>, Problem> {
-    resolve(shared, principal, id, Answer::Deny).await
+    resolve(shared, (principal, reach), named, Answer::Deny).await
 }
 
 async fn resolve(
     State(shared): State<Arc<Shared>>,
-    Extension(principal): Extension<Arc<Principal>>,
-    Path(id): Path<String>,
+    (Extension(principal), Extension(reach)): (Extension<Arc<Principal>>, Extension<Reach>),
+    Path(Named { id }): Path<Named>,
     answer: Answer,
 ) -> Result<Json<Value>, Problem> {
     let desk = desk_for(&shared, &principal)?;
     let id = known(&id)?;
-    decide(desk, &principal, &id, answer, Way::Api).await?;
+    let by = by(&principal, reach, Way::Api);
+    decide(desk, by, &id, answer).await?;
     Ok(Json(json!({"id": id, "status": answer.status()})))
 }
 
 async fn status(
     State(shared): State<Arc<Shared>>,
     Extension(principal): Extension<Arc<Principal>>,
-    Path(id): Path<String>,
+    Extension(reach): Extension<Reach>,
+    Path(Named { id }): Path<Named>,
 ) -> Result<Json<Value>, Problem> {
     let desk = shared.gateway.path.desk().ok_or_else(nowhere)?;
     let id = known(&id)?;
     let found = desk.get(&id).await.map_err(|error| unavailable(&error))?;
     let may_see = |approval: &Approval| {
-        principal.role.approves() || approval.asking.principal == principal.name
+        let asking = &approval.asking;
+        reach.includes(Some(&asking.tenant))
+            && (principal.role.approves() || asking.principal == principal.name)
     };
     let approval = found.filter(may_see).ok_or_else(unknown)?;
     Ok(Json(json!({"id": id, "status": approval.status})))
 }
 
+/// Somebody as they decide.
+pub(super) fn by(principal: &Principal, reach: Reach, way: Way) -> Approver {
+    Approver {
+        principal: principal.name.clone(),
+        person: None,
+        tenant: reach.into_tenant(),
+        way,
+    }
+}
+
 /// Takes a decision, on whatever surface it was made.
 pub(super) async fn decide(
     desk: &Desk,
-    principal: &Principal,
+    by: Approver,
     id: &ApprovalId,
     answer: Answer,
-    way: Way,
 ) -> Result<(), Problem> {
-    let by = Approver {
-        principal: principal.name.clone(),
-        way,
-    };
     match desk.resolve(id, answer, by).await {
         Ok(_) => Ok(()),
         Err(ResolveApprovalError::Unknown) => Err(unknown()),
@@ -216,6 +245,7 @@ impl<'a> Row<'a> {
             rule,
             reason,
             checks,
+            flags,
         } = asking;
         Self {
             id,
@@ -235,6 +265,7 @@ impl<'a> Row<'a> {
             rule,
             reason,
             checks,
+            flags,
             asked_at: *asked_at,
             expires_at: *expires_at,
             resolution: resolution.as_ref(),

@@ -1,5 +1,5 @@
-//! Who may come in: an agent's token opens `/mcp`, an approver's the approvals, an admin's everything
-//! but `/mcp`.
+//! Who may come in: an agent's token opens `/mcp` and `/v1/check`, an approver's the approvals, an admin's
+//! everything but `/mcp`. Each sees its own tenant; only whoever runs the gateway sees all of them.
 
 use std::sync::Arc;
 
@@ -9,11 +9,14 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use callgate_gate::{Digest, Role};
+use callgate_gate::{Digest, FIRST_TENANT, Role};
 use subtle::ConstantTimeEq;
 
 use super::{Shared, listen::Peer};
 use crate::{Keyring, Principal};
+
+/// What somebody on this machine is called who needs no token.
+const LOOPBACK: &str = "loopback";
 
 /// The credentials, kept as digests: comparing those takes the same time for every guess.
 #[derive(Debug)]
@@ -26,13 +29,11 @@ pub struct Tokens {
 impl Tokens {
     /// Takes the two tokens as configured.
     pub fn new(agent: &str, admin: &str) -> Self {
-        let known = |token: &str, role: Role| {
-            let principal = Principal::new(role.as_str(), role);
-            (Digest::of(token.as_bytes()), Arc::new(principal))
-        };
+        let known =
+            |token: &str, principal: Principal| (Digest::of(token.as_bytes()), Arc::new(principal));
         Self {
-            agent: known(agent, Role::Agent),
-            admin: known(admin, Role::Admin),
+            agent: known(agent, Principal::new(Role::Agent.as_str(), Role::Agent)),
+            admin: known(admin, Principal::operator()),
             others: None,
         }
     }
@@ -65,13 +66,92 @@ impl Tokens {
     }
 }
 
+/// How far somebody sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Every tenant.
+    All,
+    /// This one.
+    Tenant(String),
+}
+
+impl Reach {
+    /// How far somebody sees where no tenant is named.
+    pub(super) fn of(principal: &Principal) -> Self {
+        if principal.operates {
+            Self::All
+        } else {
+            Self::Tenant(principal.tenant.clone())
+        }
+    }
+
+    /// The only tenant that is seen.
+    pub(super) fn into_tenant(self) -> Option<String> {
+        match self {
+            Self::All => None,
+            Self::Tenant(tenant) => Some(tenant),
+        }
+    }
+
+    /// Whether something of a tenant is seen.
+    pub(super) fn includes(&self, tenant: Option<&str>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tenant(own) => tenant == Some(own),
+        }
+    }
+
+    /// How far somebody sees at a place, which may name a tenant. What is not theirs is not there.
+    fn at(shared: &Shared, principal: &Principal, path: &str) -> Option<Self> {
+        let named = path
+            .strip_prefix("/v1/t/")
+            .and_then(|rest| rest.split('/').next());
+        let Some(named) = named else {
+            return Some(Self::of(principal));
+        };
+        let is_there = shared.gateway.path.providers().policy().knows_tenant(named);
+        let is_theirs = principal.operates || principal.tenant == named;
+        (is_there && is_theirs).then(|| Self::Tenant(named.to_owned()))
+    }
+}
+
+/// Whoever sent a request, as long as their tenant is there.
+#[expect(clippy::result_large_err, reason = "a refusal is an answer")]
+fn known(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Principal>, Response> {
+    let principal = principal(&shared.tokens, headers).ok_or_else(unauthorized)?;
+    let tenant = principal.tenant.as_str();
+    let is_there = tenant == FIRST_TENANT
+        || shared
+            .gateway
+            .path
+            .providers()
+            .policy()
+            .knows_tenant(tenant);
+    is_there.then_some(principal).ok_or_else(nowhere)
+}
+
+/// Says who it is and how far they see, and lets them in.
+async fn enter(
+    shared: &Shared,
+    principal: Arc<Principal>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(reach) = Reach::at(shared, &principal, request.uri().path()) else {
+        return nowhere();
+    };
+    request.extensions_mut().insert(principal);
+    request.extensions_mut().insert(reach);
+    next.run(request).await
+}
+
 /// Lets agents in.
 #[expect(clippy::result_large_err, reason = "a refusal is an answer")]
 pub(super) fn agents_only(
-    tokens: &Tokens,
+    shared: &Shared,
     headers: &HeaderMap,
 ) -> Result<Arc<Principal>, Response> {
-    let principal = principal(tokens, headers).ok_or_else(unauthorized)?;
+    let principal = known(shared, headers)?;
     match principal.role {
         Role::Agent => Ok(principal),
         Role::Approver => Err(forbidden("an approver's token does not make calls")),
@@ -84,17 +164,15 @@ pub(super) fn agents_only(
 /// Lets admins in, and says who it is.
 pub(super) async fn admins_only(
     State(shared): State<Arc<Shared>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
-    let Some(principal) = principal(&shared.tokens, request.headers()) else {
-        return unauthorized();
+    let principal = match known(&shared, request.headers()) {
+        Ok(principal) => principal,
+        Err(refusal) => return refusal,
     };
     match principal.role {
-        Role::Admin => {
-            request.extensions_mut().insert(principal);
-            next.run(request).await
-        }
+        Role::Admin => enter(&shared, principal, request, next).await,
         Role::Approver => forbidden("an approver's token may only use the approvals"),
         Role::Agent => forbidden("the agent token may only use /mcp; use the admin token"),
     }
@@ -103,14 +181,33 @@ pub(super) async fn admins_only(
 /// Lets everybody in who has a token, and says who it is; what they may do is for others to say.
 pub(super) async fn anyone_known(
     State(shared): State<Arc<Shared>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
-    let Some(principal) = principal(&shared.tokens, request.headers()) else {
-        return unauthorized();
+    match known(&shared, request.headers()) {
+        Ok(principal) => enter(&shared, principal, request, next).await,
+        Err(refusal) => refusal,
+    }
+}
+
+/// Lets in whoever asks about calls: those who make them, admins, and everybody on this machine where it is
+/// configured.
+pub(super) async fn checkers_only(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let principal = match known(&shared, request.headers()) {
+        Ok(principal) => principal,
+        Err(_) if shared.open_check && is_from_here(&request) => {
+            Arc::new(Principal::new(LOOPBACK, Role::Agent))
+        }
+        Err(refusal) => return refusal,
     };
-    request.extensions_mut().insert(principal);
-    next.run(request).await
+    match principal.role {
+        Role::Agent | Role::Admin => enter(&shared, principal, request, next).await,
+        Role::Approver => forbidden("an approver's token may only use the approvals"),
+    }
 }
 
 /// Lets whoever scrapes metrics in: admins, and everybody on this machine where it is configured.
@@ -119,12 +216,21 @@ pub(super) async fn scrapers_only(
     request: Request,
     next: Next,
 ) -> Response {
-    let peer = request.extensions().get::<Peer>();
-    let from_here = peer.is_some_and(|Peer(address)| address.is_loopback());
-    if shared.open_metrics && from_here {
+    if shared.open_metrics && is_from_here(&request) {
         return next.run(request).await;
     }
-    admins_only(shared, request, next).await
+    match known(&shared, request.headers()) {
+        // What is counted is counted over all tenants, and belongs to the first.
+        Ok(principal) if principal.role == Role::Admin && principal.tenant != FIRST_TENANT => {
+            forbidden("the gateway's metrics are not a tenant's")
+        }
+        Ok(_) | Err(_) => admins_only(shared, request, next).await,
+    }
+}
+
+fn is_from_here(request: &Request) -> bool {
+    let peer = request.extensions().get::<Peer>();
+    peer.is_some_and(|Peer(address)| address.is_loopback())
 }
 
 fn principal(tokens: &Tokens, headers: &HeaderMap) -> Option<Arc<Principal>> {
@@ -134,6 +240,11 @@ fn principal(tokens: &Tokens, headers: &HeaderMap) -> Option<Arc<Principal>> {
         return None;
     }
     tokens.holder(token.trim())
+}
+
+/// What is another tenant's, or nobody's, is not there.
+fn nowhere() -> Response {
+    (StatusCode::NOT_FOUND, "there is no such tenant\n").into_response()
 }
 
 fn forbidden(text: &str) -> Response {

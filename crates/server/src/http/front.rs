@@ -57,7 +57,7 @@ impl Answers for Front {
 impl Front {
     async fn route(&self, mut request: Request<Incoming>, peer: Peer) -> Response {
         if let Some(view) = self.view(request.uri().path()) {
-            return match auth::agents_only(&self.shared.tokens, request.headers()) {
+            return match auth::agents_only(&self.shared, request.headers()) {
                 Err(refusal) => refusal,
                 Ok(principal) => self.mcp(request, view, &principal).await,
             };

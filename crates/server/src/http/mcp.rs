@@ -165,7 +165,7 @@ impl StandingStream {
                 announced = self.announcements.recv() => match announced {
                     Ok(announced) => {
                         let host = self.session.session.host();
-                        if host.is_some_and(|host| announced.audience.includes(host)) {
+                        if host.is_some_and(|host| announced.is_for(host)) {
                             return Some(event(&announced.frame));
                         }
                     }

@@ -19,7 +19,7 @@ use axum::{
 };
 use callgate_call::Desk;
 use callgate_gate::ApprovalId;
-use callgate_record::{Answer, Way};
+use callgate_record::{Answer, Way, Which};
 use callgate_wire::sse;
 use futures_util::stream;
 use serde::Deserialize;
@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared, approvals, auth,
+    auth::Reach,
     problem::Problem,
     stream::{event_stream, keep_alive},
 };
@@ -104,7 +105,11 @@ async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response
         Ok(entered) => entered,
         Err(response) => return *response,
     };
-    match desk.list(None, MAX_SHOWN).await {
+    let which = Which {
+        status: None,
+        tenant: Reach::of(&visit.principal).into_tenant(),
+    };
+    match desk.list(which, MAX_SHOWN).await {
         Ok(all) => Html(render::list(&visit, &all).into_string()).into_response(),
         Err(error) => approvals::unavailable(&error).into_response(),
     }
@@ -123,7 +128,11 @@ async fn show(
         Ok(entered) => entered,
         Err(response) => return *response,
     };
-    match desk.get(&id).await {
+    let reach = Reach::of(&visit.principal);
+    let found = desk.get(&id).await;
+    let found =
+        found.map(|found| found.filter(|approval| reach.includes(Some(&approval.asking.tenant))));
+    match found {
         Ok(Some(approval)) => Html(render::one(&visit, &approval).into_string()).into_response(),
         Ok(None) => not_found(),
         Err(error) => approvals::unavailable(&error).into_response(),
@@ -153,8 +162,9 @@ async fn decide(
     if !is_own_form(&visit, &decision.csrf) {
         return foreign_form();
     }
-    let (principal, answer) = (&visit.principal, decision.answer);
-    match approvals::decide(desk, principal, &id, answer, Way::Page).await {
+    let reach = Reach::of(&visit.principal);
+    let by = approvals::by(&visit.principal, reach, Way::Page);
+    match approvals::decide(desk, by, &id, decision.answer).await {
         Ok(()) => Redirect::to(&place).into_response(),
         Err(problem) => {
             let page = render::notice("This did not count", problem.detail(), Some(&place));

@@ -3,6 +3,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
+    Extension,
     extract::State,
     http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
@@ -12,12 +13,13 @@ use callgate_call::{
     Standing,
     events::{Delivery, Listener},
 };
-use callgate_wire::sse;
+use callgate_wire::{Json, Strictness, sse};
 use futures_util::stream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
+    auth::Reach,
     stream::{event_stream, keep_alive},
 };
 
@@ -29,13 +31,18 @@ const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
 /// What happens from now on, or from behind `Last-Event-ID` on, until the gateway stops.
-pub(super) async fn events(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+pub(super) async fn events(
+    State(shared): State<Arc<Shared>>,
+    Extension(reach): Extension<Reach>,
+    headers: HeaderMap,
+) -> Response {
     let last_id = headers.get(LAST_EVENT_ID).map(|id| id.to_str());
     // An id that is no text is one that we never gave.
     let last_id = last_id.map(|id| id.unwrap_or_default());
     let heard = Heard {
         listener: shared.gateway.path.events().listen(last_id),
         greeting: Some(keep_alive()),
+        reach,
         close: shared.closing.close.clone(),
     };
     event_stream(stream::unfold(heard, |mut heard| async move {
@@ -70,6 +77,7 @@ struct Heard {
     listener: Listener,
     /// A sign of life at once, so that the client knows that it listens.
     greeting: Option<Bytes>,
+    reach: Reach,
     close: CancellationToken,
 }
 
@@ -81,17 +89,32 @@ impl Heard {
         tokio::select! {
             // What happened until the end is told before the stream ends.
             biased;
-            deliveries = self.listener.next() => Some(encoded(&deliveries)),
+            deliveries = self.listener.next() => Some(encoded(&deliveries, &self.reach)),
             () = tokio::time::sleep(HEARTBEAT) => Some(keep_alive()),
             () = self.close.cancelled() => None,
         }
     }
 }
 
-fn encoded(deliveries: &[Delivery]) -> Bytes {
+fn encoded(deliveries: &[Delivery], reach: &Reach) -> Bytes {
     let mut out = Vec::new();
     for Delivery { id, kind, data } in deliveries {
+        if !is_for(data, reach) {
+            continue;
+        }
         sse::encode(Some(kind), Some(id), data, &mut out);
     }
     out.into()
+}
+
+/// Whether an event is one that somebody may hear of. That some are missing is no tenant's secret.
+fn is_for(data: &Bytes, reach: &Reach) -> bool {
+    match reach {
+        Reach::All => true,
+        Reach::Tenant(_) => {
+            let json = Json::validate(data, Strictness::Envelope).ok();
+            let tenant = json.and_then(|json| json.get("tenant")?.as_str());
+            tenant.is_none_or(|tenant| reach.includes(Some(&tenant)))
+        }
+    }
 }

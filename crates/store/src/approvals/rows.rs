@@ -2,7 +2,7 @@
 
 use callgate_gate::ApprovalId;
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approver, Question, Resolution, Way, WriterId,
+    Answer, Approval, ApprovalStatus, Approver, Question, Resolution, Way, Which, WriterId,
 };
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -114,7 +114,7 @@ pub(super) fn resolve(
             id.as_str(),
             answer.status().as_str(),
             serde_json::to_string(&answer)?,
-            by.principal,
+            by.name(),
             serde_json::to_string(&by.way)?,
             now.as_microsecond(),
             fresh_record().to_string(),
@@ -134,7 +134,7 @@ pub(super) fn get(
 
 pub(super) fn list(
     connection: &Connection,
-    status: Option<ApprovalStatus>,
+    which: &Which,
     limit: usize,
     now: Timestamp,
 ) -> Result<Vec<Approval>, Trouble> {
@@ -144,7 +144,7 @@ pub(super) fn list(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let approval = read(row, now)?;
-        if status.is_none_or(|status| approval.status == status) {
+        if which.includes(&approval) {
             found.push(approval);
         }
         if found.len() == limit {

@@ -7,7 +7,7 @@ use callgate_record::Activity;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{IndexError, load};
+use super::{IndexError, load, tally};
 use crate::{
     folder::{self, Folder, SegmentPath},
     line::{self, Front, LineError},
@@ -275,7 +275,7 @@ fn begin(transaction: &Transaction<'_>, id: CallId, activity: &Activity) -> Resu
     let mut document =
         transaction.prepare_cached("INSERT INTO document (key, json) VALUES (?1, ?2)")?;
     document.execute(params![key, serde_json::to_string(activity)?])?;
-    Ok(())
+    Ok(tally::add(transaction, id)?)
 }
 
 /// Changes what can change about a record.
@@ -284,6 +284,7 @@ fn change(
     id: CallId,
     activity: &Activity,
 ) -> Result<(), IndexError> {
+    tally::take(transaction, id)?;
     let mut row = transaction.prepare_cached(
         "UPDATE activity SET decision = ?2, rule = ?3, scopes = ?4, status = ?5 WHERE id = ?1",
     )?;
@@ -298,7 +299,7 @@ fn change(
         "UPDATE document SET json = ?2 WHERE key = (SELECT key FROM activity WHERE id = ?1)",
     )?;
     document.execute(params![id.to_string(), serde_json::to_string(activity)?])?;
-    Ok(())
+    Ok(tally::add(transaction, id)?)
 }
 
 /// The scopes that were checked, so that each can be searched for.
@@ -321,15 +322,17 @@ fn settle(
 ) -> Result<(), rusqlite::Error> {
     let writer = folder.writer.to_string();
     if is_dead {
-        transaction.execute(
+        let unknown = transaction.execute(
             "UPDATE activity SET status = 'unknown' WHERE writer = ?1 AND status IS NULL",
             [&writer],
         )?;
-        // A call that waited for a person ends with whoever waited; nothing was sent.
-        transaction.execute(
-            "UPDATE activity SET status = 'rejected' WHERE writer = ?1 AND status = 'pending'",
+        // A call that waited for a person ends with whoever waited; nothing was sent. Few calls wait, and a writer
+        // has many: they are found by their status.
+        let rejected = transaction.execute(
+            "UPDATE activity SET status = 'rejected' WHERE +writer = ?1 AND status = 'pending'",
             [&writer],
         )?;
+        tally::recount_after(transaction, unknown + rejected)?;
     }
     transaction.execute(
         "UPDATE writer SET settled = ?2 WHERE id = ?1",
@@ -387,11 +390,11 @@ fn forget_before(
         "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE writer = ?1 AND seq < ?2)",
         params![writer, seq],
     )?;
-    transaction.execute(
+    let dropped = transaction.execute(
         "DELETE FROM activity WHERE writer = ?1 AND seq < ?2",
         params![writer, seq],
     )?;
-    Ok(())
+    Ok(tally::recount_after(transaction, dropped)?)
 }
 
 fn forget_writer(transaction: &Transaction<'_>, folder: &Folder) -> Result<(), rusqlite::Error> {
@@ -403,9 +406,9 @@ fn forget_id(transaction: &Transaction<'_>, writer: &str) -> Result<(), rusqlite
         "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE writer = ?1)",
         [writer],
     )?;
-    transaction.execute("DELETE FROM activity WHERE writer = ?1", [writer])?;
+    let dropped = transaction.execute("DELETE FROM activity WHERE writer = ?1", [writer])?;
     transaction.execute("DELETE FROM writer WHERE id = ?1", [writer])?;
-    Ok(())
+    tally::recount_after(transaction, dropped)
 }
 
 /// Forgets writers whose folders retention has removed.

@@ -4,7 +4,7 @@ use std::io;
 
 use callgate_record::{Activity, ActivityFilter, Page, Summary};
 use jiff::Timestamp;
-use rusqlite::{Connection, params_from_iter, types::Value};
+use rusqlite::{Connection, params, params_from_iter, types::Value};
 
 use super::{IndexError, activity, fill::word};
 
@@ -19,23 +19,21 @@ const MAX_SORTS: usize = 20;
 /// back in time and look at each.
 const SORTABLE: u64 = 2000;
 
-const BY_RULE: &str = "rule >= ? AND rule < ?";
-/// The same, but SQLite does not use an index for an expression.
-const BY_RULE_UNINDEXED: &str = "+rule >= ? AND +rule < ?";
-
 /// One page.
 pub(super) fn page(connection: &Connection, filter: &ActivityFilter) -> Result<Page, IndexError> {
     let mut terms = Terms::of(filter)?;
-    let count = format!("SELECT count(*) FROM activity {}", terms.sql());
-    let total: u64 = connection
-        .prepare_cached(&count)?
-        .query_row(params_from_iter(&terms.values), |row| row.get(0))?;
-    if let Some(cursor) = &filter.cursor {
-        let (at, id) = parse_cursor(cursor)?;
-        terms.add("(at, id) < (?, ?)", [Value::from(at), Value::from(id)]);
+    let cursor = filter.cursor.as_deref().map(parse_cursor).transpose()?;
+    let total = terms.count(connection)?;
+    if total == 0 {
+        return Ok(Page::default());
     }
-    if total > SORTABLE {
-        terms.leave_rule_index();
+    terms.choose_index(connection, total)?;
+    if let Some((at, id)) = cursor {
+        terms.add(
+            Found::InTime,
+            "(at, id) < (?, ?)",
+            [Value::from(at), Value::from(id)],
+        );
     }
     let limit = filter.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     // The inner query finds the keys in the narrow table alone; only a page of records is read.
@@ -46,7 +44,7 @@ pub(super) fn page(connection: &Connection, filter: &ActivityFilter) -> Result<P
         limit + 1,
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(&terms.values))?;
+    let mut rows = statement.query(params_from_iter(terms.values()))?;
     let mut page = Page {
         activities: Vec::new(),
         total,
@@ -77,7 +75,7 @@ pub(super) fn for_each(
         terms.sql(),
     );
     let mut statement = connection.prepare(&sql)?;
-    let mut rows = statement.query(params_from_iter(&terms.values))?;
+    let mut rows = statement.query(params_from_iter(terms.values()))?;
     while let Some(row) = rows.next()? {
         let json: String = row.get(0)?;
         visit(activity(&json, row.get(1)?)?)?;
@@ -86,19 +84,25 @@ pub(super) fn for_each(
 }
 
 /// How many records since then there are of each sort.
-pub(super) fn summary(connection: &Connection, since: Timestamp) -> Result<Summary, IndexError> {
+pub(super) fn summary(
+    connection: &Connection,
+    since: Timestamp,
+    tenant: Option<&str>,
+) -> Result<Summary, IndexError> {
+    const WHOSE: &str = "at >= ?1 AND (?2 IS NULL OR tenant = ?2)";
     let at = since.as_microsecond();
     let total = connection
-        .prepare_cached("SELECT count(*) FROM activity WHERE at >= ?1")?
-        .query_row([at], |row| row.get(0))?;
+        .prepare_cached(&format!("SELECT count(*) FROM activity WHERE {WHOSE}"))?
+        .query_row(params![at, tenant], |row| row.get(0))?;
     let counted = |column: &str| -> Result<Vec<(String, u64)>, IndexError> {
         // The column is one of those below, never what was asked for.
         let sql = format!(
-            "SELECT {column}, count(*) FROM activity WHERE at >= ?1 AND {column} IS NOT NULL
+            "SELECT {column}, count(*) FROM activity WHERE {WHOSE} AND {column} IS NOT NULL
              GROUP BY {column} ORDER BY count(*) DESC, {column} LIMIT {MAX_SORTS}"
         );
         let mut statement = connection.prepare_cached(&sql)?;
-        let rows = statement.query_map([at], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows =
+            statement.query_map(params![at, tenant], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     };
     Ok(Summary {
@@ -111,70 +115,161 @@ pub(super) fn summary(connection: &Connection, since: Timestamp) -> Result<Summa
     })
 }
 
-/// A `WHERE` clause in the making. Text comes only from here; what was asked for is bound.
-#[derive(Default)]
-struct Terms {
-    text: Vec<&'static str>,
-    values: Vec<Value>,
+/// How the records that a term is about are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// The tally has the column, and an index has it together with the time.
+    BySort,
+    /// The tally has it; no index does, or only without the time.
+    Tallied,
+    /// By an index of few records each; the tally does not have it.
+    ByName,
+    /// By the time.
+    InTime,
 }
+
+/// One condition. Text comes only from here; what was asked for is bound.
+struct Term {
+    found: Found,
+    text: &'static str,
+    values: Vec<Value>,
+    /// SQLite uses no index for an expression.
+    is_plain: bool,
+}
+
+/// A `WHERE` clause in the making.
+#[derive(Default)]
+struct Terms(Vec<Term>);
 
 impl Terms {
     fn of(filter: &ActivityFilter) -> Result<Self, IndexError> {
         let mut terms = Self::default();
-        terms.equal(
-            "type = ?",
-            filter.record_type.as_ref().map(word).transpose()?,
-        );
-        terms.equal("server = ?", filter.server.clone());
-        terms.equal("tool = ?", filter.tool.clone());
-        terms.equal("session_id = ?", filter.session_id.clone());
-        terms.equal("status = ?", filter.status.as_ref().map(word).transpose()?);
-        terms.equal("intent_type = ?", filter.intent_type.clone());
-        terms.equal(
-            "decision = ?",
-            filter.decision.as_ref().map(word).transpose()?,
-        );
-        terms.equal("instr(scopes, '|' || ? || '|') > 0", filter.scope.clone());
-        terms.equal("tenant = ?", filter.tenant.clone());
-        terms.equal("request_id = ?", filter.request_id.clone());
-        terms.equal("parent_id = ?", filter.parent_id.map(|id| id.to_string()));
-        terms.equal("agent = ?", filter.agent.clone());
+        let of_type = filter.record_type.as_ref().map(word).transpose()?;
+        let status = filter.status.as_ref().map(word).transpose()?;
+        let decision = filter.decision.as_ref().map(word).transpose()?;
+        let parent = filter.parent_id.map(|id| id.to_string());
+        let equal = [
+            (Found::BySort, "type = ?", of_type),
+            (Found::BySort, "server = ?", filter.server.clone()),
+            (Found::BySort, "tool = ?", filter.tool.clone()),
+            (Found::ByName, "session_id = ?", filter.session_id.clone()),
+            (Found::BySort, "status = ?", status),
+            (Found::BySort, "intent_type = ?", filter.intent_type.clone()),
+            (Found::BySort, "decision = ?", decision),
+            (
+                Found::Tallied,
+                "instr(scopes, '|' || ? || '|') > 0",
+                filter.scope.clone(),
+            ),
+            (Found::Tallied, "tenant = ?", filter.tenant.clone()),
+            (Found::ByName, "request_id = ?", filter.request_id.clone()),
+            (Found::ByName, "parent_id = ?", parent),
+            (Found::BySort, "agent = ?", filter.agent.clone()),
+        ];
+        for (found, text, value) in equal {
+            if let Some(value) = value {
+                terms.add(found, text, [Value::from(value)]);
+            }
+        }
         if let Some(prefix) = &filter.rule_prefix {
             let end = format!("{prefix}{}", char::MAX);
-            terms.add(BY_RULE, [Value::from(prefix.clone()), Value::from(end)]);
+            let values = [Value::from(prefix.clone()), Value::from(end)];
+            terms.add(Found::Tallied, "rule >= ? AND rule < ?", values);
         }
         if let Some(since) = filter.since {
-            terms.add("at >= ?", [Value::from(since.as_microsecond())]);
+            let since = Value::from(since.as_microsecond());
+            terms.add(Found::InTime, "at >= ?", [since]);
         }
         if let Some(until) = filter.until {
-            terms.add("at < ?", [Value::from(until.as_microsecond())]);
+            let until = Value::from(until.as_microsecond());
+            terms.add(Found::InTime, "at < ?", [until]);
         }
         Ok(terms)
     }
 
-    fn equal(&mut self, text: &'static str, value: Option<String>) {
-        if let Some(value) = value {
-            self.add(text, [Value::from(value)]);
-        }
+    fn add(&mut self, found: Found, text: &'static str, values: impl IntoIterator<Item = Value>) {
+        self.0.push(Term {
+            found,
+            text,
+            values: values.into_iter().collect(),
+            is_plain: true,
+        });
     }
 
-    fn add(&mut self, text: &'static str, values: impl IntoIterator<Item = Value>) {
-        self.text.push(text);
-        self.values.extend(values);
+    /// How many records fit: from the tally where it knows, else counted.
+    fn count(&self, connection: &Connection) -> Result<u64, IndexError> {
+        let sql = if self.0.iter().all(Term::is_tallied) {
+            format!("SELECT ifnull(sum(count), 0) FROM tally {}", self.sql())
+        } else {
+            format!("SELECT count(*) FROM activity {}", self.sql())
+        };
+        let mut statement = connection.prepare_cached(&sql)?;
+        Ok(statement.query_row(params_from_iter(self.values()), |row| row.get(0))?)
     }
 
-    fn leave_rule_index(&mut self) {
-        for text in self.text.iter_mut().filter(|text| **text == BY_RULE) {
-            *text = BY_RULE_UNINDEXED;
+    /// Leaves SQLite one index: it does not know which of several conditions leaves the fewest records.
+    fn choose_index(&mut self, connection: &Connection, total: u64) -> Result<(), IndexError> {
+        let has_name = self.0.iter().any(|term| term.found == Found::ByName);
+        let by_sort = |term: &&mut Term| term.found == Found::BySort;
+        if has_name {
+            self.0
+                .iter_mut()
+                .filter(by_sort)
+                .for_each(Term::leave_index);
+            return Ok(());
         }
+        if total > SORTABLE {
+            let ranges = self.0.iter_mut();
+            ranges
+                .filter(|term| term.found == Found::Tallied)
+                .for_each(Term::leave_index);
+        }
+        let mut counted: Vec<(u64, &mut Term)> = Vec::new();
+        for term in self.0.iter_mut().filter(by_sort) {
+            let sql = format!(
+                "SELECT ifnull(sum(count), 0) FROM tally WHERE {}",
+                term.text
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let of_this = statement.query_row(params_from_iter(&term.values), |row| row.get(0))?;
+            counted.push((of_this, term));
+        }
+        counted.sort_by_key(|(of_this, _)| *of_this);
+        let others = counted.into_iter().skip(1);
+        others.for_each(|(_, term)| term.leave_index());
+        Ok(())
     }
 
     fn sql(&self) -> String {
-        if self.text.is_empty() {
-            String::new()
-        } else {
-            format!("WHERE {}", self.text.join(" AND "))
+        if self.0.is_empty() {
+            return String::new();
         }
+        let texts: Vec<String> = self.0.iter().map(Term::sql).collect();
+        format!("WHERE {}", texts.join(" AND "))
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter().flat_map(|term| &term.values)
+    }
+}
+
+impl Term {
+    /// Nulls are empty texts in the tally, so nobody may ask it for those.
+    fn is_tallied(&self) -> bool {
+        let knows = matches!(self.found, Found::BySort | Found::Tallied);
+        knows && !self.values.contains(&Value::from(String::new()))
+    }
+
+    fn leave_index(&mut self) {
+        self.is_plain = false;
+    }
+
+    fn sql(&self) -> String {
+        if self.is_plain {
+            return self.text.to_owned();
+        }
+        let parts = self.text.split(" AND ").map(|part| format!("+{part}"));
+        parts.collect::<Vec<_>>().join(" AND ")
     }
 }
 

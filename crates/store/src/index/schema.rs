@@ -4,10 +4,10 @@ use std::{path::Path, time::Duration};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::IndexError;
+use super::{IndexError, tally};
 
 /// The form that this version reads and writes; any change to the tables makes it one more.
-const FORM: i64 = 2;
+const FORM: i64 = 3;
 /// What every database file starts with.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How much of a database file tells its form.
@@ -101,9 +101,11 @@ pub(super) fn form_in(start: &[u8; START_BYTES]) -> i64 {
 pub(super) fn clear(connection: &mut Connection) -> Result<(), IndexError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(
-        "DROP TABLE IF EXISTS writer; DROP TABLE IF EXISTS activity; DROP TABLE IF EXISTS document;",
+        "DROP TABLE IF EXISTS writer; DROP TABLE IF EXISTS activity; DROP TABLE IF EXISTS document;
+         DROP TABLE IF EXISTS tally;",
     )?;
     transaction.execute_batch(TABLES)?;
+    transaction.execute_batch(tally::TABLE)?;
     transaction.pragma_update(None, "user_version", FORM)?;
     Ok(transaction.commit()?)
 }

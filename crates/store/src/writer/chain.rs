@@ -346,6 +346,7 @@ impl Chain {
             | Entry::Closed {}
             | Entry::Refused(_)
             | Entry::Held(_)
+            | Entry::Checked(_)
             | Entry::Unknown(_)
             | Entry::Head(_)
             | Entry::Checkpoint(_)

@@ -20,7 +20,10 @@ pub(super) struct Owed {
 
 impl Owed {
     pub(super) fn add(&mut self, entry: Entry) {
-        let is_countable = matches!(entry, Entry::Refused(_) | Entry::Event(_));
+        let is_countable = matches!(
+            entry,
+            Entry::Refused(_) | Entry::Checked(_) | Entry::Event(_)
+        );
         if is_countable && self.queue.len() >= MAX_OWED {
             self.uncounted += 1;
         } else {
@@ -41,6 +44,7 @@ impl Owed {
                 principal: None,
                 decision: None,
                 approval_id: None,
+                tenant: None,
             }));
         }
         self.queue.pop_front()

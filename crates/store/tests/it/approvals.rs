@@ -5,7 +5,7 @@ use std::{path::Path, sync::Barrier, thread};
 use callgate_gate::{ApprovalId, CallId, Digest};
 use callgate_record::{
     Answer, Approval, ApprovalStatus, Approvals as _, Approver, Asked, Asking, Question,
-    ResolveApprovalError, Store as _, Way,
+    ResolveApprovalError, Store as _, Way, Which,
 };
 use callgate_store::{ApprovalStore, Log};
 use jiff::{SignedDuration, Timestamp};
@@ -29,6 +29,7 @@ fn question(of: &str) -> Question {
             rule: "require_approval:mcp_tool:*:*".to_owned(),
             reason: "it deletes".to_owned(),
             checks: Vec::new(),
+            flags: Vec::new(),
         },
         binding: Digest::of(of.as_bytes()),
         named: None,
@@ -44,6 +45,8 @@ fn at(seconds: i64) -> Timestamp {
 fn by(principal: &str) -> Approver {
     Approver {
         principal: principal.to_owned(),
+        person: None,
+        tenant: None,
         way: Way::Api,
     }
 }
@@ -226,8 +229,12 @@ fn a_claim_of_the_dead_is_used_when_the_log_says_so_and_free_when_it_does_not() 
         let store = store(dir.path(), &log);
         let asked = ask(&store, "call", 3);
         assert_eq!(is_claimed(&asked), !forwards, "{asked:?}");
+        let are_used = Which {
+            status: Some(ApprovalStatus::Used),
+            tenant: None,
+        };
         let used: Vec<_> = store
-            .list(Some(ApprovalStatus::Used), 10, at(3))
+            .list(&are_used, 10, at(3))
             .unwrap()
             .into_iter()
             .filter_map(|approval| approval.used_by)

@@ -7,7 +7,7 @@ use callgate_record::{Activity, Decision, RecordType, Status, Store as _};
 use callgate_store::{ActivityFilter, Format, Index, IndexError, Log, export};
 use serde_json::{Value, json};
 
-use crate::support::{call, entry, event, finished, forwarding, new_id, open, options};
+use crate::support::{call, counted, entry, event, finished, forwarding, new_id, open, options};
 
 fn all(index: &mut Index) -> Vec<String> {
     let mut found = Vec::new();
@@ -327,6 +327,7 @@ fn filters_find_what_they_say() {
             (expected, expected as u64),
             "{name}"
         );
+        assert_eq!(counted(&mut index, &filter), expected as u64, "{name}");
     }
     assert!(index.get(new_id()).unwrap().is_none());
     assert_eq!(

@@ -6,7 +6,8 @@ use callgate_record::{Status, Store as _};
 use callgate_store::{ActivityFilter, Index, Limits, Log, retain};
 
 use crate::support::{
-    assert_sound, finished, folders, forwarding, ids, lines, new_id, open, options, segments,
+    assert_sound, counted, finished, folders, forwarding, ids, lines, new_id, open, options,
+    segments,
 };
 
 const NOTHING: Limits = Limits {
@@ -32,7 +33,10 @@ fn write_calls(log: &Log, count: usize) {
 fn total(dir: &Path) -> u64 {
     let mut index = Index::open(dir).unwrap();
     index.catch_up().unwrap();
-    index.query(&ActivityFilter::default()).unwrap().total
+    let all = ActivityFilter::default();
+    let told = index.query(&all).unwrap().total;
+    assert_eq!(told, counted(&mut index, &all), "the tally is right");
+    told
 }
 
 #[test]

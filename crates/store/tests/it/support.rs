@@ -11,7 +11,9 @@ use std::{
 
 use callgate_gate::CallId;
 use callgate_record::Entry;
-use callgate_store::{Disk, Durability, Log, LogOptions, RealDisk, SegmentFile};
+use callgate_store::{
+    ActivityFilter, Disk, Durability, Index, Log, LogOptions, RealDisk, SegmentFile,
+};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
@@ -255,4 +257,15 @@ impl SegmentFile for FaultyFile {
         self.turn.check()?;
         self.file.sync()
     }
+}
+
+/// How many records really fit, one by one.
+pub(crate) fn counted(index: &mut Index, filter: &ActivityFilter) -> u64 {
+    let mut count = 0;
+    let visit = &mut |_| {
+        count += 1;
+        Ok(())
+    };
+    index.for_each(filter, visit).unwrap();
+    count
 }

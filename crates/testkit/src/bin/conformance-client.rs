@@ -84,7 +84,8 @@ impl Client {
             Some(calls) => calls.clone(),
             None => elements(&tools).iter().map(call_of).collect(),
         };
-        for call in calls {
+        for mut call in calls {
+            show_schema(&mut call, &tools);
             let called = self.request("tools/call", call)?;
             eprintln!("called: {called}");
         }
@@ -190,6 +191,17 @@ fn call_of(tool: &Value) -> Value {
         .map(|key| (key.to_owned(), value_of(&schema["properties"][key])))
         .collect();
     json!({"name": tool["name"], "arguments": arguments})
+}
+
+/// One tool of the suite wants to see what became of the schema of another.
+fn show_schema(call: &mut Value, tools: &Value) {
+    if call["name"] == "json_schema_echo" {
+        let all = elements(tools);
+        let tool = all
+            .iter()
+            .find(|tool| tool["name"] == "json_schema_2020_12_tool");
+        call["arguments"]["schema"] = tool.map_or(Value::Null, |tool| tool["inputSchema"].clone());
+    }
 }
 
 /// The default of a schema, or something that fits it.

@@ -252,6 +252,13 @@ impl Shelf {
                 peer.announce("notifications/resources/updated", &params);
                 peer.reply_text(request, "touched");
             }
+            "say" => {
+                let params =
+                    json!({"level": "error", "data": format!("{}: {key}", self.options.tag)});
+                // While the call is under way it would belong to it.
+                peer.reply_text(request, "said");
+                peer.announce("notifications/message", &params.to_string());
+            }
             "add_prompt" => {
                 self.state().added_prompts += 1;
                 peer.announce("notifications/prompts/list_changed", "{}");
@@ -358,6 +365,7 @@ fn tools() -> Vec<Value> {
         "level",
         "followed",
         "touch",
+        "say",
         "add_prompt",
         "add_resource",
         "die",

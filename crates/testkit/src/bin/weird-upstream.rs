@@ -12,20 +12,35 @@ use clap::Parser;
 struct Options {
     #[command(flatten)]
     way: Way,
+    /// Speaks 2026-07-28 and nothing else.
+    #[arg(long)]
+    no_handshake: bool,
 }
 
-struct Weird;
+struct Weird {
+    stateless: bool,
+}
 
 fn main() -> std::io::Result<()> {
-    serve(Weird, Options::parse().way)
+    let Options { way, no_handshake } = Options::parse();
+    let stateless = no_handshake;
+    serve(Weird { stateless }, way)
 }
 
 impl Fixture for Weird {
+    fn is_stateless(&self) -> bool {
+        self.stateless
+    }
+
     fn request(&self, peer: &Peer, incoming: &Incoming) {
         let request = &incoming.frame;
         let method = request.method.as_deref().unwrap_or_default();
         match method {
-            "initialize" => {
+            "server/discover" if self.stateless => {
+                let rest = replies::DISCOVER;
+                peer.reply(request, rest);
+            }
+            "initialize" if !self.stateless => {
                 let version = version_for(request);
                 let rest = replies::INITIALIZE_REST;
                 peer.reply(
@@ -33,6 +48,7 @@ impl Fixture for Weird {
                     &format!(r#"{{"protocolVersion":{version},{rest}}}"#),
                 );
             }
+            "tools/list" if self.stateless => peer.reply(request, &cacheable(&tools())),
             "tools/list" => peer.reply(request, &tools()),
             "tools/call" => call(peer, request),
             _ => match literal(replies::METHODS, method) {
@@ -46,6 +62,7 @@ impl Fixture for Weird {
     }
 }
 
+/// The tools and what stands beside them.
 fn tools() -> String {
     let tools: Vec<&str> = replies::TOOLS
         .iter()
@@ -122,4 +139,13 @@ fn literal(table: &'static [(&str, &str)], name: &str) -> Option<&'static str> {
         .iter()
         .find(|(known, _)| *known == name)
         .map(|(_, line)| *line)
+}
+
+/// A list's result in the form of 2026-07-28.
+fn cacheable(result: &str) -> String {
+    result.replacen(
+        '{',
+        r#"{"resultType":"complete","ttlMs":0,"cacheScope":"private","#,
+        1,
+    )
 }

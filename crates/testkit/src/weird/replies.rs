@@ -6,6 +6,9 @@ pub const ID: &str = "@ID@";
 /// `initialize`, without the version that is put before it.
 pub const INITIALIZE_REST: &str = r#""capabilities":{"tools":{"listChanged":true,"x-vendor":{"a":[]}},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true,"":null},"logging":{},"completions":{},"experimental":{"vendor/thing":{"level":123456789012345678901234567890}},"x-unknown":[1.0,1,-0,1e400]},"serverInfo":{"name":"weird","version":"1.0","title":"W\u0065ird \/ server","x-build":{"n":1E+2}},"instructions":"odd \u2028 but legal","_meta":{"vendor.example/k":null},"x-top":{"Key":1,"key":2}"#;
 
+/// The whole result of `server/discover`.
+pub const DISCOVER: &str = r#"{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{},"prompts":{},"completions":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"weird","version":"1.0"}}}"#;
+
 /// The descriptors of `tools/list`, one per tool, in order.
 pub const TOOLS: &[(&str, &str)] = &[
     (

@@ -248,6 +248,42 @@ pub fn requests_with_prefix(prefix: &str) -> Vec<(&'static str, String)> {
     STEPS.iter().map(|step| line(step, prefix)).collect()
 }
 
+/// What each request of 2026-07-28 says about its host, as members of its `_meta`.
+const OF_THE_HOST: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"weird","version":"1.0"}"#;
+
+/// The steps that 2026-07-28 has too, in its form. Servers of it ask nothing in the middle of a call and say
+/// nothing that was not asked for.
+pub fn stateless_requests() -> Vec<(&'static str, String)> {
+    const GONE: [&str; 4] = [
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "ping",
+    ];
+    const SPEAKING: [&str; 5] = [
+        "@P@log\"",
+        "@P@custom_notifications",
+        "@P@ask_sampling",
+        "@P@ask_elicitation",
+        "@P@ask_roots",
+    ];
+    let steps = STEPS.iter().filter(|(_, _, method, params)| {
+        !GONE.contains(method) && !SPEAKING.iter().any(|name| params.contains(name))
+    });
+    let with_host = |(name, id, method, params): &(&'static str, &str, &str, &str)| {
+        let own = r#""_meta":{"#;
+        let params = if params.contains(own) {
+            params.replacen(own, &format!("{own}{OF_THE_HOST},"), 1)
+        } else if *params == "{}" {
+            format!("{{{own}{OF_THE_HOST}}}}}")
+        } else {
+            params.replacen('{', &format!("{{{own}{OF_THE_HOST}}},"), 1)
+        };
+        line(&(name, id, method, &params), "")
+    };
+    steps.map(with_host).collect()
+}
+
 fn line(step: &(&'static str, &str, &str, &str), prefix: &str) -> (&'static str, String) {
     let (name, id, method, params) = *step;
     let params = params.replace("@P@", prefix);

@@ -68,6 +68,7 @@ impl Fleet {
             // Nobody listening is no failure.
             let _ = self.announce.send(Announcement {
                 audience: Audience::All,
+                server: None,
                 frame,
             });
         }

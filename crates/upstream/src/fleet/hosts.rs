@@ -6,7 +6,7 @@ use std::{
 };
 
 use callgate_call::{Audience, Caller};
-use callgate_gate::Host;
+use callgate_gate::{Host, ServerName};
 use callgate_wire::Era;
 use futures_util::future::join_all;
 
@@ -62,8 +62,13 @@ impl Fleet {
         }
     }
 
-    /// The only attached host that shares the connection of `audience`, if there is exactly one.
-    pub(super) fn resident(&self, audience: &Audience) -> Option<Arc<dyn Caller>> {
+    /// The only attached host that shares the connection of `audience` and may use `server`, if there is
+    /// exactly one.
+    pub(super) fn resident(
+        &self,
+        server: &ServerName,
+        audience: &Audience,
+    ) -> Option<Arc<dyn Caller>> {
         let residents = self
             .residents
             .lock()
@@ -72,7 +77,8 @@ impl Fleet {
             .values()
             // Whoever only listens cannot be asked.
             .filter(|resident| resident.host.era == Era::Handshake)
-            .filter(|resident| audience.includes(&resident.host));
+            .filter(|resident| audience.includes(&resident.host))
+            .filter(|resident| resident.host.who.grant.includes(server.as_str()));
         let first = sharing.next()?;
         sharing.next().is_none().then(|| first.caller.clone())
     }
@@ -103,7 +109,11 @@ impl Fleet {
                 }
             }
         };
-        let all = join_all(self.roster.active().iter().map(one));
+        let active = self.roster.active();
+        let granted = active
+            .iter()
+            .filter(|server| host.who.grant.includes(server.spec.name.as_str()));
+        let all = join_all(granted.map(one));
         let _ = tokio::time::timeout(TELL_ALL_DEADLINE, all).await;
     }
 }

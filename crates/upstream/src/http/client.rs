@@ -139,6 +139,16 @@ impl HttpClient {
         self.send(endpoint, request).await
     }
 
+    /// GETs what is there.
+    pub(crate) async fn get(
+        &self,
+        endpoint: &Endpoint,
+        carried: &Carried<'_>,
+    ) -> Result<Response<Answered>, HttpFailed> {
+        let request = request(Method::GET, endpoint, carried, Full::default());
+        self.send(endpoint, request).await
+    }
+
     /// Ends a session.
     pub(crate) async fn delete(
         &self,

@@ -5,6 +5,7 @@ use std::path::Path;
 use callgate_workflow::{Offer, Plugins, check_plugins, read};
 use expect_test::{Expect, expect};
 use futures_util::future::BoxFuture;
+use proptest::prelude::*;
 
 fn told(text: &str) -> String {
     let reading = read(text, Path::new("flow.yaml")).expect("it is YAML");
@@ -232,4 +233,22 @@ states:
         USER.MCP_PROXY.UNSUPPORTED_SCHEMA states.a.mcp_proxy.plugin_tools[2].expose[0]: plugin `good`, operation `odd`, input `x`: no
         USER.MCP_PROXY.UNKNOWN_OPERATION states.b.operation: plugin `good` has no operation `missing`
         USER.MCP_PROXY.UNKNOWN_PLUGIN states.c.operation: plugin `gone`: it is nowhere"#]].assert_eq(&lines.join("\n"));
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_the_reader(cuts in proptest::collection::vec((0usize..2000, 0usize..12, "[a-z{}\\[\\]:, \n.'0-9-]{0,6}"), 1..4)) {
+        let guide = include_str!("../../../../docs/workflows.md");
+        let mut text = guide.split("```").nth(1).expect("an example").to_owned();
+        for (at, length, new) in cuts {
+            let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            let from = ends[at % ends.len()];
+            let to = ends[(at % ends.len() + length).min(ends.len() - 1)];
+            text.replace_range(from..to, &new);
+        }
+        if let Ok(reading) = read(&text, Path::new("flow.yaml")) {
+            let is_wrong = reading.findings.iter().any(callgate_workflow::Finding::is_error);
+            prop_assert_eq!(reading.workflow().is_some(), !is_wrong);
+        }
+    }
 }

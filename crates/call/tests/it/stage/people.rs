@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use callgate_gate::{ApprovalId, CallId, Digest};
 use callgate_record::{
     Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Question,
-    Resolution, ResolveApprovalError, Resolved,
+    Resolution, ResolveApprovalError, Resolved, Which,
 };
 use jiff::{SignedDuration, Timestamp};
 use ulid::Ulid;
@@ -133,7 +133,7 @@ impl Approvals for People {
 
     fn list(
         &self,
-        _status: Option<ApprovalStatus>,
+        _which: &Which,
         _limit: usize,
         _now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError> {

@@ -93,7 +93,9 @@ pub(super) fn summary(data_dir: &Path, period: &str, as_json: bool) -> Result<Ex
         "30d" => "720h",
         other => other,
     };
-    let summary = index(data_dir)?.summary(since(hours)?).map_err(failed)?;
+    let summary = index(data_dir)?
+        .summary(since(hours)?, None)
+        .map_err(failed)?;
     let sorts = [
         ("by_status", &summary.by_status),
         ("by_intent", &summary.by_intent),

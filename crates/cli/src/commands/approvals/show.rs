@@ -38,8 +38,10 @@ pub(super) fn text(approval: &Approval) -> String {
         ),
         format!("why        {}", line(&asking.reason)),
         format!("rule       {}", line(&asking.rule)),
-        format!("asked      {asked_at:.0}"),
     ];
+    let odd = asking.flags.iter();
+    lines.extend(odd.map(|flag| format!("odd        {}", line(flag))));
+    lines.push(format!("asked      {asked_at:.0}"));
     match (status, resolution) {
         (_, Some(resolution)) => lines.push(format!(
             "decided    {} by {} ({})",

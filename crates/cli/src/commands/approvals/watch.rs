@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_record::{Answer, Approval, ApprovalStatus, Approvals as _};
+use callgate_record::{Answer, Approval, Approvals as _, Which};
 use callgate_store::ApprovalStore;
 use jiff::Timestamp;
 
@@ -24,7 +24,7 @@ pub(super) fn run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failed
     let mut seen = HashSet::new();
     eprintln!("waiting for calls that need approval; end with Ctrl-C");
     loop {
-        let pending = store.list(Some(ApprovalStatus::Pending), MAX_LISTED, Timestamp::now());
+        let pending = store.list(&Which::pending(), MAX_LISTED, Timestamp::now());
         let mut pending = pending.map_err(failed)?;
         pending.reverse();
         for approval in pending {

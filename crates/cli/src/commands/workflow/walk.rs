@@ -139,8 +139,8 @@ async fn walked(
             warden_program: warden(settings).to_owned(),
             env: environment::minimal(Inherit::All, &[], std::env::vars()),
         };
-        ended = Some(Run::new(workflow, walk).walk().await);
-        workshop.plugins.stop().await;
+        let run = Run::new(workflow, walk);
+        ended = Some(workshop.plugins.during(&signals.stop, run.walk()).await);
     };
     signals.wind_down(walking).await;
     progress.end();

@@ -1,11 +1,16 @@
 //! Additive steps: an agent keeps its own tools, and has those of plugins besides.
 
-use callgate_testkit::agents::{AgentScript, FakeCall};
+use std::process::Stdio;
+use std::time::Duration;
+
+use callgate_testkit::agents::{AgentScript, FakeCall, Misbehave};
 use callgate_testkit::goplugin::plugin::RawPlugin;
-use callgate_testkit::{ChatModel, ChatReply};
+use callgate_testkit::{ChatModel, ChatReply, wait_until};
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::{KNOWN, PROGRAMS, Stage};
+use crate::evidence::signal;
 use crate::shell::run;
 
 const PROMPT: &str = "/help read @secret.txt";
@@ -190,5 +195,30 @@ fn operations_that_are_not_there_or_cannot_be_shown_are_named() {
         let ran = run(&mut stage.agent(&["claude", "--prompt", "x", "--plugin", plugin]));
         assert_eq!(ran.code, Some(1), "{plugin}");
         assert!(ran.stderr.contains(expected), "{plugin}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_plugin_ends_with_its_step_however_that_ends() {
+    for how in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let stage = stage();
+        stage.script(AgentScript {
+            misbehave: Misbehave::HangsDeaf,
+            ..script(KNOWN[0], "raw_echo")
+        });
+        let args = [
+            "claude", "--prompt", "x", "--mode", "additive", "--plugin", "raw:echo",
+        ];
+        let mut command = stage.agent(&args);
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let called = || stage.bed.read("plugin.log").contains("execute echo");
+        assert!(wait_until(Duration::from_secs(30), called), "{how:?}");
+        signal(child.id(), how);
+        child.wait().expect("it is ours");
+        stage.assert_nothing_left();
     }
 }

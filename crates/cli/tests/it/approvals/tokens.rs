@@ -1,7 +1,7 @@
 //! Tokens: what they open, what their holders see, and that they end at once.
 
 use super::{ASKING, ask, host_with, token};
-use crate::evidence::{records, run, stdout};
+use crate::evidence::{all_records, records, run, stdout};
 use crate::setup::Bed;
 use crate::shell::{named, run as shell};
 use crate::talk::{call, parsed, tools};
@@ -114,6 +114,59 @@ fn a_revoked_or_expired_token_opens_nothing_from_the_next_request_on() {
         .collect();
     assert_eq!(states, ["expired", "revoked"]);
     assert!(!bed.read("data/tokens.json").contains(&ci));
+}
+
+#[test]
+fn a_holder_does_not_hear_servers_that_its_token_is_not_for() {
+    let bed = Bed::new(
+        "\
+servers:
+  a: {command: '@shelf@', args: [--tag, a]}
+  b: {command: '@shelf@', args: [--tag, b]}
+policy: allow-all
+",
+    );
+    let served = bed.serve();
+    let only_a = token(&bed, &["--name", "a", "--role", "agent", "--servers", "a"]);
+    let mut everyone = served.host_ready();
+    let limited = host_with(&served, &only_a);
+    let mut heard = limited.listen().expect("the stream opens");
+    for server in ["b", "a"] {
+        let said = r#"{"key":"hello"}"#;
+        call(&mut everyone, &format!("{server}__say"), said);
+        // By the time that this is answered, what was said before has been passed on.
+        call(&mut everyone, &format!("{server}__echo"), "{}");
+    }
+    let first = heard.next_event().expect("it goes on").expect("an event");
+    assert_eq!(parsed(&first.data)["params"]["data"], "a: hello");
+}
+
+#[test]
+fn what_is_done_to_tokens_is_on_record_with_who_did_it() {
+    let bed = Bed::new(ASKING);
+    token(&bed, &["--name", "ci", "--role", "agent", "--servers", "n"]);
+    stdout(&run(&bed, &["token", "revoke", "ci"]));
+    let all = all_records(&stdout(&run(&bed, &["activity", "export"])));
+    let told: Vec<_> = all
+        .iter()
+        .filter(|record| {
+            record["tool"]
+                .as_str()
+                .is_some_and(|name| name.starts_with("token."))
+        })
+        .map(|record| (record["tool"].clone(), record["reason"].clone()))
+        .collect();
+    assert_eq!(told.len(), 2, "{all:?}");
+    let (made, ended) = (told[0].1.to_string(), told[1].1.to_string());
+    assert_eq!(
+        (&told[0].0, &told[1].0),
+        (&"token.created".into(), &"token.revoked".into())
+    );
+    assert!(
+        made.contains("`ci` of tenant `local`: agent; servers n, by "),
+        "{made}"
+    );
+    assert!(ended.contains("`ci`, by "), "{ended}");
 }
 
 #[test]

@@ -260,3 +260,77 @@ fn a_stateless_server_that_asks_has_its_host_asked() {
         "answers pass byte for byte"
     );
 }
+
+const SHELF: &str = "servers: {a: {command: '@shelf@', args: [--tag, a, --log, '@dir@/upstream.log']}}\npolicy: allow-all\n";
+
+#[test]
+fn a_link_that_a_handshake_server_needs_opened_is_a_question_and_the_call_is_made_again() {
+    let bed = Bed::new(SHELF);
+    let served = bed.serve();
+    let all = json!({"elicitation": {"form": {}, "url": {}}});
+    let call = |more: Value| {
+        let mut params = json!({"name": "a__need_url", "arguments": {}});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            params[key] = value.clone();
+        }
+        let line = super::stateless_as("tools/call", params, &all);
+        post(&served, &line).1["result"].clone()
+    };
+    let asked = call(json!({}));
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let questions = asked["inputRequests"].as_object().expect("questions");
+    let (key, question) = questions.iter().next().expect("one question");
+    assert_eq!(question["method"], "elicitation/create");
+    assert_eq!(question["params"]["mode"], "url");
+    assert_eq!(question["params"]["url"], "https://example.com/");
+    assert_eq!(question["params"].get("elicitationId"), None);
+    let mut more = json!({"inputResponses": {key: {"action": "accept"}}});
+    if let Some(state) = asked.get("requestState") {
+        more["requestState"] = state.clone();
+    }
+    let again = call(more);
+    assert_eq!(
+        again["resultType"], "input_required",
+        "it still needs it: {again}"
+    );
+    let calls = received(&bed, "upstream.log", "tools/call");
+    assert_eq!(
+        calls.len(),
+        2,
+        "the call is made anew once the link was opened"
+    );
+    assert_sound(&bed);
+}
+
+#[test]
+fn a_stateless_host_follows_a_resource_of_a_handshake_server() {
+    let bed = Bed::new(SHELF);
+    let mut host = bed.stdio();
+    exchange(&mut host, &stateless("resources/list", json!({})));
+    let wanted = json!({"notifications": {"resourceSubscriptions": ["a://1"]}});
+    let listen = stateless("subscriptions/listen", wanted.clone());
+    host.send(&listen.replace("\"id\":\"m\"", "\"id\":77"))
+        .expect("it reads");
+    let acknowledged = parsed(&host.recv().expect("the first thing said"));
+    assert_eq!(
+        acknowledged["params"]["notifications"],
+        wanted["notifications"]
+    );
+    let follows = |method: &str| received(&bed, "upstream.log", method).len();
+    assert!(wait_until(DEADLINE, || follows("resources/subscribe") == 1));
+    let touch = json!({"name": "a__touch", "arguments": {"key": "a://1"}});
+    host.send(&stateless("tools/call", touch))
+        .expect("it reads");
+    let updated =
+        |frame: &Frame| frame.method.as_deref() == Some("notifications/resources/updated");
+    let told = parsed(&host.recv_where(updated).expect("it is told"));
+    assert_eq!(told["params"]["uri"], "a://1");
+    let tag = &told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+    assert_eq!(tag, 77);
+    host.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}"#)
+        .expect("it reads");
+    assert!(
+        wait_until(DEADLINE, || follows("resources/unsubscribe") == 1),
+        "nobody follows it any more"
+    );
+}

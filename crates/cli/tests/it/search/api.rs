@@ -50,6 +50,31 @@ fn post(host: &HttpHost, body: &Value) -> (u16, Value) {
 }
 
 #[test]
+fn the_request_id_leads_from_the_answer_to_the_record_also_of_a_refused_call() {
+    let bed = bed_with(
+        &json!([tool("destroys", json!({"destructiveHint": true}))]),
+        "",
+    );
+    let served = bed.serve();
+    let host = admin(&served);
+    let declared =
+        json!({"operation_type": "read", "data_sensitivity": "private", "reason": "only looking"});
+    let body = json!({"name": "s:destroys", "args": {"key": "k"}, "intent": declared});
+    let refused = reply(&host, "POST", "/tools/call", &body.to_string());
+    assert_eq!(refused.status, 403);
+    let id = refused
+        .header("x-request-id")
+        .expect("the header")
+        .to_owned();
+    let (status, found) = get(&host, &format!("/activity?request_id={id}"));
+    assert_eq!((status, &found["total"]), (200, &json!(1)), "{found}");
+    let record = &found["activities"][0];
+    assert_eq!(record["status"], "blocked");
+    assert_eq!(record["metadata"]["intent"], declared);
+    assert_eq!(record["metadata"]["tool_variant"], "call_tool_read");
+}
+
+#[test]
 fn calls_by_programs_end_with_the_right_status_and_code() {
     let tools = json!([
         tool("reads", json!({"readOnlyHint": true})),

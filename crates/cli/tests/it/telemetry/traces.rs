@@ -75,7 +75,10 @@ fn a_call_is_one_span_with_its_steps_below_it() {
     assert_eq!(attribute(read, "error"), None);
     assert!(read.parent_span_id.is_empty(), "nobody sent a context");
     let record_id = attribute(read, "callgate.record_id");
-    assert_eq!(record_id.as_deref(), records(&bed)[0]["id"].as_str());
+    let record = &records(&bed)[0];
+    assert_eq!(record_id.as_deref(), record["id"].as_str());
+    let request_id = attribute(read, "callgate.request_id");
+    assert_eq!(request_id.as_deref(), record["request_id"].as_str());
 
     let failed = named("tool.call.n__fail");
     assert!(attribute(failed, "error").is_some());

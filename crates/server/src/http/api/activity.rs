@@ -6,14 +6,14 @@ use std::{
 };
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Body,
     extract::{Path, Query, State, rejection::QueryRejection},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use callgate_record::{Activity, Archive, ArchiveError, Format};
+use callgate_record::{Activity, ActivityFilter, Archive, ArchiveError, Format};
 use futures_util::stream;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    super::Shared,
+    super::{Shared, auth::Reach},
     filter::{self, Asked},
     problem::Problem,
 };
@@ -59,9 +59,10 @@ pub(super) struct Period {
 ))]
 pub(super) async fn list(
     State(shared): State<Arc<Shared>>,
+    Extension(reach): Extension<Reach>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<Listed>, Problem> {
-    let filter = query(asked)?.meant()?;
+    let filter = seen(query(asked)?.meant()?, reach)?;
     let page = blocking(&shared, move |archive| archive.page(&filter)).await?;
     Ok(Json(Listed {
         activities: page.activities,
@@ -76,6 +77,7 @@ pub(super) async fn list(
 ))]
 pub(super) async fn show(
     State(shared): State<Arc<Shared>>,
+    Extension(reach): Extension<Reach>,
     Path(id): Path<String>,
 ) -> Result<Json<Activity>, Problem> {
     let nobody = || {
@@ -84,6 +86,7 @@ pub(super) async fn show(
     };
     let id = filter::id(&id).map_err(|_| nobody())?;
     let record = blocking(&shared, move |archive| archive.get(id)).await?;
+    let record = record.filter(|record| reach.includes(record.tenant.as_deref()));
     record.map(Json).ok_or_else(nobody)
 }
 
@@ -93,6 +96,7 @@ pub(super) async fn show(
 ))]
 pub(super) async fn export(
     State(shared): State<Arc<Shared>>,
+    Extension(reach): Extension<Reach>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let asked = query(asked)?;
@@ -104,7 +108,7 @@ pub(super) async fn export(
             return Err(Problem::parameter(what));
         }
     };
-    let filter = asked.meant()?;
+    let filter = seen(asked.meant()?, reach)?;
     let archive = archive(&shared)?;
     let (sender, receiver) = mpsc::channel(PIECES);
     tokio::task::spawn_blocking(move || {
@@ -134,6 +138,7 @@ pub(super) async fn export(
 ))]
 pub(super) async fn summary(
     State(shared): State<Arc<Shared>>,
+    Extension(reach): Extension<Reach>,
     period: Result<Query<Period>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let period = query(period)?.period;
@@ -151,7 +156,11 @@ pub(super) async fn summary(
     let since = Timestamp::now()
         .checked_sub(SignedDuration::from_hours(hours))
         .unwrap_or(Timestamp::MIN);
-    let summary = blocking(&shared, move |archive| archive.summary(since)).await?;
+    let tenant = reach.into_tenant();
+    let summary = blocking(&shared, move |archive| {
+        archive.summary(since, tenant.as_deref())
+    });
+    let summary = summary.await?;
     let counted = |counts: Vec<(String, u64)>| -> Value {
         let pairs = counts.into_iter().map(|(sort, count)| (sort, count.into()));
         Value::Object(pairs.collect())
@@ -166,6 +175,20 @@ pub(super) async fn summary(
         "by_server": counted(summary.by_server),
         "by_tool": counted(summary.by_tool),
     })))
+}
+
+/// The filter as far as somebody sees.
+fn seen(mut filter: ActivityFilter, reach: Reach) -> Result<ActivityFilter, Problem> {
+    let Some(own) = reach.into_tenant() else {
+        return Ok(filter);
+    };
+    match filter.tenant.replace(own.clone()) {
+        Some(other) if other != own => {
+            let what = "there is no such tenant";
+            Err(Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", what))
+        }
+        Some(_) | None => Ok(filter),
+    }
 }
 
 fn query<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {

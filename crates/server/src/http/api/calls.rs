@@ -67,10 +67,13 @@ pub(super) async fn call(
         let what = "the call was cancelled, or its answer cannot be read";
         Problem::new(StatusCode::BAD_GATEWAY, "UPSTREAM_ERROR", what)
     })?;
-    let result = outcome::of(&answer)?;
-    let mut response = Body::from(result).into_response();
-    let kind = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let mut response = match outcome::of(&answer) {
+        Ok(result) => {
+            let kind = HeaderValue::from_static("application/json");
+            ([(header::CONTENT_TYPE, kind)], Body::from(result)).into_response()
+        }
+        Err(problem) => problem.into_response(),
+    };
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }

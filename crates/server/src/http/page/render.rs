@@ -42,6 +42,9 @@ pub(super) fn one(visit: &Visit, approval: &Approval) -> Markup {
             dt { "Agent" } dd { (marked_line(&asking.agent)) " (token " (marked_line(&asking.principal)) ", tenant " (marked_line(&asking.tenant)) ")" }
             dt { "Why it asks" } dd { (marked_line(&asking.reason)) }
             dt { "Rule" } dd { code { (marked_line(&asking.rule)) } }
+            @for flag in &asking.flags {
+                dt { "Odd about the tool" } dd { (marked_line(flag)) }
+            }
             dt { "Asked" } dd { (time(approval.asked_at)) }
             @if approval.status == ApprovalStatus::Pending {
                 dt { "Open until" } dd { (time(approval.expires_at)) }

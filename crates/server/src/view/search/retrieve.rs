@@ -21,7 +21,7 @@ const MAX_LIMIT: usize = 100;
 const RELEVANT: f32 = 0.45;
 /// Where no limit is asked for, so many characters of compact entries are shown, so that a model can afford to
 /// search often; and a few in any case.
-const AFFORDABLE_CHARS: usize = 1800;
+const AFFORDABLE_CHARS: usize = 1700;
 const AT_LEAST: usize = 3;
 /// How much of a description a compact answer shows.
 const COMPACT_CHARS: usize = 100;

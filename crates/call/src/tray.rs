@@ -24,7 +24,7 @@ const BATCH: Duration = Duration::from_millis(20);
 const MAX_OPEN: usize = 32;
 
 /// The questions of one call, and the way to its host in the current round.
-pub(crate) struct Desk {
+pub(crate) struct Tray {
     capabilities: String,
     state: Mutex<State>,
     news: Notify,
@@ -63,14 +63,14 @@ struct Question {
     reply: oneshot::Sender<Frame>,
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for Tray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").finish_non_exhaustive()
+        f.debug_struct("Tray").finish_non_exhaustive()
     }
 }
 
-impl Desk {
-    /// The desk of a call in its first round.
+impl Tray {
+    /// The tray of a call in its first round.
     pub(crate) fn new(attempt: &Attempt, caller: Arc<dyn Caller>) -> Arc<Self> {
         let round = Round {
             caller: Some(caller),
@@ -182,7 +182,7 @@ impl Desk {
     }
 }
 
-impl Caller for Desk {
+impl Caller for Tray {
     /// Only what belongs to a request is told beside its answer: progress, and the log messages that it
     /// asked for. Changes are told to who listens for them.
     fn notify(&self, notification: Bytes) {
@@ -233,7 +233,7 @@ impl Caller for Desk {
                 return Err(AskFailed::NoWay);
             }
             let (number, reply) = self.enter(request).ok_or(AskFailed::NoWay)?;
-            let _open = OpenQuestion { desk: self, number };
+            let _open = OpenQuestion { tray: self, number };
             reply.await.map_err(|_| AskFailed::Gone)
         })
     }
@@ -241,14 +241,14 @@ impl Caller for Desk {
 
 /// A question that is open as long as somebody waits for its answer.
 struct OpenQuestion<'a> {
-    desk: &'a Desk,
+    tray: &'a Tray,
     number: u64,
 }
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         let number = self.number;
-        self.desk
+        self.tray
             .lock()
             .open
             .retain(|question| question.number != number);

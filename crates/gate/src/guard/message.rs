@@ -1,0 +1,453 @@
+//! The messages of `/v1/check`, as they are made by whoever asks and read by whoever answers.
+//!
+//! The arguments travel value by value as they came (`arg_<key>`), so that what is judged over there is what
+//! the server here will see. What is read here was written by others: it is judged, and never obeyed.
+
+mod answer;
+
+use std::{borrow::Cow, sync::Arc};
+
+use callgate_wire::{Era, Frame, Json, JsonKind, Strictness, quote};
+use sha2::{Digest as _, Sha256};
+
+pub use answer::Answer;
+
+use super::Inquiry;
+use crate::{
+    ApprovalId, Attempt, Call, CallId, Declared, Digest, Door, Host, IntentRules, Operation,
+    ServerName, Source, Target, Tool, Transport, Who, policy,
+};
+
+/// The version of these messages.
+pub const SCHEMA_VERSION: &str = "v1";
+/// Longer questions are not asked, and not answered.
+pub const MAX_QUESTION_BYTES: usize = 1024 * 1024;
+/// How the arguments begin among what is known about a call.
+const ARGUMENT: &str = "arg_";
+/// What is known about a call and differs from one question about it to the next.
+const UNBOUND: [&str; 1] = ["call_id"];
+/// Values are looked for this deep; what lies deeper is named beside them.
+const MAX_DEPTH: usize = 64;
+/// The server of a question that names none.
+const NO_SERVER: &str = "check";
+
+/// A question that is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadQuestion {
+    /// It is no JSON object.
+    #[error("the body is no JSON object: {0}")]
+    NoObject(String),
+    /// It is of another version.
+    #[error("`schema_version` must be \"v1\"")]
+    Version,
+    /// It asks about nothing.
+    #[error("`scope` is missing")]
+    NoScope,
+    /// A member is of another type than it must be.
+    #[error("`{0}` must be a string")]
+    NoText(&'static str),
+}
+
+/// A question, as it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The scope that is asked.
+    pub scope: String,
+    /// What is asked about: `server:tool`, or what the scope is about.
+    pub command: Option<String>,
+    /// What the caller is called over there.
+    pub agent: Option<String>,
+    /// The session over there.
+    pub session: Option<String>,
+    /// The approval that the caller names.
+    pub approval: Option<ApprovalId>,
+    /// The call over there, which several questions may be about.
+    pub call: Option<String>,
+    action: Option<String>,
+    path: Option<String>,
+    domain: Option<String>,
+    url: Option<String>,
+    cost: Option<String>,
+    server: Option<String>,
+    tool: Option<String>,
+    annotations: Option<String>,
+    intent: Option<(Operation, String)>,
+    /// The arguments, as JSON text.
+    arguments: Option<String>,
+    /// What a yes is bound to, as it came.
+    bound: Vec<String>,
+}
+
+/// The question about a call, as JSON text. `named` is the approval that its host names.
+pub fn question(call: &Call, inquiry: &Inquiry, named: Option<&str>) -> String {
+    let who = &call.attempt.host.who;
+    let arguments = policy::arguments(call);
+    let raw = arguments.map_or("{}", Json::as_text);
+    let mut meta = vec![
+        member("transport", "mcp_gateway"),
+        member("namespace", call.target.server().as_str()),
+        member("tool_name", call.target.name()),
+        member("args_sha256", &sha256(raw.as_bytes())),
+        member("call_id", &call.attempt.id.to_string()),
+    ];
+    if let Target::Tool(tool) = &call.target {
+        let descriptor = Json::validate(&tool.descriptor, Strictness::Full).ok();
+        let annotations = descriptor.and_then(|json| json.get("annotations"));
+        meta.extend(annotations.map(|json| format!(r#""annotations":{}"#, json.as_text())));
+    }
+    meta.extend(call.attempt.declared.as_deref().map(intent));
+    let values = arguments.into_iter().flat_map(Json::members);
+    meta.extend(values.map(|(key, value)| {
+        let key = key.as_str().unwrap_or_default();
+        format!("{}:{}", quote(&format!("{ARGUMENT}{key}")), value.as_text())
+    }));
+    let mut members = vec![
+        member("schema_version", SCHEMA_VERSION),
+        member("scope", &inquiry.scope),
+        member("command", &inquiry.command),
+        member("agent_id", &who.agent),
+        member("session_id", &who.session),
+    ];
+    let optional = [
+        ("action", inquiry.action.as_deref()),
+        ("path", inquiry.path.as_deref()),
+        ("domain", inquiry.domain.as_deref()),
+        ("approval_id", named),
+    ];
+    let given = optional
+        .iter()
+        .filter_map(|(key, text)| Some((*key, (*text)?)));
+    members.extend(given.map(|(key, text)| member(key, text)));
+    let cost = policy::COST_KEYS
+        .iter()
+        .find_map(|key| call.attempt.frame.meta(key));
+    let cost = cost.filter(|_| inquiry.with_cost);
+    members.extend(cost.map(|cost| format!(r#""est_cost":{}"#, cost.as_text())));
+    members.push(format!(r#""meta":{{{}}}"#, meta.join(",")));
+    format!("{{{}}}", members.join(","))
+}
+
+fn member(key: &str, text: &str) -> String {
+    format!("{}:{}", quote(key), quote(text))
+}
+
+fn intent(declared: &Declared) -> String {
+    let given = [
+        ("operation_type", &declared.operation_type),
+        ("data_sensitivity", &declared.data_sensitivity),
+        ("reason", &declared.reason),
+    ];
+    let given = given
+        .iter()
+        .filter_map(|(key, text)| Some(member(key, text.as_deref()?)));
+    let given: Vec<String> = given.collect();
+    let variant = declared.variant.as_str();
+    format!(
+        r#""tool_variant":"{variant}","intent":{{{}}}"#,
+        given.join(",")
+    )
+}
+
+impl Question {
+    /// Reads a question.
+    pub fn read(body: &[u8]) -> Result<Self, BadQuestion> {
+        let no_object = |why: String| BadQuestion::NoObject(why);
+        let json =
+            Json::validate(body, Strictness::Full).map_err(|error| no_object(error.to_string()))?;
+        if !json.is_object() {
+            return Err(no_object("it is another value".to_owned()));
+        }
+        if json.get("schema_version").and_then(Json::as_str).as_deref() != Some(SCHEMA_VERSION) {
+            return Err(BadQuestion::Version);
+        }
+        let text = |key: &'static str| text_of(json, key);
+        let scope = text("scope")?.filter(|scope| !scope.is_empty());
+        let meta = json.get("meta").filter(|meta| meta.is_object());
+        let known = |key: &str| meta?.get(key)?.as_str().map(Cow::into_owned);
+        let variant = known("tool_variant").and_then(|word| Operation::of(&word));
+        let intent = meta.and_then(|meta| meta.get("intent")).map(Json::as_text);
+        let mut question = Self {
+            scope: scope.ok_or(BadQuestion::NoScope)?,
+            command: text("command")?,
+            agent: text("agent_id")?,
+            session: text("session_id")?,
+            approval: text("approval_id")?.and_then(|id| id.parse().ok()),
+            call: known("call_id"),
+            action: text("action")?,
+            path: text("path")?,
+            domain: text("domain")?,
+            url: text("url")?,
+            cost: json.get("est_cost").filter(|cost| !cost.is_null()).map(raw),
+            server: known("namespace"),
+            tool: known("tool_name"),
+            annotations: meta.and_then(|meta| meta.get("annotations")).map(raw),
+            intent: variant.zip(intent.map(str::to_owned)),
+            arguments: meta.and_then(arguments_of),
+            bound: Vec::new(),
+        };
+        question.bound = question.bound_to(json, meta);
+        Ok(question)
+    }
+
+    /// What a yes to this is for: where the whole call is known it is for that, whichever scope asks; else
+    /// it is for this very question.
+    fn bound_to(&self, json: Json<'_>, meta: Option<Json<'_>>) -> Vec<String> {
+        let whole = meta.filter(|meta| meta.get("args_sha256").is_some());
+        let parts = whole.unwrap_or(json).members().filter_map(|(key, value)| {
+            let key = key.as_str().unwrap_or_default();
+            let passing = ["approval_id", "session_id"];
+            let is_bound =
+                !UNBOUND.contains(&&*key) && (whole.is_some() || !passing.contains(&&*key));
+            is_bound.then(|| [key.into_owned(), value.as_text().to_owned()])
+        });
+        parts.flatten().collect()
+    }
+
+    /// What an approval of this question holds for: who asks, and what is asked.
+    pub fn binding(&self, who: &Who) -> Digest {
+        let mut hash = Sha256::new();
+        let own = ["callgate check 1", &who.tenant, &who.principal, &who.agent];
+        let parts = own.into_iter().chain(self.bound.iter().map(String::as_str));
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Digest::from_bytes(hash.finalize().into())
+    }
+
+    /// What rules match by name: the tool of the call, or what is asked about.
+    pub fn name(&self) -> Cow<'_, str> {
+        let is_name = self.scope.starts_with("mcp_");
+        match (&self.server, &self.tool) {
+            (Some(server), Some(tool)) if !is_name => format!("{server}:{tool}").into(),
+            _ => self.command.as_deref().unwrap_or_default().into(),
+        }
+    }
+
+    /// The call that is asked about, as far as it is known here. It goes nowhere.
+    pub fn call(&self, id: CallId, who: Who) -> Option<Call> {
+        let named = self
+            .command
+            .as_deref()
+            .and_then(|command| command.split_once(':'));
+        let server = self.server.as_deref().or(named.map(|(server, _)| server));
+        let server = server.and_then(|server| ServerName::new(server).ok());
+        let server = match server {
+            Some(server) => server,
+            None => ServerName::new(NO_SERVER).ok()?,
+        };
+        let tool = self.tool.as_deref().or(named.map(|(_, tool)| tool));
+        // What is done to files is read from the name, so a question without a tool is named by it.
+        let tool = tool.or(self.action.as_deref()).unwrap_or(&self.scope);
+        let annotations = self.annotations.as_deref().unwrap_or("{}");
+        let name = quote(tool);
+        let descriptor = format!(r#"{{"name":{name},"annotations":{annotations}}}"#);
+        let tool = Tool::from_descriptor(&server, descriptor.into()).ok()?;
+        let cost = self.cost.as_deref();
+        let meta = cost.map(|cost| format!(r#","_meta":{{"dev.callgate/est_cost":{cost}}}"#));
+        let request = format!(
+            r#"{{"jsonrpc":"2.0","id":"check","method":"tools/call","params":{{"name":{name},"arguments":{}{}}}}}"#,
+            self.judged(),
+            meta.unwrap_or_default()
+        );
+        let frame = Frame::parse(request.into(), Strictness::Full).ok()?;
+        let attempt = Attempt {
+            id,
+            parent: None,
+            via: None,
+            host: Arc::new(Host {
+                who,
+                client_info: None,
+                capabilities: "{}".to_owned(),
+                era: Era::Handshake,
+            }),
+            door: Door {
+                source: Source::Api,
+                transport: Transport::Http,
+            },
+            frame,
+            declared: self.intent.as_ref().and_then(|(variant, given)| {
+                let given = format!(r#"{{"intent":{given}}}"#);
+                let given = Json::validate(given.as_bytes(), Strictness::Full).ok()?;
+                let read = Declared::read(*variant, Some(given), IntentRules::default());
+                Some(Arc::new(read))
+            }),
+        };
+        let target = Target::Tool(Arc::new(tool));
+        Some(Call { attempt, target })
+    }
+
+    /// The arguments that are judged: those of the call, and what the question names beside them.
+    fn judged(&self) -> String {
+        // Elsewhere it is a name.
+        let command = self.command.as_ref().filter(|_| self.scope == "shell");
+        let named = [
+            ("path", self.path.as_ref()),
+            ("command", command),
+            ("domain", self.domain.as_ref()),
+            ("url", self.url.as_ref()),
+        ];
+        // A gateway names what stands in the arguments already; what does not is judged as well.
+        let known = self.arguments.as_deref().unwrap_or("{}");
+        let known = Json::validate(known.as_bytes(), Strictness::Full).ok();
+        let is_new = |text: &str| !known.is_some_and(|known| holds(known, text, 0));
+        let named = named.iter().filter_map(|(key, text)| {
+            let text = text.filter(|text| is_new(text))?;
+            Some(member(key, text))
+        });
+        let named = named.collect::<Vec<_>>().join(",");
+        match self.arguments.as_deref().and_then(inside) {
+            None => format!("{{{named}}}"),
+            Some(own) if named.is_empty() => format!("{{{own}}}"),
+            Some("") => format!(r#"{{"callgate:named":{{{named}}}}}"#),
+            Some(own) => format!(r#"{{{own},"callgate:named":{{{named}}}}}"#),
+        }
+    }
+}
+
+fn text_of(json: Json<'_>, key: &'static str) -> Result<Option<String>, BadQuestion> {
+    match json.get(key).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(value) => match value.as_str() {
+            Some(text) => Ok(Some(text.into_owned())),
+            None => Err(BadQuestion::NoText(key)),
+        },
+    }
+}
+
+/// The members of an object that was written here, without its braces.
+fn inside(object: &str) -> Option<&str> {
+    object.strip_prefix('{')?.strip_suffix('}')
+}
+
+/// Whether a text is one of the values.
+fn holds(json: Json<'_>, text: &str, depth: usize) -> bool {
+    match json.kind() {
+        JsonKind::String => json.as_str().as_deref() == Some(text),
+        JsonKind::Object if depth < MAX_DEPTH => {
+            let mut values = json.members().map(|(_, value)| value);
+            values.any(|value| holds(value, text, depth + 1))
+        }
+        JsonKind::Array if depth < MAX_DEPTH => {
+            json.elements().any(|value| holds(value, text, depth + 1))
+        }
+        JsonKind::Object | JsonKind::Array | JsonKind::Number | JsonKind::Bool | JsonKind::Null => {
+            false
+        }
+    }
+}
+
+fn raw(json: Json<'_>) -> String {
+    json.as_text().to_owned()
+}
+
+/// The arguments of the call, where any are given.
+fn arguments_of(meta: Json<'_>) -> Option<String> {
+    let values: Vec<String> = meta
+        .members()
+        .filter_map(|(key, value)| {
+            let key = key.as_str()?;
+            let key = key.strip_prefix(ARGUMENT)?;
+            Some(format!("{}:{}", quote(key), value.as_text()))
+        })
+        .collect();
+    let is_whole = meta.get("args_sha256").is_some() || !values.is_empty();
+    is_whole.then(|| format!("{{{}}}", values.join(",")))
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Question {
+        Question::read(body.as_bytes()).expect("it is a question")
+    }
+
+    fn who() -> Who {
+        Who {
+            tenant: "local".into(),
+            principal: "gw".into(),
+            agent: "a".into(),
+            session: "s".into(),
+            grant: crate::Grant::default(),
+        }
+    }
+
+    #[test]
+    fn a_call_is_judged_over_there_by_the_bytes_that_it_has_here() {
+        let server = ServerName::new("fs").unwrap();
+        let descriptor = r#"{"name":"put","annotations":{"destructiveHint":true}}"#;
+        let tool = Tool::from_descriptor(&server, descriptor.into()).unwrap();
+        let arguments = r#"{"n":1e2,"text":"a\u0041","deep":{"path":["/x"]}}"#;
+        let request = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"put","arguments":{arguments}}}}}"#
+        );
+        let asked = read(r#"{"schema_version":"v1","scope":"mcp_tool","command":"fs:put"}"#);
+        let mut call = asked.call(CallId(ulid::Ulid::nil()), who()).unwrap();
+        call.attempt.frame = Frame::parse(request.into(), Strictness::Full).unwrap();
+        call.target = Target::Tool(Arc::new(tool));
+        let inquiry = Inquiry {
+            scope: "filesystem".to_owned(),
+            command: "fs:put".to_owned(),
+            path: Some("/x".to_owned()),
+            ..Inquiry::default()
+        };
+        let there = read(&question(&call, &inquiry, None));
+        assert_eq!(there.name(), "fs:put");
+        let seen = there.call(CallId(ulid::Ulid::nil()), who()).unwrap();
+        let seen_arguments = seen.attempt.frame.param("arguments").map(Json::as_text);
+        assert_eq!(seen_arguments, Some(arguments));
+        let Target::Tool(tool) = &seen.target else {
+            panic!("a tool is asked about");
+        };
+        assert_eq!(tool.hints.destructive, Some(true));
+    }
+
+    #[test]
+    fn what_is_named_beside_the_arguments_is_judged_as_well() {
+        let of = |body: &str| read(body).judged();
+        let head = r#""schema_version":"v1","scope":"filesystem""#;
+        assert_eq!(
+            of(&format!(r#"{{{head},"path":"/a"}}"#)),
+            r#"{"path":"/a"}"#
+        );
+        let same = format!(r#"{{{head},"path":"/a","meta":{{"arg_x":{{"y":"/a"}}}}}}"#);
+        assert_eq!(of(&same), r#"{"x":{"y":"/a"}}"#);
+        let other = format!(r#"{{{head},"path":"/b","meta":{{"arg_x":"/a/b"}}}}"#);
+        assert_eq!(of(&other), r#"{"x":"/a/b","callgate:named":{"path":"/b"}}"#);
+        let none = format!(r#"{{{head},"path":"/b","meta":{{"args_sha256":"0"}}}}"#);
+        assert_eq!(of(&none), r#"{"callgate:named":{"path":"/b"}}"#);
+    }
+
+    #[test]
+    fn a_yes_is_for_one_call_whichever_scope_asks_and_for_no_other() {
+        let of = |scope: &str, meta: &str, who: &Who| {
+            read(&format!(
+                r#"{{"schema_version":"v1","scope":"{scope}","path":"/{scope}","meta":{{{meta}}}}}"#
+            ))
+            .binding(who)
+        };
+        let call = r#""args_sha256":"1","arg_a":1,"call_id":"x""#;
+        let first = of("mcp_tool", call, &who());
+        assert_eq!(first, of("filesystem", call, &who()));
+        assert_eq!(first, of("mcp_tool", &call.replace('x', "y"), &who()));
+        let mut other = who();
+        other.agent = "b".into();
+        for different in [
+            of("mcp_tool", &call.replace("\"1\"", "\"2\""), &who()),
+            of("mcp_tool", &call.replace(":1,", ":2,"), &who()),
+            of("mcp_tool", call, &other),
+            of("mcp_tool", r#""arg_a":1"#, &who()),
+        ] {
+            assert_ne!(first, different);
+        }
+        // Without the whole call, each question is for itself.
+        let part = r#""arg_a":1"#;
+        assert_ne!(of("mcp_tool", part, &who()), of("filesystem", part, &who()));
+    }
+}

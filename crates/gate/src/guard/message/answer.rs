@@ -1,0 +1,153 @@
+//! The answer to a question. What contradicts itself, or names nothing to go by, is none.
+
+use std::borrow::Cow;
+
+use callgate_wire::{Json, Strictness, quote};
+
+use super::SCHEMA_VERSION;
+use crate::{
+    ApprovalId, Kind,
+    visible::{Layout, visible},
+};
+
+/// Longer texts of an answer are cut: they are for people.
+const MAX_TEXT_CHARS: usize = 1000;
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What was said. A confirmation is somebody's yes as well.
+    pub kind: Kind,
+    /// The rule that said it.
+    pub rule: String,
+    /// Why.
+    pub reason: String,
+    /// The approval that is needed, or was used, and where it is given.
+    pub approval: Option<(ApprovalId, Option<String>)>,
+}
+
+impl Answer {
+    /// As JSON text.
+    pub fn written(&self) -> String {
+        let decision = match self.kind {
+            Kind::Allow => "ALLOW",
+            Kind::Confirm | Kind::RequireApproval => "REQUIRE_APPROVAL",
+            Kind::Deny => "DENY",
+        };
+        let (id, url) = match &self.approval {
+            Some((id, url)) => (quote(id.as_str()), url.as_deref().map(quote)),
+            None => ("null".to_owned(), None),
+        };
+        format!(
+            r#"{{"schema_version":"{SCHEMA_VERSION}","decision":"{decision}","reason":{},"matched_rule":{},"approval_id":{id},"approval_url":{}}}"#,
+            quote(&self.reason),
+            quote(&self.rule),
+            url.as_deref().unwrap_or("null")
+        )
+    }
+
+    /// Reads an answer; what contradicts itself is none.
+    pub fn read(body: &[u8]) -> Result<Self, &'static str> {
+        let json = Json::validate(body, Strictness::Full).map_err(|_| "it is no JSON")?;
+        let text = |key: &str| {
+            let text = json.get(key).and_then(Json::as_str);
+            text.filter(|text| !text.is_empty()).map(Cow::into_owned)
+        };
+        if text("schema_version").as_deref() != Some(SCHEMA_VERSION) {
+            return Err("it is of another version");
+        }
+        let rule = text("matched_rule").ok_or("it names no rule")?;
+        let id = text("approval_id").map(|id| id.parse::<ApprovalId>());
+        let id = id.transpose().map_err(|_| "its approval is none")?;
+        let url = text("approval_url").filter(|url| is_address(url));
+        let of_rule = |words: &[&str]| {
+            let word = rule.split(':').next().unwrap_or_default();
+            words.contains(&word)
+        };
+        let asked = ["require_approval", "confirm"];
+        let kind = match text("decision").as_deref() {
+            Some("ALLOW") if of_rule(&["allow"]) => Kind::Allow,
+            // A person has said yes.
+            Some("ALLOW") if of_rule(&asked) && id.is_some() => Kind::Allow,
+            Some("DENY") if !of_rule(&["allow"]) => Kind::Deny,
+            Some("REQUIRE_APPROVAL") if of_rule(&asked) && id.is_some() && url.is_some() => {
+                Kind::RequireApproval
+            }
+            Some("ALLOW" | "DENY" | "REQUIRE_APPROVAL") => return Err("it contradicts itself"),
+            Some(_) | None => return Err("it decides nothing"),
+        };
+        let reason = text("reason").unwrap_or_else(|| "the guard gives no reason".to_owned());
+        Ok(Self {
+            kind,
+            rule: one_line(&rule),
+            reason: one_line(&reason),
+            approval: id.map(|id| (id, url)),
+        })
+    }
+}
+
+fn is_address(url: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_graphic();
+    (url.starts_with("https://") || url.starts_with("http://"))
+        && url.len() <= 2048
+        && url.chars().all(is_plain)
+}
+
+fn one_line(text: &str) -> String {
+    let shown = visible(text, Layout::OneLine);
+    shown.chars().take(MAX_TEXT_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        let id = ApprovalId::from_random([7; 16]);
+        let url = "https://gate/approvals/x".to_owned();
+        for (kind, rule, approval) in [
+            (Kind::Allow, "allow:mcp_tool:*", None),
+            (
+                Kind::Allow,
+                "require_approval:mcp_tool:*",
+                Some((id.clone(), None)),
+            ),
+            (Kind::Deny, "deny:default", None),
+            (Kind::Deny, "require_approval:mcp_tool:*", None),
+            (
+                Kind::RequireApproval,
+                "confirm:mcp_tool:*",
+                Some((id, Some(url))),
+            ),
+        ] {
+            let answer = Answer {
+                kind,
+                rule: rule.to_owned(),
+                reason: "it \"is\" so".to_owned(),
+                approval,
+            };
+            assert_eq!(Answer::read(answer.written().as_bytes()), Ok(answer));
+        }
+    }
+
+    #[test]
+    fn texts_are_one_line_and_addresses_are_addresses() {
+        let id = ApprovalId::from_random([7; 16]);
+        let text = |url: &str| {
+            format!(
+                r#"{{"schema_version":"v1","decision":"REQUIRE_APPROVAL","reason":"a\nRule: allow","matched_rule":"require_approval:x","approval_id":"{id}","approval_url":"{url}"}}"#
+            )
+        };
+        let read = Answer::read(text("https://gate/a").as_bytes()).expect("it is understood");
+        assert!(!read.reason.contains('\n'), "{}", read.reason);
+        for url in [
+            "",
+            "javascript:alert(1)",
+            "https://gate/\\nx",
+            "https://a b",
+        ] {
+            assert!(Answer::read(text(url).as_bytes()).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The file of calls that could not be asked about: one JSON line each, for its owner's eyes alone. The
+//! record has them too; this one is short, and can be watched.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::PathBuf,
+};
+
+use callgate_gate::{Call, Check};
+use callgate_wire::quote;
+use jiff::Timestamp;
+
+/// Appends to the file.
+#[derive(Debug)]
+pub(super) struct Audit {
+    file: PathBuf,
+}
+
+impl Audit {
+    pub(super) fn new(file: PathBuf) -> Self {
+        Self { file }
+    }
+
+    /// Writes a call down. The call is refused whether this can be written or not.
+    pub(super) fn write(&self, call: &Call, check: &Check, error: &str) {
+        let who = &call.attempt.host.who;
+        let members = [
+            ("timestamp", format!("{:.6}", Timestamp::now())),
+            ("record_id", call.attempt.id.to_string()),
+            ("tenant", who.tenant.clone()),
+            ("principal", who.principal.clone()),
+            ("agent", who.agent.clone()),
+            ("session", who.session.clone()),
+            ("server", call.target.server().to_string()),
+            ("tool", call.target.label().into_owned()),
+            ("rule", check.rule.clone()),
+            ("error", error.to_owned()),
+        ];
+        let members = members.map(|(key, text)| format!("{}:{}", quote(key), quote(&text)));
+        // One write per line, so that lines of several processes do not mix.
+        let line = format!("{{{}}}\n", members.join(","));
+        if let Err(error) = self.append(&line) {
+            tracing::error!(file = %self.file.display(), %error, "a call that could not be asked about is not in its file");
+        }
+    }
+
+    fn append(&self, line: &str) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let options = options.append(true).create(true).mode(0o600);
+        options.open(&self.file)?.write_all(line.as_bytes())
+    }
+}
