@@ -3,29 +3,11 @@
 use std::process::Command;
 
 use callgate_testkit::weird::{self, Exchange};
-use callgate_testkit::{Frame, Host, HttpUpstream, StdioHost, bin};
+use callgate_testkit::{Host, StdioHost, bin};
 
-use super::headed;
-use crate::setup::{Bed, Served};
+use crate::setup::Bed;
 
 const OVER_STDIO: &str = "servers: {weird: {command: '@weird@', args: [--no-handshake]}}\nnaming: {prefix: never}\npolicy: allow-all\n";
-
-/// A host over HTTP that gives each request the headers that it needs.
-struct Headed<'s>(&'s Served);
-
-impl Host for Headed<'_> {
-    fn exchange(
-        &mut self,
-        line: &str,
-        answer: &mut dyn FnMut(&Frame) -> Option<String>,
-    ) -> anyhow::Result<Vec<String>> {
-        headed(self.0, line).exchange(line, answer)
-    }
-
-    fn notify(&mut self, line: &str) -> anyhow::Result<()> {
-        headed(self.0, line).notify(line)
-    }
-}
 
 fn run(host: &mut dyn Host) -> Vec<Exchange> {
     weird::run_all(host, weird::stateless_requests()).expect("every step is answered")
@@ -68,32 +50,12 @@ fn nothing_differs_between_a_stateless_host_and_a_stateless_server() {
         .expect("it starts");
     let direct = run(&mut fixture);
     assert!(direct.len() > 25, "the script is about everything");
-    let listening = HttpUpstream::start("weird-upstream", &["--no-handshake", "--reply", "json"]);
-    let listening = listening.expect("it listens");
-    let command = "command: '@weird@', args: [--no-handshake]";
-    let over_http = OVER_STDIO.replace(command, &format!("url: '{}'", listening.url()));
-    for (upstream, config) in [("stdio", OVER_STDIO), ("HTTP", &over_http)] {
-        let bed = Bed::new(config);
-        let mut host = bed.stdio();
-        let through = run(&mut host);
-        assert_eq!(
-            weird::compare(&of_the_server(&direct), &of_the_server(&through)),
-            []
-        );
-        println!(
-            "stdio door, {upstream} upstream: 0 of {} exchanges differ",
-            through.len()
-        );
-        let bed = Bed::new(config);
-        let served = bed.serve();
-        let through = run(&mut Headed(&served));
-        assert_eq!(
-            weird::compare(&of_the_server(&direct), &of_the_server(&through)),
-            []
-        );
-        println!(
-            "HTTP door, {upstream} upstream: 0 of {} exchanges differ",
-            through.len()
-        );
-    }
+    let bed = Bed::new(OVER_STDIO);
+    let mut host = bed.stdio();
+    let through = run(&mut host);
+    assert_eq!(
+        weird::compare(&of_the_server(&direct), &of_the_server(&through)),
+        []
+    );
+    println!("0 of {} exchanges differ", through.len());
 }
