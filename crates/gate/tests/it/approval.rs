@@ -1,6 +1,6 @@
 //! What a person's yes holds for: exactly the call that was held.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use callgate_gate::{
@@ -90,7 +90,11 @@ fn any_change_of_the_call_is_another_call() {
         ),
         held(as_host(|host| host.who.principal = "somebody".to_owned())).binding(),
         held(as_host(|host| host.who.agent = "another".to_owned())).binding(),
-        held(as_host(|host| host.who.tenant = "elsewhere".to_owned())).binding(),
+        held_by(
+            &Policy::default().tenants(HashMap::from([("elsewhere".to_owned(), Arc::default())])),
+            as_host(|host| host.who.tenant = "elsewhere".to_owned()),
+        )
+        .binding(),
     ];
     for (at, other) in others.iter().enumerate() {
         assert_ne!(*other, same, "change {at}");
