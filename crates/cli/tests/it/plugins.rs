@@ -32,7 +32,17 @@ fn call(host: &mut StdioHost, tool: &str, arguments: &Value) -> Value {
 
 #[test]
 fn operations_are_tools_that_go_through_the_gate() {
-    let bed = bed(&RawPlugin::with_all("".into()));
+    for (plain, tcp) in [(true, false), (false, false), (false, true)] {
+        assert_goes_through_the_gate(&RawPlugin {
+            plain,
+            tcp,
+            ..RawPlugin::with_all("".into())
+        });
+    }
+}
+
+fn assert_goes_through_the_gate(raw: &RawPlugin) {
+    let bed = bed(raw);
     let mut host = bed.stdio_ready();
     let expected = [
         "raw__echo",
