@@ -137,11 +137,6 @@ async fn measure(options: &Options) -> Result<()> {
         kind.lag = kind.lag.max(tried.lag);
     }
     let lag = crowd(&target, &others, options).await?;
-    if lag > LAG {
-        broken.push(format!(
-            "others waited {lag:?} while {AT_ONCE} scripts looped"
-        ));
-    }
     others.stop()?;
     print(&kinds, lag);
     ensure!(
@@ -303,7 +298,7 @@ fn print(kinds: &BTreeMap<&str, Kind>, crowd: Duration) {
     println!("{table}");
     let scripts: usize = kinds.values().map(|kind| kind.scripts).sum();
     println!(
-        "{scripts} scripts; {AT_ONCE} loops at once: others wait {} at most",
+        "{scripts} scripts; {AT_ONCE} loops at once, for which there is no bound: others wait {} at most",
         ms(crowd)
     );
 }
