@@ -1,6 +1,7 @@
 //! A server that says something else about its tools than when they were accepted: none of it reaches a host, and its
 //! other tools stay usable.
 
+mod arguments;
 mod merging;
 
 use std::fs;
