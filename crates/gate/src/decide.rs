@@ -104,7 +104,9 @@ impl Ruling {
 
     /// What all checks of a call come to: the strictest counts, and the earlier of two that are as strict.
     pub fn strictest(checks: Vec<Check>) -> (Kind, Self) {
-        let strictest = checks.iter().rev().max_by_key(|check| check.kind);
+        // To a guard a confirmation is an approval, too; next to one that was asked for as such it is the lesser.
+        let strictness = |check: &&Check| (check.kind, !check.rule.starts_with("confirm:"));
+        let strictest = checks.iter().rev().max_by_key(strictness);
         let (kind, rule, reason) = match strictest {
             Some(check) => (check.kind, check.rule.clone(), check.reason.clone()),
             // A policy without any layer allows nothing.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callgate_gate::{
-    Builtin, Facts, Pattern, Policy, Ruling, Target, Tool, ToolFilter, Verdict, decide,
+    Builtin, Check, Facts, Kind, Pattern, Policy, Ruling, Target, Tool, ToolFilter, Verdict, decide,
 };
 
 use crate::given::{call, described, named, server};
@@ -260,4 +260,23 @@ fn a_verdict_carries_the_very_call_it_was_asked_about() {
         (id, bytes.as_ptr())
     );
     assert!(matches!(call.target, Target::Tool(of) if Arc::ptr_eq(&of, &tool)));
+}
+
+#[test]
+fn an_approval_that_a_guard_asks_for_counts_before_its_confirmation() {
+    let said = |scope, rule: &str| Check::of_guard(scope, Kind::RequireApproval, rule, "so");
+    let confirmed = said("mcp_tool", "confirm:mcp_tool:mail:send");
+    let approved = said("data", "require_approval:cost:alert_threshold");
+    for checks in [
+        vec![confirmed.clone(), approved.clone()],
+        vec![approved.clone(), confirmed.clone()],
+    ] {
+        let (kind, ruling) = Ruling::strictest(checks);
+        assert_eq!(
+            (kind, ruling.rule),
+            (Kind::RequireApproval, approved.rule.clone())
+        );
+    }
+    let (_, ruling) = Ruling::strictest(vec![confirmed.clone(), confirmed]);
+    assert_eq!(ruling.rule, "confirm:mcp_tool:mail:send");
 }
