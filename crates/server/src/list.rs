@@ -77,7 +77,7 @@ pub(crate) async fn list(
     let start = start(request)?;
     providers.first_connect(None).await;
     let (catalog, policy) = (providers.catalog(), providers.policy());
-    if !wanted.is_offered(catalog.offers()) {
+    if !wanted.is_offered(catalog.offers(&who.grant)) {
         let method = request.method().unwrap_or_default();
         let message = format!("method `{method}` not found");
         return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));

@@ -8,7 +8,7 @@ mod lossless;
 mod servers;
 mod traffic;
 
-use callgate_testkit::{Host, HttpHost, StatelessHost};
+use callgate_testkit::{EventStream, Host, HttpHost, StatelessHost};
 use serde_json::{Value, json};
 
 use crate::setup::Served;
@@ -59,6 +59,13 @@ pub(crate) fn post(served: &Served, line: &str) -> (u16, Value) {
 pub(crate) fn post_with(served: &Served, token: &str, line: &str) -> (u16, Value) {
     let bearer = format!("Bearer {token}");
     answered(&headed(served, line).header("Authorization", &bearer), line)
+}
+
+/// Opens a stream of `subscriptions/listen` with another token.
+pub(crate) fn listening(served: &Served, token: &str, line: &str) -> EventStream {
+    let bearer = format!("Bearer {token}");
+    let host = headed(served, line).header("Authorization", &bearer);
+    host.post(line).expect("HTTP").events()
 }
 
 fn answered(host: &HttpHost, line: &str) -> (u16, Value) {
