@@ -319,12 +319,13 @@ impl Shared {
                 self.ask_meanwhile(recorded, exchange, on_record, walk)
                     .await
             }
+            // Boxed like what is held.
             Round::First | Round::Back(_) => {
-                self.first_round(recorded, exchange, on_record, span).await
+                Box::pin(self.first_round(recorded, exchange, on_record, span)).await
             }
             Round::Again { park, .. } => {
                 let span = (park, span);
-                self.next_round(recorded, exchange, on_record, span).await
+                Box::pin(self.next_round(recorded, exchange, on_record, span)).await
             }
         }
     }

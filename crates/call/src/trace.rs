@@ -6,6 +6,7 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use callgate_gate::{Attempt, Target};
 use callgate_wire::{Json, methods};
+use futures_util::FutureExt as _;
 use opentelemetry::{
     Context, KeyValue,
     global::BoxedTracer,
@@ -259,9 +260,12 @@ impl Step {
         work()
     }
 
-    /// Does the step's work, and waits for it.
-    pub(crate) async fn over<T>(self, work: impl Future<Output = T>) -> T {
-        work.await
+    /// Does the step's work, and waits for it. An `async fn` would have room for the work twice.
+    pub(crate) fn over<T>(self, work: impl Future<Output = T>) -> impl Future<Output = T> {
+        work.map(move |done| {
+            drop(self);
+            done
+        })
     }
 }
 

@@ -27,4 +27,4 @@ pub use entry::{
 pub use instant::InstantWriter;
 pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};
 pub use redact::{BadPattern, Excerpt, Redactor, body_digest};
-pub use store::{Position, Store, StoreError};
+pub use store::{Placing, Position, Settling, Store, StoreError};

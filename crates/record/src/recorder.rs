@@ -121,7 +121,7 @@ impl Recorder {
             None => self.on_failure,
         };
         let entry = Entry::Forwarding(Box::new(entry));
-        match (self.store.append(&entry), on_failure) {
+        match (self.store.place(&entry).await, on_failure) {
             (Ok(position), on_failure) => self.keep_or_withdraw(id, position, on_failure).await?,
             (Err(error), OnFailure::Refuse) => return Err(NotRecorded(error)),
             (Err(error), OnFailure::Allow) => {
@@ -145,7 +145,8 @@ impl Recorder {
         entry.decision = Some(Decision::Allow);
         entry.rule = Some(SCRIPT_RULE.to_owned());
         entry.reason = Some("a script is no call; each call it makes is decided".to_owned());
-        let position = self.store.append(&Entry::Forwarding(Box::new(entry)))?;
+        let entry = Entry::Forwarding(Box::new(entry));
+        let position = self.store.place(&entry).await?;
         self.keep_or_withdraw(attempt.id, position, OnFailure::Refuse)
             .await?;
         Ok(Open { id: attempt.id })
@@ -237,7 +238,8 @@ impl Recorder {
                 .map(|response| self.redactor.body(response)),
             error: outcome.error.map(|error| self.blotted(error)),
         };
-        if let Some(position) = self.store.append_owed(Entry::Finished(Box::new(finished))) {
+        let placing = self.store.place_owed(Entry::Finished(Box::new(finished)));
+        if let Some(position) = placing.await {
             // A failed wait is reported by the store itself; the call has happened all the same.
             let _ = self.store.settled(position).await;
         }
@@ -304,7 +306,7 @@ impl Recorder {
     }
 
     async fn take(&self, entry: &Entry) -> Result<(), StoreError> {
-        let position = self.store.append(entry)?;
+        let position = self.store.place(entry).await?;
         self.store.settled(position).await
     }
 

@@ -1,6 +1,6 @@
 //! The port that a store fills: what the record asks of whoever keeps it.
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either, Ready, ready};
 
 use crate::Entry;
 
@@ -16,6 +16,13 @@ pub struct StoreError {
     pub reason: String,
 }
 
+/// What comes of an entry: known at once, or told by whoever writes it.
+pub type Placing<T> = Either<Ready<T>, BoxFuture<'static, T>>;
+
+/// The end of a wait, which is often there already.
+pub type Settling<'a> =
+    Either<Ready<Result<(), StoreError>>, BoxFuture<'a, Result<(), StoreError>>>;
+
 /// Keeps entries in order, and never loses one that it took.
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Takes an entry for something that has not happened yet. After `Ok` the entry survives the
@@ -27,6 +34,17 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// cannot be written now is kept, and written before anything else is taken.
     fn append_owed(&self, entry: Entry) -> Option<Position>;
 
+    /// [`Store::append`] for those who can wait without keeping a thread. The entry is taken whether what is
+    /// returned is waited for or not.
+    fn place(&self, entry: &Entry) -> Placing<Result<Position, StoreError>> {
+        Either::Left(ready(self.append(entry)))
+    }
+
+    /// [`Store::append_owed`] for those who can wait without keeping a thread.
+    fn place_owed(&self, entry: Entry) -> Placing<Option<Position>> {
+        Either::Left(ready(self.append_owed(entry)))
+    }
+
     /// Waits until everything up to `position` is as durable as the configuration asks.
-    fn settled(&self, position: Position) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn settled(&self, position: Position) -> Settling<'_>;
 }

@@ -3,10 +3,19 @@
 //! A count would not do: a server may log a thousand short lines in one breath, and sixteen long
 //! ones may be too many. What waits here also counts towards what is in flight as a whole.
 
-use std::sync::Arc;
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use futures_util::task::AtomicWaker;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::inflight::Budget;
 
@@ -18,17 +27,16 @@ const ROOM_BYTES: u32 = 8 * 1024 * 1024;
 const OVERHEAD_BYTES: usize = 128;
 
 /// The writing end.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Sender {
-    messages: mpsc::UnboundedSender<Waiting>,
-    room: Arc<Semaphore>,
+    queue: Arc<Queue>,
     budget: Budget,
 }
 
 /// The reading end.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    messages: mpsc::UnboundedReceiver<Waiting>,
+    queue: Arc<Queue>,
 }
 
 /// The message was not taken: there is no room for it, or nobody reads any more.
@@ -36,68 +44,146 @@ pub(crate) struct Receiver {
 #[error("the host does not read")]
 pub(crate) struct NotTaken;
 
+/// What both ends share. Each request over HTTP has one of its own and seldom a message in it, so an empty one
+/// has to be cheap: a channel made for throughput sets aside room for many messages.
 #[derive(Debug)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    /// How many could still send.
+    senders: AtomicUsize,
+    reader: AtomicWaker,
+    /// Closed when nobody reads any more.
+    room: Semaphore,
+    left: Notify,
+}
+
+#[derive(Debug, Default)]
 struct Waiting {
-    message: Bytes,
-    _room: OwnedSemaphorePermit,
+    messages: VecDeque<Bytes>,
+    is_over: bool,
 }
 
 /// A queue to one host.
 pub(crate) fn queue(budget: Budget) -> (Sender, Receiver) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let room = Arc::new(Semaphore::new(ROOM_BYTES as usize));
-    (
-        Sender {
-            messages: sender,
-            room,
-            budget,
-        },
-        Receiver { messages: receiver },
-    )
+    let queue = Arc::new(Queue {
+        waiting: Mutex::default(),
+        senders: AtomicUsize::new(1),
+        reader: AtomicWaker::new(),
+        room: Semaphore::new(ROOM_BYTES as usize),
+        left: Notify::new(),
+    });
+    let receiver = Receiver {
+        queue: Arc::clone(&queue),
+    };
+    (Sender { queue, budget }, receiver)
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, message: Bytes) -> Result<(), NotTaken> {
+        let mut waiting = self.waiting();
+        if waiting.is_over {
+            return Err(NotTaken);
+        }
+        waiting.messages.push_back(message);
+        drop(waiting);
+        self.reader.wake();
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Bytes> {
+        let message = self.waiting().messages.pop_front()?;
+        self.room.add_permits(cost(&message) as usize);
+        Some(message)
+    }
 }
 
 impl Sender {
     /// Queues a message, waiting for room. It is counted from now on.
     pub(crate) async fn send(&self, message: Bytes) -> Result<(), NotTaken> {
         let message = self.budget.hold(message);
-        let room = self.room.clone().acquire_many_owned(cost(&message));
-        tokio::select! {
-            room = room => self.put(message, room.map_err(|_| NotTaken)?),
-            () = self.messages.closed() => Err(NotTaken),
-        }
+        let room = self.queue.room.acquire_many(cost(&message)).await;
+        room.map_err(|_| NotTaken)?.forget();
+        self.queue.put(message)
     }
 
     /// Queues a message if there is room now.
     pub(crate) fn try_send(&self, message: Bytes) -> Result<(), NotTaken> {
-        let room = self.room.clone().try_acquire_many_owned(cost(&message));
+        let room = self.queue.room.try_acquire_many(cost(&message));
         let room = room.map_err(|_| NotTaken)?;
         let counted = self.budget.try_take(message.len()).ok_or(NotTaken)?;
-        self.put(counted.hold(message), room)
+        room.forget();
+        self.queue.put(counted.hold(message))
     }
 
     /// Waits until nobody reads any more.
     pub(crate) async fn closed(&self) {
-        self.messages.closed().await;
+        // Made before it is looked, so that a reader who leaves meanwhile is not missed.
+        let left = self.queue.left.notified();
+        if !self.queue.room.is_closed() {
+            left.await;
+        }
     }
+}
 
-    fn put(&self, message: Bytes, room: OwnedSemaphorePermit) -> Result<(), NotTaken> {
-        let waiting = Waiting {
-            message,
-            _room: room,
-        };
-        self.messages.send(waiting).map_err(|_| NotTaken)
+impl Clone for Sender {
+    fn clone(&self) -> Self {
+        self.queue.senders.fetch_add(1, Ordering::Relaxed);
+        Self {
+            queue: Arc::clone(&self.queue),
+            budget: self.budget.clone(),
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if self.queue.senders.fetch_sub(1, Ordering::Release) == 1 {
+            self.queue.reader.wake();
+        }
     }
 }
 
 impl Receiver {
     /// The next message; `None` when there will be none.
     pub(crate) async fn recv(&mut self) -> Option<Bytes> {
-        self.messages.recv().await.map(|waiting| waiting.message)
+        poll_fn(|context| self.poll_recv(context)).await
     }
 
     /// The next message, if one waits.
     pub(crate) fn try_recv(&mut self) -> Option<Bytes> {
-        self.messages.try_recv().ok().map(|waiting| waiting.message)
+        self.queue.take()
+    }
+
+    fn poll_recv(&mut self, context: &Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(message) = self.queue.take() {
+            return Poll::Ready(Some(message));
+        }
+        self.queue.reader.register(context.waker());
+        // What came before the reader was known woke nobody. Whether somebody is left is asked first: the last
+        // one may say something and go.
+        let is_last = self.queue.senders.load(Ordering::Acquire) == 0;
+        match self.queue.take() {
+            Some(message) => Poll::Ready(Some(message)),
+            None if is_last => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.queue.room.close();
+        let mut waiting = self.queue.waiting();
+        waiting.is_over = true;
+        // What nobody reads takes no room.
+        let unread = std::mem::take(&mut waiting.messages);
+        drop(waiting);
+        drop(unread);
+        self.queue.left.notify_waiters();
     }
 }
 
@@ -158,5 +244,38 @@ mod tests {
         assert_eq!(sender.try_send(message.clone()), Err(NotTaken));
         assert_eq!(sender.send(message).now_or_never(), Some(Err(NotTaken)));
         assert_eq!(sender.closed().now_or_never(), Some(()));
+    }
+
+    #[tokio::test]
+    async fn the_last_word_is_heard_before_the_end() {
+        let (sender, mut receiver) = queue(Budget::new(ROOM_BYTES as usize));
+        let other = sender.clone();
+        let reading = tokio::spawn(async move {
+            let mut heard = Vec::new();
+            while let Some(message) = receiver.recv().await {
+                heard.push(message);
+            }
+            heard
+        });
+        tokio::task::yield_now().await;
+        sender.send(Bytes::from_static(b"first")).await.unwrap();
+        drop(sender);
+        other.send(Bytes::from_static(b"last")).await.unwrap();
+        drop(other);
+        assert_eq!(reading.await.unwrap(), ["first", "last"]);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_or_for_the_end_learns_that_nobody_reads() {
+        let (sender, receiver) = queue(Budget::new(ROOM_BYTES as usize * 4));
+        let all = Bytes::from(vec![b'x'; ROOM_BYTES as usize]);
+        sender.send(all.clone()).await.unwrap();
+        let (mut waiting, mut closed) = (Box::pin(sender.send(all)), Box::pin(sender.closed()));
+        assert_eq!((&mut waiting).now_or_never(), None);
+        assert_eq!((&mut closed).now_or_never(), None);
+        drop(receiver);
+        assert_eq!(waiting.await, Err(NotTaken));
+        closed.await;
+        assert_eq!(sender.budget.held(), 0, "what was not read is gone");
     }
 }

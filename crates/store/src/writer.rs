@@ -1,26 +1,27 @@
 //! The log of one process: takes entries in order, keeps what it took, and owes what it must.
 //!
-//! One mutex orders everything, and under it there is one `write` per entry. A thread of the log
-//! writes what is owed as soon as that is possible again, and syncs for all who wait at once.
+//! One mutex orders everything, and under it there is one `write` per entry. A call that finds another one
+//! writing leaves its entry to it. A thread of the log writes what is owed as soon as that is possible
+//! again, and syncs for all who wait at once.
 
 mod chain;
 mod keeper;
 mod owed;
+mod queue;
 mod syncing;
 
 use std::{
-    fs,
-    hint::spin_loop,
-    io,
+    fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
 };
 
 use callgate_record::{
-    Entry, Event, Head, Opened, Position, RecordType, Store, StoreError, Unknown, WriterId,
+    Entry, Event, Head, Opened, Placing, Position, RecordType, Settling, Store, StoreError,
+    Unknown, WriterId,
 };
-use futures_util::future::BoxFuture;
+use futures_util::future::{Either, FutureExt, ready};
 use tokio::sync::watch;
 use ulid::Ulid;
 
@@ -33,13 +34,9 @@ use crate::{
     line,
     version::{self, VersionError},
 };
-use chain::{Chain, ChainOptions};
+use chain::{Chain, ChainOptions, Step};
 use keeper::Synced;
-
-/// How often it is looked whether the lock is free before a thread sleeps for it, and how many pauses
-/// there are between two looks: some ten microseconds together, about two writes.
-const PATIENT_LOOKS: usize = 40;
-const PAUSES: usize = 10;
+use queue::Queue;
 
 /// When an entry counts as kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -123,6 +120,7 @@ pub struct Log {
 #[derive(Debug)]
 struct Shared {
     chain: Mutex<Chain>,
+    queue: Queue,
     /// Told when something is owed, somebody waits for a sync, or the log is dropped.
     work: Condvar,
     synced: watch::Sender<Synced>,
@@ -174,6 +172,7 @@ impl Log {
         }
         let shared = Arc::new(Shared {
             chain: Mutex::new(chain),
+            queue: Queue::default(),
             work: Condvar::new(),
             synced: watch::Sender::new(Synced::default()),
             durability: options.durability,
@@ -218,7 +217,7 @@ impl Log {
     /// Appends, and blocks until the entry is as durable as it should be.
     pub(crate) fn append_blocking(&self, entry: &Entry) -> Result<(), StoreError> {
         let position = self.append(entry)?;
-        futures_util::FutureExt::now_or_never(self.settled(position)).unwrap_or_else(|| {
+        self.settled(position).now_or_never().unwrap_or_else(|| {
             let mut chain = self.chain();
             let synced = chain.sync_now();
             synced.map_err(|error| refused(&chain, &error))
@@ -234,27 +233,42 @@ impl Store for Log {
     fn append(&self, entry: &Entry) -> Result<Position, StoreError> {
         // Made before the chain is locked, so that others need not wait for it.
         let body = line::body(entry);
-        let mut chain = self.chain();
-        body.map_err(io::Error::from)
-            .and_then(|body| chain.take_written(entry, &body))
-            .map(Position)
-            .map_err(|error| refused(&chain, &error))
+        take_written(&mut self.chain(), Step::of(entry), body)
     }
 
     fn append_owed(&self, entry: Entry) -> Option<Position> {
         let body = line::body(&entry).map_err(io::Error::from);
-        let mut chain = self.chain();
-        let position = chain.take_owed(entry, body).map(Position);
-        if position.is_none() {
-            self.shared.work.notify_all();
-        }
+        let position = self.chain().take_owed(entry, body).map(Position);
+        self.shared.tell_if_owed(position);
         position
     }
 
-    fn settled(&self, position: Position) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn place(&self, entry: &Entry) -> Placing<Result<Position, StoreError>> {
+        let (step, body) = (Step::of(entry), line::body(entry));
+        let lost = || {
+            Err(StoreError {
+                reason: "the entry was lost".to_owned(),
+            })
+        };
+        self.shared
+            .place(move |chain| take_written(chain, step, body), lost)
+    }
+
+    fn place_owed(&self, entry: Entry) -> Placing<Option<Position>> {
+        let body = line::body(&entry).map_err(io::Error::from);
+        let shared = Arc::clone(&self.shared);
+        let job = move |chain: &mut Chain| {
+            let position = chain.take_owed(entry, body).map(Position);
+            shared.tell_if_owed(position);
+            position
+        };
+        self.shared.place(job, || None)
+    }
+
+    fn settled(&self, position: Position) -> Settling<'_> {
         match self.shared.durability {
-            Durability::Process => Box::pin(std::future::ready(Ok(()))),
-            Durability::Power => Box::pin(self.shared.settled(position)),
+            Durability::Process => Either::Left(ready(Ok(()))),
+            Durability::Power => Either::Right(self.shared.settled(position).boxed()),
         }
     }
 }
@@ -272,18 +286,15 @@ impl Drop for Log {
 
 impl Shared {
     /// A chain is left whole by every function of it, so a panic elsewhere does not spoil it.
-    ///
-    /// Whoever has the lock mostly gives it back after one `write`, and that is sooner than a thread
-    /// falls asleep and is woken again.
     fn lock(&self) -> MutexGuard<'_, Chain> {
-        for _ in 0..PATIENT_LOOKS {
-            match self.chain.try_lock() {
-                Ok(chain) => return chain,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => (0..PAUSES).for_each(|_| spin_loop()),
-            }
-        }
         self.chain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry without a position is owed, and the log's thread has work.
+    fn tell_if_owed(&self, position: Option<Position>) {
+        if position.is_none() {
+            self.work.notify_all();
+        }
     }
 
     async fn settled(&self, position: Position) -> Result<(), StoreError> {
@@ -338,6 +349,17 @@ fn first_entries(
     }
     chain.replace_head_file()?;
     chain.sync_now()
+}
+
+fn take_written(
+    chain: &mut Chain,
+    step: Step,
+    body: Result<Vec<u8>, serde_json::Error>,
+) -> Result<Position, StoreError> {
+    body.map_err(io::Error::from)
+        .and_then(|body| chain.take_written(step, &body))
+        .map(Position)
+        .map_err(|error| refused(chain, &error))
 }
 
 fn refused(chain: &Chain, error: &io::Error) -> StoreError {

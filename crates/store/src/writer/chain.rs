@@ -54,14 +54,34 @@ pub(super) struct Chain {
     instants: InstantWriter,
     is_closed: bool,
     is_stopped: bool,
+    is_handed_over: bool,
 }
 
-/// Whether an entry begins a call, ends one that is open, or does neither.
+/// Whether an entry begins a call, ends one, or does neither.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+pub(super) enum Step {
     Begins(CallId),
     Ends(CallId),
     Neither,
+}
+
+impl Step {
+    /// What an entry says of itself; only the chain knows whether the call that it ends is open.
+    pub(super) fn of(entry: &Entry) -> Self {
+        match entry {
+            Entry::Forwarding(call) => Self::Begins(call.id),
+            Entry::Finished(finished) => Self::Ends(finished.id),
+            Entry::Opened(_)
+            | Entry::Closed {}
+            | Entry::Refused(_)
+            | Entry::Held(_)
+            | Entry::Checked(_)
+            | Entry::Unknown(_)
+            | Entry::Head(_)
+            | Entry::Checkpoint(_)
+            | Entry::Event(_) => Self::Neither,
+        }
+    }
 }
 
 impl Chain {
@@ -81,21 +101,22 @@ impl Chain {
             instants: InstantWriter::new(),
             is_closed: false,
             is_stopped: false,
+            is_handed_over: false,
         }
     }
 
     /// Takes an entry or refuses it; refuses while anything is owed.
     pub(super) fn take(&mut self, entry: &Entry) -> io::Result<u64> {
-        self.take_written(entry, &line::body(entry)?)
+        self.take_written(Step::of(entry), &line::body(entry)?)
     }
 
     /// The same for an entry whose JSON was made before the chain was locked.
-    pub(super) fn take_written(&mut self, entry: &Entry, body: &[u8]) -> io::Result<u64> {
+    pub(super) fn take_written(&mut self, step: Step, body: &[u8]) -> io::Result<u64> {
         if self.is_closed {
             return Err(closed());
         }
         self.pay()?;
-        let seq = self.write_body(entry, body)?;
+        let seq = self.write_body(step, body)?;
         self.head_if_due();
         Ok(seq)
     }
@@ -108,9 +129,10 @@ impl Chain {
             return None;
         }
         // The end of a call on record has its room already, so it need not wait for others.
-        let may_overtake = matches!(self.step(&entry), Step::Ends(_));
+        let step = Step::of(&entry);
+        let may_overtake = matches!(self.known(step), Step::Ends(_));
         let result = if may_overtake { Ok(()) } else { self.pay() }
-            .and_then(|()| self.write_body(&entry, &body?));
+            .and_then(|()| self.write_body(step, &body?));
         match result {
             Ok(seq) => {
                 self.head_if_due();
@@ -222,6 +244,16 @@ impl Chain {
         self.is_stopped
     }
 
+    /// Leaves what waits for the chain to the log's thread.
+    pub(super) fn hand_over(&mut self) {
+        self.is_handed_over = true;
+    }
+
+    /// Whether something was left to the log's thread, which takes it on.
+    pub(super) fn take_over(&mut self) -> bool {
+        std::mem::take(&mut self.is_handed_over)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.seq == 0
     }
@@ -255,10 +287,11 @@ impl Chain {
 
     /// Puts one line at the end of the chain. On an error the chain is as it was before.
     fn write(&mut self, entry: &Entry) -> io::Result<u64> {
-        self.write_body(entry, &line::body(entry)?)
+        self.write_body(Step::of(entry), &line::body(entry)?)
     }
 
-    fn write_body(&mut self, entry: &Entry, body: &[u8]) -> io::Result<u64> {
+    fn write_body(&mut self, step: Step, body: &[u8]) -> io::Result<u64> {
+        let step = self.known(step);
         let at = self.next_instant();
         let stamp = Stamp {
             prev: self.hash,
@@ -268,7 +301,6 @@ impl Chain {
         };
         let mut line = std::mem::take(&mut self.line);
         let hash = line::encode(&mut line, &stamp, &mut self.instants, body);
-        let step = self.step(entry);
         let result = self.write_line(&line, step);
         self.line = line;
         result?;
@@ -334,23 +366,11 @@ impl Chain {
         }
     }
 
-    /// What an entry means for the calls that are under way.
-    fn step(&self, entry: &Entry) -> Step {
-        match entry {
-            Entry::Forwarding(call) => Step::Begins(call.id),
-            Entry::Finished(finished) if self.open.contains(&finished.id) => {
-                Step::Ends(finished.id)
-            }
-            Entry::Finished(_)
-            | Entry::Opened(_)
-            | Entry::Closed {}
-            | Entry::Refused(_)
-            | Entry::Held(_)
-            | Entry::Checked(_)
-            | Entry::Unknown(_)
-            | Entry::Head(_)
-            | Entry::Checkpoint(_)
-            | Entry::Event(_) => Step::Neither,
+    /// What a step means for the calls that are under way: the end of one that is not is like any other entry.
+    fn known(&self, step: Step) -> Step {
+        match step {
+            Step::Ends(id) if !self.open.contains(&id) => Step::Neither,
+            Step::Begins(_) | Step::Ends(_) | Step::Neither => step,
         }
     }
 

@@ -1,4 +1,5 @@
-//! The thread of a log: pays what is owed, and syncs once for everyone who waits.
+//! The thread of a log: pays what is owed, syncs once for everyone who waits, and goes on where a call has
+//! written long enough for others.
 
 use std::{
     io,
@@ -56,7 +57,13 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
 
 fn keep(shared: &Shared) {
     let mut chain = shared.lock();
-    while !chain.is_stopped() {
+    loop {
+        if chain.take_over() {
+            shared.serve_on(&mut chain);
+        }
+        if chain.is_stopped() {
+            return;
+        }
         if chain.wants_sync() {
             let (files, through) = chain.start_sync();
             drop(chain);

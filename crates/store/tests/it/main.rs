@@ -6,6 +6,7 @@ mod durability;
 mod failures;
 mod index;
 mod processes;
+mod queue;
 mod retention;
 mod support;
 mod tampering;

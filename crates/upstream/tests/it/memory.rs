@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use callgate_call::{Announcement, Events, Providers};
 use callgate_gate::{Builtin, Naming, Policy, ServerName, pins::Pins};
-use callgate_record::{Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError};
+use callgate_record::{
+    Entry, OnFailure, Position, Recorder, Redactor, Settling, Store, StoreError,
+};
 use callgate_testkit::{HttpUpstream, bin};
 use callgate_upstream::{
     Endpoint, Fleet, FleetOptions, FleetPlan, Launch, Profile, ServerSpec, ServerStatus,
 };
-use futures_util::future::{BoxFuture, ready};
+use futures_util::future::{Either, ready};
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
 use crate::given::{DEADLINE, until, warden_program};
@@ -32,8 +34,8 @@ impl Store for Nowhere {
         None
     }
 
-    fn settled(&self, _: Position) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(ready(Ok(())))
+    fn settled(&self, _: Position) -> Settling<'_> {
+        Either::Left(ready(Ok(())))
     }
 }
 

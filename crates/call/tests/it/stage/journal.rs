@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::{CallEntry, Entry, Finished, Position, Store, StoreError};
-use futures_util::future::BoxFuture;
+use callgate_record::{CallEntry, Entry, Finished, Position, Settling, Store, StoreError};
+use futures_util::future::{Either, FutureExt};
 use tokio::sync::Notify;
 
 use super::give_way;
@@ -157,8 +157,8 @@ impl Store for Journal {
         Some(self.push(Step::Owed(entry)))
     }
 
-    fn settled(&self, _position: Position) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async {
+    fn settled(&self, _position: Position) -> Settling<'_> {
+        let settling = async {
             give_way().await;
             match self.never_settles.load(Ordering::Relaxed) {
                 true => Err(StoreError {
@@ -166,7 +166,8 @@ impl Store for Journal {
                 }),
                 false => Ok(()),
             }
-        })
+        };
+        Either::Right(settling.boxed())
     }
 }
 
