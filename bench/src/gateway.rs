@@ -8,6 +8,7 @@ pub(crate) mod cold;
 pub(crate) mod echo;
 pub(crate) mod guard;
 pub(crate) mod host;
+pub(crate) mod hostile;
 pub(crate) mod instructions;
 pub(crate) mod lists;
 mod load;

@@ -41,6 +41,8 @@ enum Measurement {
     Budgets(gateway::budgets::Options),
     /// Scripts: what `run` costs over the calls it makes, and how many tokens it saves
     Code(gateway::code::Options),
+    /// Scripts that mean harm: when each ends, and how long others wait; fails when a bound is broken
+    Hostile(gateway::hostile::Options),
     /// Whether memory stays flat under load
     Steady(gateway::steady::Options),
     /// One gateway asks another: latency, pace and questions per second; fails when a budget is broken
@@ -87,6 +89,7 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Cold(options) => gateway::cold::run(&options),
         Measurement::Budgets(options) => gateway::budgets::run(&options),
         Measurement::Code(options) => gateway::code::run(&options),
+        Measurement::Hostile(options) => gateway::hostile::run(&options),
         Measurement::Steady(options) => gateway::steady::run(&options),
         Measurement::Guard(options) => gateway::guard::run(&options),
         Measurement::Instructions(options) => gateway::instructions::run(&options),

@@ -120,6 +120,16 @@ const CHECKS: &[Check] = &[
         run: |_| bench::workflow(),
     },
     Check {
+        name: "hostile",
+        what: "91 scripts that mean harm, against a gateway: each ends at its limit, and others wait less than 5 ms",
+        run: |_| bench::hostile(),
+    },
+    Check {
+        name: "code",
+        what: "what a script costs over its calls, and the tokens it saves, against their budgets",
+        run: |_| bench::code(),
+    },
+    Check {
         name: "agents",
         what: "the four agents from npm against a scripted model: e2e/agents.sh",
         run: |_| agents::run(),

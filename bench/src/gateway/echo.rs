@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::SocketAddr,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,6 +28,9 @@ pub(crate) struct Options {
     /// Tools with words in their names and several parameters, as in everyday catalogs
     #[arg(long)]
     everyday: bool,
+    /// How long a call takes, over stdio
+    #[arg(long, default_value_t = 0)]
+    delay_ms: u64,
 }
 
 /// Runs until standard input ends, or for ever over HTTP.
@@ -38,18 +42,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         list(options.tools).into()
     };
     match options.http {
-        None => serve_stdio(&list),
+        None => serve_stdio(&list, Duration::from_millis(options.delay_ms)),
         Some(address) => super::start::runtime()?.block_on(serve_http(address, list)),
     }
 }
 
-fn serve_stdio(list: &str) -> anyhow::Result<()> {
+fn serve_stdio(list: &str, delay: Duration) -> anyhow::Result<()> {
     let mut input = BufReader::with_capacity(256 * 1024, std::io::stdin().lock());
     let mut output = std::io::stdout().lock();
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
         line.pop();
         let frame = Frame::parse(Bytes::from(std::mem::take(&mut line)), Strictness::Envelope)?;
+        if frame.method() == Some(methods::TOOLS_CALL) && !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
         if let Some(answer) = answer(&frame, list) {
             // In one piece, so that whoever reads is woken once.
             let mut whole = answer.to_vec();

@@ -66,7 +66,22 @@ impl Family {
         Ok(kill_process(pid, signal)?)
     }
 
+    /// The workers for scripts.
+    pub(crate) fn workers(self) -> Vec<u32> {
+        let is_worker = |pid: &u32| {
+            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = command.split(|byte| *byte == 0);
+            words.nth(1) == Some(b"worker")
+        };
+        self.children().into_iter().filter(is_worker).collect()
+    }
+
     fn wardens(self) -> Vec<u32> {
+        let children = self.children().into_iter();
+        children.filter(|pid| name(*pid) == "cg-warden").collect()
+    }
+
+    fn children(self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.root));
         let tasks = tasks.into_iter().flatten().flatten();
         let children =
@@ -75,7 +90,7 @@ impl Family {
             let pids = children.split_whitespace().map(str::parse);
             pids.filter_map(Result::ok).collect::<Vec<u32>>()
         });
-        pids.filter(|pid| name(*pid) == "cg-warden").collect()
+        pids.collect()
     }
 }
 

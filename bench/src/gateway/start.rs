@@ -99,6 +99,18 @@ impl Setup {
         Ok(setup)
     }
 
+    /// A server that answers at once and one that does not, for scripts with these limits.
+    pub(crate) fn scripts(folder: &Path, limits: Value) -> anyhow::Result<Self> {
+        let mut slow = echo_command(1)?;
+        slow.extend(["--delay-ms", "600000"].map(str::to_owned));
+        let slow = json!({"command": slow[0], "args": slow[1..], "timeout": "20m"});
+        let servers = [
+            ("wix".to_owned(), echo_server(1)?),
+            ("slow".to_owned(), slow),
+        ];
+        Self::write_with(folder, Map::from_iter(servers), json!({"code": limits}))
+    }
+
     fn write(folder: &Path, servers: Map<String, Value>) -> anyhow::Result<Self> {
         Self::write_with(folder, servers, json!({}))
     }

@@ -55,7 +55,7 @@ pub use path::{CallPath, Enclosed, Enclosing, Patience, Pending};
 pub use ports::{AskFailed, Caller, Exchange, Guard, InHouse, Provider, Providers, Reply};
 pub use receive::{Reading, Received};
 pub use registry::Registry;
-pub use resolve::resolve_resource;
+pub use resolve::{QUARANTINED, resolve_resource};
 pub use seal::SealKey;
 pub use telemetry::Telemetry;
 pub use trace::{Spans, StepSpan, TraceContext};

@@ -10,6 +10,9 @@ use callgate_wire::{Frame, Json, RpcError, methods, quote};
 
 use crate::Providers;
 
+/// The code of an error about a tool that is kept away.
+pub const QUARANTINED: &str = "TOOL_QUARANTINED";
+
 /// The members of a completion's `ref` that say what it is about.
 const REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
@@ -272,9 +275,12 @@ fn told(error: &ResolveError) -> RpcError {
             let data = format!(r#"{{"uri":{}}}"#, quote(uri));
             RpcError::new(RpcError::RESOURCE_NOT_FOUND, message).with_data(data)
         }
+        ResolveError::Quarantined { .. } => {
+            let data = format!(r#"{{"code":{}}}"#, quote(QUARANTINED));
+            RpcError::new(RpcError::INVALID_PARAMS, message).with_data(data)
+        }
         ResolveError::UnknownServer { .. }
         | ResolveError::NotOfServer { .. }
-        | ResolveError::Quarantined { .. }
         | ResolveError::Unknown { .. } => RpcError::new(RpcError::INVALID_PARAMS, message),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::Limits;
 
-/// A longer frame is an error on either side.
+/// A longer frame is an error for a worker; how much one may say is told by the limits of its run.
 pub(crate) const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;
 
 /// What a worker is told.
@@ -134,6 +134,8 @@ pub(crate) struct Failed {
     pub(crate) message: String,
     /// The line in the script.
     pub(crate) line: Option<u32>,
+    /// Whether it reached a limit. Its worker is not used again: what the script took may not all be given back.
+    pub(crate) is_spent: bool,
 }
 
 /// A frame as bytes.
@@ -145,13 +147,16 @@ pub(crate) fn encode<T: Serialize>(frame: &T) -> Result<Vec<u8>, serde_json::Err
     Ok(bytes)
 }
 
-/// Takes the first frame out of what was read; `None` while it is not whole.
-pub(crate) fn take<T: DeserializeOwned>(read: &mut Vec<u8>) -> Result<Option<T>, Unreadable> {
+/// Takes the first frame out of what was read; `None` while it is not whole. One of more than `most` bytes is no frame.
+pub(crate) fn take<T: DeserializeOwned>(
+    read: &mut Vec<u8>,
+    most: usize,
+) -> Result<Option<T>, Unreadable> {
     let Some(head) = read.first_chunk::<4>() else {
         return Ok(None);
     };
     let length = u32::from_le_bytes(*head) as usize;
-    if length > MAX_FRAME_BYTES {
+    if length > most {
         return Err(Unreadable);
     }
     let Some(body) = read.get(4..4 + length) else {

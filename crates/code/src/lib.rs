@@ -19,6 +19,7 @@ mod pool;
 mod prepare;
 mod run;
 mod value;
+mod words;
 pub mod worker;
 
 pub use clean::cleaned;
@@ -26,3 +27,4 @@ pub use frames::{Form, HostCall, LocalPack, Outcome};
 pub use limits::Limits;
 pub use pool::{Pool, Program};
 pub use run::{Ended, Outside, Reply, Script};
+pub use words::is_taken;

@@ -19,7 +19,7 @@ pub struct Limits {
     pub source_bytes: usize,
     /// Functions inside functions.
     pub nesting: usize,
-    /// Printed text and the result together.
+    /// Printed text and the result together; also the arguments of one call.
     pub output_bytes: usize,
 }
 

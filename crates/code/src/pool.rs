@@ -27,6 +27,8 @@ const USED: usize = 4;
 const AT_ONCE: usize = 16;
 /// How long a worker may take to begin.
 const BEGIN: Duration = Duration::from_secs(20);
+/// How long a worker's first frame may be.
+const FIRST_WORDS: usize = 64;
 /// How much of a dying worker's last words is read.
 const LAST_WORDS: usize = 4096;
 
@@ -113,6 +115,11 @@ impl Pool {
     pub fn waiting(&self) -> usize {
         let idle = self.idle();
         idle.fresh.len() + idle.used.len()
+    }
+
+    /// How many of them have run scripts and wait for more of their owners.
+    pub fn used(&self) -> usize {
+        self.idle().used.len()
     }
 
     /// Ends all that wait.
@@ -209,7 +216,7 @@ impl Worker {
             memory_bytes,
             was_waiting: false,
         };
-        match timeout(BEGIN, worker.hear()).await {
+        match timeout(BEGIN, worker.hear(FIRST_WORDS)).await {
             Ok(Some(FromWorker::Ready)) => Ok(worker),
             Ok(_) | Err(_) => Err(NoWorker::NotBegun),
         }
@@ -219,11 +226,11 @@ impl Worker {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The next thing it says; `None` once it says nothing more, or something that is no frame. May be given up
-    /// at any time: what was read stays.
-    pub(crate) async fn hear(&mut self) -> Option<FromWorker> {
+    /// The next thing it says; `None` once it says nothing more, or something that is no frame or longer than
+    /// `most`. May be given up at any time: what was read stays.
+    pub(crate) async fn hear(&mut self, most: usize) -> Option<FromWorker> {
         loop {
-            match frames::take(&mut self.read) {
+            match frames::take(&mut self.read, most) {
                 Ok(Some(frame)) => return Some(frame),
                 Ok(None) => {}
                 Err(frames::Unreadable) => return None,

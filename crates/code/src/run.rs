@@ -16,6 +16,10 @@ use crate::{
 
 /// The signal that ends a process from outside.
 const KILL: i32 = 9;
+/// What a frame has besides the text of a script: names, numbers, places.
+const FRAME_SLACK_BYTES: usize = 256 * 1024;
+/// How many bytes one byte of text can become in a frame.
+const LONGEST_ESCAPE: usize = 6;
 
 /// A script that is to be run.
 #[derive(Debug, Clone)]
@@ -120,6 +124,7 @@ impl Pool {
                     self.give_back(&script.owner, worker);
                     return ended;
                 }
+                Driven::Spent(ended) => return ended,
                 Driven::Stopped => return Ended::Stopped,
                 Driven::Gone { calls } => {
                     let (status, words) = worker.end().await;
@@ -139,6 +144,8 @@ impl Pool {
 enum Driven {
     /// The script ended; the worker waits for another.
     Ended(Ended),
+    /// The script reached a limit; the worker is not used again.
+    Spent(Ended),
     /// The script does not go on.
     Stopped,
     /// The worker is gone, or is not what was started.
@@ -151,18 +158,23 @@ async fn driven(
     limits: &Limits,
     outside: &dyn Outside,
 ) -> Driven {
+    let longest = limits.output_bytes.saturating_mul(LONGEST_ESCAPE);
+    let longest = longest.saturating_add(FRAME_SLACK_BYTES);
     let mut going = worker.tell(start).await;
     let mut under_way = FuturesUnordered::new();
     let mut calls = 0;
     while going {
         tokio::select! {
-            said = worker.hear() => match said {
+            said = worker.hear(longest) => match said {
                 Some(FromWorker::Call(call)) if calls < limits.calls => {
                     calls += 1;
                     let id = call.id;
                     under_way.push(async move { (id, outside.call(call).await) });
                 }
                 Some(FromWorker::Done(done)) => return Driven::Ended(done.into()),
+                Some(FromWorker::Failed(failed)) if failed.is_spent => {
+                    return Driven::Spent(failed.into());
+                }
                 Some(FromWorker::Failed(failed)) => return Driven::Ended(failed.into()),
                 // More calls than it may make, or something out of turn.
                 Some(FromWorker::Call(_) | FromWorker::Ready) | None => going = false,
@@ -231,6 +243,7 @@ impl From<Failed> for Ended {
             printed,
             message,
             line,
+            is_spent: _,
         } = failed;
         Self::Failed {
             printed,

@@ -5,11 +5,14 @@
 
 #[cfg(target_os = "linux")]
 mod confine;
+mod patience;
+#[cfg(target_os = "linux")]
+pub mod probe;
 mod watch;
 
 use std::{
     collections::VecDeque,
-    io::{self, Read, Write},
+    io::{self, Read, Stdin, Write},
     process::{ExitCode, exit},
     sync::Arc,
     thread,
@@ -18,9 +21,10 @@ use std::{
 use crate::{
     HostCall, Outcome,
     engine::{Asking, Engine, Gone, Monty, Work},
-    frames::{self, Failed, FromWorker, Start, ToWorker},
+    frames::{self, Failed, FromWorker, MAX_FRAME_BYTES, Start, ToWorker},
     prepare,
 };
+use patience::Patience;
 use watch::Watch;
 
 /// The worker's exit code when a script used more than its CPU time.
@@ -32,6 +36,8 @@ pub(crate) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Runs scripts that come over standard input until it ends. `memory_bytes` is what scripts may use.
 pub fn main(memory_bytes: u64) -> ExitCode {
+    // While there is something to ask.
+    let patience = Patience::new();
     #[cfg(target_os = "linux")]
     if confine::confine(memory_bytes).is_err() {
         return ExitCode::FAILURE;
@@ -50,7 +56,7 @@ pub fn main(memory_bytes: u64) -> ExitCode {
             if confine::filter_calls().is_err() {
                 exit(1);
             }
-            serve(&watch);
+            serve(&watch, patience);
         });
     match (watcher, runner) {
         (Ok(_), Ok(runner)) => match runner.join() {
@@ -61,13 +67,19 @@ pub fn main(memory_bytes: u64) -> ExitCode {
     }
 }
 
-fn serve(watch: &Watch) {
-    let mut pipe = Pipe::default();
+fn serve(watch: &Watch, patience: Patience) {
+    let mut pipe = Pipe {
+        input: io::stdin(),
+        watch,
+        patience,
+        read: Vec::new(),
+        answers: VecDeque::new(),
+    };
     if pipe.say(&FromWorker::Ready).is_err() {
         return;
     }
     loop {
-        let start = match pipe.hear() {
+        let start = match pipe.hear(Wait::Asleep) {
             Ok(ToWorker::Start(start)) => start,
             // Left over from a run that did not wait for it.
             Ok(ToWorker::Answer { .. }) => continue,
@@ -87,7 +99,7 @@ fn serve(watch: &Watch) {
     }
 }
 
-fn run(start: Start, pipe: &mut Pipe) -> Result<FromWorker, Gone> {
+fn run(start: Start, pipe: &mut Pipe<'_>) -> Result<FromWorker, Gone> {
     let Start {
         source,
         packs,
@@ -100,6 +112,7 @@ fn run(start: Start, pipe: &mut Pipe) -> Result<FromWorker, Gone> {
             printed: String::new(),
             message,
             line,
+            is_spent: false,
         })
     };
     let local = match prepare::packs(&local, &packs, &limits) {
@@ -132,14 +145,25 @@ fn run(start: Start, pipe: &mut Pipe) -> Result<FromWorker, Gone> {
     })
 }
 
+/// How it is waited for what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// For a while without sleeping.
+    Looking,
+    /// For as long as it takes.
+    Asleep,
+}
+
 /// The two pipes, and answers that came before they were asked about.
-#[derive(Default)]
-struct Pipe {
+struct Pipe<'a> {
+    input: Stdin,
+    watch: &'a Watch,
+    patience: Patience,
     read: Vec<u8>,
     answers: VecDeque<(u32, Outcome)>,
 }
 
-impl Pipe {
+impl Pipe<'_> {
     fn say(&mut self, frame: &FromWorker) -> Result<(), Gone> {
         let bytes = frames::encode(frame).map_err(|_| Gone)?;
         let mut out = io::stdout().lock();
@@ -147,13 +171,16 @@ impl Pipe {
         out.flush().map_err(|_| Gone)
     }
 
-    fn hear(&mut self) -> Result<ToWorker, Gone> {
+    fn hear(&mut self, wait: Wait) -> Result<ToWorker, Gone> {
         let mut piece = [0; 16 * 1024];
         loop {
-            if let Some(frame) = frames::take(&mut self.read).map_err(|_| Gone)? {
+            if let Some(frame) = frames::take(&mut self.read, MAX_FRAME_BYTES).map_err(|_| Gone)? {
                 return Ok(frame);
             }
-            let count = match io::stdin().lock().read(&mut piece) {
+            if wait == Wait::Looking {
+                self.patience.look(&self.input);
+            }
+            let count = match self.input.lock().read(&mut piece) {
                 Ok(0) => return Err(Gone),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -164,7 +191,7 @@ impl Pipe {
     }
 }
 
-impl Asking for Pipe {
+impl Asking for Pipe<'_> {
     fn ask(&mut self, call: &HostCall) -> Result<(), Gone> {
         self.say(&FromWorker::Call(call.clone()))
     }
@@ -175,7 +202,10 @@ impl Asking for Pipe {
             if let Some(answer) = at.and_then(|at| self.answers.remove(at)) {
                 return Ok(answer);
             }
-            match self.hear()? {
+            self.watch.wait();
+            let heard = self.hear(Wait::Looking);
+            self.watch.go_on();
+            match heard? {
                 ToWorker::Answer { id, outcome } => self.answers.push_back((id, outcome)),
                 ToWorker::Start(_) => return Err(Gone),
             }

@@ -7,7 +7,7 @@ use crate::{kin::Vocabulary, phrases, thesaurus, words};
 /// How soon further uses of a word count for less.
 const SATURATION: f32 = 1.0;
 /// How much of a score depends on whether the question means the whole of a tool's name.
-const NAMED: f32 = 0.15;
+const NAMED: f32 = 0.25;
 /// What a word that no tool uses takes from every score, against one that a single tool uses.
 const UNKNOWN: f32 = 0.3;
 /// Words of a question beyond this are not looked at.
@@ -26,13 +26,13 @@ struct Field {
 
 /// Name, title, first sentence and rest of the description, names and descriptions of parameters, server.
 const FIELDS: [Field; FIELD_COUNT] = [
-    Field::new(2.5, 0.5),
+    Field::new(3.0, 0.5),
     Field::new(2.0, 0.5),
     Field::new(2.0, 0.4),
-    Field::new(0.3, 0.8),
-    Field::new(0.6, 0.6),
+    Field::new(0.2, 0.8),
+    Field::new(0.4, 0.6),
     Field::new(0.1, 0.6),
-    Field::new(1.0, 0.2),
+    Field::new(1.5, 0.2),
 ];
 
 impl Field {

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::OnceLock};
 use crate::words::stem;
 
 /// What a close word counts for, against the word itself.
-pub(crate) const CLOSE_WEIGHT: f32 = 0.75;
+pub(crate) const CLOSE_WEIGHT: f32 = 0.8;
 /// What a loose word counts for.
 pub(crate) const LOOSE_WEIGHT: f32 = 0.4;
 /// What a word counts for that another one leads to.
@@ -55,7 +55,7 @@ const CLOSE: &[&[&str]] = &[
     &["compare", "diff", "difference", "differ"],
     &["merge", "combine", "join", "consolidate", "unify"],
     &["split", "divide", "separate"],
-    &["convert", "transform", "translate"],
+    &["convert", "transform", "translate", "conversion"],
     &["calculate", "compute", "evaluate"],
     &["download", "fetch"],
     &["rename", "retitle"],

@@ -31,6 +31,8 @@ pub enum Source {
     Api,
     /// An agent in one of our own steps.
     Agent,
+    /// A script that makes calls.
+    Code,
 }
 
 impl Source {
@@ -41,6 +43,7 @@ impl Source {
             Self::Cli => "cli",
             Self::Api => "api",
             Self::Agent => "agent",
+            Self::Code => "code",
         }
     }
 }
@@ -84,7 +87,7 @@ pub struct Attempt {
     pub id: CallId,
     /// What this one is a part of: the first round of several, or a script.
     pub parent: Option<CallId>,
-    /// Which part of a script made it, where that is a pack of its own: `pack:name`.
+    /// The local pack of a script that made it, by its name.
     pub via: Option<Arc<str>>,
     /// The host that sent it.
     pub host: Arc<Host>,

@@ -41,4 +41,4 @@ pub use policy::{
 };
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use view::{UnknownView, View};
-pub use who::{Host, Role, Who};
+pub use who::{Host, Role, Viewer, Who};

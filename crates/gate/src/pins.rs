@@ -104,6 +104,14 @@ impl Quarantine {
             Self::HiddenName => false,
         }
     }
+
+    /// Whether hosts may be told that there is such a tool; a name that deceives is not repeated.
+    pub fn lets_its_name_be_told(&self) -> bool {
+        match self {
+            Self::Changed(_) | Self::NotLocked => true,
+            Self::LooksLike(_) | Self::HiddenName => false,
+        }
+    }
 }
 
 /// What becomes of the tools of all servers.

@@ -57,6 +57,25 @@ impl Who {
     pub fn is_vouched_for(&self) -> bool {
         self.agent == self.principal
     }
+
+    /// What decides what this caller sees.
+    pub fn viewer(&self) -> Viewer {
+        Viewer {
+            tenant: self.tenant.clone(),
+            agent: self.agent.clone(),
+            is_vouched_for: self.is_vouched_for(),
+            grant: self.grant.clone(),
+        }
+    }
+}
+
+/// All of a caller that decides what it sees: under one policy, callers that are alike in this see the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Viewer {
+    tenant: String,
+    agent: String,
+    is_vouched_for: bool,
+    grant: Grant,
 }
 
 /// A host as it introduced itself: who it is, and what it said it can do.

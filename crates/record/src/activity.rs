@@ -3,14 +3,14 @@
 //! Folding is pure. It never looks at a clock or a file; whether a writer still lives is told to
 //! it by whoever knows.
 
-use callgate_gate::{ApprovalId, CallId, Source, Transport};
+use callgate_gate::{ApprovalId, CallId, Transport};
 use callgate_wire::quote;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Body, CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, RawJson,
-    RecordType, Status, WriterId,
+    Body, CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, Origin,
+    RawJson, RecordType, Status, WriterId,
 };
 
 /// Everything that is known about one call, or about one thing that happened to the gateway.
@@ -25,8 +25,8 @@ pub struct Activity {
     /// What kind of request, or whom an event is about.
     #[serde(rename = "type")]
     pub record_type: RecordType,
-    /// Which kind of caller; absent for an event.
-    pub source: Option<Source>,
+    /// Which kind of caller, or which local pack of a script; absent for an event.
+    pub source: Option<Origin>,
     /// Over what it came; absent for an event.
     pub transport: Option<Transport>,
     /// The tenant; absent for an event that is no tenant's.
@@ -90,7 +90,7 @@ pub struct ActivityError {
 pub struct Metadata {
     /// What the call was said, or taken, to do.
     pub intent: Option<Intent>,
-    /// The `call_tool_*` variant that it came through, or the local pack of a script, `pack:name`.
+    /// The `call_tool_*` variant that it came through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_variant: Option<String>,
     /// The approval that the call waited for or used up, or that was decided about.
@@ -175,7 +175,7 @@ impl Activity {
             writer,
             seq,
             record_type: call.record_type,
-            source: Some(call.source),
+            source: Some(call.source.clone()),
             transport: Some(call.transport),
             tenant: Some(call.tenant.clone()),
             principal: Some(call.principal.clone()),

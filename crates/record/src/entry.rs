@@ -3,15 +3,19 @@
 //! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
 
 mod chain;
+mod origin;
 mod raw;
+mod record_type;
 mod written;
 
-use callgate_gate::{ApprovalId, CallId, Declared, Kind, Operation, Source, Transport};
+use callgate_gate::{ApprovalId, CallId, Declared, Kind, Operation, Transport};
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
 pub use chain::{Checkpoint, Head, KeyedHead, Opened};
+pub use origin::Origin;
 pub use raw::RawJson;
+pub use record_type::RecordType;
 
 /// One process start that writes to the log, with its own sequence and chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -109,44 +113,6 @@ pub enum EntryKind {
     Checkpoint,
     /// [`Entry::Event`].
     Event,
-}
-
-/// What kind of request a record is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RecordType {
-    /// tools/call.
-    ToolCall,
-    /// prompts/get.
-    PromptGet,
-    /// resources/read.
-    ResourceRead,
-    /// Any other request that passed through.
-    Other,
-    /// Somebody asked whether a call may happen.
-    Check,
-    /// A person decided about a call.
-    Approval,
-    /// Something that happened to an upstream server.
-    Server,
-    /// Something that happened to the gateway.
-    System,
-}
-
-impl RecordType {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolCall => "tool_call",
-            Self::PromptGet => "prompt_get",
-            Self::ResourceRead => "resource_read",
-            Self::Other => "other",
-            Self::Check => "check",
-            Self::Approval => "approval",
-            Self::Server => "server",
-            Self::System => "system",
-        }
-    }
 }
 
 /// What policy said.
@@ -341,8 +307,8 @@ pub struct CallEntry {
     /// What kind of request.
     #[serde(rename = "type")]
     pub record_type: RecordType,
-    /// Which kind of caller.
-    pub source: Source,
+    /// Which kind of caller, or which local pack of a script.
+    pub source: Origin,
     /// Over what it came.
     pub transport: Transport,
     /// The tenant it belongs to.
@@ -376,7 +342,7 @@ pub struct CallEntry {
     pub checks: Vec<Check>,
     /// What the call was taken to do.
     pub intent: Option<Intent>,
-    /// The `call_tool_*` variant that it came through, or the local pack of a script, `pack:name`.
+    /// The `call_tool_*` variant that it came through.
     pub tool_variant: Option<String>,
     /// What a reader of the record should know about the call.
     #[serde(default)]

@@ -22,7 +22,8 @@ pub use approvals::{
 pub use archive::{ActivityFilter, Archive, ArchiveError, Format, Page, Summary};
 pub use entry::{
     Body, CallEntry, Check, Checkpoint, Decision, Effect, Entry, EntryKind, Event, Failed,
-    Finished, Head, Intent, KeyedHead, Opened, RawJson, RecordType, Status, Unknown, WriterId,
+    Finished, Head, Intent, KeyedHead, Opened, Origin, RawJson, RecordType, Status, Unknown,
+    WriterId,
 };
 pub use instant::InstantWriter;
 pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};

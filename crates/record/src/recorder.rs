@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
 use crate::{
-    CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, Position, RawJson,
-    RecordType, Redactor, Status, Store, StoreError,
+    CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, Origin, Position,
+    RawJson, RecordType, Redactor, Status, Store, StoreError,
 };
 
 /// Names and ids that hosts make up are kept up to this length.
@@ -141,6 +141,7 @@ impl Recorder {
     /// get, and each call that it makes is decided and recorded by itself, below this one.
     pub async fn running(&self, attempt: &Attempt) -> Result<Open, NotRecorded> {
         let mut entry = self.attempted(attempt);
+        entry.record_type = RecordType::Run;
         entry.tool = Some(SCRIPT_TOOL.to_owned());
         entry.decision = Some(Decision::Allow);
         entry.rule = Some(SCRIPT_RULE.to_owned());
@@ -168,7 +169,8 @@ impl Recorder {
         let asked = match entry.record_type {
             RecordType::ToolCall | RecordType::PromptGet => param("name"),
             RecordType::ResourceRead => param("uri").map(|uri| self.redactor.text(&uri).into()),
-            RecordType::Other
+            RecordType::Run
+            | RecordType::Other
             | RecordType::Check
             | RecordType::Approval
             | RecordType::Server
@@ -346,6 +348,7 @@ impl Recorder {
         let body = match record_type {
             RecordType::ToolCall | RecordType::PromptGet => frame.param("arguments"),
             RecordType::ResourceRead
+            | RecordType::Run
             | RecordType::Other
             | RecordType::Check
             | RecordType::Approval
@@ -358,7 +361,10 @@ impl Recorder {
         CallEntry {
             id: attempt.id,
             record_type,
-            source: attempt.door.source,
+            source: match attempt.via.as_deref() {
+                None => Origin::Caller(attempt.door.source),
+                Some(pack) => Origin::Pack(name(pack)),
+            },
             transport: attempt.door.transport,
             tenant: who.tenant.clone(),
             principal: who.principal.clone(),
@@ -375,10 +381,7 @@ impl Recorder {
             reason: None,
             checks: Vec::new(),
             intent: declared.map(|declared| self.intent(declared)),
-            tool_variant: match declared {
-                Some(declared) => Some(declared.variant.call_tool().to_owned()),
-                None => attempt.via.as_deref().map(name),
-            },
+            tool_variant: declared.map(|declared| declared.variant.call_tool().to_owned()),
             warnings: Vec::new(),
             approval_id: None,
             status: None,

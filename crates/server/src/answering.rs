@@ -22,7 +22,7 @@ enum Work {
     /// The answer is there; `None` when the host wants none.
     AtOnce(Option<Pieces>),
     /// Something of our own, and its code where it is an error.
-    Own(BoxFuture<'static, (Option<Bytes>, Option<i64>)>),
+    Own(BoxFuture<'static, (Option<Pieces>, Option<i64>)>),
     /// A call, which is cancelled when this is dropped.
     Call {
         /// The call.
@@ -60,13 +60,31 @@ impl Answering {
                 Era::Handshake => answer,
                 Era::Stateless => for_stateless_host(answer, method),
             };
-            (Some(answer), code)
+            (Some(answer.into()), code)
+        })))
+    }
+
+    /// A list, whose result is as the host's era has it.
+    pub(crate) fn listed(
+        id: Id,
+        listing: impl Future<Output = Result<Bytes, RpcError>> + Send + 'static,
+    ) -> Self {
+        Self::new(Work::Own(Box::pin(async move {
+            match listing.await {
+                Ok(result) => (Some(message::result_around(&id, result)), None),
+                Err(error) => {
+                    let answer = message::error(Some(&id), &error);
+                    (Some(answer.into()), Some(error.code))
+                }
+            }
         })))
     }
 
     /// Something that lasts, and has an answer only where it ends by itself.
     pub(crate) fn lasting(serving: impl Future<Output = Option<Bytes>> + Send + 'static) -> Self {
-        Self::new(Work::Own(Box::pin(async move { (serving.await, None) })))
+        Self::new(Work::Own(Box::pin(async move {
+            (serving.await.map(Pieces::from), None)
+        })))
     }
 
     /// A call, whose answer may be put into another shape.
@@ -101,7 +119,7 @@ impl Future for Answering {
             Work::AtOnce(answer) => Poll::Ready(answer.take()),
             Work::Own(answering) => answering.as_mut().poll(context).map(|(answer, own)| {
                 *code = own;
-                answer.map(Pieces::from)
+                answer
             }),
             Work::Call { pending, shape } => pending.poll_answer(context).map(|answer| {
                 *code = pending.code();

@@ -173,7 +173,7 @@ impl Session {
         } = aside;
         if let Some(wanted) = request.method().and_then(Wanted::of) {
             let gateway = self.gateway.clone();
-            return Answering::own(host.era, id, wanted.method(), async move {
+            return Answering::listed(id, async move {
                 view::list(&gateway, view, &host, wanted, &request).await
             });
         }

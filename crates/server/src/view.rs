@@ -11,6 +11,7 @@ pub(crate) mod search;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use callgate_call::Reading;
 use callgate_gate::{Host, IntentRules, View};
 use callgate_wire::{Frame, Pieces, RpcError};
@@ -18,7 +19,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     Gateway,
-    list::{self, Wanted},
+    list::{self, Lists, Wanted},
 };
 use code::{Code, CodeSettings};
 use results::Results;
@@ -76,6 +77,7 @@ impl Default for ViewSettings {
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     settings: ArcSwap<ViewSettings>,
+    pub(crate) lists: Lists,
     pub(crate) shelf: Shelf,
     pub(crate) results: Results,
     pub(crate) code: Code,
@@ -115,22 +117,22 @@ pub(crate) enum Taken {
 /// What becomes of an answer before the host gets it.
 pub(crate) type Shape = Box<dyn FnOnce(Pieces) -> Pieces + Send>;
 
-/// The result of one list. Prompts and resources are the same in every view.
+/// The result of one list, as hosts of this one's era read it. Prompts and resources are the same in every view.
 pub(crate) async fn list(
     gateway: &Gateway,
     view: View,
     host: &Host,
     wanted: Wanted,
     request: &Frame,
-) -> Result<String, RpcError> {
-    let providers = &**gateway.path.providers();
-    match (view, wanted) {
+) -> Result<Bytes, RpcError> {
+    let own = match (view, wanted) {
         (View::Direct, _) | (View::Search | View::Code, Wanted::Items(_)) => {
-            list::list(providers, &host.who, wanted, request).await
+            return list::list(gateway, host, wanted, request).await;
         }
-        (View::Search, Wanted::Tools) => Ok(search::list(gateway, host).await),
-        (View::Code, Wanted::Tools) => Ok(code::list(gateway, host).await),
-    }
+        (View::Search, Wanted::Tools) => search::list(gateway, host).await,
+        (View::Code, Wanted::Tools) => code::list(gateway, host).await,
+    };
+    Ok(list::for_era(host.era, wanted, own))
 }
 
 /// What a request that is not the session's own business means in a view.

@@ -11,6 +11,9 @@ use crate::json::Json;
 use crate::pieces::{COPIED_BYTES, Pieces};
 use crate::scan::{Member, Span, Strictness};
 
+/// How many splices a change mostly has.
+const USUAL_SPLICES: usize = 4;
+
 /// A change being put together; nothing happens before [`Edit::finish`].
 #[derive(Debug)]
 pub struct Edit<'f> {
@@ -120,8 +123,11 @@ impl<'f> Edit<'f> {
     pub fn pieces(self) -> Pieces {
         let text = self.frame.bytes();
         let splices = self.splices();
-        if splices.is_empty() || text.len() <= COPIED_BYTES {
-            return self.finish().into();
+        if splices.is_empty() {
+            return text.clone().into();
+        }
+        if text.len() <= COPIED_BYTES {
+            return Bytes::from(splice(text, &splices)).into();
         }
         let mut pieces = Vec::with_capacity(2 * splices.len() + 1);
         let mut at = 0;
@@ -150,7 +156,7 @@ impl<'f> Edit<'f> {
 
     /// All changes in the order of the text.
     fn splices(&self) -> Vec<Splice> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(USUAL_SPLICES);
         let text = self.frame.bytes();
         if let Some(id) = &self.id {
             let ids = self.frame.outline().top.iter();
@@ -158,6 +164,7 @@ impl<'f> Edit<'f> {
             out.extend(ids.map(|member| replace(member.value, id.raw())));
         }
         match self.frame.body() {
+            _ if self.changes_only_the_id() => {}
             Some(body) if text[body.start as usize] == b'{' => self.change_body(body, &mut out),
             Some(_) => {}
             None => self.make_params(&mut out),
@@ -165,6 +172,12 @@ impl<'f> Edit<'f> {
         // Stable, so that an insertion stays before the removal that starts at the same place.
         out.sort_by_key(|splice| splice.start);
         out
+    }
+
+    fn changes_only_the_id(&self) -> bool {
+        let sets = !(self.body.is_empty() && self.meta.is_empty());
+        let removes = !(self.removed.is_empty() && self.removed_members.is_empty());
+        !sets && !removes
     }
 
     /// For a request without `params`.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::escape::quote_into;
 use crate::id::Id;
+use crate::pieces::{COPIED_BYTES, Pieces};
 
 /// The error member of a failed reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -157,6 +158,19 @@ pub fn result(id: &Id, raw: &str) -> Bytes {
     out.into()
 }
 
+/// The same, around a result that others have too: a large one is not copied.
+pub fn result_around(id: &Id, raw: Bytes) -> Pieces {
+    let mut out = start(Some(id)).into_bytes();
+    out.extend_from_slice(br#","result":"#);
+    if raw.len() > COPIED_BYTES {
+        let end = Bytes::from_static(b"}");
+        return [Bytes::from(out), raw, end].into_iter().collect();
+    }
+    out.extend_from_slice(&raw);
+    out.push(b'}');
+    Bytes::from(out).into()
+}
+
 /// A failed reply; without an id where the request's own could not be read.
 pub fn error(id: Option<&Id>, error: &RpcError) -> Bytes {
     let mut out = start(id);
@@ -194,6 +208,17 @@ mod tests {
     use super::*;
     use crate::frame::{Frame, FrameKind};
     use crate::scan::Strictness;
+
+    #[test]
+    fn a_large_result_is_shared_and_a_small_one_copied() {
+        for (length, pieces) in [(0, 1), (COPIED_BYTES - 2, 1), (COPIED_BYTES - 1, 3)] {
+            let raw = Bytes::from(format!("\"{}\"", "x".repeat(length)));
+            let whole = result_around(&Id::number(7), raw.clone());
+            assert_eq!(whole.count(), pieces);
+            let text = std::str::from_utf8(&raw).expect("it is ours");
+            assert_eq!(whole.into_bytes(), result(&Id::number(7), text));
+        }
+    }
 
     #[test]
     fn what_is_built_is_what_is_meant() {

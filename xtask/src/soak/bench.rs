@@ -23,6 +23,16 @@ pub(super) fn instructions(bless: bool) -> Result<()> {
     }
 }
 
+/// Scripts that mean harm end at their limits, and keep nobody waiting.
+pub(super) fn hostile() -> Result<()> {
+    measure(&["hostile"])
+}
+
+/// What scripts cost.
+pub(super) fn code() -> Result<()> {
+    measure(&["code", "--strict"])
+}
+
 /// What a state of a workflow costs.
 pub(super) fn workflow() -> Result<()> {
     measure(&["workflow"])

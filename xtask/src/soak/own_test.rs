@@ -74,6 +74,8 @@ fn run(package: &str, test: &str, variable: &str, value: &str) -> Result<()> {
         let nextest = [
             "nextest",
             "run",
+            "--profile",
+            "soak",
             "-p",
             package,
             "--no-capture",

@@ -310,7 +310,7 @@ pub(crate) struct Code {
     pub(crate) source_kib: NonZeroUsize,
     /// Functions inside functions.
     pub(crate) nesting: NonZeroUsize,
-    /// Printed text and the result together.
+    /// Printed text and the result together; also the arguments of one call.
     pub(crate) output_kib: NonZeroUsize,
     /// A result with more characters is shown as a beginning and a handle, which `read_result` reads.
     pub(crate) inline_chars: NonZeroUsize,

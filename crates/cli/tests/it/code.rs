@@ -1,9 +1,11 @@
 //! The `code` view, as hosts, servers and auditors meet it.
 
 mod held;
+mod limits;
 mod packs;
 mod records;
 mod shell;
+mod ways;
 
 use callgate_testkit::{Host, HttpHost, processes_with};
 use serde_json::{Value, json};
@@ -39,7 +41,12 @@ fn tool(name: &str, properties: Value, annotations: Value, result: Value) -> Val
 
 /// A bed with both servers, and more configuration behind.
 fn bed(more: &str) -> Bed {
-    let bed = Bed::new(&format!("{CONFIG}{more}"));
+    bed_of(&format!("{CONFIG}{more}"))
+}
+
+/// A bed with this configuration, and the answers of both servers beside it.
+fn bed_of(config: &str) -> Bed {
+    let bed = Bed::new(config);
     let reads = || json!({"readOnlyHint": true});
     let sites = json!({"sites": [{"id": "s1", "name": "Alpha"}, {"id": "s2", "name": "Beta"}]});
     let listed = json!({"content": [], "structuredContent": sites});
@@ -49,6 +56,8 @@ fn bed(more: &str) -> Bed {
     let id = || json!({"product_id": {"type": "string"}, "include_variants": {"type": "boolean"}});
     let mut slow = tool("slow", json!({}), reads(), text("slow"));
     slow["delay_ms"] = json!(1000);
+    let mut stuck = tool("stuck", json!({}), reads(), text("late"));
+    stuck["delay_ms"] = json!(60_000);
     let wix = json!([
         tool("ListSites", json!({}), reads(), listed),
         tool("get-product", id(), reads(), json!("$arguments")),
@@ -69,6 +78,7 @@ fn bed(more: &str) -> Bed {
             text("gone")
         ),
         slow,
+        stuck,
     ]);
     let pages = text(r#"[{"title": "Alpha page", "n": 12345678901234567890}]"#);
     let notes = json!([

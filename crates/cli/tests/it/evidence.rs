@@ -118,7 +118,9 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 pub(crate) fn servers_with(marker: &str) -> Vec<u32> {
     let is_fixture = |pid: &u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.trim_end().starts_with("counter-upst")
+        ["counter-upst", "turncoat-ups"]
+            .iter()
+            .any(|fixture| name.starts_with(fixture))
     };
     let all = processes_with(marker).into_iter();
     all.filter(is_fixture).collect()

@@ -4,7 +4,9 @@
 mod agreeing;
 mod answering;
 mod approving;
+mod example;
 mod failing;
+mod fake;
 mod tenants;
 
 use callgate_testkit::HttpHost;
@@ -13,7 +15,7 @@ use serde_json::Value;
 use crate::setup::Served;
 
 /// Asks a route of a gateway with a JSON body.
-fn asked(served: &Served, token: &str, route: &str, body: &str) -> (u16, Value) {
+pub(crate) fn asked(served: &Served, token: &str, route: &str, body: &str) -> (u16, Value) {
     let url = served.url.replace("/mcp", route);
     let bearer = format!("Bearer {token}");
     let mut headers = vec![("Content-Type", "application/json")];

@@ -1,14 +1,16 @@
 //! A server that says something else about its tools than when they were accepted: none of it reaches a host, and its
 //! other tools stay usable.
 
+mod arguments;
 mod merging;
 
 use std::fs;
 
 use callgate_testkit::{StdioHost, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::evidence::{ledger, stdout};
+use crate::evidence::{ledger, servers_with, signal, stdout};
 use crate::setup::Bed;
 use crate::shell::{named, run};
 use crate::talk::{DEADLINE, call, call_line, call_text, is_notification, parsed, tools};
@@ -121,6 +123,28 @@ fn what_changes_while_it_is_used_is_kept_away_and_told() {
             !events(&bed, "\"blocked\"").is_empty(),
             "calls to it are on record"
         );
+    }
+}
+
+#[test]
+fn what_changes_while_its_server_is_away_is_kept_away() {
+    for mode in ["tofu", "locked"] {
+        let bed = bed(mode);
+        accept_all(&bed);
+        let mut host = bed.stdio_ready();
+        assert!(wait_until(DEADLINE, || tools(&mut host).len() == 3));
+        for (poison, reason) in [POISONED[0], POISONED[2]] {
+            lists(&bed, &[ANNOUNCE, KEEP, poison]);
+            let servers = servers_with(&bed.path("ledger").display().to_string());
+            let [server] = servers[..] else {
+                panic!("one process: {servers:?}");
+            };
+            signal(server, Signal::KILL);
+            let is_told = |line: &str| line.contains("tool.quarantined") && line.contains(reason);
+            host.wait_stderr(DEADLINE, is_told)
+                .expect("the operator is told");
+            assert_kept_away(&bed, &mut host, reason);
+        }
     }
 }
 

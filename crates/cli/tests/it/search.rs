@@ -2,6 +2,7 @@
 
 mod api;
 mod budgets;
+mod endings;
 mod finding;
 mod intent;
 mod large;

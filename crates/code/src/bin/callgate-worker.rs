@@ -1,10 +1,16 @@
-//! The binary `callgate-worker`: the process that scripts run in. `callgate worker` is the same.
+//! The binary `callgate-worker`: the process that scripts run in. `callgate worker` is the same. Told `probe=all`,
+//! or another wall, it tries the box from the inside.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let memory = std::env::args().nth(1).and_then(|bytes| bytes.parse().ok());
-    match memory {
+    let asked = std::env::args().nth(1).unwrap_or_default();
+    #[cfg(target_os = "linux")]
+    if let Some(wall) = asked.strip_prefix("probe=") {
+        use callgate_code::worker::probe::{Wall, probe};
+        return Wall::of(wall).map_or(ExitCode::FAILURE, probe);
+    }
+    match asked.parse().ok() {
         Some(memory) => callgate_code::worker::main(memory),
         None => ExitCode::FAILURE,
     }

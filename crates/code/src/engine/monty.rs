@@ -19,13 +19,12 @@ use crate::{
     frames::{Done, Failed},
     prepare::{LATER, PRELUDE, RETURN, VIA},
     value::{Strictness, from_json, to_json},
+    words::ANSWERED,
 };
 use naming::{nearest, pack_object};
 
 /// Functions inside functions that call each other.
 const MAX_RECURSION: usize = 400;
-/// Functions of no pack that are answered from outside.
-const FUNCTIONS: [&str; 1] = ["read_result"];
 
 /// The interpreter.
 #[derive(Debug)]
@@ -54,6 +53,13 @@ impl Engine for Monty {
                 printed,
                 message,
                 line,
+                is_spent: false,
+            }),
+            Err(Stopped::AtLimit { message, line }) => Err(Failed {
+                printed,
+                message,
+                line,
+                is_spent: true,
             }),
         })
     }
@@ -63,6 +69,7 @@ impl Engine for Monty {
 enum Stopped {
     Gone,
     Failed { message: String, line: Option<u32> },
+    AtLimit { message: String, line: Option<u32> },
 }
 
 impl From<Gone> for Stopped {
@@ -108,9 +115,9 @@ impl Run<'_> {
                 .map_err(|error| ours(&what, error))?;
         }
         match self.feed(repl, &work.script.code)? {
-            Fed::Returned(value) => Ok((Some(self.said(&value)?), Vec::new())),
+            Fed::Returned(value) => Ok((Some(self.said(&value, 0)?), Vec::new())),
             Fed::Value(_, value) if work.script.ends_with_value => {
-                Ok((Some(self.said(&value)?), Vec::new()))
+                Ok((Some(self.said(&value, 0)?), Vec::new()))
             }
             Fed::Value(repl, _) => Ok((None, self.assigned(*repl)?)),
         }
@@ -119,6 +126,7 @@ impl Run<'_> {
     /// What the script assigned, as far as it has a value that can be told.
     fn assigned(&mut self, mut repl: MontyRepl) -> Result<Vec<(String, Box<RawValue>)>, Stopped> {
         let mut names = Vec::new();
+        let mut bytes = 0;
         for name in &self.work.script.assigned {
             let progress = repl.feed_start(name, vec![], PrintWriter::Disabled);
             repl = match progress {
@@ -131,7 +139,9 @@ impl Run<'_> {
                             | MontyObject::BuiltinFunction(_)
                     );
                     if !is_code {
-                        names.push((name.clone(), self.said(&value)?));
+                        let said = self.said(&value, bytes)?;
+                        bytes += said.get().len();
+                        names.push((name.clone(), said));
                     }
                     repl
                 }
@@ -142,14 +152,16 @@ impl Run<'_> {
         Ok(names)
     }
 
-    fn said(&self, value: &MontyObject) -> Result<Box<RawValue>, Stopped> {
+    /// A value as it is told, behind so many bytes of others.
+    fn said(&self, value: &MontyObject, before: usize) -> Result<Box<RawValue>, Stopped> {
         let failed = |message| Stopped::Failed {
             message,
             line: None,
         };
         let json = to_json(value, Strictness::Result).map_err(failed)?;
-        if json.len() + self.printed.len() > self.work.limits.output_bytes {
-            return Err(failed(self.too_much()));
+        if before + json.len() + self.printed.len() > self.work.limits.output_bytes {
+            let (message, line) = (self.too_much(), None);
+            return Err(Stopped::AtLimit { message, line });
         }
         RawValue::from_string(json).map_err(|error| failed(error.to_string()))
     }
@@ -186,7 +198,7 @@ impl Run<'_> {
             let print = PrintWriter::CollectString(&mut *printed, limit);
             let now = match progress {
                 Ok(now) => now,
-                Err(error) => return Err(self.explained(&error.error, printed)),
+                Err(error) => return Err(self.explained(&error.error)),
             };
             progress = match now {
                 ReplProgress::Complete { repl, value } => {
@@ -244,7 +256,7 @@ impl Run<'_> {
         if let Some(at) = packs.iter().position(|pack| pack == name) {
             return NameLookupResult::Value(pack_object(name, at));
         }
-        if FUNCTIONS.contains(&name) || name == RETURN {
+        if ANSWERED.contains(&name) || name == RETURN {
             return NameLookupResult::Value(MontyObject::Function {
                 name: name.to_owned(),
                 docstring: None,
@@ -305,7 +317,7 @@ impl Run<'_> {
             let limit = self.work.limits.calls;
             let message =
                 format!("the script made {limit} calls, and no more are allowed (code.calls)");
-            return Err(Stopped::Failed {
+            return Err(Stopped::AtLimit {
                 message,
                 line: None,
             });
@@ -323,7 +335,15 @@ impl Run<'_> {
         let by_place = to_json(&MontyObject::List(args.to_vec()), Strictness::Argument);
         let by_name = MontyObject::dict(kwargs.to_vec());
         let by_name = to_json(&by_name, Strictness::Argument);
+        let most = self.work.limits.output_bytes;
         let (args, kwargs) = match (by_place, by_name) {
+            (Ok(args), Ok(kwargs)) if args.len() + kwargs.len() > most => {
+                let tool = &called.tool;
+                let message = format!(
+                    "the arguments of `{tool}` are larger than {most} bytes (code.output_kib): send less at once"
+                );
+                return Ok(Err(MontyException::new(ExcType::ValueError, Some(message))));
+            }
             (Ok(args), Ok(kwargs)) => (args, kwargs),
             (Err(error), _) | (_, Err(error)) => {
                 let tool = &called.tool;
@@ -358,23 +378,26 @@ impl Run<'_> {
     }
 
     /// An exception as its author is told of it, with the line in the script.
-    fn explained(&self, error: &MontyException, printed: &str) -> Stopped {
+    fn explained(&self, error: &MontyException) -> Stopped {
         // Pieces of code are numbered as they are fed: the prelude, the packs, the script.
         let script = format!("<python-input-{}>", 1 + self.work.local.len());
         let frames = error.traceback();
         let line = frames.iter().rev().find(|frame| frame.filename == script);
         let line = line.map(|frame| frame.start.line);
         let summary = error.summary();
-        let message = if summary.contains("time limit exceeded") {
-            format!(
+        if summary.contains("time limit exceeded") {
+            let message = format!(
                 "the script used more than {:?} of CPU time (code.cpu): do less, or in several runs",
                 self.work.limits.cpu
-            )
-        } else if summary.contains("memory limit exceeded") && !printed.is_empty() {
-            self.too_much()
-        } else {
-            advice::advised(&summary, &self.work.packs)
-        };
+            );
+            return Stopped::AtLimit { message, line };
+        }
+        // Memory is the kernel's business; the interpreter knows only how much may be printed.
+        if summary.contains("memory limit exceeded") {
+            let message = self.too_much();
+            return Stopped::AtLimit { message, line };
+        }
+        let message = advice::advised(&summary, &self.work.packs);
         Stopped::Failed { message, line }
     }
 }

@@ -8,40 +8,10 @@ use ruff_python_ast::{
 use ruff_text_size::{Ranged, TextSize};
 
 use super::{OURS, Refused, line_of};
-use crate::Limits;
-
-/// What can be imported.
-const MODULES: [&str; 13] = [
-    "__future__",
-    "asyncio",
-    "base64",
-    "binascii",
-    "collections",
-    "dataclasses",
-    "datetime",
-    "functools",
-    "itertools",
-    "json",
-    "math",
-    "re",
-    "typing",
-];
-/// Functions that lead out, or look inside.
-const FUNCTIONS: [&str; 13] = [
-    "__builtins__",
-    "__import__",
-    "__loader__",
-    "breakpoint",
-    "compile",
-    "delattr",
-    "eval",
-    "exec",
-    "globals",
-    "input",
-    "locals",
-    "open",
-    "vars",
-];
+use crate::{
+    Limits,
+    words::{MODULES, REFUSED},
+};
 
 pub(super) fn look(
     source: &str,
@@ -170,7 +140,7 @@ impl<'a> Visitor<'a> for Looking<'_> {
                 let id = name.id.as_str();
                 if id.starts_with(OURS) {
                     self.refuse(at, format!("names that begin with `{OURS}` are taken"));
-                } else if FUNCTIONS.contains(&id) && name.ctx == ExprContext::Load {
+                } else if REFUSED.contains(&id) && name.ctx == ExprContext::Load {
                     let message = format!(
                         "`{id}` is not available: a script has no files and no code but its own. Use the packs"
                     );

@@ -3,8 +3,10 @@
 
 use std::{collections::BTreeMap, io};
 
-use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus,
+};
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, nice, setrlimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
@@ -14,6 +16,8 @@ use super::STACK_BYTES;
 
 /// What threads and the allocator take beside the script.
 const SLACK_BYTES: u64 = 8 * 1024 * 1024;
+/// How much a script gives way to others, the gateway above all.
+const NICENESS: i32 = 5;
 
 /// Why a worker does not begin.
 #[derive(Debug, thiserror::Error)]
@@ -29,12 +33,14 @@ pub(super) enum Unconfined {
 /// Takes files and network away, and sets how much more memory than now this process may have.
 pub(super) fn confine(memory_bytes: u64) -> Result<(), Unconfined> {
     let has = data_bytes().unwrap_or(SLACK_BYTES);
+    nice(NICENESS).map_err(io::Error::from)?;
     close_files()?;
     limit(has, memory_bytes)?;
     Ok(())
 }
 
-fn limit(has: u64, memory_bytes: u64) -> io::Result<()> {
+/// Sets limits of the kernel: memory beyond what is there already, no further descriptor, no byte in a file.
+pub(super) fn limit(has: u64, memory_bytes: u64) -> io::Result<()> {
     let memory = has + STACK_BYTES as u64 + SLACK_BYTES + memory_bytes;
     let limits = [
         (Resource::Data, memory),
@@ -66,22 +72,23 @@ fn data_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-fn close_files() -> Result<(), landlock::RulesetError> {
+/// Takes files and connections away; says whether this kernel does that.
+pub(super) fn close_files() -> Result<bool, landlock::RulesetError> {
     let abi = ABI::V4;
     // A kernel without landlock says so in the status, which is no error here.
-    Ruleset::default()
+    let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))?
         .handle_access(AccessNet::from_all(abi))?
         .create()?
         .restrict_self()?;
-    Ok(())
+    Ok(ruleset.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Takes all system calls away that are not needed, from every thread.
-pub(super) fn filter_calls() -> Result<(), seccompiler::Error> {
+/// Takes all system calls away that are not needed, from every thread; says whether this kernel does that.
+pub(super) fn filter_calls() -> Result<bool, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
-        return Ok(());
+        return Ok(false);
     };
     let only = |descriptors: &[u64]| -> Result<Vec<SeccompRule>, seccompiler::Error> {
         let mut rules = Vec::new();
@@ -96,12 +103,16 @@ pub(super) fn filter_calls() -> Result<(), seccompiler::Error> {
         FREE.iter().map(|call| (*call, Vec::new())).collect();
     calls.insert(libc::SYS_read, only(&[0])?);
     calls.insert(libc::SYS_write, only(&[1, 2])?);
+    // A worker that aborts signals itself, and nobody else.
+    let own = u64::from(getpid().as_raw_pid().unsigned_abs());
+    calls.insert(libc::SYS_tgkill, only(&[own])?);
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(calls, refuse, SeccompAction::Allow, arch)?;
     let program: BpfProgram = filter.try_into()?;
     match seccompiler::apply_filter_all_threads(&program) {
         // A kernel that was built without it, or one that does not allow it here.
-        Err(seccompiler::Error::Prctl(_) | seccompiler::Error::Seccomp(_)) | Ok(()) => Ok(()),
+        Err(seccompiler::Error::Prctl(_) | seccompiler::Error::Seccomp(_)) => Ok(false),
+        Ok(()) => Ok(true),
         Err(other) => Err(other),
     }
 }
@@ -125,6 +136,7 @@ const FREE: [i64; 29] = [
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_nanosleep,
+    libc::SYS_ppoll,
     libc::SYS_prctl,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
@@ -135,6 +147,5 @@ const FREE: [i64; 29] = [
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_sigaltstack,
-    libc::SYS_tgkill,
     libc::SYS_uname,
 ];

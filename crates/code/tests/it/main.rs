@@ -4,3 +4,5 @@ mod corpus;
 mod hostile;
 mod runs;
 mod stage;
+#[cfg(target_os = "linux")]
+mod walls;

@@ -62,6 +62,10 @@ impl Outside for Tools {
                     self.slow.lock().unwrap().0 -= 1;
                     json!(ms)
                 }
+                ("slow", "echo") => {
+                    tokio::time::sleep(Duration::from_secs(600)).await;
+                    json!(null)
+                }
                 ("hold", "ask") => return Reply::Stop,
                 (pack, tool) => {
                     return Reply::Outcome(Outcome::Raised {

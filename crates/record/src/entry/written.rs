@@ -34,7 +34,7 @@ fn write_call(out: &mut String, kind: &str, call: &CallEntry) -> Result<(), serd
     let mut object = Object::begin(out, kind);
     object.id(&call.id);
     object.text("type", call.record_type.as_str());
-    object.text("source", call.source.as_str());
+    object.text("source", &call.source.written());
     object.text("transport", call.transport.as_str());
     object.text("tenant", &call.tenant);
     object.text("principal", &call.principal);

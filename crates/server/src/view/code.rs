@@ -22,7 +22,7 @@ use callgate_gate::{Door, Host};
 use callgate_wire::{Frame, RpcError, methods, quote};
 use futures_util::future::BoxFuture;
 
-use super::Taken;
+use super::{Taken, ViewSettings};
 use crate::Gateway;
 use held::{HeldRun, Unresumed};
 use inner::Inner;
@@ -30,6 +30,8 @@ use packs::Packs;
 
 /// The name of the view's tool.
 pub(crate) const RUN: &str = "run";
+/// A larger result is put into its form beside the calls, which it would keep waiting.
+const QUICK_BYTES: usize = 64 * 1024;
 
 /// What the `code` view is told by the configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -196,6 +198,12 @@ async fn run(
     };
     let inner = Inner::new(gateway.clone(), at, enclosing, packs, held);
     let ended = pool.run(script, &code.limits, &inner).await;
+    answered(inner, settings, ended).await
+}
+
+/// What the host gets for a run that ended so.
+async fn answered(inner: Inner, settings: Arc<ViewSettings>, ended: Ended) -> Enclosed {
+    let code = &settings.code;
     match ended {
         Ended::Done {
             printed,
@@ -209,7 +217,13 @@ async fn run(
                 names,
                 form: form.unwrap_or(Form::Raw),
             };
-            reply::done(&inner, code, given)
+            if given.len() <= QUICK_BYTES {
+                return reply::done(&inner, code, given);
+            }
+            let shaping =
+                tokio::task::spawn_blocking(move || reply::done(&inner, &settings.code, given));
+            let shaped = shaping.await;
+            shaped.unwrap_or_else(|_| reply::fault("the result cannot be shown: return less"))
         }
         Ended::Failed {
             printed,

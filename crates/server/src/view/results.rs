@@ -85,9 +85,9 @@ impl Results {
         Some((handle, kept))
     }
 
-    fn find(&self, host: &Host, handle: &str) -> Option<Arc<Kept>> {
+    fn find(&self, host: &Host, handle: &str, now: Instant) -> Option<Arc<Kept>> {
         let mut all = self.lock();
-        all.retain(|entry| entry.since.elapsed() < LIFE);
+        all.retain(|entry| now.duration_since(entry.since) < LIFE);
         let owner = Owner::of(host);
         let is_it = |entry: &&Entry| entry.handle == handle && entry.owner == owner;
         all.iter().find(is_it).map(|entry| entry.kept.clone())
@@ -240,10 +240,75 @@ pub(super) fn answer(
         search,
         chars: gateway.views.settings().inline_chars,
     };
-    let kept = gateway.views.results.find(host, handle).ok_or_else(|| {
+    let results = &gateway.views.results;
+    let kept = results.find(host, handle, Instant::now()).ok_or_else(|| {
         let text =
             "there is no such result in this session: it may have expired; call the tool again";
         Unanswered::new("RESULT_NOT_FOUND", text)
     })?;
     Ok(kept.page(handle, &page))
+}
+
+#[cfg(test)]
+mod tests {
+    use callgate_gate::{Grant, Who};
+
+    use super::*;
+
+    fn host(principal: &str, session: &str, era: Era) -> Host {
+        Host {
+            who: Who {
+                tenant: "local".to_owned(),
+                principal: principal.to_owned(),
+                agent: "a".to_owned(),
+                session: session.to_owned(),
+                grant: Grant::default(),
+            },
+            client_info: None,
+            capabilities: "{}".to_owned(),
+            era,
+        }
+    }
+
+    #[test]
+    fn a_handle_is_its_sessions_own() {
+        let results = Results::default();
+        let owner = host("p", "one", Era::Handshake);
+        let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();
+        let found = |host| results.find(&host, &handle, Instant::now()).is_some();
+        assert!(found(owner));
+        assert!(!found(host("p", "two", Era::Handshake)));
+        assert!(!found(host("p", "one", Era::Stateless)));
+        results.forget("one");
+        assert!(!found(host("p", "one", Era::Handshake)));
+    }
+
+    #[test]
+    fn a_handle_without_sessions_is_its_principals_own() {
+        let results = Results::default();
+        let owner = host("p", "one", Era::Stateless);
+        let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();
+        let found = |host| results.find(&host, &handle, Instant::now()).is_some();
+        assert!(found(host("p", "two", Era::Stateless)));
+        assert!(!found(host("q", "one", Era::Stateless)));
+    }
+
+    #[test]
+    fn a_handle_expires() {
+        let results = Results::default();
+        let owner = host("p", "one", Era::Handshake);
+        let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();
+        let before = Instant::now();
+        let minute = Duration::from_secs(60);
+        assert!(
+            results
+                .find(&owner, &handle, before + LIFE - minute)
+                .is_some()
+        );
+        assert!(
+            results
+                .find(&owner, &handle, before + LIFE + minute)
+                .is_none()
+        );
+    }
 }

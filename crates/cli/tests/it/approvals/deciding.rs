@@ -12,7 +12,7 @@ use super::{
 use crate::evidence::{ledger, run, stdout};
 use crate::setup::Bed;
 use crate::shell::{named, run as shell};
-use crate::talk::parsed;
+use crate::talk::{parsed, tools};
 
 #[test]
 fn the_command_line_lists_shows_approves_and_denies() {
@@ -90,6 +90,8 @@ fn whoever_decides_sees_what_is_odd_about_the_tool() {
     let bed = Bed::new(&config);
     let served = bed.serve();
     let mut host = served.host_ready();
+    // A list waits for both servers; a call waits for its own alone.
+    assert!(tools(&mut host).iter().any(|tool| tool == "m__effect"));
     let id = approval_of(&wipe(&mut host, "a"));
     let odd = "names `m:effect`, a tool of another server";
     let shown = stdout(&run(&bed, &["approvals", "show", &id]));

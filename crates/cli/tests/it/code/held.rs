@@ -1,5 +1,7 @@
 //! Runs that need a person: they stop, and go on once.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
 use super::{bed, failed, host, result_of, said};
@@ -31,13 +33,11 @@ fn a_held_call_suspends_the_run_and_it_goes_on_exactly_once() {
         "{result}"
     );
     assert_eq!(bed.read("ledger"), "ListSites {}\n");
-    let files = std::fs::read_dir(bed.path("data/runs"));
-    if let Ok(files) = files {
-        use std::os::unix::fs::PermissionsExt;
-        for file in files.flatten() {
-            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        }
-    }
+    let kept = std::fs::read_dir(bed.path("data/runs")).unwrap();
+    let modes: Vec<u32> = kept
+        .map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777)
+        .collect();
+    assert_eq!(modes, [0o600]);
     // Not approved yet: it stops at the same call again, under the same id.
     let again = result_of(&mut host, &json!({"resume": run}));
     assert_eq!(ids(&again), (run.clone(), approval.clone()), "{again}");
@@ -53,6 +53,61 @@ fn a_held_call_suspends_the_run_and_it_goes_on_exactly_once() {
     let anew = result_of(&mut host, &json!({"command": COMMAND}));
     assert_ne!(ids(&anew).0, run);
     assert_eq!(bed.read("ledger"), format!("{expected}ListSites {{}}\n"));
+}
+
+#[test]
+fn a_held_run_outlives_kill_9_of_the_gateway_and_goes_on_exactly_once() {
+    let bed = bed("policy: default\n");
+    let mut served = bed.serve();
+    let result = result_of(&mut host(&served), &json!({"command": COMMAND}));
+    let (run, approval) = ids(&result);
+    served.process.kill().unwrap();
+    let mut served = bed.serve();
+    approve(&served, &approval);
+    served.process.kill().unwrap();
+    let served = bed.serve();
+    let mut host = host(&served);
+    let done = result_of(&mut host, &json!({"resume": run}));
+    assert_eq!(said(&done), r#"["gone","plain text"]"#, "{done}");
+    let twice = result_of(&mut host, &json!({"resume": run}));
+    assert!(said(&twice).contains("there is no held run"), "{twice}");
+    let expected = "ListSites {}\ndelete_site {\"id\":\"s1\"}\nplain {}\n";
+    assert_eq!(bed.read("ledger"), expected);
+    drop((host, served));
+    let records = crate::evidence::records(&bed);
+    let statuses = |tool: &str| {
+        let of_tool = records.iter().filter(|record| record["tool"] == tool);
+        let statuses: Vec<&Value> = of_tool.map(|record| &record["status"]).collect();
+        json!(statuses)
+    };
+    assert_eq!(statuses("ListSites"), json!(["success"]));
+    assert_eq!(statuses("plain"), json!(["success"]));
+    let of_held = statuses("delete_site");
+    let done: Vec<&Value> = of_held
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|status| *status == "success")
+        .collect();
+    assert_eq!(done.len(), 1, "{of_held}");
+    crate::evidence::assert_sound(&bed);
+}
+
+#[test]
+fn a_held_run_is_its_principals_own() {
+    let bed = bed("policy: default\n");
+    let served = bed.serve();
+    let result = result_of(&mut host(&served), &json!({"command": COMMAND}));
+    let (run, approval) = ids(&result);
+    approve(&served, &approval);
+    let other = crate::approvals::token(
+        &bed,
+        &["--name", "other", "--role", "agent", "--view", "code"],
+    );
+    let mut other = crate::approvals::host_with(&served, &other);
+    let refused = result_of(&mut other, &json!({"resume": run}));
+    assert!(said(&refused).contains("there is no held run"), "{refused}");
+    assert_eq!(bed.read("ledger"), "ListSites {}\n");
 }
 
 #[test]

@@ -109,6 +109,7 @@ fn scripts_see_servers_and_tools() {
             .unwrap()
     };
     assert_eq!(named("wix")["status"], "ok");
+    assert_eq!(named("wix")["type"], "stdio");
     assert_eq!(named("my-notes")["pack"], "my_notes");
     assert_eq!(named("off")["enabled"], false);
     assert!(named("dead")["reason"].is_string(), "{servers:?}");
@@ -157,6 +158,11 @@ fn large_results_are_handles_and_pictures_stay() {
     );
     let page = ran(&mut host, &page);
     assert!(page.contains("line of text"), "{page}");
+    let search = format!("read_result('{handle}', search='nothing like it').total");
+    assert_eq!(ran(&mut host, &search), "2000");
+    let mut another = super::host(&served);
+    let error = failed(&mut another, &format!("read_result('{handle}')"));
+    assert!(error.contains("no such result in this session"), "{error}");
     let assigned: Value = serde_json::from_str(&ran(&mut host, "a = 1\nb = wix.large()")).unwrap();
     assert_eq!(assigned["a"], 1);
     assert!(assigned["b"]["handle"].is_string(), "{assigned}");
@@ -186,11 +192,67 @@ fn local_packs_win_over_servers() {
     assert!(tools.contains(r#""signature":"(q)""#), "{tools}");
     drop(host);
     let records = crate::evidence::records(&bed);
-    let via = |record: &&Value| record["metadata"]["tool_variant"] == "pack:brave";
-    assert_eq!(records.iter().filter(via).count(), 1, "{records:?}");
+    let of_pack = |record: &&Value| record["source"] == "pack:brave";
+    let made: Vec<&Value> = records.iter().filter(of_pack).collect();
+    assert_eq!(made.len(), 1, "{records:?}");
+    assert_eq!(made[0]["tool"], "ListSites");
     let mut host = super::host(&served);
     let error = failed(&mut host, "brave.nope()");
     assert!(error.contains("it has: search"), "{error}");
+}
+
+#[test]
+fn local_packs_are_found_beside_the_configuration() {
+    let bed = bed("policy: allow-all\n");
+    std::fs::create_dir_all(bed.path(".callgate/packs")).unwrap();
+    let hello = "def hello(name='you'):\n    return f'hello {name}'\n";
+    std::fs::write(bed.path(".callgate/packs/greet.py"), hello).unwrap();
+    let served = bed.serve();
+    let mut host = host(&served);
+    assert_eq!(ran(&mut host, "greet.hello(name='Ada')"), "hello Ada");
+}
+
+#[test]
+fn twenty_servers_with_four_hundred_tools_take_few_tokens() {
+    let mut config = "policy: allow-all\nservers:\n".to_owned();
+    for at in 0..20 {
+        config.push_str(&format!(
+            "  a-server-with-a-long-name-{at}: {{command: '@canned@', args: [--answers, '@dir@/many.json']}}\n"
+        ));
+    }
+    let bed = crate::setup::Bed::new(&config);
+    let tools = (0..20).map(|at| {
+        super::tool(
+            &format!("tool_{at}"),
+            json!({"text": {"type": "string"}}),
+            json!({}),
+            super::text("x"),
+        )
+    });
+    let tools: Vec<Value> = tools.collect();
+    std::fs::write(bed.path("many.json"), json!(tools).to_string()).unwrap();
+    let served = bed.serve();
+    let url = format!("{}/code", served.url);
+    let host = callgate_testkit::HttpHost::new(&url)
+        .unwrap()
+        .header("Authorization", &format!("Bearer {}", served.token));
+    let reply = host.post(&talk::introduction(Some("{}"))).unwrap();
+    let told: Value = serde_json::from_str(&reply.text().unwrap()).unwrap();
+    let instructions = told["result"]["instructions"].as_str().unwrap().to_owned();
+    let mut host = super::host(&served);
+    let listed = talk::list(&mut host, "{}");
+    let run = &listed["result"]["tools"][0];
+    let description = run["description"].as_str().unwrap();
+    assert!(
+        description.contains("a_server_with_a_long_name_0 (20)"),
+        "{description}"
+    );
+    let count = "sum([len(proxy.list_tools(server=s.name)) for s in proxy.list_servers()])";
+    assert_eq!(ran(&mut host, count), "400");
+    // A token is about four bytes of English and JSON.
+    let tokens = (run.to_string().len() + instructions.len()) / 4;
+    println!("{tokens} tokens with 20 servers and 400 tools");
+    assert!(tokens < 1200, "{tokens}");
 }
 
 #[test]
@@ -203,7 +265,7 @@ fn the_view_has_one_tool_and_says_little() {
     assert_eq!(tools.len(), 1);
     assert_eq!(tools[0]["name"], "run");
     let description = tools[0]["description"].as_str().unwrap();
-    assert!(description.contains("wix (9)"), "{description}");
+    assert!(description.contains("wix (10)"), "{description}");
     // A token is about four characters of English; the limit is 1,200 tokens with many servers.
     assert!(
         tools[0].to_string().len() < 3200,

@@ -6,7 +6,16 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use super::{bed, host, ran, result_of, said, workers_of};
-use crate::evidence::{assert_sound, records, signal};
+use crate::evidence::{all_records, assert_sound, run as command, signal, stdout};
+use crate::setup::Bed;
+
+/// Every call and every script on record, oldest first.
+fn records(bed: &Bed) -> Vec<Value> {
+    let all = all_records(&stdout(&command(bed, &["activity", "export"])));
+    all.into_iter()
+        .filter(|record| record["type"] == "tool_call" || record["type"] == "run")
+        .collect()
+}
 
 fn of_tool<'a>(records: &'a [Value], tool: &str) -> Vec<&'a Value> {
     records
@@ -26,11 +35,17 @@ fn inner_calls_are_on_record_below_their_run() {
     let run = of_tool(&records, "run");
     assert_eq!(run.len(), 1, "{records:?}");
     assert_eq!(run[0]["status"], "success");
+    assert_eq!(
+        (&run[0]["type"], &run[0]["source"]),
+        (&json!("run"), &json!("mcp"))
+    );
     for tool in ["ListSites", "plain"] {
         let call = of_tool(&records, tool);
         assert_eq!(call.len(), 1);
         assert_eq!(call[0]["parent_id"], run[0]["id"], "{call:?}");
         assert_eq!(call[0]["status"], "success");
+        assert_eq!(call[0]["type"], "tool_call");
+        assert_eq!(call[0]["source"], "code");
     }
     assert_sound(&bed);
 }
@@ -90,8 +105,12 @@ fn kill_9_in_the_middle_of_a_run_leaves_true_records() {
         bed.read("ledger").contains("slow")
     });
     assert!(begun, "the call was made");
+    let workers = workers_of(&served);
+    assert!(!workers.is_empty());
     served.process.kill().unwrap();
     asking.join().unwrap();
+    let ended = wait_until(Duration::from_secs(20), || are_gone(&workers));
+    assert!(ended, "no worker is left: {workers:?}");
     let records = records(&bed);
     let status = |tool: &str| {
         of_tool(&records, tool)
@@ -113,5 +132,14 @@ fn a_gateway_without_scripts_has_no_worker() {
     assert_eq!(workers_of(&served).len(), 0);
     let mut scripts = host(&served);
     ran(&mut scripts, "1");
-    assert!(!workers_of(&served).is_empty());
+    let workers = workers_of(&served);
+    assert!(!workers.is_empty());
+    signal(served.process.pid(), Signal::TERM);
+    let ended = wait_until(Duration::from_secs(20), || are_gone(&workers));
+    assert!(ended, "a gateway that stops leaves no worker: {workers:?}");
+}
+
+fn are_gone(pids: &[u32]) -> bool {
+    let is_gone = |pid: &u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
+    pids.iter().all(is_gone)
 }

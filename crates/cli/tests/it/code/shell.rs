@@ -1,5 +1,7 @@
 //! `callgate run`: the same from the shell.
 
+use std::{io::Write, process::Stdio};
+
 use super::bed;
 use crate::evidence::{run, stdout};
 
@@ -23,4 +25,22 @@ fn scripts_run_from_the_shell() {
     assert_eq!(failed.status.code(), Some(1));
     let error = String::from_utf8_lossy(&failed.stderr);
     assert!(error.contains("line 1: ZeroDivisionError"), "{error}");
+}
+
+#[test]
+fn a_script_can_come_from_standard_input() {
+    let bed = bed("policy: allow-all\n");
+    let mut child = bed
+        .command(["run", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input
+        .write_all(b"x = wix.list_sites()\nlen(x.sites)\n")
+        .unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stdout(&output).trim(), "2");
 }

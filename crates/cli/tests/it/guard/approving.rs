@@ -11,7 +11,7 @@ use crate::evidence::{ledger, records, run, stdout};
 use crate::setup::{Bed, Served};
 use crate::talk::{DEADLINE, call, request};
 
-fn pending(guard: &Served) -> Vec<Value> {
+pub(super) fn pending(guard: &Served) -> Vec<Value> {
     let (_, listed) = told(
         guard,
         &guard.admin_token,

@@ -1,97 +1,16 @@
 //! A guard that is down, slow, lies or talks nonsense: what counts then, in every mode.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::{Arc, Mutex};
-use std::thread;
 
 use callgate_testkit::StdioHost;
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::evidence::{ledger, records};
+use super::fake::{Does, Fake, answer, http};
+use crate::evidence::{ledger, records, signal};
 use crate::setup::Bed;
-use crate::talk::{call, parsed};
-
-/// What the other side does with a question.
-#[derive(Debug, Clone)]
-enum Does {
-    /// Answers this, raw.
-    Says(String),
-    /// Takes it and says nothing.
-    Nothing,
-    /// Goes away.
-    Leaves,
-}
-
-/// A guard that does what it is told.
-struct Fake {
-    url: String,
-    does: Arc<Mutex<Does>>,
-    heard: Arc<Mutex<Vec<String>>>,
-}
-
-impl Fake {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let does = Arc::new(Mutex::new(Does::Leaves));
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (doing, hearing) = (does.clone(), heard.clone());
-        thread::spawn(move || {
-            let mut silent = Vec::new();
-            for stream in listener.incoming().flatten() {
-                let body = question(&stream);
-                hearing.lock().expect("nobody panicked").push(body);
-                let does = doing.lock().expect("nobody panicked").clone();
-                match does {
-                    // Whoever has been answered may have gone.
-                    Does::Says(answer) => drop((&stream).write_all(answer.as_bytes())),
-                    Does::Nothing => silent.push(stream),
-                    Does::Leaves => {}
-                }
-            }
-        });
-        Self { url, does, heard }
-    }
-
-    fn now(&self, does: Does) {
-        *self.does.lock().expect("nobody panicked") = does;
-    }
-
-    fn heard(&self) -> usize {
-        self.heard.lock().expect("nobody panicked").len()
-    }
-}
-
-fn question(stream: &TcpStream) -> String {
-    let mut reader = BufReader::new(stream);
-    let (mut line, mut length) = (String::new(), 0);
-    while reader.read_line(&mut line).unwrap_or(0) > 0 && !line.trim().is_empty() {
-        let lower = line.to_ascii_lowercase();
-        if let Some(bytes) = lower.strip_prefix("content-length:") {
-            length = bytes.trim().parse().unwrap_or(0);
-        }
-        line.clear();
-    }
-    let mut body = vec![0; length];
-    // A connection that breaks off has asked nothing.
-    let _ = reader.read_exact(&mut body);
-    String::from_utf8_lossy(&body).into_owned()
-}
-
-fn http(status: &str, body: &str) -> Does {
-    let length = body.len();
-    Does::Says(format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    ))
-}
-
-fn answer(decision: &str, rule: &str) -> String {
-    format!(
-        r#"{{"schema_version":"v1","decision":"{decision}","reason":"so","matched_rule":"{rule}","approval_id":null,"approval_url":null}}"#
-    )
-}
+use crate::talk::{DEADLINE, call, parsed, request};
 
 /// What the host is told about a call: `done`, or the rule that refuses it.
 fn told(host: &mut StdioHost, key: &str) -> String {
@@ -108,18 +27,32 @@ fn rule_of(answer: &Value) -> String {
 
 const MODES: [(&str, &str); 3] = [
     ("deny", "deny:gateway:fail_closed"),
-    ("allow", "done"),
+    ("allow", "allow:gateway:fail_open"),
     ("fail-closed-with-audit", "deny:gateway:fail_closed_audit"),
 ];
 
-fn asking(fake: &Fake, mode: &str) -> Bed {
+/// What a host is told where this rule counts: only a refusal names its rule.
+fn seen(rule: &str) -> &str {
+    if rule.starts_with("allow:") {
+        "done"
+    } else {
+        rule
+    }
+}
+
+fn asking(url: &str, key: &str, mode: &str) -> Bed {
     Bed::new(&format!(
         "\
 servers: {{n: {{command: '@counter@', args: [--ledger, '@dir@/ledger']}}}}
-guard: {{url: '{}', api_key: k, fail_mode: {mode}, timeout: 1s}}
-",
-        fake.url
+guard: {{url: '{url}', api_key: {key}, fail_mode: {mode}, timeout: 1s}}
+"
     ))
+}
+
+/// The rules that decided the calls, oldest first.
+fn rules(bed: &Bed) -> Vec<String> {
+    let rule = |record: &Value| record["rule"].as_str().unwrap_or_default().to_owned();
+    records(bed).iter().map(rule).collect()
 }
 
 #[test]
@@ -164,11 +97,11 @@ fn what_counts_without_an_answer_is_what_the_mode_says() {
     ];
     for (mode, expected) in MODES {
         let fake = Fake::start();
-        let bed = asking(&fake, mode);
+        let bed = asking(&fake.url, "k", mode);
         let mut host = bed.stdio_ready();
         for (what, does) in &failing {
             fake.now(does.clone());
-            assert_eq!(told(&mut host, what), expected, "{mode}: {what}");
+            assert_eq!(told(&mut host, what), seen(expected), "{mode}: {what}");
         }
         for (what, body) in &unclear {
             fake.now(http("200 OK", body));
@@ -195,6 +128,14 @@ fn what_counts_without_an_answer_is_what_the_mode_says() {
             }
         );
         drop(host);
+        let mut of_record = vec![expected; failing.len()];
+        of_record.extend(vec!["deny:gateway:invalid_response"; unclear.len()]);
+        of_record.extend([
+            "deny:gateway:arguments_too_large",
+            "deny:mcp_tool:n:*",
+            "allow:mcp_tool:*:*",
+        ]);
+        assert_eq!(rules(&bed), of_record, "{mode}");
         let audit = bed.read("data/fail-audit.jsonl");
         let lines: Vec<Value> = audit.lines().map(parsed).collect();
         if mode == "fail-closed-with-audit" {
@@ -212,11 +153,50 @@ fn what_counts_without_an_answer_is_what_the_mode_says() {
 }
 
 #[test]
+fn a_guard_that_is_down_counts_as_the_mode_says() {
+    let guard_bed = Bed::new("policy: allow-all\n");
+    let mut guard = guard_bed.serve();
+    let url = guard.url.replace("/mcp", "");
+    // Nobody listens where somebody has just stopped to.
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+    let nobody = format!("http://{}", nobody.expect("an address"));
+    let mut asking_somebody: Vec<(Bed, StdioHost)> = MODES
+        .map(|(mode, _)| {
+            let bed = asking(&url, &guard.token, mode);
+            let mut host = bed.stdio_ready();
+            assert_eq!(told(&mut host, "up"), "done", "{mode}");
+            (bed, host)
+        })
+        .into();
+    signal(guard.process.pid(), Signal::KILL);
+    guard.process.wait(DEADLINE).expect("it ends");
+    for ((mode, rule), (bed, host)) in MODES.into_iter().zip(&mut asking_somebody) {
+        assert_eq!(told(host, "it died"), seen(rule), "{mode}");
+        let event = |line: &str| line.contains("fail_mode") && line.contains(rule);
+        host.wait_stderr(DEADLINE, event)
+            .unwrap_or_else(|_| panic!("{mode}: the operator is told"));
+        assert_eq!(rules(bed), ["allow:mcp_tool:*:*", rule], "{mode}");
+        let never = asking(&nobody, "k", mode);
+        assert_eq!(
+            told(&mut never.stdio_ready(), "never"),
+            seen(rule),
+            "{mode}"
+        );
+        assert_eq!(rules(&never), [rule], "{mode}");
+        for bed in [bed, &never] {
+            let audit = bed.read("data/fail-audit.jsonl").lines().count();
+            let audited = usize::from(mode == "fail-closed-with-audit");
+            assert_eq!(audit, audited, "{mode}");
+        }
+    }
+}
+
+#[test]
 fn arguments_that_are_too_large_are_refused_unasked_in_every_mode() {
     for (mode, _) in MODES {
         let fake = Fake::start();
         fake.now(http("200 OK", &answer("ALLOW", "allow:mcp_tool:*:*")));
-        let bed = asking(&fake, mode);
+        let bed = asking(&fake.url, "k", mode);
         let mut host = bed.stdio_ready();
         let key = "k".repeat(1 << 20);
         let refused = call(&mut host, "n__effect", &format!(r#"{{"key":"{key}"}}"#));
@@ -225,8 +205,9 @@ fn arguments_that_are_too_large_are_refused_unasked_in_every_mode() {
             "deny:gateway:arguments_too_large",
             "{mode}"
         );
-        assert_eq!(fake.heard(), 0, "{mode}");
+        assert_eq!(fake.heard(), Vec::<String>::new(), "{mode}");
         assert_eq!(ledger(&bed), Vec::<String>::new(), "{mode}");
+        assert_eq!(rules(&bed), ["deny:gateway:arguments_too_large"], "{mode}");
     }
 }
 
@@ -236,7 +217,7 @@ fn a_gateway_asks_by_name_and_in_strict_mode_by_what_the_arguments_mean() {
     fake.now(http("200 OK", &answer("ALLOW", "allow:x")));
     let policy = "version: \"1\"\nrules: [{scope: mcp_tool, deny: [{pattern: \"*:*\"}]}]\ntool_scope_map: [{pattern: \"n:effect\", scope: filesystem}]\n";
     for (mode, questions) in [("strict", 2), ("fast", 1)] {
-        let before = fake.heard();
+        let before = fake.heard().len();
         let bed = Bed::new(&format!(
             "\
 servers: {{n: {{command: '@counter@', args: [--ledger, '@dir@/ledger']}}}}
@@ -249,7 +230,7 @@ policy_mode: {mode}
         let mut host = StdioHost::connect(&mut command, crate::setup::VERSION).expect("it starts");
         let arguments = r#"{"key":"k","path":"/a/b","n":1e2}"#;
         assert_eq!(rule_of(&call(&mut host, "n__effect", arguments)), "done");
-        let heard = fake.heard.lock().expect("nobody panicked")[before..].to_vec();
+        let heard = fake.heard()[before..].to_vec();
         assert_eq!(heard.len(), questions, "{heard:?}");
         let first = parsed(&heard[0]);
         assert_eq!(first["scope"], "mcp_tool");
@@ -279,5 +260,57 @@ policy_mode: {mode}
         let of_call = records(&bed);
         let checks = of_call[0]["checks"].as_array().map(Vec::len);
         assert_eq!((of_call.len(), checks), (1, Some(questions)), "one record");
+    }
+}
+
+#[test]
+fn an_approval_that_the_host_names_is_named_to_the_guard() {
+    let fake = Fake::start();
+    fake.now(http("200 OK", &answer("ALLOW", "allow:x")));
+    let bed = asking(&fake.url, "k", "deny");
+    let mut host = bed.stdio_ready();
+    let id = format!("ap_{}", "7".repeat(32));
+    for key in ["dev.callgate/approval_id", "dev.agentguard/approval_id"] {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{{"_meta":{{"{key}":"{id}"}},"name":"n__effect","arguments":{{"key":"k"}}}}}}"#
+        );
+        assert_eq!(rule_of(&request(&mut host, &line)), "done");
+        let heard = fake.heard().pop();
+        let heard = parsed(&heard.expect("it was asked"));
+        assert_eq!(heard["approval_id"], id.as_str(), "{key}: {heard}");
+    }
+}
+
+#[test]
+fn the_key_comes_from_the_environment_where_the_file_has_none() {
+    let fake = Fake::start();
+    fake.now(http("200 OK", &answer("ALLOW", "allow:x")));
+    let config = format!(
+        "servers: {{n: {{command: '@counter@', args: [--ledger, '@dir@/ledger']}}}}\nguard: {{url: '{}'}}\n",
+        fake.url
+    );
+    let warned = |host: &StdioHost| {
+        let lines = host.stderr().into_iter();
+        lines.filter(|line| line.contains("without a key")).count()
+    };
+    for (given, expected) in [
+        (&[][..], None),
+        (&[("AGENTGUARD_API_KEY", "old")][..], Some("Bearer old")),
+        (
+            &[
+                ("AGENTGUARD_API_KEY", "old"),
+                ("CALLGATE_GUARD_API_KEY", "own"),
+            ][..],
+            Some("Bearer own"),
+        ),
+    ] {
+        let bed = Bed::new(&config);
+        let mut command = bed.command(["stdio"]);
+        command.env_remove("AGENTGUARD_API_KEY");
+        command.envs(given.iter().copied());
+        let mut host = StdioHost::connect(&mut command, crate::setup::VERSION).expect("it starts");
+        assert_eq!(told(&mut host, "k"), "done");
+        assert_eq!(fake.key().as_deref(), expected, "{given:?}");
+        assert_eq!(warned(&host), usize::from(expected.is_none()), "{given:?}");
     }
 }

@@ -50,7 +50,7 @@ fn a_changed_policy_counts_at_once_and_a_broken_one_changes_nothing() {
     let denied = |host: &mut HttpHost| text_of(&call(host, "n__effect", r#"{"key":"no-1"}"#));
     assert!(denied(&mut host).contains("round 0"));
     write(&bed, &broken(0));
-    assert!(wait_until(DEADLINE, || reloads(&served).1 == 1));
+    assert!(wait_until(DEADLINE, || reloads(&served).1 >= 1));
     assert!(denied(&mut host).contains("round 0"));
     let report = health(&served);
     assert_eq!(report["status"], "degraded");
@@ -70,7 +70,7 @@ fn a_changed_policy_counts_at_once_and_a_broken_one_changes_nothing() {
         &bed,
         "version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*:wipe'}, {pattern: 'n:effect', message: round two}], allow: [{pattern: '*'}]}]\n",
     );
-    assert!(wait_until(DEADLINE, || reloads(&served).0 == 1));
+    assert!(wait_until(DEADLINE, || reloads(&served).0 >= 1));
     assert!(denied(&mut host).contains("round two"));
     assert!(!tools(&mut host).contains(&"n__wipe".to_owned()));
     assert_eq!(health(&served)["status"], "ok");

@@ -11,7 +11,7 @@ use super::{bed_with, call, search_host, tool};
 use crate::evidence::{COUNTER, assert_sound, ledger, record_of, records};
 use crate::setup::{Bed, Served};
 
-fn admin(served: &Served) -> HttpHost {
+pub(super) fn admin(served: &Served) -> HttpHost {
     let host = HttpHost::new(&served.url).expect("it listens on plain HTTP");
     host.header("Authorization", &format!("Bearer {}", served.admin_token))
 }
@@ -41,11 +41,11 @@ fn reply(host: &HttpHost, method: &str, path: &str, body: &str) -> HttpReply {
         .expect("it answers")
 }
 
-fn get(host: &HttpHost, path: &str) -> (u16, Value) {
+pub(super) fn get(host: &HttpHost, path: &str) -> (u16, Value) {
     asked(host, "GET", path, "")
 }
 
-fn post(host: &HttpHost, body: &Value) -> (u16, Value) {
+pub(super) fn post(host: &HttpHost, body: &Value) -> (u16, Value) {
     asked(host, "POST", "/tools/call", &body.to_string())
 }
 

@@ -177,6 +177,9 @@ fn the_view_is_chosen_by_url_and_by_flag() {
     assert_eq!(talk::names(&listed), own);
     let tools = listed["result"]["tools"].as_array().expect("a list");
     let hints: Vec<&Value> = tools.iter().map(|tool| &tool["annotations"]).collect();
+    for own in [0, 1, 5] {
+        assert_eq!(hints[own]["readOnlyHint"], true, "{}", tools[own]["name"]);
+    }
     assert_eq!(
         hints[2],
         &json!({"readOnlyHint": true, "destructiveHint": false})

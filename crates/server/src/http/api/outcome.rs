@@ -1,7 +1,7 @@
 //! How a call ended, in the words of HTTP: its result, or a problem with the right status and code.
 
 use axum::http::StatusCode;
-use callgate_call::{APPROVAL_HEADLINE, DENIED_HEADLINE};
+use callgate_call::{APPROVAL_HEADLINE, DENIED_HEADLINE, QUARANTINED};
 use callgate_wire::{Frame, Json, RpcError};
 
 use super::problem::Problem;
@@ -24,7 +24,11 @@ fn failed(error: Json<'_>) -> Problem {
     let text = text.unwrap_or_default().into_owned();
     let data = error.get("data");
     let code = error.get("code").and_then(|code| code.as_i64());
+    let own_code = data.and_then(|data| data.get("code")?.as_str());
     let (status, word) = match code.unwrap_or_default() {
+        RpcError::INVALID_PARAMS if own_code.as_deref() == Some(QUARANTINED) => {
+            (StatusCode::FORBIDDEN, QUARANTINED)
+        }
         RpcError::INVALID_PARAMS => (StatusCode::NOT_FOUND, "TOOL_NOT_FOUND"),
         RpcError::UNAVAILABLE if data.and_then(|data| data.get("timeout_ms")).is_some() => {
             (StatusCode::GATEWAY_TIMEOUT, "UPSTREAM_TIMEOUT")
@@ -79,11 +83,12 @@ fn refused(result: Json<'_>) -> Option<Problem> {
         return None;
     }
     let rule = line("Rule: ").unwrap_or_default();
-    let is_limit = ["deny:ratelimit:", "deny:cost:"]
-        .iter()
-        .any(|limit| rule.starts_with(limit));
-    let (status, code) = if is_limit {
+    let begins = |ways: [&str; 2]| ways.iter().any(|way| rule.starts_with(way));
+    let (status, code) = if begins(["deny:ratelimit:", "deny:cost:"]) {
         (StatusCode::TOO_MANY_REQUESTS, "LIMIT_REACHED")
+    } else if begins(["require_approval:", "confirm:"]) {
+        // The rule only asks: it was a person who said no.
+        (StatusCode::CONFLICT, "APPROVAL_DENIED")
     } else {
         (StatusCode::FORBIDDEN, "POLICY_DENIED")
     };
@@ -145,11 +150,23 @@ mod tests {
             ),
             (denied("deny:mcp_tool:x"), 403, "POLICY_DENIED"),
             (denied("deny:ratelimit:mcp_tool"), 429, "LIMIT_REACHED"),
+            (denied("deny:cost:max_per_action"), 429, "LIMIT_REACHED"),
+            (
+                denied("require_approval:mcp_tool:x"),
+                409,
+                "APPROVAL_DENIED",
+            ),
+            (denied("confirm:mcp_tool:x"), 409, "APPROVAL_DENIED"),
             (fault("SERVER_MISMATCH"), 403, "SERVER_MISMATCH"),
             (fault("MISSING_INTENT"), 422, "MISSING_INTENT"),
             (fault("INVALID_ARGUMENTS"), 422, "INVALID_ARGUMENTS"),
             (fault("SOME_SERVERS_OWN"), 200, ""),
             (error(-32602, "{}"), 404, "TOOL_NOT_FOUND"),
+            (
+                error(-32602, r#"{"code":"TOOL_QUARANTINED"}"#),
+                403,
+                "TOOL_QUARANTINED",
+            ),
             (
                 error(-32002, r#"{"effect":"none"}"#),
                 502,

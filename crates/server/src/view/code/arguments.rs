@@ -1,32 +1,59 @@
 //! The arguments of a call, as the tool's schema names them: by place, by name, or by the beginning of a name.
 
+use std::sync::Arc;
+
 use callgate_gate::Tool;
 use callgate_wire::{Json, Strictness, quote};
 
 use crate::view::search::signature;
 
+/// A tool that a script calls, with what every call of it needs to know.
+#[derive(Debug)]
+pub(super) struct Callable {
+    pub(super) tool: Arc<Tool>,
+    /// `server:tool`.
+    pub(super) canonical: String,
+    /// Its parameters, in the schema's order.
+    parameters: Vec<String>,
+}
+
+impl Callable {
+    pub(super) fn new(tool: Arc<Tool>) -> Self {
+        let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
+        let parameters = descriptor
+            .and_then(|json| json.get("inputSchema")?.get("properties"))
+            .into_iter()
+            .flat_map(Json::members)
+            .filter_map(|(name, _)| name.as_str().map(|name| name.into_owned()))
+            .collect();
+        Self {
+            canonical: tool.canonical(),
+            parameters,
+            tool,
+        }
+    }
+
+    fn signature(&self) -> String {
+        let descriptor = Json::validate(&self.tool.descriptor, Strictness::Envelope).ok();
+        signature(descriptor.and_then(|json| json.get("inputSchema")))
+    }
+}
+
 /// The arguments as one JSON object, each value just as the script wrote it.
-pub(super) fn named(tool: &Tool, args: &str, kwargs: &str) -> Result<String, String> {
+pub(super) fn named(called: &Callable, args: &str, kwargs: &str) -> Result<String, String> {
     let unreadable = |_| "the arguments cannot be read".to_owned();
     let args = Json::validate(args.as_bytes(), Strictness::Full).map_err(unreadable)?;
     let kwargs = Json::validate(kwargs.as_bytes(), Strictness::Full)
         .map_err(|error| format!("the arguments cannot be sent: {error}"))?;
-    let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
-    let schema = descriptor.and_then(|json| json.get("inputSchema"));
-    let parameters: Vec<String> = schema
-        .and_then(|schema| schema.get("properties"))
-        .into_iter()
-        .flat_map(Json::members)
-        .filter_map(|(name, _)| name.as_str().map(|name| name.into_owned()))
-        .collect();
+    let parameters = &called.parameters;
     let mut given: Vec<(String, &str)> = Vec::new();
     let by_place: Vec<Json<'_>> = args.elements().collect();
     match by_place.as_slice() {
         // A dict alone, whose keys are all parameters, is the arguments themselves.
-        [only] if kwargs.members().next().is_none() && is_arguments(*only, &parameters) => {
+        [only] if kwargs.members().next().is_none() && is_arguments(*only, parameters) => {
             for (key, value) in only.members() {
                 let key = key.as_str().unwrap_or_default();
-                given.push((parameter(&key, &parameters)?, value.as_text()));
+                given.push((parameter(&key, parameters)?, value.as_text()));
             }
         }
         places => {
@@ -34,8 +61,8 @@ pub(super) fn named(tool: &Tool, args: &str, kwargs: &str) -> Result<String, Str
                 let most = parameters.len();
                 return Err(format!(
                     "`{}` takes {most} arguments: {}",
-                    tool.name,
-                    signature(schema)
+                    called.tool.name,
+                    called.signature()
                 ));
             }
             for (name, value) in parameters.iter().zip(places) {
@@ -45,7 +72,7 @@ pub(super) fn named(tool: &Tool, args: &str, kwargs: &str) -> Result<String, Str
     }
     for (key, value) in kwargs.members() {
         let key = key.as_str().unwrap_or_default();
-        let name = parameter(&key, &parameters)?;
+        let name = parameter(&key, parameters)?;
         if given.iter().any(|(known, _)| *known == name) {
             return Err(format!("`{name}` is given twice"));
         }
@@ -92,9 +119,12 @@ mod tests {
 
     use super::*;
 
-    fn tool() -> Tool {
+    fn tool() -> Callable {
         let descriptor = r#"{"name":"get","inputSchema":{"type":"object","properties":{"product_id":{"type":"string"},"include_variants":{"type":"boolean"},"include_all":{},"n":{}}}}"#;
-        Tool::from_descriptor(&ServerName::new("wix").unwrap(), descriptor.into()).unwrap()
+        let server = ServerName::new("wix").unwrap();
+        Callable::new(Arc::new(
+            Tool::from_descriptor(&server, descriptor.into()).unwrap(),
+        ))
     }
 
     #[test]

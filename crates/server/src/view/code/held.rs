@@ -152,3 +152,45 @@ fn forget_expired(folder: &Path) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use ulid::Ulid;
+
+    use super::*;
+
+    fn run() -> HeldRun {
+        HeldRun {
+            id: CallId(Ulid::generate()),
+            owner: "p".to_owned(),
+            source: "1".to_owned(),
+            now_us: 0,
+            calls: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_is_taken_once_and_by_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = write(folder.path(), &run()).unwrap();
+        assert!(read(folder.path(), &id, "q").is_none());
+        assert!(read(folder.path(), &id, "p").is_some());
+        assert!(read(folder.path(), &id, "p").is_none());
+    }
+
+    #[test]
+    fn a_run_expires() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = write(folder.path(), &run()).unwrap();
+        let file = fs::File::options()
+            .write(true)
+            .open(path_of(folder.path(), &id))
+            .unwrap();
+        let long_ago = SystemTime::now() - LIFE - Duration::from_secs(60);
+        file.set_modified(long_ago).unwrap();
+        assert!(read(folder.path(), &id, "p").is_none());
+        assert!(!path_of(folder.path(), &id).exists());
+    }
+}

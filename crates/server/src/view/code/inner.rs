@@ -8,7 +8,7 @@ use std::sync::{
 
 use callgate_call::{AskFailed, Caller, Enclosing, Reading, Received};
 use callgate_code::{HostCall, Outcome, Outside, Reply};
-use callgate_gate::Host;
+use callgate_gate::{Door, Host, Source};
 use callgate_wire::{Era, Frame, Id, Strictness, message, methods, quote};
 use futures_util::future::BoxFuture;
 
@@ -134,11 +134,11 @@ impl Inner {
             Ok(arguments) => arguments,
             Err(text) => return Reply::Outcome(raised("TypeError", &text)),
         };
-        let name = tool.canonical();
+        let name = tool.canonical.clone();
         if let Some(outcome) = self.made_before(&name, &arguments) {
             return Reply::Outcome(outcome);
         }
-        let via = call.via.map(|pack| format!("pack:{pack}").into());
+        let via = call.via.map(Into::into);
         self.make(name, arguments, via).await
     }
 
@@ -158,7 +158,10 @@ impl Inner {
         let received = Received {
             frame,
             host: self.host.clone(),
-            door: self.at.door,
+            door: Door {
+                source: Source::Code,
+                ..self.at.door
+            },
             trace: None,
             reading: Reading::Plain,
         };

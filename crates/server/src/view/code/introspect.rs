@@ -172,7 +172,7 @@ async fn found(gateway: &Gateway, host: &Host, question: String, limit: usize) -
 fn described(packs: &Packs, name: &str) -> Result<String, String> {
     let parts = name.split_once(['.', ':']);
     let (pack, tool) = parts.ok_or("write the name as \"pack.tool\"")?;
-    let tool = packs.tool(pack, tool)?;
+    let tool = packs.tool(pack, tool)?.tool.clone();
     let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
     let member = |key| descriptor.and_then(|json| json.get(key));
     let json = |key| member(key).map_or("null".to_owned(), |value| value.as_text().to_owned());

@@ -6,91 +6,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use callgate_code::LocalPack;
+use callgate_code::{LocalPack, is_taken};
 use callgate_gate::{Host, Tool};
 
+use super::arguments::Callable;
 use crate::Gateway;
 
 /// The packs that are ours.
 pub(super) const OWN: [&str; 2] = ["proxy", "tools"];
-/// Names that mean something else in a script; a server of such a name gets a `_` behind it.
-const TAKEN: [&str; 75] = [
-    "proxy",
-    "tools",
-    "read_result",
-    "asyncio",
-    "base64",
-    "binascii",
-    "collections",
-    "dataclasses",
-    "datetime",
-    "functools",
-    "itertools",
-    "json",
-    "math",
-    "re",
-    "typing",
-    "and",
-    "as",
-    "assert",
-    "async",
-    "await",
-    "break",
-    "class",
-    "continue",
-    "def",
-    "del",
-    "elif",
-    "else",
-    "except",
-    "finally",
-    "for",
-    "from",
-    "global",
-    "if",
-    "import",
-    "in",
-    "is",
-    "lambda",
-    "nonlocal",
-    "not",
-    "or",
-    "pass",
-    "raise",
-    "return",
-    "try",
-    "while",
-    "with",
-    "yield",
-    "match",
-    "case",
-    "None",
-    "True",
-    "False",
-    "abs",
-    "all",
-    "any",
-    "bool",
-    "dict",
-    "filter",
-    "float",
-    "hash",
-    "id",
-    "int",
-    "len",
-    "list",
-    "map",
-    "max",
-    "min",
-    "next",
-    "object",
-    "print",
-    "range",
-    "set",
-    "sorted",
-    "str",
-    "sum",
-];
 /// How long the line about what is connected may be.
 const MAX_SUMMARY_CHARS: usize = 700;
 
@@ -100,7 +23,7 @@ pub(super) struct Packs {
     servers: Vec<Pack>,
     local: Vec<LocalPack>,
     /// What was found already.
-    found: Mutex<HashMap<(String, String), Arc<Tool>>>,
+    found: Mutex<HashMap<(String, String), Arc<Callable>>>,
 }
 
 /// A server as a pack.
@@ -126,7 +49,8 @@ pub(super) fn pack_name(server: &str) -> String {
     if name.starts_with(|first: char| first.is_ascii_digit()) || name.is_empty() {
         name.insert(0, '_');
     }
-    if TAKEN.contains(&name.as_str()) {
+    // A name that means something else in a script would never reach its server.
+    if is_taken(&name) || OWN.contains(&name.as_str()) {
         name.push('_');
     }
     name
@@ -214,13 +138,13 @@ impl Packs {
     }
 
     /// The one tool that a script means.
-    pub(super) fn tool(&self, pack: &str, tool: &str) -> Result<Arc<Tool>, String> {
+    pub(super) fn tool(&self, pack: &str, tool: &str) -> Result<Arc<Callable>, String> {
         let key = (pack.to_owned(), tool.to_owned());
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tool) = found.get(&key) {
             return Ok(tool.clone());
         }
-        let resolved = self.resolved(pack, tool)?;
+        let resolved = Arc::new(Callable::new(self.resolved(pack, tool)?));
         found.insert(key, resolved.clone());
         Ok(resolved)
     }
@@ -345,6 +269,8 @@ mod tests {
             ("json", "json_"),
             ("tools", "tools_"),
             ("print", "print_"),
+            ("open", "open_"),
+            ("zip", "zip_"),
         ];
         for (server, pack) in cases {
             assert_eq!(pack_name(server), pack);

@@ -23,6 +23,15 @@ pub(super) struct Given {
     pub(super) form: Form,
 }
 
+impl Given {
+    /// How many bytes it is.
+    pub(super) fn len(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, |value| value.get().len());
+        let names: usize = self.names.iter().map(|(_, value)| value.get().len()).sum();
+        self.printed.len() + value + names
+    }
+}
+
 /// A run that ended by itself.
 pub(super) fn done(inner: &Inner, settings: &CodeSettings, given: Given) -> Enclosed {
     let Given {

@@ -12,11 +12,7 @@ const MAX_BLOCKS: usize = 64;
 /// What comes of a reply. Blocks that are no text are put aside, to be in the run's own reply.
 pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
     if let Some(error) = reply.error() {
-        let message = error.get("message").and_then(|text| text.as_str());
-        return raised(
-            "RuntimeError",
-            message.as_deref().unwrap_or("the call failed"),
-        );
+        return raised("RuntimeError", &failure(error));
     }
     let content: Vec<Json<'_>> = reply
         .result_member("content")
@@ -70,6 +66,29 @@ pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
             handles.join(",")
         ),
     })
+}
+
+/// What a script is told about a call that has no result.
+fn failure(error: Json<'_>) -> String {
+    let message = error.get("message").and_then(|text| text.as_str());
+    let message = message.as_deref().unwrap_or("the call failed");
+    let told = |key| error.get("data").and_then(|data| data.get(key));
+    let text = |key| told(key).and_then(|value| value.as_str());
+    let doubt = match text("effect").as_deref() {
+        Some("unknown") => "; whether it was done is not known",
+        _ => "",
+    };
+    let limit_ms = told("timeout_ms").and_then(|limit| limit.as_i64());
+    match (text("namespace"), text("tool"), limit_ms) {
+        (Some(server), Some(tool), Some(limit_ms)) => format!(
+            "server {server} timed out: `{tool}` took longer than {}s{doubt}",
+            limit_ms as f64 / 1e3
+        ),
+        (Some(server), _, _) if message.ends_with("unavailable") => {
+            format!("server {server} unavailable{doubt}")
+        }
+        _ => format!("{message}{doubt}"),
+    }
 }
 
 pub(super) fn raised(kind: &str, message: &str) -> Outcome {
@@ -143,6 +162,26 @@ mod tests {
             Outcome::Raised { kind, message } => format!("{kind}: {message}"),
         };
         (said, aside.len())
+    }
+
+    #[test]
+    fn failures_name_the_server_the_tool_and_the_limit() {
+        let cases = [
+            (
+                r#"{"code":-32002,"message":"upstream \"wix\" timed out after 0.3s","data":{"namespace":"wix","tool":"slow","timeout_ms":300,"effect":"unknown"}}"#,
+                "server wix timed out: `slow` took longer than 0.3s; whether it was done is not known",
+            ),
+            (
+                r#"{"code":-32002,"message":"upstream \"wix\" unavailable","data":{"namespace":"wix","effect":"none"}}"#,
+                "server wix unavailable",
+            ),
+            (r#"{"code":-32602,"message":"no"}"#, "no"),
+            (r#"{"code":1}"#, "the call failed"),
+        ];
+        for (error, said) in cases {
+            let json = Json::validate(error.as_bytes(), Strictness::Full).unwrap();
+            assert_eq!(failure(json), said);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callgate_find::Hit;
-use callgate_gate::{Host, Policy, Who};
+use callgate_gate::{Host, Operation, Policy, Who};
 use callgate_wire::{Json, Strictness, quote};
 use serde_json::Value;
 
@@ -17,12 +17,14 @@ use crate::{Detail, Gateway};
 /// What a search gives where it is not told how much.
 const DEFAULT_LIMIT: usize = 15;
 const MAX_LIMIT: usize = 100;
-/// Where no limit is asked for, what fits less than this share of the best is not shown.
-const RELEVANT: f32 = 0.45;
+/// Where no limit is asked for, what fits less than this share of the best is not shown, but for a few: what was
+/// meant is not always what fits best.
+const RELEVANT: f32 = 0.4;
+const AT_LEAST: usize = 8;
 /// Where no limit is asked for, so many characters of compact entries are shown, so that a model can afford to
-/// search often; and a few in any case.
+/// search often; and so many in any case.
 const AFFORDABLE_CHARS: usize = 1700;
-const AT_LEAST: usize = 3;
+const AFFORDED: usize = 5;
 /// How much of a description a compact answer shows.
 const COMPACT_CHARS: usize = 100;
 /// Longer questions are cut.
@@ -96,7 +98,8 @@ fn found(shelved: &Shelved, policy: &Policy, who: &Who, query: &Query) -> String
 /// cut whatever the detail, so that the same tools are found.
 fn cut(hits: &mut Vec<Hit>, shelved: &Shelved) {
     let best = hits.first().map_or(0.0, |hit| hit.score);
-    hits.retain(|hit| hit.score >= best * RELEVANT);
+    let relevant = hits.partition_point(|hit| hit.score >= best * RELEVANT);
+    hits.truncate(relevant.max(AT_LEAST));
     let mut chars = 0;
     let affordable = hits.iter().position(|hit| {
         let compact = entry(
@@ -108,12 +111,14 @@ fn cut(hits: &mut Vec<Hit>, shelved: &Shelved) {
         chars += compact.chars().count();
         chars > AFFORDABLE_CHARS
     });
-    hits.truncate(affordable.unwrap_or(hits.len()).max(AT_LEAST));
+    hits.truncate(affordable.unwrap_or(hits.len()).max(AFFORDED));
 }
 
 fn entry(book: &Book, score: f32, detail: Detail, disabled: Option<String>) -> String {
     let tool = &book.tool;
+    let accepted = book.quarantined.is_none();
     let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
+    let descriptor = descriptor.filter(|_| accepted);
     let member = |key| descriptor.and_then(|json| json.get(key));
     let description = member("description").and_then(|text| text.as_str());
     let description = description.unwrap_or_default();
@@ -142,7 +147,7 @@ fn entry(book: &Book, score: f32, detail: Detail, disabled: Option<String>) -> S
         quote(&description),
         quote(tool.server.as_str()),
         annotations.unwrap_or_default(),
-        tool.hints.operation().call_tool(),
+        book.operation().call_tool(),
         disabled.unwrap_or_default(),
     )
 }
@@ -162,6 +167,9 @@ pub(crate) fn shortened(description: &str) -> String {
 
 /// Why a tool cannot be called; only asked where such tools are wanted.
 fn disabled(book: &Book, policy: &Policy, who: &Who) -> Option<String> {
+    if let Some(reason) = &book.quarantined {
+        return Some(format!("quarantined: {reason}"));
+    }
     if !book.is_listed {
         let server = &book.tool.server;
         return Some(format!("server `{server}` is not available"));
@@ -171,9 +179,9 @@ fn disabled(book: &Book, policy: &Policy, who: &Who) -> Option<String> {
 
 impl Filters {
     fn pass(self, book: &Book, policy: &Policy, who: &Who) -> bool {
-        let hints = book.tool.hints;
-        let is_destructive = hints.destructive == Some(true);
-        if self.read_only_only && (hints.read_only != Some(true) || is_destructive) {
+        let operation = book.operation();
+        let is_destructive = operation == Operation::Destructive;
+        if self.read_only_only && operation != Operation::Read {
             return false;
         }
         if (self.exclude_destructive && is_destructive)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use callgate_call::Providers;
 use callgate_find::{Document, Index};
-use callgate_gate::{Catalog, Tool};
+use callgate_gate::{Catalog, Operation, Tool};
 use callgate_wire::{Json, Strictness};
 use tokio::sync::Mutex;
 
@@ -40,6 +40,18 @@ pub(crate) struct Book {
     pub(crate) is_listed: bool,
     /// `openWorldHint`, where it is literally true.
     pub(crate) is_open_world: bool,
+    /// Why it is kept away, where it is. Then nothing that it says about itself is told but its name.
+    pub(crate) quarantined: Option<String>,
+}
+
+impl Book {
+    /// What calls of it can do, as far as that was accepted: a tool that is kept away can do anything.
+    pub(crate) fn operation(&self) -> Operation {
+        match self.quarantined {
+            Some(_) => Operation::Destructive,
+            None => self.tool.hints.operation(),
+        }
+    }
 }
 
 impl Shelf {
@@ -82,8 +94,19 @@ impl Shelved {
                 tool: tool.clone(),
                 is_listed,
                 is_open_world: open_world.and_then(|hint| hint.as_bool()) == Some(true),
+                quarantined: None,
             });
             documents.push(document(tool, descriptor));
+        }
+        let kept_away = catalog.quarantined().iter();
+        for one in kept_away.filter(|one| one.reason.lets_its_name_be_told()) {
+            documents.push(document(&one.tool, None));
+            books.push(Book {
+                tool: Arc::new(one.tool.clone()),
+                is_listed: false,
+                is_open_world: true,
+                quarantined: Some(one.reason.to_string()),
+            });
         }
         let index = Index::new(&documents);
         Self {

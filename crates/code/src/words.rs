@@ -1,0 +1,126 @@
+//! Words that mean something in every script: what can be imported, what is refused, and what Python itself has.
+//! One list each, for whoever looks at a script and for whoever names packs.
+
+/// What can be imported.
+pub(crate) const MODULES: [&str; 13] = [
+    "__future__",
+    "asyncio",
+    "base64",
+    "binascii",
+    "collections",
+    "dataclasses",
+    "datetime",
+    "functools",
+    "itertools",
+    "json",
+    "math",
+    "re",
+    "typing",
+];
+
+/// Functions that lead out, or look inside.
+pub(crate) const REFUSED: [&str; 13] = [
+    "__builtins__",
+    "__import__",
+    "__loader__",
+    "breakpoint",
+    "compile",
+    "delattr",
+    "eval",
+    "exec",
+    "globals",
+    "input",
+    "locals",
+    "open",
+    "vars",
+];
+
+/// Functions of no pack that are answered from outside.
+pub(crate) const ANSWERED: [&str; 1] = ["read_result"];
+
+/// Words of the language.
+const KEYWORDS: [&str; 37] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "case", "class",
+    "continue", "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if",
+    "import", "in", "is", "lambda", "match", "nonlocal", "not", "or", "pass", "raise", "return",
+    "try", "while", "with", "yield",
+];
+
+/// Functions and types that every script has.
+const BUILTINS: [&str; 56] = [
+    "abs",
+    "all",
+    "any",
+    "ascii",
+    "bin",
+    "bool",
+    "bytearray",
+    "bytes",
+    "callable",
+    "chr",
+    "classmethod",
+    "complex",
+    "dict",
+    "dir",
+    "divmod",
+    "enumerate",
+    "filter",
+    "float",
+    "format",
+    "frozenset",
+    "getattr",
+    "hasattr",
+    "hash",
+    "hex",
+    "id",
+    "int",
+    "isinstance",
+    "issubclass",
+    "iter",
+    "len",
+    "list",
+    "map",
+    "max",
+    "min",
+    "next",
+    "object",
+    "oct",
+    "ord",
+    "pow",
+    "print",
+    "property",
+    "range",
+    "repr",
+    "reversed",
+    "round",
+    "set",
+    "setattr",
+    "slice",
+    "sorted",
+    "str",
+    "sum",
+    "super",
+    "staticmethod",
+    "tuple",
+    "type",
+    "zip",
+];
+
+/// Whether a name means something in every script, so that no pack can have it.
+pub fn is_taken(name: &str) -> bool {
+    let lists: [&[&str]; 5] = [&MODULES, &REFUSED, &ANSWERED, &KEYWORDS, &BUILTINS];
+    lists.iter().any(|list| list.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_scripts_can_say_already_is_taken() {
+        for name in ["json", "open", "read_result", "lambda", "print", "zip"] {
+            assert!(is_taken(name), "{name}");
+        }
+        assert!(!is_taken("wix"));
+    }
+}
