@@ -56,7 +56,7 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "real-clients",
-        what: "clients from npm and PyPI through both doors: list, call, read, prompt, answer a question",
+        what: "clients from npm, PyPI and crates.io through both doors: list, call, read, prompt, answer a question",
         run: |_| real_clients::run(),
     },
     Check {

@@ -8,8 +8,8 @@ use callgate_gate::{Host, ServerName};
 pub struct Announcement {
     /// Who should hear it.
     pub audience: Audience,
-    /// The server that says it; `None` where it is the gateway itself.
-    pub server: Option<ServerName>,
+    /// The servers that it is about; none where it is about the gateway itself.
+    pub servers: Vec<ServerName>,
     /// The notification.
     pub frame: Bytes,
 }
@@ -18,8 +18,9 @@ impl Announcement {
     /// Whether `host` should hear it. What a token does not let its holder use, it does not hear of either.
     pub fn is_for(&self, host: &Host) -> bool {
         let grant = &host.who.grant;
-        let server = self.server.as_ref();
-        self.audience.includes(host) && server.is_none_or(|server| grant.includes(server.as_str()))
+        let mut servers = self.servers.iter();
+        let may_know = self.servers.is_empty() || servers.any(|of| grant.includes(of.as_str()));
+        may_know && self.audience.includes(host)
     }
 }
 
@@ -32,8 +33,8 @@ pub enum Audience {
     Sharing {
         /// The principal.
         principal: String,
-        /// The capabilities, as raw JSON.
-        capabilities: String,
+        /// The capabilities, as raw JSON; `None` where the connection serves hosts of any.
+        capabilities: Option<String>,
     },
     /// These sessions.
     Sessions(Vec<String>),
@@ -47,7 +48,11 @@ impl Audience {
             Self::Sharing {
                 principal,
                 capabilities,
-            } => host.who.principal == *principal && host.capabilities == *capabilities,
+            } => {
+                let wanted = capabilities.as_ref();
+                host.who.principal == *principal
+                    && wanted.is_none_or(|wanted| host.capabilities == *wanted)
+            }
             Self::Sessions(sessions) => sessions.contains(&host.who.session),
         }
     }

@@ -13,7 +13,7 @@ pub use items::Items;
 pub use offers::Offers;
 
 use crate::{
-    ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool, Who,
+    Grant, ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool, Who,
     pins::{self, Quarantined},
 };
 use items::{Shelf, Source};
@@ -252,10 +252,13 @@ impl Catalog {
         &self.listings
     }
 
-    /// What some server offers besides tools.
-    pub fn offers(&self) -> Offers {
-        let offers = self.listings.iter().map(|listing| listing.offers);
-        offers.fold(Offers::default(), Offers::or)
+    /// What some server that the holder of `grant` may use offers besides tools.
+    pub fn offers(&self, grant: &Grant) -> Offers {
+        let listings = self.listings.iter();
+        listings
+            .filter(|listing| grant.includes(listing.server.as_str()))
+            .map(|listing| listing.offers)
+            .fold(Offers::default(), Offers::or)
     }
 
     /// The only server, when there is one and tools are shown without prefix: then every

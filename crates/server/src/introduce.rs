@@ -20,7 +20,7 @@ pub(crate) fn introduction(
         format!(r#""protocolVersion":{}"#, quote(version.as_str())),
         format!(
             r#""capabilities":{}"#,
-            capabilities(providers, Era::Handshake)
+            capabilities(providers, grant, Era::Handshake)
         ),
         format!(r#""serverInfo":{SERVER_INFO}"#),
     ];
@@ -37,7 +37,7 @@ pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant, view: View) ->
         format!(r#""supportedVersions":[{version}]"#),
         format!(
             r#""capabilities":{}"#,
-            capabilities(providers, Era::Stateless)
+            capabilities(providers, grant, Era::Stateless)
         ),
     ];
     if let Some(text) = instructions(providers, grant, view) {
@@ -46,20 +46,21 @@ pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant, view: View) ->
     format!("{{{}}}", members.join(","))
 }
 
-/// Tools and logging always; what else the only server has, as it says it, or what some server has.
-/// The tasks of one era are not those of the other.
-pub(crate) fn capabilities(providers: &dyn Providers, era: Era) -> String {
+/// Tools and logging always; what else the only server has, as it says it, or what some server has that the
+/// host may use. The tasks of one era are not those of the other.
+pub(crate) fn capabilities(providers: &dyn Providers, grant: &Grant, era: Era) -> String {
     let mut members = vec![
         r#""tools":{"listChanged":true}"#.to_owned(),
         r#""logging":{}"#.to_owned(),
     ];
     let catalog = providers.catalog();
-    if catalog.only_server().is_none() {
-        members.extend(offered(catalog.offers(), era));
+    let Some(server) = catalog.only_server() else {
+        members.extend(offered(catalog.offers(grant), era));
         return format!("{{{}}}", members.join(","));
-    }
+    };
     let of_servers = providers.capabilities();
     if let [only] = of_servers.as_slice()
+        && grant.includes(server.as_str())
         && let Ok(json) = Json::validate(only.as_bytes(), Strictness::Envelope)
     {
         let others = json

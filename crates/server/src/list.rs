@@ -89,7 +89,7 @@ pub(crate) async fn list(
         catalog: providers.catalog(),
         policy: providers.policy(),
     };
-    if !wanted.is_offered(basis.catalog.offers()) {
+    if !wanted.is_offered(basis.catalog.offers(&host.who.grant)) {
         let method = request.method().unwrap_or_default();
         let message = format!("method `{method}` not found");
         return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));

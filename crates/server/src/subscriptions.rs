@@ -47,7 +47,8 @@ impl Subscription {
     ) -> Option<Bytes> {
         let mut announcements = providers.subscribe();
         let wanted = Filter::read(request.param("notifications"));
-        let mut filter = wanted.within(&capabilities(&*providers, Era::Stateless));
+        let grant = &self.host.who.grant;
+        let mut filter = wanted.within(&capabilities(&*providers, grant, Era::Stateless));
         let _here = Here::new(&providers, &self);
         let mut followed = Vec::new();
         for uri in std::mem::take(&mut filter.updates) {

@@ -12,6 +12,12 @@ use crate::{Host, INITIALIZED, initialize_line};
 /// How long a host waits for bytes unless it is told otherwise.
 const DEADLINE: Duration = Duration::from_secs(20);
 
+/// The headers that MCP asks for in a POST.
+const OF_A_POST: [(&str, &str); 2] = [
+    ("Content-Type", "application/json"),
+    ("Accept", "application/json, text/event-stream"),
+];
+
 /// A host that speaks Streamable HTTP to one URL.
 #[derive(Debug, Clone)]
 pub struct HttpHost {
@@ -120,11 +126,12 @@ impl HttpHost {
 
     /// Posts one line with the headers that MCP asks for.
     pub fn post(&self, line: &str) -> Result<HttpReply> {
-        let headers = [
-            ("Content-Type", "application/json"),
-            ("Accept", "application/json, text/event-stream"),
-        ];
-        self.send("POST", &headers, line.as_bytes())
+        self.send("POST", &OF_A_POST, line.as_bytes())
+    }
+
+    /// Posts one line and leaves the answer unread; the connection closes when the socket is dropped.
+    pub fn post_unread(&self, line: &str) -> Result<TcpStream> {
+        self.connect(&self.request("POST", &OF_A_POST, line.as_bytes()))
     }
 
     /// Opens the stream of messages that belong to no request.
@@ -138,6 +145,15 @@ impl HttpHost {
 
     /// Sends any request. A header given here takes the place of the host's own of that name.
     pub fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<HttpReply> {
+        self.send_raw(&self.request(method, headers, body))
+    }
+
+    /// Sends the bytes of a whole request as they are.
+    pub fn send_raw(&self, request: &[u8]) -> Result<HttpReply> {
+        HttpReply::read(self.connect(request)?)
+    }
+
+    fn request(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
         let mut all = vec![("Host", self.authority.as_str())];
         let own = self
             .headers
@@ -155,18 +171,17 @@ impl HttpHost {
             "Content-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         ));
-        self.send_raw(&[head.as_bytes(), body].concat())
+        [head.as_bytes(), body].concat()
     }
 
-    /// Sends the bytes of a whole request as they are.
-    pub fn send_raw(&self, request: &[u8]) -> Result<HttpReply> {
+    fn connect(&self, request: &[u8]) -> Result<TcpStream> {
         let mut stream = TcpStream::connect(&self.authority)
             .with_context(|| format!("cannot connect to `{}`", self.authority))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(self.deadline))?;
         stream.set_write_timeout(Some(self.deadline))?;
         stream.write_all(request)?;
-        HttpReply::read(stream)
+        Ok(stream)
     }
 }
 

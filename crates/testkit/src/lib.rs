@@ -7,7 +7,8 @@
 //! The upstreams are binaries of this crate, so that a test spawns a real process:
 //! - `weird-upstream` answers with everything that is odd and still legal, byte for byte;
 //! - `counter-upstream` does effects that can be counted, and misbehaves on request;
-//! - `conformance-upstream` has the tools, resources and prompts that the MCP conformance suite asks for.
+//! - `conformance-upstream` has the tools, resources and prompts that the MCP conformance suite asks for;
+//! - `herald-upstream` says things that nobody asked for.
 //!
 //! `raw-plugin` is a plugin, and [`goplugin`] has both sides of what plugins speak. That part alone is asynchronous,
 //! because HTTP/2 is.
@@ -15,7 +16,7 @@
 //! `fake-agent` is each of the four coding agents, by the name it is started under, and [`ChatModel`] a model.
 //!
 //! They speak over stdio; the first two also over HTTP, as an [`HttpUpstream`], where there are more ways
-//! to misbehave. The hosts are [`StdioHost`] and [`HttpHost`]. This crate is never a normal dependency of the product.
+//! to misbehave. The hosts are [`StdioHost`], [`HttpHost`] and [`StatelessHost`]. This crate is never a normal dependency of the product.
 
 pub mod agents;
 mod chat;
@@ -27,6 +28,7 @@ mod place;
 pub mod policy;
 mod proxy;
 pub mod serve;
+mod stateless;
 mod stdio;
 mod upstream;
 pub mod weird;
@@ -36,6 +38,7 @@ pub use frame::Frame;
 pub use http::{Event, EventStream, HttpHost, HttpReply};
 pub use place::{DataDir, bin, callgate, processes_with, wait_until};
 pub use proxy::BearerProxy;
+pub use stateless::StatelessHost;
 pub use stdio::StdioHost;
 pub use upstream::{HttpUpstream, http_events};
 

@@ -30,7 +30,7 @@ const NOT_A_FRAME: &str =
     r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not a frame"}}"#;
 
 /// The host at the other end, as one request or one stream sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Peer {
     out: Arc<dyn Outlet>,
     log: Arc<Log>,
@@ -234,9 +234,13 @@ impl Peer {
 
     fn cancel(&self, frame: &Frame) {
         let id = frame.param("requestId").map(id_value).unwrap_or_default();
-        if let Some(request) = locked(&self.tables.running).remove(&id) {
-            let _ = request.send(());
-        }
+        self.give_up(&id);
+    }
+
+    /// Cancels the request of this id; `false` when it has ended.
+    fn give_up(&self, id: &str) -> bool {
+        let running = locked(&self.tables.running).remove(id);
+        running.is_some_and(|request| request.send(()).is_ok())
     }
 }
 

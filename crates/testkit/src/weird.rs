@@ -13,7 +13,10 @@ use crate::frame::Frame;
 use crate::{Host, frame};
 
 pub use compare::{Difference, Place, compare};
-pub use script::{NOTIFICATIONS, requests, requests_with_prefix, stateless_requests};
+pub use script::{
+    NOTIFICATIONS, OF_THE_HOST, common_requests, requests, requests_with_prefix,
+    stateless_requests, with_host,
+};
 
 /// One request of the script and everything the host saw until its response.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,15 @@
 //! One live connection to a server: what is sent, who waits for what, and when it is over.
 
+mod parts;
 mod watch;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use callgate_call::{Exchange, Failure, Reply};
+use callgate_call::{Audience, Exchange, Failure, Reply};
 use callgate_gate::{Attempt, Call, Permit, ServerName};
 use callgate_record::{Effect, Recorded};
 use callgate_wire::{Era, Frame, LineCutter, LogLevel, methods, stateless::REQUEST_STATE};
@@ -18,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Profile,
     http::{Endpoint, HttpClient},
-    inbound::{Inbound, Wiring},
+    inbound::Wiring,
     levels::Levels,
     link::{
         Link, LinkEnded, Parcel,
@@ -31,6 +36,7 @@ use crate::{
     pending::{Ended, OnBehalf, Pending},
     stopped_clock::StoppedClock,
 };
+use parts::Parts;
 use watch::Watch;
 
 /// A connection. Cheap to clone; it ends when the server's side does or when it is closed.
@@ -42,6 +48,7 @@ pub(crate) struct Connection {
 struct Inner {
     server: ServerName,
     profile: Profile,
+    claimed: Arc<OnceLock<Audience>>,
     levels: Arc<Levels>,
     listening: Listening,
     pending: Arc<Pending>,
@@ -167,6 +174,11 @@ impl Connection {
         let inbound = parts.inbound(&wiring, Arc::downgrade(&link));
         parts.until_read(legacy_sse::read_events(events, inbound.clone()), inbound);
         Ok(parts.connect(link, limits, wiring))
+    }
+
+    /// From now on nobody but these hosts hears what its server says outside of calls.
+    pub(crate) fn claim(&self, audience: Audience) {
+        let _ = self.inner.claimed.set(audience);
     }
 
     /// Fires when the server's side of the stream has ended.
@@ -381,58 +393,6 @@ impl Connection {
             awaits: None,
         };
         self.inner.link.send(parcel).await.map(|_| ())
-    }
-}
-
-/// What a connection is put together from.
-#[derive(Debug, Default)]
-struct Parts {
-    pending: Arc<Pending>,
-    ended: CancellationToken,
-    tasks: TaskTracker,
-}
-
-impl Parts {
-    fn inbound(&self, wiring: &Wiring, link: std::sync::Weak<dyn Link>) -> Inbound {
-        Inbound::new(
-            wiring.clone(),
-            self.pending.clone(),
-            link,
-            self.tasks.clone(),
-        )
-    }
-
-    /// Runs the reading of a stream; the connection is over when it is.
-    fn until_read(&self, reading: impl Future<Output = ()> + Send + 'static, inbound: Inbound) {
-        let (ended, pending) = (self.ended.clone(), self.pending.clone());
-        self.tasks.spawn(async move {
-            reading.await;
-            pending.close();
-            inbound.close();
-            ended.cancel();
-        });
-    }
-
-    fn connect(self, link: Arc<dyn Link>, limits: ConnectionLimits, wiring: Wiring) -> Connection {
-        let Self {
-            pending,
-            ended,
-            tasks,
-        } = self;
-        let slots = Semaphore::new(limits.concurrency);
-        Connection {
-            inner: Arc::new(Inner {
-                server: wiring.server,
-                profile: wiring.profile,
-                levels: wiring.levels,
-                listening: Listening::default(),
-                pending,
-                link,
-                slots,
-                ended,
-                tasks,
-            }),
-        }
     }
 }
 

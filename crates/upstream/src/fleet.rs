@@ -8,7 +8,7 @@ mod pinned;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -217,7 +217,7 @@ impl Fleet {
             server: spec.name.clone(),
             levels: self.levels.clone(),
             announce: self.announce.clone(),
-            audience: Audience::All,
+            claimed: Arc::default(),
             profile: Profile::gateway(),
             news: news.clone(),
             followers: followers.clone(),
@@ -415,19 +415,19 @@ impl Providers for Fleet {
 
 fn wiring_for(base: Wiring, fleet: Weak<Fleet>) -> SharedWiring {
     Arc::new(move |profile: &Profile| {
-        let audience = match &profile.principal {
-            Some(principal) => Audience::Sharing {
-                principal: principal.clone(),
-                capabilities: profile.capabilities.clone(),
-            },
-            None => Audience::All,
-        };
+        let claimed: Arc<OnceLock<Audience>> = Arc::default();
+        if let Some(audience) = profile.audience() {
+            let _ = claimed.set(audience);
+        }
         let profile = profile.clone();
-        let (fleet, asked, server) = (fleet.clone(), audience.clone(), base.server.clone());
-        let resident = Arc::new(move || fleet.upgrade()?.resident(&server, &asked));
+        let (fleet, asked, server) = (fleet.clone(), claimed.clone(), base.server.clone());
+        let resident = Arc::new(move || {
+            let asked = asked.get().unwrap_or(&Audience::All);
+            fleet.upgrade()?.resident(&server, asked)
+        });
         Wiring {
             profile,
-            audience,
+            claimed,
             resident,
             ..base.clone()
         }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
 use bytes::Bytes;
@@ -40,8 +40,8 @@ pub(crate) struct Wiring {
     pub(crate) levels: Arc<Levels>,
     /// Where notifications go that belong to no call.
     pub(crate) announce: broadcast::Sender<Announcement>,
-    /// The hosts that share this connection.
-    pub(crate) audience: Audience,
+    /// The hosts that share this connection; everybody, as long as no principal has claimed it.
+    pub(crate) claimed: Arc<OnceLock<Audience>>,
     /// Where it is noted what the server says has changed.
     pub(crate) news: Arc<News>,
     /// Who follows the server's resources.
@@ -313,14 +313,15 @@ impl Inbound {
     }
 
     fn announce(&self, frame: Bytes) {
-        self.announce_to(self.wiring.audience.clone(), frame);
+        let audience = self.wiring.claimed.get().unwrap_or(&Audience::All);
+        self.announce_to(audience.clone(), frame);
     }
 
     fn announce_to(&self, audience: Audience, frame: Bytes) {
         // Nobody listening is no failure.
         let _ = self.wiring.announce.send(Announcement {
             audience,
-            server: Some(self.wiring.server.clone()),
+            servers: vec![self.wiring.server.clone()],
             frame,
         });
     }

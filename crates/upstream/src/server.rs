@@ -238,10 +238,14 @@ impl Server {
         if !fits {
             return None;
         }
-        let principal = profile
-            .principal
-            .get_or_insert_with(|| host.who.principal.clone());
-        (*principal == host.who.principal).then(|| connection.clone())
+        if profile.principal.is_none() {
+            profile.principal = Some(host.who.principal.clone());
+            if let Some(audience) = profile.audience() {
+                connection.claim(audience);
+            }
+        }
+        let is_theirs = profile.principal.as_ref() == Some(&host.who.principal);
+        is_theirs.then(|| connection.clone())
     }
 
     /// The connection for a call of this host, where nothing has to be waited for.

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use callgate_call::Audience;
 use callgate_gate::{Naming, ServerName};
 use callgate_wire::Era;
 
@@ -133,6 +134,19 @@ impl Profile {
         self.principal == other.principal
             && self.capabilities == other.capabilities
             && self.era == other.era
+    }
+
+    /// The hosts that share connections of this one; `None` where that is anybody's still.
+    pub(crate) fn audience(&self) -> Option<Audience> {
+        let capabilities = match self.era {
+            Era::Handshake => Some(self.capabilities.clone()),
+            Era::Stateless => None,
+        };
+        let principal = self.principal.clone()?;
+        Some(Audience::Sharing {
+            principal,
+            capabilities,
+        })
     }
 
     /// A host's.

@@ -1,11 +1,11 @@
-//! What a soak needs from npm and PyPI, kept in target/soak, at fixed versions so that figures can be compared.
+//! What a soak needs from npm, PyPI and crates.io, kept in target/soak, at fixed versions so that figures can be compared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::command::{command, exists, output, root, run};
+use crate::command::{cargo, command, exists, output, root, run};
 
 /// The conformance suite and the lowest Node that runs it.
 const CONFORMANCE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
@@ -29,6 +29,26 @@ const PYTHON_CLIENTS: [(&str, &str); 2] = [
 ];
 const NPM_CLIENTS: [&str; 1] = ["@modelcontextprotocol/sdk@1.32.2"];
 const INSPECTOR: &str = "@modelcontextprotocol/inspector@2.12.0";
+
+/// The Rust client: a package and a workspace of its own, so that nothing of it is in our lock file.
+const RMCP_CLIENT: &str = r#"[package]
+name = "rmcp-client"
+version = "0.0.0"
+edition = "2024"
+publish = false
+
+[dependencies]
+anyhow = "1"
+serde_json = "1"
+tokio = { version = "1", features = ["macros", "rt-multi-thread", "process"] }
+
+[dependencies.rmcp]
+version = "=3.8.0"
+default-features = false
+features = ["client", "elicitation", "transport-child-process", "transport-streamable-http-client-reqwest"]
+
+[workspace]
+"#;
 
 /// A Node that is new enough, and the npm that belongs to it.
 pub(super) struct Node {
@@ -121,6 +141,23 @@ pub(super) fn npm_clients(node: &Node) -> Result<PathBuf> {
 pub(super) fn inspector(node: &Node) -> Result<PathBuf> {
     let packages = npm_packages(node, "inspector", &[INSPECTOR])?;
     Ok(packages.join("@modelcontextprotocol/inspector/clients/launcher/build/index.js"))
+}
+
+/// The program of the Rust SDK's client with this source.
+pub(super) fn rmcp_client(source: &str) -> Result<PathBuf> {
+    let package = folder()?.join("rmcp-client");
+    fs::create_dir_all(package.join("src"))?;
+    for (file, text) in [("Cargo.toml", RMCP_CLIENT), ("src/main.rs", source)] {
+        let path = package.join(file);
+        // A file that was touched would be built again.
+        if fs::read_to_string(&path).ok().as_deref() != Some(text) {
+            fs::write(path, text)?;
+        }
+    }
+    let mut build = cargo();
+    build.args(["build", "--quiet"]).current_dir(&package);
+    run(build.env("CARGO_TARGET_DIR", package.join("target")))?;
+    Ok(package.join("target/debug/rmcp-client"))
 }
 
 /// The folder of programs of an environment that has these packages.

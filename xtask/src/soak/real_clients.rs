@@ -1,6 +1,7 @@
-//! Clients from npm and PyPI, unchanged, through both doors: they list, call, read, prompt and answer a
-//! question. The inspector's command line cannot answer one, and does the rest.
+//! Clients from npm, PyPI and crates.io, unchanged, through both doors: they list, call, read, prompt and answer a
+//! question; rmcp in both eras of the protocol. The inspector's command line cannot answer one, and does the rest.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use crate::command::output;
 const PYTHON_1: &str = include_str!("real_clients/python_1.py");
 const PYTHON_2: &str = include_str!("real_clients/python_2.py");
 const TYPESCRIPT: &str = include_str!("real_clients/typescript.mjs");
+const RMCP: &str = include_str!("real_clients/rmcp.rs");
 
 /// How long `serve` may take until it listens on a busy machine.
 const START: Duration = Duration::from_secs(60);
@@ -51,13 +53,14 @@ const INSPECTED: [(&[&str], &str); 5] = [
     ),
 ];
 
-/// A client that runs a script of ours.
+/// A client, made by a script of ours.
 struct Client {
     name: &'static str,
     /// What it answers when it is asked.
     answers: &'static str,
     program: PathBuf,
-    script: PathBuf,
+    /// What stands before the arguments that say which door: the script, or the era.
+    first: OsString,
 }
 
 /// A door, as the arguments that a client reaches it by.
@@ -103,25 +106,34 @@ fn clients(data: &DataDir, node: &Node) -> Result<Vec<Client>> {
     let modules = install::npm_clients(node)?;
     let script = modules.with_file_name("typescript.mjs");
     std::fs::write(&script, TYPESCRIPT)?;
+    let rmcp = install::rmcp_client(RMCP)?;
+    let in_era = |name, era: &str| Client {
+        name,
+        answers: "rmcp",
+        program: rmcp.clone(),
+        first: era.into(),
+    };
     Ok(vec![
         Client {
             name: "Python mcp 1.x",
             answers: "python 1",
             program: one,
-            script: data.file("python_1.py", PYTHON_1),
+            first: data.file("python_1.py", PYTHON_1).into(),
         },
         Client {
             name: "Python mcp 2.x",
             answers: "python 2",
             program: two,
-            script: data.file("python_2.py", PYTHON_2),
+            first: data.file("python_2.py", PYTHON_2).into(),
         },
         Client {
             name: "TypeScript SDK",
             answers: "typescript",
             program: node.program.clone(),
-            script,
+            first: script.into(),
         },
+        in_era("rmcp 2025-11-25", "handshake"),
+        in_era("rmcp 2026-07-28", "stateless"),
     ])
 }
 
@@ -191,11 +203,11 @@ impl Served {
 fn look(client: &Client, door: &Door) -> Result<Duration> {
     let start = Instant::now();
     let mut command = Command::new(&client.program);
-    command.arg(&client.script).args(&door.arguments);
+    command.arg(&client.first).args(&door.arguments);
     let printed = output(&mut command)?;
     let saw: Value = serde_json::from_str(printed.trim())?;
     let expected = json!({
-        "tools": 26,
+        "tools": 28,
         "resources": 8,
         "prompts": 4,
         "called": "s echoes k",

@@ -6,8 +6,9 @@ mod doors;
 mod hostile;
 mod lossless;
 mod servers;
+mod traffic;
 
-use callgate_testkit::{Host, HttpHost};
+use callgate_testkit::{EventStream, Host, HttpHost, StatelessHost};
 use serde_json::{Value, json};
 
 use crate::setup::Served;
@@ -43,23 +44,10 @@ pub(crate) fn stateless_as(method: &str, mut params: Value, capabilities: &Value
     json!({"jsonrpc": "2.0", "id": "m", "method": method, "params": params}).to_string()
 }
 
-/// The headers that such a request has.
+/// A host with the headers that such a request has.
 fn headed(served: &Served, line: &str) -> HttpHost {
-    let request = parsed(line);
-    let method = request["method"].as_str().expect("a method");
-    let host = served
-        .host()
-        .header("MCP-Protocol-Version", "2026-07-28")
-        .header("Mcp-Method", method);
-    let name = match method {
-        "tools/call" | "prompts/get" => request["params"]["name"].as_str(),
-        "resources/read" => request["params"]["uri"].as_str(),
-        _ => None,
-    };
-    match name {
-        Some(name) => host.header("Mcp-Name", name),
-        None => host,
-    }
+    let host = StatelessHost::new(served.host());
+    host.headed(line).expect("a request")
 }
 
 /// Makes a request over HTTP; gives the status and the last message of the response.
@@ -71,6 +59,13 @@ pub(crate) fn post(served: &Served, line: &str) -> (u16, Value) {
 pub(crate) fn post_with(served: &Served, token: &str, line: &str) -> (u16, Value) {
     let bearer = format!("Bearer {token}");
     answered(&headed(served, line).header("Authorization", &bearer), line)
+}
+
+/// Opens a stream of `subscriptions/listen` with another token.
+pub(crate) fn listening(served: &Served, token: &str, line: &str) -> EventStream {
+    let bearer = format!("Bearer {token}");
+    let host = headed(served, line).header("Authorization", &bearer);
+    host.post(line).expect("HTTP").events()
 }
 
 fn answered(host: &HttpHost, line: &str) -> (u16, Value) {

@@ -1,6 +1,6 @@
 //! What the gateway does not own passes through byte for byte, in both directions and at both doors.
 
-mod runs;
+pub(crate) mod runs;
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const ANSWERED_HERE: [&str; 6] = [
 ];
 
 /// What the gateway itself announces once its servers have told what they have.
-const OWN_ANNOUNCEMENTS: [&str; 3] = [
+pub(crate) const OWN_ANNOUNCEMENTS: [&str; 3] = [
     r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#,
@@ -321,7 +321,7 @@ fn assert_received_as_sent(direct: &Run, through: &Run, prefix: &str) {
 }
 
 /// The host's line with the id, the progress token and the tool's name as the upstream saw them.
-fn with_owned_parts_of(seen: &Frame, sent: &Frame, prefix: &str) -> String {
+pub(crate) fn with_owned_parts_of(seen: &Frame, sent: &Frame, prefix: &str) -> String {
     let id = |frame: &Frame| format!(r#""id":{}"#, frame.id.as_deref().unwrap_or_default());
     let mut line = sent.raw.replacen(&id(sent), &id(seen), 1);
     if let (Some(sent), Some(seen)) = (sent.progress_token(), seen.progress_token()) {

@@ -67,7 +67,7 @@ fn all(host: &mut dyn Host, method: &str, list: &str, key: &str) -> Vec<String> 
     }
 }
 
-fn resources(host: &mut dyn Host) -> Vec<String> {
+pub(crate) fn resources(host: &mut dyn Host) -> Vec<String> {
     all(host, "resources/list", "resources", "uri")
 }
 

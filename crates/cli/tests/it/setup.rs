@@ -46,7 +46,7 @@ pub(crate) struct Served {
 }
 
 impl Bed {
-    /// Writes the configuration. In it, `@weird@`, `@counter@`, `@conformance@`, `@shelf@`, `@turncoat@`, `@hostile@` and `@canned@` stand for the
+    /// Writes the configuration. In it, `@weird@`, `@counter@`, `@conformance@`, `@shelf@`, `@turncoat@`, `@hostile@`, `@herald@` and `@canned@` stand for the
     /// fixtures and `@dir@` for the temporary folder.
     pub(crate) fn new(config: &str) -> Self {
         let bed = Self {
@@ -66,6 +66,7 @@ impl Bed {
             "shelf",
             "turncoat",
             "hostile",
+            "herald",
             "canned",
         ] {
             let mark = format!("@{name}@");

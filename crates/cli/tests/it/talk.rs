@@ -31,7 +31,11 @@ pub(crate) fn stdio_as(bed: &Bed, capabilities: Option<&str>) -> StdioHost {
 
 /// An HTTP host that introduced itself with these capabilities.
 pub(crate) fn http_as(served: &Served, capabilities: &str) -> HttpHost {
-    let mut host = served.host();
+    introduced(served.host(), capabilities)
+}
+
+/// The same of a host that has a token already.
+pub(crate) fn introduced(mut host: HttpHost, capabilities: &str) -> HttpHost {
     let reply = host.post(&introduction(Some(capabilities)));
     let reply = reply.expect("the gateway answers");
     let session = reply.header("mcp-session-id").expect("a session is opened");

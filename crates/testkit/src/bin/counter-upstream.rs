@@ -61,6 +61,9 @@ struct Options {
     /// What is said of `wipe`, in place of its usual description.
     #[arg(long)]
     described: Option<String>,
+    /// Speaks 2026-07-28 and nothing else.
+    #[arg(long)]
+    no_handshake: bool,
     /// Text by which this process and its grandchildren are found again.
     #[arg(long, default_value = "unmarked")]
     marker: String,
@@ -174,13 +177,21 @@ fn main() -> std::io::Result<()> {
 }
 
 impl Fixture for Counter {
+    fn is_stateless(&self) -> bool {
+        self.options.no_handshake
+    }
+
     fn request(&self, peer: &Peer, incoming: &Incoming) {
         let request = &incoming.frame;
         if self.options.garbage {
             self.litter(peer);
         }
         match request.method.as_deref().unwrap_or_default() {
-            "initialize" => {
+            "server/discover" if self.options.no_handshake => peer.reply(
+                request,
+                r#"{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#,
+            ),
+            "initialize" if !self.options.no_handshake => {
                 thread::sleep(Duration::from_millis(self.options.slow_start_ms));
                 let version = version_for(request);
                 peer.reply(

@@ -34,6 +34,7 @@ impl Fixture for Weird {
 
     fn request(&self, peer: &Peer, incoming: &Incoming) {
         let request = &incoming.frame;
+        let question = question_of(request);
         let method = request.method.as_deref().unwrap_or_default();
         match method {
             "server/discover" if self.stateless => {
@@ -50,7 +51,11 @@ impl Fixture for Weird {
             }
             "tools/list" if self.stateless => peer.reply(request, &cacheable(&tools())),
             "tools/list" => peer.reply(request, &tools()),
-            "tools/call" => call(peer, request),
+            "tools/call" => match question {
+                Some((_, _, line)) if self.stateless => ask_in_answers(peer, request, line),
+                Some((_, id, line)) => ask(peer, request, id, line),
+                None => call(peer, request),
+            },
             _ => match literal(replies::METHODS, method) {
                 Some(line) => send(peer, request, line),
                 None => peer.fail(
@@ -75,12 +80,22 @@ fn tools() -> String {
     )
 }
 
+/// The name of the tool that a request calls.
+fn called(request: &Frame) -> String {
+    let name = request.param("name");
+    let name = name.and_then(|raw| serde_json::from_str(raw).ok());
+    name.unwrap_or_default()
+}
+
+/// What the tool that is called asks: its name, the raw id and the whole line.
+fn question_of(request: &Frame) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    let name = called(request);
+    let mut questions = replies::QUESTIONS.iter();
+    questions.find(|(tool, _, _)| *tool == name)
+}
+
 fn call(peer: &Peer, request: &Frame) {
-    let name: Option<String> = request
-        .param("name")
-        .and_then(|raw| serde_json::from_str(raw).ok());
-    let name = name.unwrap_or_default();
-    match name.as_str() {
+    match called(request).as_str() {
         "echo_raw" => peer.reply_text(request, request.params.as_deref().unwrap_or_default()),
         "deep" => send(peer, request, &replies::deep()),
         "big" => send(peer, request, &replies::big()),
@@ -94,20 +109,16 @@ fn call(peer: &Peer, request: &Frame) {
         }
         "log" => announce(peer, request, replies::LOGS),
         "custom_notifications" => announce(peer, request, replies::CUSTOM),
-        name => {
-            let question = replies::QUESTIONS.iter().find(|(tool, _, _)| *tool == name);
-            if let Some((_, id, line)) = question {
-                ask(peer, request, id, line);
-            } else if let Some(line) = literal(replies::CALLS, name) {
-                send(peer, request, line);
-            } else {
+        name => match literal(replies::CALLS, name) {
+            Some(line) => send(peer, request, line),
+            None => {
                 let name = frame::quoted(name);
                 peer.fail(
                     request,
                     &format!(r#"{{"code":-32602,"message":"unknown tool","data":{name}}}"#),
                 );
             }
-        }
+        },
     }
 }
 
@@ -126,6 +137,28 @@ fn ask(peer: &Peer, request: &Frame, id: &str, line: &str) {
             peer.reply_text(request, &said);
         }
         None => peer.reply_failure(request, "no answer"),
+    }
+}
+
+/// The same in the way of 2026-07-28: the question is the answer, and the next request brings what the host said,
+/// together with the state as it was given.
+fn ask_in_answers(peer: &Peer, request: &Frame, line: &str) {
+    let (key, state) = (replies::QUESTION_KEY, replies::REQUEST_STATE);
+    let responses = request.param("inputResponses");
+    match responses.and_then(|responses| frame::member(responses, key)) {
+        Some(said) if request.param("requestState") == Some(state) => {
+            peer.reply_text(request, said);
+        }
+        Some(_) => peer.reply_failure(request, "the state is not as it was given"),
+        None => {
+            let [method, params] =
+                ["method", "params"].map(|name| frame::member(line, name).unwrap_or_default());
+            let asked = format!(r#"{{"{key}":{{"method":{method},"params":{params}}}}}"#);
+            peer.reply(
+                request,
+                &format!(r#"{{"resultType":"input_required","inputRequests":{asked},"requestState":{state}}}"#),
+            );
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::{Fixture, Incoming, Log, NOT_A_FRAME, Peer, Received, Way, locked};
-use crate::frame::Frame;
+use crate::frame::{Frame, id_value};
 use answer::Answer;
 use message::{Events, Request, respond};
 use session::{Session, Sessions, Standing};
@@ -197,6 +197,15 @@ impl<F: Fixture> Site<F> {
         match peer.receive(&*self.fixture, frame) {
             Received::Other => respond(stream, 202, &[], b"").map(|()| true),
             Received::Request(incoming) => {
+                let id = incoming.frame.id.as_deref().map(id_value);
+                let (asker, log) = (peer.clone(), self.log.clone());
+                let client = stream.try_clone()?;
+                // Closing the stream is how a request of this era is cancelled.
+                thread::spawn(move || {
+                    if is_closed(&client) && asker.give_up(&id.unwrap_or_default()) {
+                        log.event("dropped");
+                    }
+                });
                 peer.answer(&*self.fixture, &incoming);
                 Ok(answer.is_whole())
             }
@@ -264,6 +273,11 @@ impl<F: Fixture> Site<F> {
 
 fn is_call(incoming: &Incoming) -> bool {
     incoming.frame.method.as_deref() == Some("tools/call")
+}
+
+/// Waits for the client's next bytes, without taking them; `true` when there are none any more.
+fn is_closed(client: &TcpStream) -> bool {
+    client.peek(&mut [0]).is_ok_and(|read| read == 0)
 }
 
 fn claims(request: &Request) -> bool {

@@ -233,6 +233,12 @@ pub const QUESTIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Under which key the same questions are asked in answers.
+pub const QUESTION_KEY: &str = "odd key/\u{e9}";
+
+/// The raw state that goes with them.
+pub const REQUEST_STATE: &str = r#""st\u0061te \/ \ud83d\ude00 =""#;
+
 /// The host's answer to sampling.
 pub const SAMPLING_ANSWER: &str = r#"{"role":"assistant","content":{"type":"text","text":"\u0041\/","x":[1.0]},"model":"m","stopReason":"odd","x-usage":{"n":123456789012345678901234567890}}"#;
 

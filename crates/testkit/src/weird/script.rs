@@ -6,8 +6,10 @@ pub const NOTIFICATIONS: &[&str] = &[
     r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{"_meta":{"x":-0}}}"#,
 ];
 
-/// Each step: its name, its raw id, its method, and its raw params, where `@P@` is the tool prefix.
-const STEPS: &[(&str, &str, &str, &str)] = &[
+/// A step: its name, its raw id, its method, and its raw params, where `@P@` is the tool prefix.
+type Step = (&'static str, &'static str, &'static str, &'static str);
+
+const STEPS: &[Step] = &[
     ("list tools", "1", "tools/list", "{}"),
     (
         "list tools with unknown members",
@@ -214,7 +216,7 @@ const STEPS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// Requests that only a gateway with one upstream and bare names passes on.
-const CUSTOM_STEPS: &[(&str, &str, &str, &str)] = &[
+const CUSTOM_STEPS: &[Step] = &[
     (
         "a custom method",
         "42",
@@ -249,11 +251,37 @@ pub fn requests_with_prefix(prefix: &str) -> Vec<(&'static str, String)> {
 }
 
 /// What each request of 2026-07-28 says about its host, as members of its `_meta`.
-const OF_THE_HOST: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"weird","version":"1.0"}"#;
+pub const OF_THE_HOST: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"weird","version":"1.0"}"#;
 
-/// The steps that 2026-07-28 has too, in its form. Servers of it ask nothing in the middle of a call and say
-/// nothing that was not asked for.
+/// The steps that both eras have, with a handshake.
+pub fn common_requests() -> Vec<(&'static str, String)> {
+    common_steps().map(|step| line(step, "")).collect()
+}
+
+/// The same in the form of 2026-07-28.
 pub fn stateless_requests() -> Vec<(&'static str, String)> {
+    let steps = common_steps();
+    let in_its_form = |(name, id, method, params): &Step| {
+        let params = with_host(params, OF_THE_HOST);
+        line(&(name, id, method, &params), "")
+    };
+    steps.map(in_its_form).collect()
+}
+
+/// Raw params of a request of 2026-07-28, with what it says about its host.
+pub fn with_host(params: &str, of_the_host: &str) -> String {
+    let own = r#""_meta":{"#;
+    if params.contains(own) {
+        params.replacen(own, &format!("{own}{of_the_host},"), 1)
+    } else if params == "{}" {
+        format!("{{{own}{of_the_host}}}}}")
+    } else {
+        params.replacen('{', &format!("{{{own}{of_the_host}}},"), 1)
+    }
+}
+
+/// Servers of 2026-07-28 ask nothing in the middle of a call and say nothing that was not asked for.
+fn common_steps() -> impl Iterator<Item = &'static Step> {
     const GONE: [&str; 4] = [
         "logging/setLevel",
         "resources/subscribe",
@@ -267,21 +295,9 @@ pub fn stateless_requests() -> Vec<(&'static str, String)> {
         "@P@ask_elicitation",
         "@P@ask_roots",
     ];
-    let steps = STEPS.iter().filter(|(_, _, method, params)| {
+    STEPS.iter().filter(|(_, _, method, params)| {
         !GONE.contains(method) && !SPEAKING.iter().any(|name| params.contains(name))
-    });
-    let with_host = |(name, id, method, params): &(&'static str, &str, &str, &str)| {
-        let own = r#""_meta":{"#;
-        let params = if params.contains(own) {
-            params.replacen(own, &format!("{own}{OF_THE_HOST},"), 1)
-        } else if *params == "{}" {
-            format!("{{{own}{OF_THE_HOST}}}}}")
-        } else {
-            params.replacen('{', &format!("{{{own}{OF_THE_HOST}}},"), 1)
-        };
-        line(&(name, id, method, &params), "")
-    };
-    steps.map(with_host).collect()
+    })
 }
 
 fn line(step: &(&'static str, &str, &str, &str), prefix: &str) -> (&'static str, String) {

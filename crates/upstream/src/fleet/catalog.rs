@@ -1,9 +1,12 @@
 //! The catalog that all servers make together, and telling hosts when what they see has changed.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError, atomic::Ordering},
+};
 
 use callgate_call::{Announcement, Audience};
-use callgate_gate::{Catalog, Finding, ItemKind, Listing, Policy};
+use callgate_gate::{Catalog, Finding, Item, ItemKind, Listing, Policy, ServerName, Tool};
 use callgate_wire::{message, methods};
 use tokio::time::Instant;
 
@@ -44,31 +47,20 @@ impl Fleet {
             );
         }
         let (before, policy) = (self.catalog.load(), self.policy.load());
-        let items_changed = |kind| {
-            let listed_before = before.items(kind, policy_before, None);
-            !listed_before.eq(catalog.items(kind, &policy, None))
-        };
-        let changes = [
-            (
-                !before.listed(policy_before).eq(catalog.listed(&policy)),
-                methods::TOOLS_CHANGED,
-            ),
-            (items_changed(ItemKind::Prompt), methods::PROMPTS_CHANGED),
-            (
-                items_changed(ItemKind::Resource) || items_changed(ItemKind::Template),
-                methods::RESOURCES_CHANGED,
-            ),
-        ];
+        let changes = changes((&before, policy_before), (&catalog, &policy));
         self.catalog.store(Arc::new(catalog));
         if !self.lists_are_answered() {
             return;
         }
-        for (_, method) in changes.into_iter().filter(|(changed, _)| *changed) {
+        for (servers, method) in changes {
+            if servers.is_empty() {
+                continue;
+            }
             let frame = message::notification(method, None);
             // Nobody listening is no failure.
             let _ = self.announce.send(Announcement {
                 audience: Audience::All,
-                server: None,
+                servers,
                 frame,
             });
         }
@@ -87,5 +79,80 @@ impl Fleet {
     /// Until when lists and calls wait for servers in their first connect.
     pub(super) fn list_deadline(&self) -> Instant {
         self.started + self.supplies.load().options.connect_wait
+    }
+}
+
+/// A catalog, and the policy under which it is seen.
+type Seen<'a> = (&'a Catalog, &'a Policy);
+
+/// The kinds of lists, each with the servers whose part of it is another than before: whoever may not use
+/// any of them is not told.
+fn changes(before: Seen<'_>, after: Seen<'_>) -> [(Vec<ServerName>, &'static str); 3] {
+    let items = |kind| {
+        differing(
+            before.0.items(kind, before.1, None).map(of_item),
+            after.0.items(kind, after.1, None).map(of_item),
+        )
+    };
+    let tools = differing(
+        before.0.listed(before.1).map(of_tool),
+        after.0.listed(after.1).map(of_tool),
+    );
+    let resources = [ItemKind::Resource, ItemKind::Template].map(items);
+    [
+        (tools, methods::TOOLS_CHANGED),
+        (items(ItemKind::Prompt), methods::PROMPTS_CHANGED),
+        (resources.concat(), methods::RESOURCES_CHANGED),
+    ]
+}
+
+fn of_tool(tool: &Arc<Tool>) -> (&ServerName, &Arc<Tool>) {
+    (&tool.server, tool)
+}
+
+fn of_item(item: &Arc<Item>) -> (&ServerName, &Arc<Item>) {
+    (&item.server, item)
+}
+
+/// The servers whose part of a list is another than before; all of them where only their order is.
+fn differing<'c, T: PartialEq + 'c>(
+    before: impl Iterator<Item = (&'c ServerName, &'c T)>,
+    after: impl Iterator<Item = (&'c ServerName, &'c T)>,
+) -> Vec<ServerName> {
+    let (before, after): (Vec<_>, Vec<_>) = (before.collect(), after.collect());
+    if before == after {
+        return Vec::new();
+    }
+    let all: BTreeSet<&ServerName> = before.iter().chain(&after).map(|(of, _)| *of).collect();
+    let is_another = |server: &&ServerName| {
+        let own = |(of, _): &&(&ServerName, &T)| of == server;
+        !before.iter().filter(own).eq(after.iter().filter(own))
+    };
+    let own: Vec<ServerName> = all.iter().copied().filter(is_another).cloned().collect();
+    match own.is_empty() {
+        true => all.into_iter().cloned().collect(),
+        false => own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_servers_whose_own_part_changed_are_named() {
+        let [a, b, c] = ["a", "b", "c"].map(|name| ServerName::new(name).unwrap());
+        let [a, b, c] = [&a, &b, &c];
+        let before = [(a, &1), (b, &2), (b, &3)];
+        let told = |after: &[(&ServerName, &i32)]| -> String {
+            let servers = differing(before.iter().copied(), after.iter().copied());
+            servers.iter().map(ServerName::as_str).collect()
+        };
+        assert_eq!(told(&before), "");
+        assert_eq!(told(&[(a, &1), (a, &9), (b, &2), (b, &3)]), "a");
+        assert_eq!(told(&[(a, &1), (b, &3), (b, &2)]), "b");
+        assert_eq!(told(&[(a, &1), (b, &2), (b, &3), (c, &4)]), "c");
+        assert_eq!(told(&[(a, &5)]), "ab");
+        assert_eq!(told(&[(b, &2), (b, &3), (a, &1)]), "ab", "the order alone");
     }
 }

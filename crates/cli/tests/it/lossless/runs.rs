@@ -164,7 +164,7 @@ pub(super) fn run(host: &mut dyn Host, log: &Path, prefix: &str) -> Run {
     }
 }
 
-pub(super) fn received(log: &Path) -> Vec<Frame> {
+pub(crate) fn received(log: &Path) -> Vec<Frame> {
     let log = weird::read_log(log).unwrap_or_default();
     let lines = log
         .iter()

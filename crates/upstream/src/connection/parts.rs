@@ -1,0 +1,76 @@
+//! What a connection is put together from, whatever it runs over.
+
+use std::sync::{Arc, Weak};
+
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{Connection, ConnectionLimits, Inner};
+use crate::{
+    inbound::{Inbound, Wiring},
+    link::Link,
+    listening::Listening,
+    pending::Pending,
+};
+
+/// What a connection is put together from.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) pending: Arc<Pending>,
+    pub(super) ended: CancellationToken,
+    pub(super) tasks: TaskTracker,
+}
+
+impl Parts {
+    pub(super) fn inbound(&self, wiring: &Wiring, link: Weak<dyn Link>) -> Inbound {
+        Inbound::new(
+            wiring.clone(),
+            self.pending.clone(),
+            link,
+            self.tasks.clone(),
+        )
+    }
+
+    /// Runs the reading of a stream; the connection is over when it is.
+    pub(super) fn until_read(
+        &self,
+        reading: impl Future<Output = ()> + Send + 'static,
+        inbound: Inbound,
+    ) {
+        let (ended, pending) = (self.ended.clone(), self.pending.clone());
+        self.tasks.spawn(async move {
+            reading.await;
+            pending.close();
+            inbound.close();
+            ended.cancel();
+        });
+    }
+
+    pub(super) fn connect(
+        self,
+        link: Arc<dyn Link>,
+        limits: ConnectionLimits,
+        wiring: Wiring,
+    ) -> Connection {
+        let Self {
+            pending,
+            ended,
+            tasks,
+        } = self;
+        let slots = Semaphore::new(limits.concurrency);
+        Connection {
+            inner: Arc::new(Inner {
+                server: wiring.server,
+                profile: wiring.profile,
+                claimed: wiring.claimed,
+                levels: wiring.levels,
+                listening: Listening::default(),
+                pending,
+                link,
+                slots,
+                ended,
+                tasks,
+            }),
+        }
+    }
+}
