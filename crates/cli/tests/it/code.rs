@@ -4,6 +4,7 @@ mod held;
 mod limits;
 mod packs;
 mod records;
+mod servers;
 mod shell;
 mod ways;
 

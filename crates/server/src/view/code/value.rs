@@ -81,11 +81,14 @@ fn failure(error: Json<'_>) -> String {
     let limit_ms = told("timeout_ms").and_then(|limit| limit.as_i64());
     match (text("namespace"), text("tool"), limit_ms) {
         (Some(server), Some(tool), Some(limit_ms)) => format!(
-            "server {server} timed out: `{tool}` took longer than {}s{doubt}",
+            "server {server} timed out: `{tool}` took longer than {}s{doubt}; ask for less at once, or raise \
+             the server's `timeout`",
             limit_ms as f64 / 1e3
         ),
         (Some(server), _, _) if message.ends_with("unavailable") => {
-            format!("server {server} unavailable{doubt}")
+            format!(
+                "server {server} unavailable{doubt}; it is connected again by itself, so try later"
+            )
         }
         _ => format!("{message}{doubt}"),
     }
@@ -169,11 +172,11 @@ mod tests {
         let cases = [
             (
                 r#"{"code":-32002,"message":"upstream \"wix\" timed out after 0.3s","data":{"namespace":"wix","tool":"slow","timeout_ms":300,"effect":"unknown"}}"#,
-                "server wix timed out: `slow` took longer than 0.3s; whether it was done is not known",
+                "server wix timed out: `slow` took longer than 0.3s; whether it was done is not known; ask for less at once, or raise the server's `timeout`",
             ),
             (
                 r#"{"code":-32002,"message":"upstream \"wix\" unavailable","data":{"namespace":"wix","effect":"none"}}"#,
-                "server wix unavailable",
+                "server wix unavailable; it is connected again by itself, so try later",
             ),
             (r#"{"code":-32602,"message":"no"}"#, "no"),
             (r#"{"code":1}"#, "the call failed"),
