@@ -5,7 +5,6 @@
 
 #[cfg(target_os = "linux")]
 mod confine;
-mod patience;
 #[cfg(target_os = "linux")]
 pub mod probe;
 mod watch;
@@ -13,10 +12,15 @@ mod watch;
 use std::{
     collections::VecDeque,
     io::{self, Read, Stdin, Write},
+    os::fd::AsFd,
     process::{ExitCode, exit},
     sync::Arc,
     thread,
+    time::Duration,
 };
+
+use callgate_look::Look;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     HostCall, Outcome,
@@ -24,20 +28,21 @@ use crate::{
     frames::{self, Failed, FromWorker, MAX_FRAME_BYTES, Start, ToWorker},
     prepare,
 };
-use patience::Patience;
 use watch::Watch;
 
 /// The worker's exit code when a script used more than its CPU time.
 pub(crate) const OUT_OF_CPU: i32 = 87;
 /// The worker's exit code when the interpreter itself failed.
 pub(crate) const BROKEN: i32 = 88;
+/// How long a worker looks for an answer before it sleeps.
+const LOOK: Duration = Duration::from_micros(200);
 /// Room for the interpreter's recursion. It is not counted as the script's memory.
 pub(crate) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Runs scripts that come over standard input until it ends. `memory_bytes` is what scripts may use.
 pub fn main(memory_bytes: u64) -> ExitCode {
     // While there is something to ask.
-    let patience = Patience::new();
+    let look = Look::new(LOOK);
     #[cfg(target_os = "linux")]
     if confine::confine(memory_bytes).is_err() {
         return ExitCode::FAILURE;
@@ -56,7 +61,7 @@ pub fn main(memory_bytes: u64) -> ExitCode {
             if confine::filter_calls().is_err() {
                 exit(1);
             }
-            serve(&watch, patience);
+            serve(&watch, look);
         });
     match (watcher, runner) {
         (Ok(_), Ok(runner)) => match runner.join() {
@@ -67,11 +72,11 @@ pub fn main(memory_bytes: u64) -> ExitCode {
     }
 }
 
-fn serve(watch: &Watch, patience: Patience) {
+fn serve(watch: &Watch, look: Look) {
     let mut pipe = Pipe {
         input: io::stdin(),
         watch,
-        patience,
+        look,
         read: Vec::new(),
         answers: VecDeque::new(),
     };
@@ -158,7 +163,7 @@ enum Wait {
 struct Pipe<'a> {
     input: Stdin,
     watch: &'a Watch,
-    patience: Patience,
+    look: Look,
     read: Vec<u8>,
     answers: VecDeque<(u32, Outcome)>,
 }
@@ -178,7 +183,7 @@ impl Pipe<'_> {
                 return Ok(frame);
             }
             if wait == Wait::Looking {
-                self.patience.look(&self.input);
+                self.look.until(|| is_ready(&self.input).then_some(()));
             }
             let count = match self.input.lock().read(&mut piece) {
                 Ok(0) => return Err(Gone),
@@ -211,4 +216,16 @@ impl Asking for Pipe<'_> {
             }
         }
     }
+}
+
+/// Whether there is something to read, or an end.
+fn is_ready(input: &Stdin) -> bool {
+    let input = input.as_fd();
+    let mut asked = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // What cannot be asked is found out by reading.
+    poll(&mut asked, Some(&at_once)) != Ok(0)
 }

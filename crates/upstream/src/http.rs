@@ -3,6 +3,7 @@
 
 mod client;
 mod connections;
+mod connector;
 mod endpoint;
 mod reply;
 mod status;

@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use memchr::memchr;
 
+use crate::specials::Specials;
+
 /// `text` as a JSON string literal, quotes included.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -16,24 +18,23 @@ pub fn quote(text: &str) -> String {
 /// Appends `text` to `out` as a JSON string literal.
 pub fn quote_into(text: &str, out: &mut String) {
     out.push('"');
-    let mut rest = text;
+    let mut specials = Specials::of(text.as_bytes());
+    let mut at = 0;
     loop {
-        let (plain, special) = rest.split_at(plain_run(rest.as_bytes()));
-        out.push_str(plain);
-        let mut characters = special.chars();
-        match characters.next() {
+        let special = specials.next(at);
+        out.push_str(&text[at..special]);
+        match text.as_bytes().get(special) {
             None => break,
-            Some('"') => out.push_str("\\\""),
-            Some('\\') => out.push_str("\\\\"),
-            Some('\n') => out.push_str("\\n"),
-            Some('\r') => out.push_str("\\r"),
-            Some('\t') => out.push_str("\\t"),
+            Some(b'"') => out.push_str("\\\""),
+            Some(b'\\') => out.push_str("\\\\"),
+            Some(b'\n') => out.push_str("\\n"),
+            Some(b'\r') => out.push_str("\\r"),
+            Some(b'\t') => out.push_str("\\t"),
             Some(control) => {
-                write!(out, "\\u{:04x}", u32::from(control))
-                    .expect("writing to a String does not fail");
+                write!(out, "\\u{control:04x}").expect("writing to a String does not fail");
             }
         }
-        rest = characters.as_str();
+        at = special + 1;
     }
     out.push('"');
 }
@@ -106,50 +107,15 @@ fn code_unit(text: &[u8]) -> Option<u32> {
     })
 }
 
-/// How many bytes at the start of `text` a string may hold as they are: up to the next quote, backslash
-/// or control character.
-///
-/// Eight bytes at a time in one number. A vector search over the rest would be faster on long runs, but
-/// text with escapes has short ones, and each search pays for its start.
-pub(crate) fn plain_run(text: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some(eight) = text[at..].first_chunk::<8>() {
-        let eight = u64::from_le_bytes(*eight);
-        let found =
-            zero_bytes(eight ^ each(b'"')) | zero_bytes(eight ^ each(b'\\')) | controls(eight);
-        if found != 0 {
-            // Only the lowest mark is exact, and that is the first byte.
-            return at + found.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    let rest = text[at..].iter();
-    let stop = rest.take_while(|&&byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
-    at + stop.count()
-}
-
-const fn each(byte: u8) -> u64 {
-    u64::from_le_bytes([byte; 8])
-}
-
-/// Marks the top bit of each byte that is zero; above the lowest mark it may err.
-fn zero_bytes(eight: u64) -> u64 {
-    eight.wrapping_sub(each(1)) & !eight & each(0x80)
-}
-
-/// Marks the top bit of each byte below a space; above the lowest mark it may err.
-fn controls(eight: u64) -> u64 {
-    eight.wrapping_sub(each(0x20)) & !eight & each(0x80)
-}
-
 /// The length of the string literal at the start of a validated text, quotes included, and how many
 /// characters it stands for. A lone surrogate counts as one.
 pub(crate) fn measure(text: &[u8]) -> (usize, usize) {
+    let mut specials = Specials::of(text);
     let mut at = 1;
     // What escapes are longer than the one character that each stands for.
     let mut surplus = 0;
     while at < text.len() {
-        at += plain_run(&text[at..]);
+        at = specials.next(at);
         let escape = match text.get(at) {
             Some(b'\\') => &text[at..],
             Some(_) | None => break,
@@ -200,23 +166,6 @@ mod tests {
         ] {
             let literal = format!("\"{raw}\", and more");
             assert_eq!(measure(literal.as_bytes()), (raw.len() + 2, count), "{raw}");
-        }
-    }
-
-    #[test]
-    fn a_plain_run_ends_at_the_first_byte_that_is_special() {
-        for stop in [b'"', b'\\', 0, 0x1F] {
-            for length in 0..40 {
-                for filler in [b' ', b'!', b'#', b'[', b']', 0x7F, 0x80, 0xFF] {
-                    let mut text = vec![filler; 48];
-                    assert_eq!(plain_run(&text), 48);
-                    text[length] = stop;
-                    assert_eq!(plain_run(&text), length, "{stop} behind {length} {filler}");
-                    // What stands behind the first one changes nothing.
-                    text[length + 1..].fill(0);
-                    assert_eq!(plain_run(&text), length);
-                }
-            }
         }
     }
 

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::escape::{inside, key_is, measure, plain_run, unescape_bytes};
+use memchr::memchr2;
+
+use crate::escape::{inside, key_is, measure, unescape_bytes};
 use crate::scan::{ScanError, Strictness, scan};
 
 /// One JSON value inside a text that has been validated.
@@ -278,13 +280,12 @@ fn value_length(text: &[u8]) -> usize {
 /// Behind a backslash stands a byte that ends no string, whatever it is.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 1;
-    while let Some(rest) = text.get(at..) {
-        at += plain_run(rest);
-        match text.get(at) {
-            Some(b'\\') => at += 2,
-            Some(_) => return at + 1,
-            None => break,
+    while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found + 1;
+        if text[at - 1] == b'"' {
+            return at;
         }
+        at += 1;
     }
     text.len()
 }

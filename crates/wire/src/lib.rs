@@ -25,6 +25,7 @@ mod pieces;
 mod registry;
 mod scan;
 mod session;
+mod specials;
 mod version;
 
 pub mod bridge;

@@ -18,6 +18,7 @@ use axum::{
     http::{Request, StatusCode},
     response::Response,
 };
+use callgate_look::{Looking, Streak};
 use futures_util::FutureExt;
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -100,6 +101,7 @@ pub(super) async fn serve<A: Answers>(
         close: close.clone(),
         cut: CancellationToken::new(),
         turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
+        streak: Arc::default(),
     };
     loop {
         let accepted = tokio::select! {
@@ -139,6 +141,8 @@ struct House<A> {
     close: CancellationToken,
     cut: CancellationToken,
     turning_away: Arc<Semaphore>,
+    /// The turns of all connections.
+    streak: Arc<Streak>,
 }
 
 impl<A: Answers> House<A> {
@@ -146,6 +150,7 @@ impl<A: Answers> House<A> {
         let seat = Arc::new(seat);
         // Without it a streamed answer waits for the other side's delayed acknowledgement.
         let _ = socket.set_nodelay(true);
+        let socket = Looking::new(socket, self.streak);
         let socket = TokioIo::new(Stalling::new(socket, self.terms.stalled));
         let seated = seat.clone();
         let app = self.app;

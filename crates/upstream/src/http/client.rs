@@ -13,6 +13,7 @@ use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use super::{
     Endpoint,
     connections::{Answered, Connections},
+    connector::Connector,
 };
 
 /// How long a connection may take to be made.
@@ -89,7 +90,10 @@ impl HttpClient {
                 (tls, Some(error.to_string().into()))
             }
         };
-        let connector = tls.https_or_http().enable_http1().wrap_connector(http);
+        let connector = tls
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(Connector::new(http));
         Ok(Self {
             connections: Connections::new(connector),
             no_roots,

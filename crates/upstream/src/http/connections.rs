@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use callgate_look::Looking;
 use callgate_wire::Pieces;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
@@ -24,22 +25,22 @@ use hyper::{
     },
 };
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
-use tokio::{net::TcpStream, runtime::Handle};
+use hyper_util::rt::TokioIo;
+use tokio::runtime::Handle;
 use tower_service::Service;
 
-use super::client::HttpFailed;
+use super::{client::HttpFailed, connector::Connector};
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
 
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Stream = MaybeHttpsStream<TokioIo<Looking>>;
 type Unsent = TrySendError<Request<Full<Pieces>>>;
 
 /// The connections to one server.
 #[derive(Clone)]
 pub(super) struct Connections {
-    connector: HttpsConnector<HttpConnector>,
+    connector: HttpsConnector<Connector>,
     shelf: Arc<Shelf>,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Answered {
 }
 
 impl Connections {
-    pub(super) fn new(connector: HttpsConnector<HttpConnector>) -> Self {
+    pub(super) fn new(connector: HttpsConnector<Connector>) -> Self {
         Self {
             connector,
             shelf: Arc::default(),

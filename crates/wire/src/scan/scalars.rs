@@ -1,6 +1,5 @@
 //! Strings, numbers and literals of the pass.
 
-use crate::escape::plain_run;
 use crate::scan::ScanError;
 use crate::scan::scanner::Scanner;
 
@@ -10,7 +9,7 @@ impl Scanner<'_> {
         self.at += 1;
         let mut escaped = false;
         loop {
-            self.at += plain_run(&self.text[self.at..]);
+            self.at = self.specials.next(self.at);
             match self.peek()? {
                 b'"' => {
                     self.at += 1;

@@ -7,23 +7,23 @@ use std::{
     time::Duration,
 };
 
+use callgate_look::Looking;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     time::{Sleep, sleep},
 };
 
 /// A socket that fails when nothing of what waits could be written for a while.
 #[derive(Debug)]
 pub(super) struct Stalling {
-    socket: TcpStream,
+    socket: Looking,
     patience: Duration,
     /// Runs while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stalling {
-    pub(super) fn new(socket: TcpStream, patience: Duration) -> Self {
+    pub(super) fn new(socket: Looking, patience: Duration) -> Self {
         Self {
             socket,
             patience,
@@ -34,7 +34,7 @@ impl Stalling {
     fn watch(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+        write: impl FnOnce(Pin<&mut Looking>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         let written = write(Pin::new(&mut self.socket), context);
         if written.is_ready() {

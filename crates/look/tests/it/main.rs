@@ -1,0 +1,3 @@
+//! Looking sockets among each other, over real connections.
+
+mod sockets;

@@ -1,0 +1,51 @@
+//! The way to a server: a TCP connection that looks for its answers a moment before its call sleeps.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use callgate_look::{Looking, Streak};
+use http::Uri;
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tower_service::Service;
+
+type ConnectError = <HttpConnector as Service<Uri>>::Error;
+type Connecting = dyn Future<Output = Result<TokioIo<Looking>, ConnectError>> + Send;
+
+/// Connects to servers.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    http: HttpConnector,
+    /// The turns of all connections to all servers.
+    streak: Arc<Streak>,
+}
+
+impl Connector {
+    pub(super) fn new(http: HttpConnector) -> Self {
+        Self {
+            http,
+            streak: Arc::default(),
+        }
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Looking>;
+    type Error = ConnectError;
+    type Future = Pin<Box<Connecting>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        self.http.poll_ready(context)
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        let connecting = self.http.call(server);
+        let streak = self.streak.clone();
+        Box::pin(async move {
+            let socket = connecting.await?.into_inner();
+            Ok(TokioIo::new(Looking::new(socket, streak)))
+        })
+    }
+}
