@@ -5,6 +5,7 @@
 
 use std::{
     io::{self, IoSlice},
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -62,17 +63,19 @@ impl Looking {
             self.in_a_row = 0;
             return None;
         }
-        let mut room = [0; ROOM];
-        let room = &mut room[..buffer.remaining().min(ROOM)];
-        let found =
-            self.look.until(
-                || match recv(&self.socket, &mut *room, RecvFlags::DONTWAIT) {
-                    Ok((read, _)) => Some(Ok(read)),
-                    Err(Errno::AGAIN | Errno::INTR) => None,
-                    Err(error) => Some(Err(error.into())),
-                },
-            )?;
-        Some(found.map(|read| buffer.put_slice(&room[..read])))
+        let socket = &self.socket;
+        self.look.until(|| {
+            let mut room = [MaybeUninit::uninit(); ROOM];
+            let room = &mut room[..buffer.remaining().min(ROOM)];
+            match recv(socket, room, RecvFlags::DONTWAIT) {
+                Ok(((read, _), _)) => {
+                    buffer.put_slice(read);
+                    Some(Ok(()))
+                }
+                Err(Errno::AGAIN | Errno::INTR) => None,
+                Err(error) => Some(Err(error.into())),
+            }
+        })
     }
 
     /// Notes what became of a write. While not all of it is written, no answer is awaited.

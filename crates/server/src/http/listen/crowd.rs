@@ -29,7 +29,7 @@ pub(super) struct Crowd {
 
 #[derive(Debug, Default)]
 struct Seats {
-    taken: HashMap<u64, Taken>,
+    taken: HashMap<u64, Taken, foldhash::fast::RandomState>,
     next: u64,
 }
 
