@@ -88,3 +88,39 @@ fn the_configuration_can_say_which_era_is_spoken() {
         assert_eq!(asked(&bed, other), 0, "{protocol}");
     }
 }
+
+/// A gateway is the server here: it refuses a call whose headers do not repeat what its tool wants repeated.
+#[test]
+fn arguments_are_repeated_in_headers_for_a_server_that_wants_them() {
+    let behind = Bed::new(&config("dual"));
+    let strict = behind.serve();
+    let bed = Bed::new(&format!(
+        "\
+servers:
+  c:
+    url: {}
+    headers: {{Authorization: Bearer {}}}
+    protocol: stateless
+naming: {{prefix: never}}
+policy: allow-all
+",
+        strict.url, strict.token
+    ));
+    let served = bed.serve();
+    let mut host = served.host_ready();
+    for arguments in [
+        r#"{"region":"köln","priority":7,"verbose":true}"#,
+        r#"{"region":" east, =?base64?x?= ","priority":-12}"#,
+        r#"{"verbose":false,"other":[1]}"#,
+        "{}",
+    ] {
+        let text = call_text(&mut host, "test_custom_headers", arguments);
+        assert_eq!(text, "done", "{arguments}");
+    }
+    let passed = received(&behind, "upstream.log", "tools/call");
+    assert_eq!(passed.len(), 4);
+    assert!(passed.iter().all(|frame| frame.is_stateless()));
+    let unheaded = json!({"name": "test_custom_headers", "arguments": {"region": "köln"}});
+    let refused = post(&strict, &stateless("tools/call", unheaded));
+    assert_eq!(refused.0, 400, "it would have noticed");
+}
