@@ -181,21 +181,35 @@ mod tests {
         assert_eq!(looked, [row, row].concat());
     }
 
+    /// Whether a read looked, rather than asked the runtime at once.
+    fn read_looked(socket: &mut Looking) -> bool {
+        socket.in_a_row = 0;
+        let mut byte = [0];
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let _ = Pin::new(&mut *socket).poll_read(&mut context, &mut ReadBuf::new(&mut byte));
+        socket.in_a_row > 0
+    }
+
     #[tokio::test]
     async fn only_whoever_wrote_and_is_alone_looks() {
         let (_near, mut socket) = with_bytes().await;
         let streak = socket.streak.clone();
         let written = Poll::Ready(Ok(1));
+        socket.wrote(&written);
+        assert!(!read_looked(&mut socket), "one turn is no streak");
         for _ in 0..20 {
             socket.wrote(&written);
-            assert!(socket.awaits);
             socket.awaits = false;
         }
-        assert!(streak.is_of(socket.place));
-        socket.wrote(&Poll::Pending);
-        assert!(!socket.awaits, "not all is written");
-        streak.turn(streak.place());
+        assert!(!read_looked(&mut socket), "it awaits nothing");
         socket.wrote(&written);
-        assert!(!streak.is_of(socket.place), "another one had a turn");
+        assert!(read_looked(&mut socket));
+        assert!(!read_looked(&mut socket), "it has its answer");
+        socket.wrote(&written);
+        socket.wrote(&Poll::Pending);
+        assert!(!read_looked(&mut socket), "not all is written");
+        socket.wrote(&written);
+        streak.turn(streak.place());
+        assert!(!read_looked(&mut socket), "another one is at work");
     }
 }
