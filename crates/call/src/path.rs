@@ -39,6 +39,7 @@ use crate::{
 pub use drain::Patience;
 use enclosing::Below;
 pub use enclosing::{Enclosed, Enclosing};
+use entering::Entered;
 pub use pending::Pending;
 use pending::Walked;
 use repeat::Rounds;
@@ -170,22 +171,17 @@ impl CallPath {
         caller: Arc<dyn Caller>,
         below: Option<Below>,
     ) -> Pending {
-        let (place, counted) = match self.enter(&received) {
+        let entered = match self.enter(&received) {
             Ok(entered) => entered,
             Err(refused) => return *refused,
         };
-        let cancelled = place.cancelled.clone();
+        let cancelled = entered.0.cancelled.clone();
         let exchange = Exchange {
             caller,
             cancelled: cancelled.clone(),
             trace: None,
         };
-        let shared = self.shared.clone();
-        let walking = async move {
-            let answer = shared.walk(received, exchange, below).await;
-            drop((place, counted));
-            answer
-        };
+        let walking = self.shared.clone().walk(received, exchange, below, entered);
         let answer = InHand::new(walking, self.shared.tasks.clone());
         Pending {
             answer,
@@ -197,11 +193,13 @@ impl CallPath {
 }
 
 impl Shared {
+    /// The whole way of a call that was taken in. It keeps its place until it has its answer.
     async fn walk(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         received: Received,
         exchange: Exchange,
         below: Option<Below>,
+        entered: Entered,
     ) -> Walked {
         let Begun {
             mut attempt,
@@ -222,6 +220,7 @@ impl Shared {
             }
         };
         span.end(started.elapsed(), answer.error.as_deref());
+        drop(entered);
         (answer.frame, answer.code, answer.held)
     }
 

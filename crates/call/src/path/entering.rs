@@ -8,12 +8,12 @@ use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 use super::{CallPath, Pending};
 use crate::{InHand, Received, registry::Place};
 
+/// What a call that was taken in keeps until its end.
+pub(super) type Entered = (Place, TaskTrackerToken);
+
 impl CallPath {
     /// Takes a request in, or answers why not.
-    pub(super) fn enter(
-        &self,
-        received: &Received,
-    ) -> Result<(Place, TaskTrackerToken), Box<Pending>> {
+    pub(super) fn enter(&self, received: &Received) -> Result<Entered, Box<Pending>> {
         let invalid = |text: &str| RpcError::new(RpcError::INVALID_REQUEST, text);
         let refused = |id, error: &RpcError| Err(Box::new(self.refuse(id, error)));
         let Some(id) = received.frame.id() else {
