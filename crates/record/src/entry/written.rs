@@ -6,7 +6,7 @@ use callgate_wire::quote_into;
 use serde::Serialize;
 use ulid::ULID_LEN;
 
-use super::{Body, CallEntry, Check, Decision, Entry, Finished, Intent};
+use super::{Body, CallEntry, Check, Entry, Finished, Intent};
 
 impl Entry {
     /// Appends the entry to `out` as a JSON object whose first member is its kind.
@@ -33,9 +33,9 @@ impl Entry {
 fn write_call(out: &mut String, kind: &str, call: &CallEntry) -> Result<(), serde_json::Error> {
     let mut object = Object::begin(out, kind);
     object.id(&call.id);
-    object.text("type", call.record_type.as_str());
+    object.word("type", call.record_type.as_str());
     object.text("source", &call.source.written());
-    object.text("transport", call.transport.as_str());
+    object.word("transport", call.transport.as_str());
     object.text("tenant", &call.tenant);
     object.text("principal", &call.principal);
     object.text("agent", &call.agent);
@@ -48,7 +48,9 @@ fn write_call(out: &mut String, kind: &str, call: &CallEntry) -> Result<(), serd
     object.text_if("server", call.server.as_deref());
     object.text_if("tool", call.tool.as_deref());
     object.body("arguments", call.arguments.as_ref());
-    object.text_if("decision", call.decision.map(Decision::written));
+    if let Some(decision) = call.decision {
+        object.word("decision", decision.written());
+    }
     object.text_if("rule", call.rule.as_deref());
     object.text_if("reason", call.reason.as_deref());
     object.checks(&call.checks);
@@ -65,8 +67,8 @@ fn write_call(out: &mut String, kind: &str, call: &CallEntry) -> Result<(), serd
 fn write_finished(out: &mut String, finished: &Finished) -> Result<(), serde_json::Error> {
     let mut object = Object::begin(out, "finished");
     object.id(&finished.id);
-    object.text("status", finished.status.as_str());
-    object.text("effect", finished.effect.as_str());
+    object.word("status", finished.status.as_str());
+    object.word("effect", finished.effect.as_str());
     object.raw("duration_us", &finished.duration_us.to_string());
     object.body("response", finished.response.as_ref());
     object.other_if("error", finished.error.as_ref())?;
@@ -115,7 +117,18 @@ impl<'o> Object<'o> {
     }
 
     fn id(&mut self, id: &CallId) {
-        self.text("id", id.0.array_to_str(&mut [0; ULID_LEN]));
+        self.key("id");
+        self.out.push('"');
+        self.out.push_str(id.0.array_to_str(&mut [0; ULID_LEN]));
+        self.out.push('"');
+    }
+
+    /// A word of our own, in which there is nothing to escape.
+    fn word(&mut self, key: &str, word: &'static str) {
+        self.key(key);
+        self.out.push('"');
+        self.out.push_str(word);
+        self.out.push('"');
     }
 
     fn text(&mut self, key: &str, text: &str) {
@@ -163,7 +176,7 @@ impl<'o> Object<'o> {
     fn check(&mut self, check: &Check) {
         self.out.push_str(r#"{"scope":"#);
         quote_into(&check.scope, self.out);
-        self.text("decision", check.decision.written());
+        self.word("decision", check.decision.written());
         self.text("rule", &check.rule);
         self.out.push('}');
     }
