@@ -113,12 +113,13 @@ impl SegmentFile for RealSegment {
 #[cfg(target_os = "linux")]
 fn links(file: &File) -> io::Result<u64> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
-    let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
-    found.map_or_else(
-        // Not every sandbox lets that pass.
-        |_| Ok(file.metadata()?.nlink()),
-        |found| Ok(found.stx_nlink.into()),
-    )
+    match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK) {
+        Ok(found) if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::NLINK) => {
+            Ok(found.stx_nlink.into())
+        }
+        // Not every filesystem answers that, and not every sandbox lets it pass.
+        Ok(_) | Err(_) => Ok(file.metadata()?.nlink()),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
