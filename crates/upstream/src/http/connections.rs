@@ -95,7 +95,7 @@ impl Connections {
             let is_reused = idle.is_some();
             let mut connection = match idle {
                 Some(connection) => connection,
-                None => self.connect(server).await?,
+                None => Box::pin(self.connect(server)).await?,
             };
             match connection.exchange(request).await {
                 Some(Ok(response)) => {

@@ -147,6 +147,36 @@ impl StreamableLink {
         Some(Sent::ByWhoWaits(work))
     }
 
+    /// Begins a request whose reply is waited for.
+    fn request(&self, id: u64, message: Message) -> Result<Sent, LinkEnded> {
+        if self.has_ended() {
+            return Err(LinkEnded);
+        }
+        self.start(id, message.into()).ok_or(LinkEnded)
+    }
+
+    /// Says something that has no reply.
+    async fn tell(&self, message: Message) -> Result<Sent, LinkEnded> {
+        if self.has_ended() {
+            return Err(LinkEnded);
+        }
+        if self.era == Era::Stateless {
+            // Nothing but requests can be said in this era.
+            return Ok(Sent::OnItsWay);
+        }
+        let posted = tokio::time::timeout(ACCEPT_DEADLINE, self.post(message.into())).await;
+        self.end_if_unreachable();
+        posted
+            .ok()
+            .and_then(Result::ok)
+            .map(|_| Sent::OnItsWay)
+            .ok_or(LinkEnded)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.is_cancelled() || self.closing.is_cancelled()
+    }
+
     /// Ends the link when the server could not be reached and no exchange goes on: one that was
     /// connected before may still be answered.
     fn end_if_unreachable(&self) {
@@ -157,13 +187,13 @@ impl StreamableLink {
 
     async fn exchange(&self, id: u64, message: Outgoing) -> Result<(), Ended> {
         let response = self.post(message).await?;
+        // What is rare, or takes long, is boxed, so that other exchanges do not carry the room for it.
         if !response.status().is_success() {
-            return self.refused(id, response).await;
+            return Box::pin(self.refused(id, response)).await;
         }
         if is_stream(&response) {
-            return self
-                .read_answer(id, Events::new(response.into_body(), self.limit))
-                .await;
+            let events = Events::new(response.into_body(), self.limit);
+            return Box::pin(self.read_answer(id, events)).await;
         }
         match read_body(response.into_body(), self.limit).await {
             Ok(Some(body)) if !body.is_empty() => {
@@ -187,7 +217,7 @@ impl StreamableLink {
             self.session.note(&response, &message.body);
             return Ok(response);
         }
-        self.renew(&seen)
+        Box::pin(self.renew(&seen))
             .await
             .map_err(|detail| lost(Effect::None, Some(404), detail))?;
         self.post_once(&self.session.snapshot(), message).await
@@ -253,26 +283,13 @@ impl StreamableLink {
 
 impl Link for StreamableLink {
     fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>> {
-        Box::pin(async move {
-            if self.ended.is_cancelled() || self.closing.is_cancelled() {
-                return Err(LinkEnded);
-            }
-            let message = Outgoing::from(parcel.message);
-            if self.era == Era::Stateless && parcel.awaits.is_none() {
-                // Nothing but requests can be said in this era.
-                return Ok(Sent::OnItsWay);
-            }
-            if let Some(id) = parcel.awaits {
-                return self.start(id, message).ok_or(LinkEnded);
-            }
-            let posted = tokio::time::timeout(ACCEPT_DEADLINE, self.post(message)).await;
-            self.end_if_unreachable();
-            posted
-                .ok()
-                .and_then(Result::ok)
-                .map(|_| Sent::OnItsWay)
-                .ok_or(LinkEnded)
-        })
+        let Parcel { message, awaits } = parcel;
+        match awaits {
+            // Two futures: a request is made by whoever waits for its reply, and need not carry the room
+            // for telling something.
+            Some(id) => Box::pin(async move { self.request(id, message) }),
+            None => Box::pin(self.tell(message)),
+        }
     }
 
     fn give_up(&self, id: u64, cancelled: Message) {

@@ -31,7 +31,7 @@ impl StreamableLink {
             StatusCode::NOT_FOUND => true,
             StatusCode::BAD_REQUEST => {
                 let ping = Message::housekeeping(&Housekeeping::Ping, PING_ID);
-                let answered = self.post_once(seen, ping.into_pieces()).await;
+                let answered = Box::pin(self.post_once(seen, ping.into_pieces())).await;
                 answered.is_ok_and(|answer| answer.status().is_client_error())
             }
             _ => false,
