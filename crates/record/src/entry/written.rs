@@ -117,17 +117,19 @@ impl<'o> Object<'o> {
     }
 
     fn id(&mut self, id: &CallId) {
-        self.key("id");
-        self.out.push('"');
-        self.out.push_str(id.0.array_to_str(&mut [0; ULID_LEN]));
-        self.out.push('"');
+        self.plain("id", id.0.array_to_str(&mut [0; ULID_LEN]));
     }
 
-    /// A word of our own, in which there is nothing to escape.
+    /// A word of our own.
     fn word(&mut self, key: &str, word: &'static str) {
+        self.plain(key, word);
+    }
+
+    /// Text in which there is nothing to escape.
+    fn plain(&mut self, key: &str, text: &str) {
         self.key(key);
         self.out.push('"');
-        self.out.push_str(word);
+        self.out.push_str(text);
         self.out.push('"');
     }
 
