@@ -109,7 +109,7 @@ impl SegmentFile for RealSegment {
 }
 
 /// How many names a file has. Nothing else is asked for: whoever asks for a file's times makes its next
-/// write take a new one, which costs as much as the write.
+/// write take a new one, which makes that write dearer.
 #[cfg(target_os = "linux")]
 fn links(file: &File) -> io::Result<u64> {
     use rustix::fs::{AtFlags, StatxFlags, statx};

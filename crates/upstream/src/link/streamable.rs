@@ -285,8 +285,8 @@ impl Link for StreamableLink {
     fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>> {
         let Parcel { message, awaits } = parcel;
         match awaits {
-            // Two futures: a request is made by whoever waits for its reply, and need not carry the room
-            // for telling something.
+            // Begun when it is first polled: who gives up before has sent nothing. A future of its own, so
+            // that it does not carry the room for telling something.
             Some(id) => Box::pin(async move { self.request(id, message) }),
             None => Box::pin(self.tell(message)),
         }
