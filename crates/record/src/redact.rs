@@ -180,7 +180,8 @@ impl Redactor {
 
     /// Whether the built-in patterns can find anything.
     fn has_sign(&self, text: &str) -> bool {
-        ALSO_LETTERS.into_iter().any(|letter| text.contains(letter))
+        let also = |letter: char| text.contains(letter);
+        (!text.is_ascii() && ALSO_LETTERS.into_iter().any(also))
             || self.signs.is_match(&text.to_ascii_lowercase())
     }
 
