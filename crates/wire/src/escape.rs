@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use memchr::memchr;
 
-use crate::specials::Specials;
+use crate::specials::{BLOCK, Block, places};
 
 /// `text` as a JSON string literal, quotes included.
 pub fn quote(text: &str) -> String {
@@ -17,25 +17,30 @@ pub fn quote(text: &str) -> String {
 
 /// Appends `text` to `out` as a JSON string literal.
 pub fn quote_into(text: &str, out: &mut String) {
+    // Room for the quotes and, mostly, for what escapes add.
+    out.reserve(text.len() + text.len() / 4 + 2);
     out.push('"');
-    let mut specials = Specials::of(text.as_bytes());
-    let mut at = 0;
-    loop {
-        let special = specials.next(at);
-        out.push_str(&text[at..special]);
-        match text.as_bytes().get(special) {
-            None => break,
-            Some(b'"') => out.push_str("\\\""),
-            Some(b'\\') => out.push_str("\\\\"),
-            Some(b'\n') => out.push_str("\\n"),
-            Some(b'\r') => out.push_str("\\r"),
-            Some(b'\t') => out.push_str("\\t"),
-            Some(control) => {
-                write!(out, "\\u{control:04x}").expect("writing to a String does not fail");
+    let bytes = text.as_bytes();
+    let mut plain = 0;
+    for start in (0..bytes.len()).step_by(BLOCK) {
+        for place in places(Block::at(bytes, start).specials()) {
+            let at = start + place;
+            let Some(special) = bytes.get(at) else { break };
+            out.push_str(&text[plain..at]);
+            plain = at + 1;
+            match special {
+                b'"' => out.push_str("\\\""),
+                b'\\' => out.push_str("\\\\"),
+                b'\n' => out.push_str("\\n"),
+                b'\r' => out.push_str("\\r"),
+                b'\t' => out.push_str("\\t"),
+                control => {
+                    write!(out, "\\u{control:04x}").expect("writing to a String does not fail");
+                }
             }
         }
-        at = special + 1;
     }
+    out.push_str(&text[plain..]);
     out.push('"');
 }
 
@@ -110,43 +115,48 @@ fn code_unit(text: &[u8]) -> Option<u32> {
 /// The length of the string literal at the start of a validated text, quotes included, and how many
 /// characters it stands for. A lone surrogate counts as one.
 pub(crate) fn measure(text: &[u8]) -> (usize, usize) {
-    let mut specials = Specials::of(text);
     let mut at = 1;
     // What escapes are longer than the one character that each stands for.
     let mut surplus = 0;
-    while at < text.len() {
-        at = specials.next(at);
-        let escape = match text.get(at) {
-            Some(b'\\') => &text[at..],
-            Some(_) | None => break,
-        };
-        let length = match escape.get(1) {
-            Some(b'u') if is_pair(escape) => 12,
-            Some(b'u') => 6,
-            Some(_) | None => 2,
-        };
-        surplus += length - 1;
-        at += length;
+    loop {
+        let block = Block::at(text, at).inside();
+        for place in places(block.escapes) {
+            surplus += match text.get(at + place + 1..) {
+                Some([b'u', digits @ ..]) => 5 + usize::from(is_pair(digits)),
+                Some(_) | None => 1,
+            };
+        }
+        if block.end < BLOCK {
+            at += block.end;
+            break;
+        }
+        at += block.length();
     }
     let inside = &text[1..at.min(text.len())];
-    let written = match std::str::from_utf8(inside) {
-        _ if inside.is_ascii() => inside.len(),
-        Ok(inside) => inside.chars().count(),
-        Err(_) => inside.len(),
+    let written = if inside.is_ascii() {
+        inside.len()
+    } else {
+        std::str::from_utf8(inside).map_or(inside.len(), |inside| inside.chars().count())
     };
     ((at + 1).min(text.len()), written.saturating_sub(surplus))
 }
 
-/// Whether an escape is the first half of a surrogate pair and the second half follows.
-fn is_pair(escape: &[u8]) -> bool {
-    let half = |at: usize, digits: [&[u8]; 2]| {
-        let hex = escape.get(at..at + 2);
-        hex.is_some_and(|hex| {
-            digits[0].contains(&hex[0].to_ascii_lowercase())
-                && digits[1].contains(&hex[1].to_ascii_lowercase())
-        })
-    };
-    half(2, [b"d", b"89ab"]) && escape.get(6..8) == Some(b"\\u") && half(8, [b"d", b"cdef"])
+/// Whether digits are the first half of a surrogate pair and the second half follows.
+fn is_pair(digits: &[u8]) -> bool {
+    matches!(
+        digits,
+        [
+            b'd' | b'D',
+            b'8' | b'9' | b'a' | b'b' | b'A' | b'B',
+            _,
+            _,
+            b'\\',
+            b'u',
+            b'd' | b'D',
+            b'c'..=b'f' | b'C'..=b'F',
+            ..,
+        ]
+    )
 }
 
 #[cfg(test)]

@@ -1,77 +1,132 @@
-//! Where a string stops being plain: the next quote, backslash or control character.
+//! Where a string stops being plain: at quotes, backslashes and control characters.
 //!
 //! Sixty-four bytes are looked at in one go and kept as a bit each. Text with escapes has short plain runs,
-//! and whoever goes from one to the next mostly finds it in the bits that are there already.
+//! and going from one to the next is then a count and not a search.
 
 use wide::u8x16;
 
 /// How many bytes are looked at in one go.
-const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 /// How many bytes are compared in one go.
 const LANES: usize = 16;
 
-/// The special bytes of one text, found as they are asked for.
-#[derive(Debug)]
-pub(crate) struct Specials<'a> {
-    text: &'a [u8],
-    /// Where the block begins that `marks` tells of.
-    start: usize,
-    /// A bit for each special byte of the block, the first the lowest.
-    marks: u64,
+/// The special bytes among [`BLOCK`] bytes of a text: a bit for each, the first the lowest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Block {
+    backslashes: u64,
+    /// Quotes and control characters.
+    others: u64,
 }
 
-impl<'a> Specials<'a> {
-    pub(crate) fn of(text: &'a [u8]) -> Self {
-        Self {
-            text,
-            start: 0,
-            marks: marks_at(text, 0),
-        }
-    }
+/// What a [`Block`] is when it stands inside a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Inside {
+    /// A bit for each backslash that begins an escape, up to the end.
+    pub(crate) escapes: u64,
+    /// Where the first quote or control character stands that is not part of an escape; [`BLOCK`] when
+    /// there is none.
+    pub(crate) end: usize,
+}
 
-    /// The first special byte at `from` or behind it; the text's length when there is none.
+impl Block {
+    /// The block at `start`. Behind the end of the text stand control characters.
     #[inline]
-    pub(crate) fn next(&mut self, from: usize) -> usize {
-        let mut at = from;
-        loop {
-            let ahead = at.wrapping_sub(self.start);
-            if ahead < BLOCK {
-                let marks = self.marks >> ahead;
-                if marks != 0 {
-                    return (at + marks.trailing_zeros() as usize).min(self.text.len());
-                }
-                at = self.start + BLOCK;
+    pub(crate) fn at(text: &[u8], start: usize) -> Self {
+        let rest = text.get(start..).unwrap_or_default();
+        match rest.first_chunk() {
+            Some(block) => Self::of(block),
+            None => Self::of_last(rest),
+        }
+    }
+
+    #[inline(never)]
+    fn of_last(rest: &[u8]) -> Self {
+        let mut block = [0; BLOCK];
+        block[..rest.len()].copy_from_slice(rest);
+        Self::of(&block)
+    }
+
+    #[inline]
+    fn of(block: &[u8; BLOCK]) -> Self {
+        let (lanes, _) = block.as_chunks::<LANES>();
+        let nothing = Self {
+            backslashes: 0,
+            others: 0,
+        };
+        lanes.iter().rev().fold(nothing, |found, lane| {
+            let bytes = u8x16::new(*lane);
+            let backslashes = bytes.simd_eq(u8x16::splat(b'\\'));
+            // With one bit turned over a quote is 0x20, and control characters are what is below that.
+            let turned = bytes ^ u8x16::splat(b'"' ^ 0x20);
+            let others = turned.min(u8x16::splat(0x20)).simd_eq(turned);
+            Self {
+                backslashes: found.backslashes << LANES | u64::from(backslashes.to_bitmask()),
+                others: found.others << LANES | u64::from(others.to_bitmask()),
             }
-            if at >= self.text.len() {
-                return self.text.len();
-            }
-            self.start = at;
-            self.marks = marks_at(self.text, at);
+        })
+    }
+
+    /// All special bytes.
+    pub(crate) fn specials(self) -> u64 {
+        self.backslashes | self.others
+    }
+
+    /// The block as a part of a string, if its first byte is not the second one of an escape.
+    #[inline]
+    pub(crate) fn inside(self) -> Inside {
+        let escapes = escapes_of(self.backslashes);
+        let ends = self.others & !(escapes << 1);
+        let before = ends.wrapping_sub(1) & !ends;
+        Inside {
+            escapes: escapes & before,
+            end: ends.trailing_zeros() as usize,
         }
     }
 }
 
-/// The marks of the block at `start`. Behind the end of the text everything is marked.
-fn marks_at(text: &[u8], start: usize) -> u64 {
-    let rest = text.get(start..).unwrap_or_default();
-    if let Some(block) = rest.first_chunk() {
-        return marks_of(block);
+impl Inside {
+    /// How far the next block is from the start of this one: the last byte may begin an escape.
+    ///
+    /// That is rare, and as a branch it is foreseen: the next block is then looked at while this one is.
+    #[inline]
+    pub(crate) fn length(self) -> usize {
+        if self.escapes >> (BLOCK - 1) == 0 {
+            BLOCK
+        } else {
+            one_longer()
+        }
     }
-    let mut block = [0; BLOCK];
-    block[..rest.len()].copy_from_slice(rest);
-    marks_of(&block)
 }
 
-fn marks_of(block: &[u8; BLOCK]) -> u64 {
-    let quote = u8x16::splat(b'"');
-    let backslash = u8x16::splat(b'\\');
-    let last_control = u8x16::splat(0x1F);
-    let (lanes, _) = block.as_chunks::<LANES>();
-    lanes.iter().rev().fold(0, |marks, lane| {
-        let bytes = u8x16::new(*lane);
-        let is_control = bytes.min(last_control).simd_eq(bytes);
-        let special = bytes.simd_eq(quote) | bytes.simd_eq(backslash) | is_control;
-        marks << LANES | u64::from(special.to_bitmask())
+#[cold]
+#[inline(never)]
+fn one_longer() -> usize {
+    BLOCK + 1
+}
+
+/// Which of these backslashes begin an escape: one that stands behind such a one does not.
+#[inline]
+fn escapes_of(backslashes: u64) -> u64 {
+    if backslashes & backslashes << 1 == 0 {
+        return backslashes;
+    }
+    let mut escapes = 0;
+    let mut left = backslashes;
+    while left != 0 {
+        let first = left & left.wrapping_neg();
+        escapes |= first;
+        left &= !(first | first << 1);
+    }
+    escapes
+}
+
+/// Where the bits of a block are, in order.
+#[inline]
+pub(crate) fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (place < BLOCK).then_some(place)
     })
 }
 
@@ -88,28 +143,56 @@ mod tests {
     #[test]
     fn every_byte_is_told_apart() {
         for byte in 0..=u8::MAX {
-            for at in [0, 15, 16, 63, 64, 99] {
-                let mut text = [b' '; 100];
+            for at in [0, 15, 16, 63] {
+                let mut text = [b' '; BLOCK];
                 text[at] = byte;
-                let expected = if is_special(byte) { at } else { 100 };
-                assert_eq!(Specials::of(&text).next(0), expected, "{byte} at {at}");
+                let block = Block::at(&text, 0);
+                let bit = |is: bool| u64::from(is) << at;
+                assert_eq!(block.specials(), bit(is_special(byte)), "{byte} at {at}");
+                assert_eq!(block.backslashes, bit(byte == b'\\'), "{byte} at {at}");
             }
+        }
+    }
+
+    /// What [`Block::inside`] finds, looking at one byte after the other.
+    fn inside(text: &[u8]) -> Inside {
+        let mut escapes = 0;
+        let mut at = 0;
+        while at < BLOCK {
+            match text.get(at) {
+                Some(b'\\') => {
+                    escapes |= 1 << at;
+                    at += 2;
+                }
+                Some(&byte) if !is_special(byte) => at += 1,
+                Some(_) | None => return Inside { escapes, end: at },
+            }
+        }
+        Inside {
+            escapes,
+            end: BLOCK,
         }
     }
 
     proptest! {
         #[test]
-        fn the_first_special_byte_is_found_wherever_one_asks_from(
-            text in prop::collection::vec(prop_oneof![3 => b' '..=0xFF, 1 => any::<u8>()], 0..300),
-            asked in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
+        fn a_block_says_what_its_bytes_are(
+            text in prop::collection::vec(any::<u8>(), 0..300),
+            start in any::<prop::sample::Index>(),
         ) {
-            let mut specials = Specials::of(&text);
-            for from in asked {
-                let from = from.index(text.len() + 1);
-                let behind = text[from..].iter().position(|&byte| is_special(byte));
-                let expected = behind.map_or(text.len(), |found| from + found);
-                prop_assert_eq!(specials.next(from), expected);
-            }
+            let start = start.index(text.len() + 1);
+            let expected = (0..BLOCK).filter(|at| text.get(start + at).is_none_or(|byte| is_special(*byte)));
+            let found: Vec<_> = places(Block::at(&text, start).specials()).collect();
+            prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn escapes_and_the_end_are_found(
+            text in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b' '), Just(b'"'), Just(b'n')], 0..80),
+            long in any::<bool>(),
+        ) {
+            let text = if long { [text, vec![b'\\'; BLOCK]].concat() } else { text };
+            prop_assert_eq!(Block::at(&text, 0).inside(), inside(&text));
         }
     }
 }

@@ -2,42 +2,48 @@
 
 use crate::scan::ScanError;
 use crate::scan::scanner::Scanner;
+use crate::specials::{BLOCK, Block, places};
 
 impl Scanner<'_> {
     /// Reads a string, quotes included; true when it holds an escape.
     pub(super) fn string(&mut self) -> Result<bool, ScanError> {
-        self.at += 1;
+        let text = self.text;
+        let mut at = self.at + 1;
         let mut escaped = false;
-        loop {
-            self.at = self.specials.next(self.at);
-            match self.peek()? {
-                b'"' => {
-                    self.at += 1;
-                    return Ok(escaped);
+        'blocks: loop {
+            let block = Block::at(text, at).inside();
+            escaped |= block.escapes != 0;
+            for place in places(block.escapes) {
+                if !is_usual_escape(text, at + place) {
+                    at = self.rare_escape(at + place)?;
+                    continue 'blocks;
                 }
-                b'\\' => {
-                    escaped = true;
-                    self.escape()?;
-                }
-                _ => return Err(ScanError::ControlCharacter { at: self.at }),
             }
+            if block.end < BLOCK {
+                self.at = at + block.end;
+                break;
+            }
+            at += block.length();
         }
+        if self.peek()? != b'"' {
+            return Err(ScanError::ControlCharacter { at: self.at });
+        }
+        self.at += 1;
+        Ok(escaped)
     }
 
-    fn escape(&mut self) -> Result<(), ScanError> {
-        let start = self.at;
-        self.at += 1;
-        match self.peek()? {
-            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 1,
-            b'u' => {
-                let unit = self.unicode_escape()?;
-                if self.is_strict_here() && (0xD800..0xE000).contains(&unit) {
-                    self.second_half(unit, start)?;
-                }
-            }
-            _ => return Err(self.unexpected()),
+    /// Reads an escape that is half of a surrogate pair, or none at all; where it ends.
+    #[inline(never)]
+    fn rare_escape(&mut self, start: usize) -> Result<usize, ScanError> {
+        self.at = start + 1;
+        if self.peek()? != b'u' {
+            return Err(self.unexpected());
         }
-        Ok(())
+        let unit = self.unicode_escape()?;
+        if self.is_strict_here() && (0xD800..0xE000).contains(&unit) {
+            self.second_half(unit, start)?;
+        }
+        Ok(self.at)
     }
 
     /// Behind a surrogate: it must be a leading one, and a trailing one must follow.
@@ -112,4 +118,48 @@ impl Scanner<'_> {
         }
         Ok(())
     }
+}
+
+/// A byte that is an escape together with the backslash before it.
+const SIMPLE: u8 = 1;
+/// A hexadecimal digit.
+const DIGIT: u8 = 2;
+
+/// What each byte can be in an escape.
+static ROLES: [u8; 256] = {
+    let mut roles = [0; 256];
+    let mut byte = 0;
+    while byte < roles.len() {
+        if matches!(
+            byte as u8,
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't'
+        ) {
+            roles[byte] |= SIMPLE;
+        }
+        if (byte as u8).is_ascii_hexdigit() {
+            roles[byte] |= DIGIT;
+        }
+        byte += 1;
+    }
+    roles
+};
+
+/// Whether the backslash at `at` begins an escape that stands for a character by itself.
+#[inline]
+fn is_usual_escape(text: &[u8], at: usize) -> bool {
+    match text.get(at + 1..) {
+        Some([simple, ..]) if ROLES[usize::from(*simple)] & SIMPLE != 0 => true,
+        Some([b'u', a, b, c, d, ..]) => is_character([*a, *b, *c, *d]),
+        Some(_) | None => false,
+    }
+}
+
+/// Whether four digits are a character, and not half of a surrogate pair.
+fn is_character(digits: [u8; 4]) -> bool {
+    let is_half = matches!(
+        digits,
+        [b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..]
+    );
+    let [a, b, c, d] = digits.map(|digit| ROLES[usize::from(digit)]);
+    !is_half && a & b & c & d & DIGIT != 0
 }

@@ -4,7 +4,6 @@
 use crate::escape::key_is;
 use crate::scan::keys::Keys;
 use crate::scan::{MAX_DEPTH, Member, Outline, ScanError, Span, Strictness};
-use crate::specials::Specials;
 
 /// Which list of the outline the members of an open object belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,7 +20,6 @@ const NOTED_DEPTH: usize = 3;
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: usize,
-    pub(super) specials: Specials<'a>,
     strictness: Strictness,
     /// One bit per open container, the innermost lowest: set for objects.
     objects: u128,
@@ -39,7 +37,6 @@ impl<'a> Scanner<'a> {
         Scanner {
             text,
             at: 0,
-            specials: Specials::of(text),
             strictness,
             objects: 0,
             depth: 0,
