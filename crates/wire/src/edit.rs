@@ -129,19 +129,17 @@ impl<'f> Edit<'f> {
         if text.len() <= COPIED_BYTES {
             return Bytes::from(splice(text, &splices)).into();
         }
-        let mut pieces = Vec::with_capacity(2 * splices.len() + 1);
+        let mut pieces = Vec::with_capacity(USUAL_SPLICES);
+        // What is new, and the short stretches beside it.
+        let mut copied = Vec::new();
         let mut at = 0;
-        for Splice {
-            start,
-            end,
-            text: new,
-        } in splices
-        {
-            pieces.push(text.slice(at..start));
-            pieces.push(new.into());
-            at = end;
+        for splice in splices {
+            share(text.slice(at..splice.start), &mut copied, &mut pieces);
+            copied.extend_from_slice(splice.text.as_bytes());
+            at = splice.end;
         }
-        pieces.push(text.slice(at..));
+        share(text.slice(at..), &mut copied, &mut pieces);
+        pieces.push(copied.into());
         pieces.into_iter().collect()
     }
 
@@ -359,6 +357,16 @@ fn splice(text: &[u8], splices: &[Splice]) -> Vec<u8> {
     }
     out.extend_from_slice(&text[at..]);
     out
+}
+
+/// Adds a stretch that stays: a long one as it is, behind what was copied before it; a short one is copied.
+fn share(stretch: Bytes, copied: &mut Vec<u8>, pieces: &mut Vec<Bytes>) {
+    if stretch.len() <= COPIED_BYTES {
+        copied.extend_from_slice(&stretch);
+    } else {
+        pieces.push(std::mem::take(copied).into());
+        pieces.push(stretch);
+    }
 }
 
 /// Strings hold no raw line breaks, so each one in a valid text stands between tokens.

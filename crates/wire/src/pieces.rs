@@ -9,7 +9,7 @@ use std::{
 use bytes::{Buf, Bytes};
 
 /// Up to this length a message is copied when it is changed: one piece costs less than several.
-pub(crate) const COPIED_BYTES: usize = 16 * 1024;
+pub(crate) const COPIED_BYTES: usize = 4 * 1024;
 
 /// The bytes of a message, in order. None of the pieces is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

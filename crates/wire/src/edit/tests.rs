@@ -239,3 +239,29 @@ fn lines() {
         "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{\"a\":[1, 2]}}\n"
     );
 }
+
+/// What is long stays where it is, and all that is short is copied together.
+#[test]
+fn a_large_message_is_changed_in_few_pieces() {
+    let long = |bytes: usize| "x".repeat(bytes);
+    for (first, second, pieces) in [
+        (100, 100, 1),
+        (COPIED_BYTES, 100, 3),
+        (100, COPIED_BYTES, 3),
+        (COPIED_BYTES, COPIED_BYTES, 5),
+    ] {
+        let text = wrap(&format!(
+            r#""id":1,"method":"m","params":{{"a":"{}","name":"up__x","b":"{}","_meta":{{}}}}"#,
+            long(first),
+            long(second),
+        ));
+        let frame = frame(&text);
+        let edit = || {
+            let edit = frame.edit().id(&Id::number(42));
+            edit.param("name", "\"x\"").meta("k", "true")
+        };
+        let changed = edit().pieces();
+        assert_eq!(changed.count(), pieces, "{first} {second}");
+        assert_eq!(changed.into_bytes(), edit().finish());
+    }
+}
