@@ -131,12 +131,12 @@ pub fn scan(text: &[u8], strictness: Strictness) -> Result<Outline, ScanError> {
     if text.starts_with(b"\xEF\xBB\xBF") {
         return Err(ScanError::ByteOrderMark);
     }
-    // Most texts are, and seeing that is cheaper than reading characters.
-    if !text.is_ascii() {
-        if let Err(error) = std::str::from_utf8(text) {
-            let at = error.valid_up_to();
-            return Err(ScanError::NotUtf8 { at });
-        }
+    // Most texts are ASCII, and seeing that costs less than reading characters.
+    if !text.is_ascii()
+        && let Err(error) = std::str::from_utf8(text)
+    {
+        let at = error.valid_up_to();
+        return Err(ScanError::NotUtf8 { at });
     }
     Scanner::new(text, strictness).run()
 }
