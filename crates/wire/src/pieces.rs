@@ -8,7 +8,8 @@ use std::{
 
 use bytes::{Buf, Bytes};
 
-/// Up to this length a message is copied when it is changed: one piece costs less than several.
+/// Up to this length a message, or a stretch of a longer one, is copied when something is changed: one piece costs
+/// less than several.
 pub(crate) const COPIED_BYTES: usize = 4 * 1024;
 
 /// The bytes of a message, in order. None of the pieces is empty.
