@@ -91,8 +91,17 @@ impl RuleSet {
 
     /// Whether a call can need a fact here.
     pub(super) fn needs_facts(&self) -> bool {
-        let asks = |rule: &Rule| rule.fields.paths.is_some() || !rule.fields.conditions.is_empty();
-        !self.rates.is_empty() || self.limits.is_some() || self.rules.iter().any(asks)
+        let asks_where = |rule: &Rule| rule.fields.paths.is_some();
+        !self.rates.is_empty()
+            || self.limits.is_some()
+            || self.asks_for_prior()
+            || self.rules.iter().any(asks_where)
+    }
+
+    /// Whether some rule asks for earlier calls.
+    pub(super) fn asks_for_prior(&self) -> bool {
+        let asks = |rule: &Rule| !rule.fields.conditions.is_empty();
+        self.rules.iter().any(asks)
     }
 
     /// Paths whose real place decides, as far as this scope asks about any.

@@ -36,6 +36,8 @@ pub struct Rules {
     map: Vec<(Lookalike, Scope)>,
     /// Whether no rule set ever needs a fact.
     needs_nothing: bool,
+    /// Whether some rule asks for earlier calls.
+    asks_for_prior: bool,
 }
 
 /// The rule sets that hold for someone.
@@ -74,11 +76,10 @@ impl Rules {
         let mut problems = compiler.problems;
         if problems.is_empty() {
             let all = agents.iter().map(|(_, scopes)| scopes).chain([&everyones]);
-            let needs_nothing = !all
-                .flat_map(|scopes| scopes.0.values())
-                .any(RuleSet::needs_facts);
+            let sets: Vec<_> = all.flat_map(|scopes| scopes.0.values()).collect();
             return Ok(Self {
-                needs_nothing,
+                needs_nothing: !sets.iter().any(|set| set.needs_facts()),
+                asks_for_prior: sets.iter().any(|set| set.asks_for_prior()),
                 name: written.name,
                 digest: Digest::of(text.as_bytes()),
                 everyones,
@@ -163,15 +164,7 @@ impl Rules {
 
     /// Whether some rule asks for earlier calls.
     pub(super) fn asks_for_prior(&self) -> bool {
-        let agents = self.agents.iter().map(|(_, scopes)| scopes);
-        let mut sets = agents
-            .chain([&self.everyones])
-            .flat_map(|scopes| scopes.0.values());
-        sets.any(|set| {
-            set.rules
-                .iter()
-                .any(|rule| !rule.fields.conditions.is_empty())
-        })
+        self.asks_for_prior
     }
 
     /// The scope that the file itself maps a tool to.
