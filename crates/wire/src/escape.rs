@@ -21,6 +21,11 @@ pub fn quote_into(text: &str, out: &mut String) {
     out.reserve(text.len() + text.len() / 4 + 2);
     out.push('"');
     let bytes = text.as_bytes();
+    if bytes.len() < BLOCK && is_plain(bytes) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     let mut plain = 0;
     for start in (0..bytes.len()).step_by(BLOCK) {
         for place in places(Block::at(bytes, start).specials()) {
@@ -42,6 +47,31 @@ pub fn quote_into(text: &str, out: &mut String) {
     }
     out.push_str(&text[plain..]);
     out.push('"');
+}
+
+/// Whether nothing needs an escape. For short text: most names have no more than a few words of eight bytes,
+/// and a block would have to be filled up first.
+fn is_plain(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks();
+    // The last word overlaps the one before.
+    let rest_is_plain = match bytes.last_chunk() {
+        Some(last) => is_plain_word(last),
+        None => rest.iter().all(|byte| !is_special(*byte)),
+    };
+    rest_is_plain && words.iter().all(is_plain_word)
+}
+
+/// A byte is below another when taking that away borrows from its highest bit, which it did not have itself.
+fn is_plain_word(word: &[u8; 8]) -> bool {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    let word = u64::from_ne_bytes(*word);
+    let below = |word: u64, least: u8| word.wrapping_sub(EACH * u64::from(least)) & !word;
+    let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
+    (below(word, b' ') | is(b'"') | is(b'\\')) & (EACH << 7) == 0
+}
+
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1F)
 }
 
 /// The content of a string literal's inside; `None` when a lone surrogate stands in it.
@@ -70,7 +100,10 @@ pub(crate) fn key_is(key: &[u8], name: &str) -> bool {
     if body.len() <= name.len() {
         return body == name.as_bytes();
     }
-    memchr(b'\\', body).is_some()
+    // Most other keys differ from the first byte on.
+    let first = body.first();
+    (first == Some(&b'\\') || first == name.as_bytes().first())
+        && memchr(b'\\', body).is_some()
         && unescape_bytes(body).is_some_and(|key| *key == *name.as_bytes())
 }
 
@@ -215,6 +248,21 @@ mod tests {
         for (key, name, expected) in cases {
             assert_eq!(key_is(key.as_bytes(), name), expected, "{key} {name}");
         }
+    }
+
+    #[test]
+    fn each_byte_of_a_short_text_is_looked_at() {
+        for length in 1..=BLOCK {
+            for at in 0..length {
+                for character in ['"', '\\', '\n', '\u{1f}', ' ', '!', '#', '[', ']', '\u{7f}'] {
+                    let mut text = "x".repeat(length);
+                    text.replace_range(at..=at, character.encode_utf8(&mut [0; 4]));
+                    let expected = !is_special(character as u8);
+                    assert_eq!(is_plain(text.as_bytes()), expected, "{text:?}");
+                }
+            }
+        }
+        assert!(is_plain("é😀 ÿÿÿÿÿÿÿÿÿ\u{80}\u{a2}".as_bytes()));
     }
 
     #[test]
