@@ -218,7 +218,7 @@ impl Redactor {
 
 /// The digest that is kept of a body: BLAKE3, in hex digits.
 pub fn body_digest(raw: &[u8]) -> String {
-    blake3::hash(raw).to_hex().to_string()
+    blake3::hash(raw).to_hex().as_str().to_owned()
 }
 
 struct Kept {

@@ -20,6 +20,18 @@ const INSTANT_BYTES: usize = 27;
 /// Most entries are no longer than this.
 const USUAL_BYTES: usize = 1024;
 
+/// Each byte as two hex digits: a hash is written twice per entry.
+const HEX: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < hex.len() {
+        hex[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    hex
+};
+
 /// The hash that the first entry of a chain names as the one before it.
 pub(crate) const NO_HASH: Hash = Hash([0; 32]);
 
@@ -42,11 +54,9 @@ impl std::fmt::Debug for Hash {
 impl Hash {
     /// Its hex digits.
     fn digits(&self) -> [u8; HASH_DIGITS] {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut digits = [0; HASH_DIGITS];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
+        for (pair, byte) in digits.as_chunks_mut().0.iter_mut().zip(self.0) {
+            *pair = HEX[usize::from(byte)];
         }
         digits
     }
