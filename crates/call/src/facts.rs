@@ -68,14 +68,16 @@ impl Default for FactSources {
 impl FactSources {
     /// Gathers the facts that `policy` needs for a call.
     pub(crate) async fn gather(&self, call: &Call, policy: &Policy) -> Gathered {
-        self.look_up(call, policy.needs(call)).await
+        let needs = policy.needs(call);
+        if needs.is_empty() {
+            return Gathered::default();
+        }
+        // Boxed, so that calls which need nothing do not carry the room for it.
+        Box::pin(self.look_up(call, needs)).await
     }
 
     /// Gathers these facts for a call.
     pub(crate) async fn look_up(&self, call: &Call, needs: Needs) -> Gathered {
-        if needs.is_empty() {
-            return Gathered::default();
-        }
         let who = &call.attempt.host.who;
         let now = Instant::now();
         let met = |prior: &_| self.history.has(who, prior, now);

@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 struct Walk<'a> {
     span: &'a CallSpan,
     /// Those before it, where its host is asked in between.
-    rounds: Option<Rounds>,
+    rounds: Option<Box<Rounds>>,
 }
 
 impl CallPath {
@@ -230,7 +230,7 @@ impl Shared {
         started: Instant,
         exchange: Exchange,
         span: &CallSpan,
-        rounds: Option<Rounds>,
+        rounds: Option<Box<Rounds>>,
     ) -> Answer {
         let events = &self.telemetry.events;
         if let Some(fault) = intent::stated(&attempt) {
@@ -271,7 +271,7 @@ impl Shared {
         let mut gathered = span.step("facts").over(gathering).await;
         let facts = &gathered.facts;
         let verdict = span.step("decide").of(|| decide(call, &policy, facts));
-        let earlier = match (&round, &rounds) {
+        let earlier = match (&round, rounds.as_deref()) {
             (Round::Again { agreed, .. }, _) | (_, Some(Rounds { agreed, .. })) => agreed.as_ref(),
             (Round::First | Round::Back(_), None) => None,
         };
@@ -352,8 +352,8 @@ impl Shared {
         let answer = self.put_on_record(round, sent, outcome, span).await;
         match (asking, first) {
             (Some(reply), Some((attempt, agreed))) => {
-                let rounds = rounds.unwrap_or_else(|| Rounds::of(&attempt, agreed));
-                self.repeat(&attempt, rounds, &reply, caller, span).await
+                let rounds = rounds.unwrap_or_else(|| Box::new(Rounds::of(&attempt, agreed)));
+                Box::pin(self.repeat(&attempt, rounds, &reply, caller, span)).await
             }
             (None, _) | (_, None) => answer,
         }

@@ -52,7 +52,8 @@ pub(crate) async fn resolve(
     let asked = match Asked::read(&attempt.frame) {
         Ok(Some(asked)) => asked,
         Ok(None) => match task(providers, &attempt.frame) {
-            None => return resolve_method(providers, attempt).await,
+            // Boxed, so that calls of tools do not carry the room for it.
+            None => return Box::pin(resolve_method(providers, attempt)).await,
             Some(Ok(target)) => return Ok(Call { attempt, target }),
             Some(Err(error)) => {
                 let server = None;

@@ -24,8 +24,7 @@ pub struct Ruling {
 /// of what it held.
 #[derive(Debug)]
 pub struct Permit {
-    call: Call,
-    ruling: Ruling,
+    decided: Box<Decided>,
     /// Boxed: most permits rest on nobody's word.
     agreed: Option<Box<Agreed>>,
 }
@@ -33,8 +32,7 @@ pub struct Permit {
 /// A call that waits for a person.
 #[derive(Debug)]
 pub struct Hold {
-    call: Call,
-    ruling: Ruling,
+    decided: Box<Decided>,
     /// Whether a confirmation is all that is asked for.
     confirms: bool,
 }
@@ -42,6 +40,12 @@ pub struct Hold {
 /// A call that was refused.
 #[derive(Debug)]
 pub struct Denied {
+    decided: Box<Decided>,
+}
+
+/// A call and what was ruled about it. Boxed wherever it goes: it is large, and each step hands it on.
+#[derive(Debug)]
+struct Decided {
     call: Call,
     ruling: Ruling,
 }
@@ -62,21 +66,21 @@ pub enum Verdict {
 pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
     if let Some(fault) = intent_fault(&call) {
         let ruling = Ruling::new(&fault.rule(), &fault.to_string());
-        return Verdict::Deny(Denied { call, ruling });
+        let decided = Box::new(Decided { call, ruling });
+        return Verdict::Deny(Denied { decided });
     }
     let (kind, ruling) = Ruling::strictest(policy.judge(&call, facts));
+    let decided = Box::new(Decided { call, ruling });
     match kind {
         Kind::Allow => Verdict::Permit(Permit {
-            call,
-            ruling,
+            decided,
             agreed: None,
         }),
         Kind::Confirm | Kind::RequireApproval => Verdict::Hold(Hold {
-            call,
-            ruling,
+            decided,
             confirms: kind == Kind::Confirm,
         }),
-        Kind::Deny => Verdict::Deny(Denied { call, ruling }),
+        Kind::Deny => Verdict::Deny(Denied { decided }),
     }
 }
 
@@ -138,12 +142,12 @@ impl Ruling {
 impl Permit {
     /// The permitted call.
     pub fn call(&self) -> &Call {
-        &self.call
+        &self.decided.call
     }
 
     /// The rule that permitted it.
     pub fn ruling(&self) -> &Ruling {
-        &self.ruling
+        &self.decided.ruling
     }
 
     /// The approval that it rests on; the record that it is about to be forwarded uses it up.
@@ -158,19 +162,19 @@ impl Permit {
 
     /// Gives the permit up for the call in it; the permission is gone with it.
     pub fn into_call(self) -> Call {
-        self.call
+        self.decided.call
     }
 }
 
 impl Hold {
     /// The held call.
     pub fn call(&self) -> &Call {
-        &self.call
+        &self.decided.call
     }
 
     /// The rule that asks for a person.
     pub fn ruling(&self) -> &Ruling {
-        &self.ruling
+        &self.decided.ruling
     }
 
     /// Whether the word of the person at the host is enough.
@@ -180,7 +184,7 @@ impl Hold {
 
     /// What a consent must be for: this exact call, held by these rules.
     pub fn binding(&self) -> Digest {
-        approval::binding(&self.call, &self.ruling)
+        approval::binding(&self.decided.call, &self.decided.ruling)
     }
 
     /// Permits the call if the consent is for it, and enough; else it stays held.
@@ -190,8 +194,7 @@ impl Hold {
             return Verdict::Hold(self);
         }
         Verdict::Permit(Permit {
-            call: self.call,
-            ruling: self.ruling,
+            decided: self.decided,
             agreed: Some(Box::new(Agreed {
                 binding: consent.binding,
                 approval: consent.approval,
@@ -201,37 +204,32 @@ impl Hold {
 
     /// Gives the hold up for the call in it, to be decided again.
     pub fn into_call(self) -> Call {
-        self.call
+        self.decided.call
     }
 
     /// Ends the hold with a person's no.
     pub fn deny(self, reason: &str) -> Denied {
-        let rule = self.ruling.rule.clone();
+        let rule = self.decided.ruling.rule.clone();
         self.refuse(&rule, reason)
     }
 
     /// Ends the hold because nobody can be asked; `rule` says so.
     pub fn refuse(self, rule: &str, reason: &str) -> Denied {
-        let ruling = Ruling {
-            rule: rule.to_owned(),
-            reason: reason.to_owned(),
-            ..self.ruling
-        };
-        Denied {
-            call: self.call,
-            ruling,
-        }
+        let mut decided = self.decided;
+        decided.ruling.rule = rule.to_owned();
+        decided.ruling.reason = reason.to_owned();
+        Denied { decided }
     }
 }
 
 impl Denied {
     /// The refused call.
     pub fn call(&self) -> &Call {
-        &self.call
+        &self.decided.call
     }
 
     /// The rule that refused it.
     pub fn ruling(&self) -> &Ruling {
-        &self.ruling
+        &self.decided.ruling
     }
 }

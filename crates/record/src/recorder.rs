@@ -112,15 +112,8 @@ impl Recorder {
         &self,
         permit: Permit,
     ) -> Result<(Recorded<Permit>, Open), NotRecorded> {
-        let call = permit.call();
-        let id = call.attempt.id;
-        let mut entry = self.decided(call, permit.ruling(), Decision::Allow);
-        entry.approval_id = permit.approval().cloned();
-        let on_failure = match entry.approval_id {
-            Some(_) => OnFailure::Refuse,
-            None => self.on_failure,
-        };
-        let entry = Entry::Forwarding(Box::new(entry));
+        let id = permit.call().attempt.id;
+        let (entry, on_failure) = self.about_to_forward(&permit);
         match (self.store.place(&entry).await, on_failure) {
             (Ok(position), on_failure) => self.keep_or_withdraw(id, position, on_failure).await?,
             (Err(error), OnFailure::Refuse) => return Err(NotRecorded(error)),
@@ -146,7 +139,7 @@ impl Recorder {
         entry.decision = Some(Decision::Allow);
         entry.rule = Some(SCRIPT_RULE.to_owned());
         entry.reason = Some("a script is no call; each call it makes is decided".to_owned());
-        let entry = Entry::Forwarding(Box::new(entry));
+        let entry = Entry::Forwarding(entry);
         let position = self.store.place(&entry).await?;
         self.keep_or_withdraw(attempt.id, position, OnFailure::Refuse)
             .await?;
@@ -158,7 +151,7 @@ impl Recorder {
     pub fn denied(&self, denied: &Denied) {
         let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
         entry.status = Some(Status::Blocked);
-        self.store.append_owed(Entry::Refused(Box::new(entry)));
+        self.store.append_owed(Entry::Refused(entry));
     }
 
     /// Puts an attempt on record that never got as far as a decision.
@@ -179,7 +172,7 @@ impl Recorder {
         entry.tool = asked.map(|asked| name(&asked));
         entry.status = Some(status);
         entry.error = Some(self.blotted(error));
-        self.store.append_owed(Entry::Refused(Box::new(entry)));
+        self.store.append_owed(Entry::Refused(entry));
     }
 
     /// Puts a tool on record that an agent used on its own: it was seen in the agent's events, and nobody
@@ -190,7 +183,7 @@ impl Recorder {
         let tool = attempt.frame.param("name").and_then(|tool| tool.as_str());
         entry.tool = tool.map(|tool| name(&tool));
         entry.status = Some(Status::Bypassed);
-        self.store.append_owed(Entry::Refused(Box::new(entry)));
+        self.store.append_owed(Entry::Refused(entry));
     }
 
     /// Puts an attempt on record that was refused for its intent or its arguments. Without a target, the
@@ -225,7 +218,7 @@ impl Recorder {
             code: 0,
             message: text,
         });
-        self.store.append_owed(Entry::Refused(Box::new(entry)));
+        self.store.append_owed(Entry::Refused(entry));
     }
 
     /// Puts the end of a forwarded call on record; it is owed, and never lost.
@@ -312,7 +305,19 @@ impl Recorder {
         self.store.settled(position).await
     }
 
-    fn decided(&self, call: &Call, ruling: &Ruling, decision: Decision) -> CallEntry {
+    /// The entry of a call that is about to be forwarded, and what to do when it cannot be written. Beside
+    /// what waits for it, so that the room for making it is not a part of every call under way.
+    fn about_to_forward(&self, permit: &Permit) -> (Entry, OnFailure) {
+        let mut entry = self.decided(permit.call(), permit.ruling(), Decision::Allow);
+        entry.approval_id = permit.approval().cloned();
+        let on_failure = match entry.approval_id {
+            Some(_) => OnFailure::Refuse,
+            None => self.on_failure,
+        };
+        (Entry::Forwarding(entry), on_failure)
+    }
+
+    fn decided(&self, call: &Call, ruling: &Ruling, decision: Decision) -> Box<CallEntry> {
         let mut entry = self.attempted(&call.attempt);
         if let Target::Tool(tool) = &call.target {
             match &call.attempt.declared {
@@ -336,7 +341,7 @@ impl Recorder {
         entry
     }
 
-    fn attempted(&self, attempt: &Attempt) -> CallEntry {
+    fn attempted(&self, attempt: &Attempt) -> Box<CallEntry> {
         let frame = &attempt.frame;
         let who = &attempt.host.who;
         let record_type = match frame.method() {
@@ -358,7 +363,7 @@ impl Recorder {
         let declared = attempt.declared.as_deref();
         let client = attempt.host.client_info.as_deref();
         let client = client.filter(|info| info.len() <= MAX_CLIENT_BYTES);
-        CallEntry {
+        Box::new(CallEntry {
             id: attempt.id,
             record_type,
             source: match attempt.via.as_deref() {
@@ -386,7 +391,7 @@ impl Recorder {
             approval_id: None,
             status: None,
             error: None,
-        }
+        })
     }
 
     /// A declared intent; what the caller wrote in it is as untrusted as its arguments.

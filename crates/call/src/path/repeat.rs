@@ -60,7 +60,7 @@ impl Shared {
     pub(super) async fn repeat(
         self: &Arc<Self>,
         attempt: &Attempt,
-        mut rounds: Rounds,
+        mut rounds: Box<Rounds>,
         reply: &Reply,
         caller: Arc<dyn Caller>,
         span: &CallSpan,
@@ -87,7 +87,8 @@ impl Shared {
             declared: attempt.declared.clone(),
         };
         let started = std::time::Instant::now();
-        Box::pin(self.steps(again, started, exchange, span, Some(rounds))).await
+        self.steps(again, started, exchange, span, Some(rounds))
+            .await
     }
 
     async fn next_request(

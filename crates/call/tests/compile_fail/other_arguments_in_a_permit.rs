@@ -4,7 +4,7 @@ use callgate_gate::{Call, Permit};
 use callgate_wire::Frame;
 
 fn through_the_field(mut permit: Permit, other: Call) {
-    permit.call = other;
+    permit.decided.call = other;
 }
 
 fn through_the_reference(permit: Permit, other: Frame) {

@@ -1,9 +1,9 @@
-//! A permit cannot be written down.
+//! A permit cannot be written down, not even out of another one.
 
-use callgate_gate::{Call, Permit, Ruling};
+use callgate_gate::Permit;
 
-fn forge(call: Call, ruling: Ruling) -> Permit {
-    Permit { call, ruling }
+fn forge(other: Permit) -> Permit {
+    Permit { agreed: None, ..other }
 }
 
 fn main() {

@@ -21,7 +21,7 @@ impl Recorder {
         let mut entry = self.decided(hold.call(), hold.ruling(), Decision::RequireApproval);
         entry.approval_id = approval.cloned();
         entry.status = Some(status);
-        Ok(self.take(&Entry::Held(Box::new(entry))).await?)
+        Ok(self.take(&Entry::Held(entry)).await?)
     }
 
     /// Puts the end of a call on record that waited for a person in vain.
@@ -30,7 +30,7 @@ impl Recorder {
         entry.approval_id = Some(approval.clone());
         entry.status = Some(Status::Rejected);
         entry.error = Some(self.blotted(error));
-        self.store.append_owed(Entry::Refused(Box::new(entry)));
+        self.store.append_owed(Entry::Refused(entry));
     }
 
     /// Puts the answer to whoever asked whether a call may happen on record. A yes that rests on an approval
@@ -49,7 +49,7 @@ impl Recorder {
             Decision::Allow => Status::Success,
             Decision::Deny | Decision::RequireApproval => Status::Blocked,
         });
-        Ok(self.take(&Entry::Checked(Box::new(entry))).await?)
+        Ok(self.take(&Entry::Checked(entry)).await?)
     }
 
     /// What a person is asked about a held call. Secrets are left out, as in the record.
@@ -119,6 +119,6 @@ impl Recorder {
         let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
         entry.approval_id = approval.cloned();
         entry.status = Some(Status::Rejected);
-        self.store.append_owed(Entry::Refused(Box::new(entry)));
+        self.store.append_owed(Entry::Refused(entry));
     }
 }
