@@ -135,7 +135,7 @@ impl Item {
 
     /// `server:name` or `server:uri`, the name used in policy and record.
     pub fn canonical(&self) -> String {
-        format!("{}:{}", self.server, self.name)
+        [self.server.as_str(), ":", &self.name].concat()
     }
 
     /// The item as a request names it.
@@ -151,7 +151,7 @@ impl Item {
 impl Reference {
     /// `server:name` or `server:uri`, the name used in policy and record.
     pub fn canonical(&self) -> String {
-        format!("{}:{}", self.server, self.name)
+        [self.server.as_str(), ":", &self.name].concat()
     }
 }
 

@@ -165,7 +165,7 @@ impl Tool {
 
     /// `server:tool`, the name used in policy, record and commands.
     pub fn canonical(&self) -> String {
-        format!("{}:{}", self.server, self.name)
+        [self.server.as_str(), ":", &self.name].concat()
     }
 
     /// Whether it says that it is destructive, or says nothing and its name does.

@@ -90,8 +90,8 @@ impl ToolFilter {
 
 /// Why a tool looks destructive, if it does: it says so, or says nothing and its name does.
 pub(crate) fn looks_destructive(tool: &Tool) -> Option<String> {
-    let name = tool.canonical();
     if tool.hints.destructive == Some(true) {
+        let name = tool.canonical();
         return Some(format!("`{name}` declares that it is destructive"));
     }
     let verb = tool
@@ -100,6 +100,7 @@ pub(crate) fn looks_destructive(tool: &Tool) -> Option<String> {
         .then(|| tool.words())?
         .into_iter()
         .find(|word| DESTRUCTIVE_VERBS.contains(&word.as_str()))?;
+    let name = tool.canonical();
     Some(format!(
         "`{name}` does not say what it may change, and its name says `{verb}`"
     ))

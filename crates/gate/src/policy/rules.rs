@@ -1,6 +1,6 @@
 //! A policy file, compiled: everyone's rules, those of some agents, and which scopes tools have.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::{
     Place, Problem,
