@@ -305,13 +305,13 @@ impl Shared {
         self.facts.allowed(&attempt, &target, &policy, gathered);
         let (call, ruling) = (recorded.call(), recorded.ruling());
         events.emit(CallStarted { call, ruling });
-        let on_record = OnRecord {
+        let on_record = Box::new(OnRecord {
             attempt,
             target,
             open,
             started,
             agreed,
-        };
+        });
         let walk = Walk { span, rounds };
         match round {
             Round::First if on_record.attempt.host.era == Era::Handshake => {
@@ -334,7 +334,7 @@ impl Shared {
         self: &Arc<Self>,
         recorded: Recorded<Permit>,
         mut exchange: Exchange,
-        round: OnRecord,
+        round: Box<OnRecord>,
         walk: Walk<'_>,
     ) -> Answer {
         let Walk { span, rounds } = walk;
@@ -362,7 +362,7 @@ impl Shared {
     /// Ends a forwarded call.
     async fn put_on_record(
         &self,
-        round: OnRecord,
+        round: Box<OnRecord>,
         sent: Instant,
         outcome: Result<Reply, Failure>,
         span: &CallSpan,

@@ -25,7 +25,7 @@ use crate::{
     tray::Tray,
 };
 
-/// A round that is on record and has to be ended there.
+/// A round that is on record and has to be ended there. Boxed where it is handed on, like what was decided.
 pub(super) struct OnRecord {
     pub(super) attempt: Attempt,
     pub(super) target: Target,
@@ -56,7 +56,7 @@ impl Shared {
         self: &Arc<Self>,
         recorded: Recorded<Permit>,
         exchange: Exchange,
-        round: OnRecord,
+        round: Box<OnRecord>,
         span: &CallSpan,
     ) -> Answer {
         let step = span.step("forward");
@@ -117,7 +117,7 @@ impl Shared {
         self: &Arc<Self>,
         recorded: Recorded<Permit>,
         exchange: Exchange,
-        round: OnRecord,
+        round: Box<OnRecord>,
         (park, span): (Ulid, &CallSpan),
     ) -> Answer {
         let sent = Instant::now();
@@ -181,7 +181,7 @@ impl Shared {
     }
 
     /// Ends a round with the call.
-    async fn over(&self, round: OnRecord, over: Over<'_>, tray: &Tray) -> Answer {
+    async fn over(&self, round: Box<OnRecord>, over: Over<'_>, tray: &Tray) -> Answer {
         let missing = tray
             .missing()
             .map(|error| (error, round.attempt.frame.clone()));
@@ -226,7 +226,7 @@ impl Shared {
 /// A call that goes on by itself.
 struct Running {
     forwarding: BoxFuture<'static, Outcomes>,
-    round: OnRecord,
+    round: Box<OnRecord>,
     sent: Instant,
     stop: CancellationToken,
     until: watch::Receiver<Option<tokio::time::Instant>>,
