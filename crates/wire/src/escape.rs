@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use memchr::memchr;
 
-use crate::specials::{BLOCK, Block, places};
+use crate::specials::{BLOCK, Block, is_special, places};
 
 /// `text` as a JSON string literal, quotes included.
 pub fn quote(text: &str) -> String {
@@ -61,17 +61,14 @@ fn is_plain(bytes: &[u8]) -> bool {
     rest_is_plain && words.iter().all(is_plain_word)
 }
 
-/// A byte is below another when taking that away borrows from its highest bit, which it did not have itself.
+/// The same for eight bytes at once. A byte is below another when taking that away sets its highest bit, which was not set
+/// before; what is taken from its neighbour only matters behind one that is below, too.
 fn is_plain_word(word: &[u8; 8]) -> bool {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     let word = u64::from_ne_bytes(*word);
     let below = |word: u64, least: u8| word.wrapping_sub(EACH * u64::from(least)) & !word;
     let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
     (below(word, b' ') | is(b'"') | is(b'\\')) & (EACH << 7) == 0
-}
-
-fn is_special(byte: u8) -> bool {
-    matches!(byte, b'"' | b'\\' | 0..=0x1F)
 }
 
 /// The content of a string literal's inside; `None` when a lone surrogate stands in it.

@@ -120,6 +120,11 @@ fn escapes_of(backslashes: u64) -> u64 {
     escapes
 }
 
+/// Whether a byte cannot stand in a string as it is.
+pub(crate) fn is_special(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1F)
+}
+
 /// Where the bits of a block are, in order.
 #[inline]
 pub(crate) fn places(mut bits: u64) -> impl Iterator<Item = usize> {
@@ -135,10 +140,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn is_special(byte: u8) -> bool {
-        matches!(byte, b'"' | b'\\' | 0..=0x1F)
-    }
 
     #[test]
     fn every_byte_is_told_apart() {
