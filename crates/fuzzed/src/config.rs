@@ -2,6 +2,8 @@
 
 use callgate_cli::shown_config;
 
+use crate::place;
+
 /// What stands where a secret is.
 const SECRETS: [&str; 2] = ["[hidden]", "[redacted]"];
 
@@ -23,22 +25,15 @@ pub fn config(data: &[u8]) {
 /// What is said begins with `configuration …`, and a place in it is one of the file.
 fn check_place(data: &[u8], said: &str) {
     assert!(!said.trim().is_empty(), "refused without a word");
-    let Some((line, column)) = place(said) else {
+    let Some((line, column)) = place_in(said) else {
         return;
     };
     let text = std::str::from_utf8(data).expect("only text has places");
-    let text = text.replace("\r\n", "\n").replace('\r', "\n");
-    let found = line.checked_sub(1).and_then(|at| text.split('\n').nth(at));
-    let found = found.unwrap_or_else(|| panic!("line {line} is not in the file: {said}"));
-    let length = found.chars().count();
-    assert!(
-        (1..=length + 1).contains(&column),
-        "column {column} is not in the line: {said}"
-    );
+    place::check(text, line, column, said);
 }
 
 /// The place in `configuration `f`: line 3 column 7: …`.
-fn place(said: &str) -> Option<(usize, usize)> {
+fn place_in(said: &str) -> Option<(u64, u64)> {
     let (_, rest) = said.split_once("`: line ")?;
     let (line, rest) = rest.split_once(" column ")?;
     let (column, _) = rest.split_once(": ")?;
@@ -52,6 +47,6 @@ mod tests {
     #[test]
     fn a_place_is_found_in_what_is_said() {
         let said = shown_config(b"servers:\n  a: {comand: cat}\n").expect_err("a typo");
-        assert_eq!(place(&said), Some((2, 7)));
+        assert_eq!(place_in(&said), Some((2, 7)));
     }
 }

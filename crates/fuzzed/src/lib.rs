@@ -10,6 +10,7 @@ mod envelope;
 mod http_headers;
 mod outline;
 mod pieces;
+mod place;
 mod policy;
 mod record_reader;
 mod reference;

@@ -1,6 +1,8 @@
 //! The policy file: whatever is in it, it is understood in one way, or refused at places in it.
 
-use callgate_gate::{Ground, Rules, Surroundings};
+use callgate_gate::{Ground, Place, Rules, Surroundings};
+
+use crate::place;
 
 /// Reads the input as a policy file.
 pub fn policy(data: &[u8]) {
@@ -26,12 +28,14 @@ pub fn policy(data: &[u8]) {
         (Err(problems), Err(again)) => {
             assert_eq!(problems, again, "one text has the same problems");
             assert!(!problems.is_empty(), "refused without a word");
-            let lines = text.lines().count() as u64 + 1;
             for problem in &problems {
                 assert!(!problem.what.trim().is_empty(), "{problem:?}");
-                assert!(problem.place.line <= lines, "{problem:?} of {lines} lines");
-                let shown = problem.shown("policy.yaml", text);
+                let shown = problem.shown("policy", "policy.yaml", text);
                 assert!(shown.contains(&problem.what), "{shown}");
+                let Place { line, column } = problem.place;
+                if problem.place != Place::default() {
+                    place::check(text, line, column, &shown);
+                }
             }
         }
         (Ok(_), Err(problems)) | (Err(problems), Ok(_)) => {

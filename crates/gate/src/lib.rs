@@ -18,6 +18,7 @@ mod item;
 mod name;
 pub mod pins;
 mod policy;
+mod problem;
 mod template;
 mod tool;
 mod view;
@@ -36,9 +37,9 @@ pub use item::{Item, ItemError, ItemKind, Reference, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, FIRST_TENANT,
-    Ground, Kind, Layer, Mode, Pattern, Place, Policy, Problem, RateLimit, Rules, Surroundings,
-    ToolFilter,
+    Ground, Kind, Layer, Mode, Pattern, Policy, RateLimit, Rules, Surroundings, ToolFilter,
 };
+pub use problem::{Place, Problem};
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use view::{UnknownView, View};
 pub use who::{Host, Role, Viewer, Who};

@@ -21,7 +21,6 @@ mod judge;
 mod limits;
 mod path;
 mod pattern;
-mod problem;
 mod projection;
 mod rule;
 mod rule_set;
@@ -38,7 +37,6 @@ pub use limits::{Cost, RateLimit};
 pub use path::Ground;
 pub use pattern::Pattern;
 pub(crate) use pattern::looks;
-pub use problem::{Place, Problem};
 pub use rules::Rules;
 
 /// What a rule says, from the most lenient to the strictest.

@@ -3,12 +3,12 @@
 
 use std::{borrow::Cow, collections::BTreeMap, collections::BTreeSet, fmt};
 
-use callgate_gate::ServerName;
+use callgate_gate::{Place, ServerName};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_saphyr::Spanned;
 
-use super::model::{NamedServer, Place, Server, Servers};
+use super::model::{NamedServer, Server, Servers};
 
 /// Longest name of a server.
 const NAME_LENGTH: usize = 32;

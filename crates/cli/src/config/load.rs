@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use callgate_gate::Problem;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -173,7 +174,7 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
         return Err(Failed::config(what));
     };
     let (mut config, mut notes) =
-        parse(text).map_err(|error| complaint::found(file, text, &error))?;
+        parse(text).map_err(|error| complaint::of_config(file, text, &Problem::found(&error)))?;
     let of_tenants = config.tenants.0.values_mut();
     let policies = of_tenants.map(|tenant| &mut tenant.policy);
     for policy in policies.chain([&mut config.policy]) {

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap, fmt, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration,
 };
 
-use callgate_gate::ServerName;
+use callgate_gate::{Place, ServerName};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 use serde_saphyr::Spanned;
@@ -92,13 +92,6 @@ pub(crate) struct NamedServer {
     pub(crate) name: ServerName,
     pub(crate) server: Server,
     pub(crate) place: Place,
-}
-
-/// A line and a column of the file, counted from one; zero where they are not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Place {
-    pub(crate) line: u64,
-    pub(crate) column: u64,
 }
 
 /// One server: a `command`, or a `url`.
@@ -841,16 +834,6 @@ impl JsonSchema for Servers {
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,32}$"},
             "additionalProperties": server,
         })
-    }
-}
-
-impl Place {
-    /// Where the reader of the file saw something.
-    pub(crate) fn of(location: &serde_saphyr::Location) -> Self {
-        Self {
-            line: location.line(),
-            column: location.column(),
-        }
     }
 }
 

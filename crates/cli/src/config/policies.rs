@@ -13,7 +13,7 @@ use callgate_gate::{
 use callgate_upstream::{Launch, ServerSpec};
 
 use super::{
-    Found,
+    Found, complaint,
     model::{PolicyChoice, PolicyMode},
 };
 use crate::{args, args::Gateway, exit::Failed};
@@ -239,16 +239,13 @@ fn of_flag(text: &str) -> Result<PolicyChoice, Failed> {
 
 /// Every problem of a file; the help of a single one stands apart.
 fn failed(file: &str, text: &str, problems: &[Problem]) -> Failed {
+    const SORT: &str = "policy";
     if let [only] = problems {
-        let failed = Failed::config(only.shown(file, text));
-        return match &only.help {
-            Some(help) => failed.help(help),
-            None => failed,
-        };
+        return complaint::of(SORT, file, text, only);
     }
     let shown = |problem: &Problem| match &problem.help {
-        Some(help) => format!("{}\nhelp: {help}", problem.shown(file, text)),
-        None => problem.shown(file, text),
+        Some(help) => format!("{}\nhelp: {help}", problem.shown(SORT, file, text)),
+        None => problem.shown(SORT, file, text),
     };
     let all: Vec<String> = problems.iter().map(shown).collect();
     Failed::config(all.join("\nerror: "))

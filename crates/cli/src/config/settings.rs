@@ -13,7 +13,7 @@ use callgate_builtin::{Builtins, Roots};
 use callgate_call::{InHouse, Terms};
 use callgate_code::{Limits, Program};
 use callgate_gate::{
-    IntentRules, Naming, Pattern, Policy, ServerName, ToolFilter, View,
+    IntentRules, Naming, Pattern, Policy, Problem, ServerName, ToolFilter, View,
     pins::{Lock, PinMode, Pins},
 };
 use callgate_server::{CodeSettings, Detail, IntentForm, ViewSettings};
@@ -289,7 +289,7 @@ fn servers(
     {
         let wrong = |why: String| {
             let what = format!("server `{name}`: {why}");
-            complaint::at(file, &found.text, *place, &what)
+            complaint::of_config(file, &found.text, &Problem::at(*place, what))
         };
         servers.push(ServerSpec {
             name: name.clone(),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use callgate_gate::Place;
 use callgate_record::Redactor;
 use callgate_upstream::{Launch, ServerSpec};
 
 use super::{
     Config, Settings,
-    model::{NamedServer, PinChoice, Place, Server, Span, View},
+    model::{NamedServer, PinChoice, Server, Span, View},
 };
 use crate::exit::Failed;
 

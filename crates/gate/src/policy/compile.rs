@@ -7,7 +7,7 @@ use globset::Glob;
 use serde_saphyr::Spanned;
 
 use super::{
-    Kind, Place, Problem,
+    Kind,
     glob::{self, Collecting, Owner, Surroundings},
     index::Index,
     limits::{CostLimits, RateLimit},
@@ -17,6 +17,7 @@ use super::{
     scope::Scope,
     written::{WrittenRule, WrittenSet},
 };
+use crate::{Place, Problem};
 
 mod fields;
 mod names;

@@ -1,8 +1,8 @@
 //! Why a call gets its verdict: every scope that was asked, everything that it was asked about, and
 //! what each rule said.
 
-use super::{Check, Layer, Place, Policy, judge::View, judge::asked_sets, rule_set::RuleSet};
-use crate::{Call, Facts};
+use super::{Check, Layer, Policy, judge::View, judge::asked_sets, rule_set::RuleSet};
+use crate::{Call, Facts, Place};
 
 /// A verdict taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! A compiled rule: what it says, and whether it matches what a call is asked about.
 
 use super::{
-    Kind, Place,
+    Kind,
     domain::DomainPattern,
     expression::{Expression, NoValue, Seen},
     glob::Owner,
     pattern::Lookalike,
     scope::Scope,
 };
-use crate::{Digest, Facts, Prior};
+use crate::{Digest, Facts, Place, Prior};
 
 /// A rule that is ready to be asked.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use foldhash::HashMap;
 
 use super::{
-    Place, Problem,
     compile::{Compiler, is_behind, overridden},
     glob::Surroundings,
     pattern::{Lookalike, Pattern},
@@ -11,7 +10,7 @@ use super::{
     scope::Scope,
     written::{OverrideMode, WrittenAgents, WrittenMapping, WrittenPolicy},
 };
-use crate::{Digest, Who};
+use crate::{Digest, Place, Problem, Who};
 
 /// The version of the language.
 const VERSION: &str = "1";

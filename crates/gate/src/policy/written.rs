@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Deserializer, de};
 use serde_saphyr::Spanned;
 
-use super::problem::Place;
+use crate::Place;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]

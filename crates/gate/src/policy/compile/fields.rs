@@ -5,17 +5,17 @@ use serde_saphyr::Spanned;
 
 use super::{Compiler, names};
 use crate::{
-    Digest, Prior,
+    Digest, Place, Prior, Problem,
     policy::{
-        Kind, Place, Problem,
+        Kind,
         domain::DomainPattern,
         expression::Expression,
         glob,
-        problem::nearest,
         projection::Action,
         scope::{Field, Scope},
         written::{Words, WrittenCondition, WrittenRule},
     },
+    problem::nearest,
 };
 
 impl Compiler<'_> {

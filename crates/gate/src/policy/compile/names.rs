@@ -1,9 +1,6 @@
 //! What rules are called, and which patterns can be the name of a tool.
 
-use crate::{
-    ServerName,
-    policy::{Place, Problem, rule::Fields},
-};
+use crate::{Place, Problem, ServerName, policy::rule::Fields};
 
 /// What a rule's ids end in: its pattern, each of its paths or domains, its action.
 pub(super) fn of(fields: &Fields) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! Rules that are never reached, because an earlier one matches whatever they match.
 
-use crate::policy::{
+use crate::{
     Problem,
-    rule::{Fields, Rule},
+    policy::rule::{Fields, Rule},
 };
 
 /// Every rule that stands wholly behind an earlier one. Only what is certain is told: the earlier

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
 use super::{BadExpression, INTENT_FIELDS, MAX_VALUES, TOOL_FIELDS, VARIABLES, matching};
-use crate::policy::problem::nearest;
+use crate::problem::nearest;
 
 /// How deep brackets may nest, so that parsing needs little of the stack.
 pub(super) const MAX_NESTING: usize = 40;

@@ -41,7 +41,7 @@ pub(crate) fn policy(text: &str) -> Policy {
     let rules = read(text).unwrap_or_else(|problems| {
         let shown: Vec<String> = problems
             .iter()
-            .map(|p| p.shown("policy.yaml", text))
+            .map(|p| p.shown("policy", "policy.yaml", text))
             .collect();
         panic!("{}\n{text}", shown.join("\n"))
     });

@@ -1,4 +1,5 @@
-//! What is wrong with a policy file: the place, a snippet that points at it, and help.
+//! What is wrong with a file that people write, policy or configuration: the place, a snippet that
+//! points at it, and help.
 
 use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
 
@@ -14,7 +15,7 @@ pub struct Place {
     pub column: u64,
 }
 
-/// Something wrong at a place of a policy file.
+/// Something wrong at a place of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where it stands.
@@ -26,7 +27,8 @@ pub struct Problem {
 }
 
 impl Place {
-    pub(super) fn of(location: &Location) -> Self {
+    /// Where the reader of a file saw something.
+    pub fn of(location: &Location) -> Self {
         Self {
             line: location.line(),
             column: location.column(),
@@ -35,7 +37,8 @@ impl Place {
 }
 
 impl Problem {
-    pub(super) fn at(place: Place, what: impl Into<String>) -> Self {
+    /// Something wrong at a place.
+    pub fn at(place: Place, what: impl Into<String>) -> Self {
         Self {
             place,
             what: what.into(),
@@ -43,13 +46,14 @@ impl Problem {
         }
     }
 
-    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+    /// The same, with what to do about it.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
     /// What the reader of the file found.
-    pub(super) fn found(error: &Error) -> Self {
+    pub fn found(error: &Error) -> Self {
         let error = error.without_snippet();
         let place = error.location().map(|location| Place::of(&location));
         let (what, help) = match error {
@@ -66,7 +70,10 @@ impl Problem {
                 Some(nearest(variant, expected)),
             ),
             _ => (
-                UserMessageFormatter.format_message(error).into_owned(),
+                UserMessageFormatter
+                    .format_message(error)
+                    // What only a Rust programmer would say.
+                    .replace("a nonzero usize", "a number from 1"),
                 None,
             ),
         };
@@ -77,15 +84,12 @@ impl Problem {
         }
     }
 
-    /// The problem with the file's name, its place and the line that it is about.
-    pub fn shown(&self, file: &str, text: &str) -> String {
+    /// The problem with the sort and the name of the file, its place and the line that it is about.
+    pub fn shown(&self, sort: &str, file: &str, text: &str) -> String {
         let Place { line, column } = self.place;
         let what = &self.what;
-        let written = usize::try_from(line)
-            .ok()
-            .and_then(|line| text.lines().nth(line.checked_sub(1)?));
-        let Some(written) = written else {
-            return format!("policy `{file}`: {what}");
+        let Some(written) = line_of(text, line) else {
+            return format!("{sort} `{file}`: {what}");
         };
         let gutter = " ".repeat(line.to_string().len());
         let indent = usize::try_from(column.saturating_sub(1)).unwrap_or_default();
@@ -93,7 +97,7 @@ impl Problem {
         let blank = |c: char| if c == '\t' { '\t' } else { ' ' };
         let under: String = written.chars().take(indent).map(blank).collect();
         format!(
-            "policy `{file}`: line {line} column {column}: {what}\n\
+            "{sort} `{file}`: line {line} column {column}: {what}\n\
              {gutter}--> {file}:{line}:{column}\n\
              {gutter} |\n\
              {line} | {written}\n\
@@ -102,8 +106,17 @@ impl Problem {
     }
 }
 
+/// A line by its number. To YAML a carriage return alone ends a line, too.
+fn line_of(text: &str, number: u64) -> Option<&str> {
+    let text = text.strip_suffix(['\n', '\r']).unwrap_or(text);
+    let mut lines = text
+        .split('\n')
+        .flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'));
+    lines.nth(usize::try_from(number).ok()?.checked_sub(1)?)
+}
+
 /// What was probably meant, or all that could be.
-pub(super) fn nearest(word: &str, known: &[&str]) -> String {
+pub(crate) fn nearest(word: &str, known: &[&str]) -> String {
     let alike = |known: &&&str| strsim::jaro_winkler(&word.to_lowercase(), known);
     let nearest = known
         .iter()
@@ -121,12 +134,28 @@ mod tests {
 
     #[test]
     fn the_caret_stands_below_the_place() {
-        let place = Place { line: 2, column: 3 };
+        let place = Place { line: 2, column: 4 };
         let problem = Problem::at(place, "wrong");
-        let expected = "policy `f`: line 2 column 3: wrong\n --> f:2:3\n  |\n2 | \té\n  | \t ^";
-        assert_eq!(problem.shown("f", "a\n\té\n"), expected);
+        let expected = "policy `f`: line 2 column 4: wrong\n --> f:2:4\n  |\n2 | \té x\n  | \t  ^";
+        assert_eq!(problem.shown("policy", "f", "a\n\té x\n"), expected);
         let nowhere = Problem::at(Place::default(), "wrong");
-        assert_eq!(nowhere.shown("f", "a\n"), "policy `f`: wrong");
+        assert_eq!(nowhere.shown("policy", "f", "a\n"), "policy `f`: wrong");
+    }
+
+    #[test]
+    fn lines_end_where_yaml_ends_them() {
+        let text = "a\r\nb\rc\r\r\nd\n";
+        let lines: Vec<_> = (0..7).map(|number| line_of(text, number)).collect();
+        let expected = [
+            None,
+            Some("a"),
+            Some("b"),
+            Some("c"),
+            Some(""),
+            Some("d"),
+            None,
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]
