@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use callgate_gate::visible::{Layout, visible};
+
 /// A command that failed, with what to tell and the code to leave with.
 #[derive(Debug)]
 pub(crate) struct Failed {
@@ -68,11 +70,11 @@ impl Failed {
         }
     }
 
-    /// Says it and gives the exit code.
+    /// Says it and gives the exit code. Files and servers have a part in the words, and a terminal must not obey them.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("error: {}", self.message);
+        eprintln!("error: {}", visible(&self.message, Layout::Lines));
         if let Some(help) = &self.help {
-            eprintln!("help: {help}");
+            eprintln!("help: {}", visible(help, Layout::Lines));
         }
         ExitCode::from(self.kind as u8)
     }

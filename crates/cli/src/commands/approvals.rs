@@ -169,11 +169,8 @@ impl Office {
 
 fn find(data_dir: &Path, id: &str) -> Result<Approval, Failed> {
     let unknown = || {
-        Failed::user(format!(
-            "there is no approval `{}`",
-            visible(id, Layout::OneLine)
-        ))
-        .help("`callgate approvals list` shows them")
+        Failed::user(format!("there is no approval `{id}`"))
+            .help("`callgate approvals list` shows them")
     };
     let id: ApprovalId = id.parse().map_err(|_| unknown())?;
     let store = ApprovalStore::new(data_dir, None);

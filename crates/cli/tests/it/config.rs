@@ -30,6 +30,22 @@ fn shown(bed: &Bed) -> (Value, String) {
 }
 
 #[test]
+fn what_a_terminal_would_obey_is_written_out() {
+    let wrong = "servers:\n  a: {\"co\\e]0;mand\": cat} # \u{202e}\n";
+    assert_wrong(
+        wrong,
+        expect![[r#"
+            error: configuration `$DIR/callgate.yaml`: line 2 column 7: unknown field `co⟨U+001B⟩]0;mand`
+             --> $DIR/callgate.yaml:2:7
+              |
+            2 |   a: {"co\e]0;mand": cat} # ⟨U+202E⟩
+              |       ^
+            help: did you mean `command`?
+        "#]],
+    );
+}
+
+#[test]
 fn a_typo_is_shown_with_what_was_meant() {
     assert_wrong(
         "servers:\n  a: {command: cat}\n  b: {comand: cat}\n",
