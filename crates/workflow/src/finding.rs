@@ -1,8 +1,7 @@
 //! Table: what can be wrong with a workflow: codes, and what each means.
 
+use callgate_gate::Place;
 use serde::Serialize;
-
-use crate::tree::Place;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

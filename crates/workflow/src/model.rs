@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use callgate_agent::{AgentKind, Options, relay::PluginTools};
+use callgate_gate::Place;
 use serde_json::Value;
 
-use crate::{Status, expression::Expression, template::Template, tree::Place};
+use crate::{Status, expression::Expression, template::Template};
 
 /// A workflow.
 #[derive(Debug, Clone)]

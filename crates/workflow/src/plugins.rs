@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use callgate_gate::Place;
 use futures_util::future::{BoxFuture, join_all};
 
-use crate::{Code, Finding, Kind, State, Workflow, tree::Place};
+use crate::{Code, Finding, Kind, State, Workflow};
 
 /// What a plugin offers: its operations, and of each why it cannot be shown to a model, if so.
 pub type Offer = BTreeMap<String, Option<String>>;

@@ -2,16 +2,10 @@
 
 use std::fmt;
 
+use callgate_gate::Place;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
-
-/// A line and a column, counted from one; zero where they are not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) line: u64,
-    pub(crate) column: u64,
-}
 
 /// Something in the file.
 #[derive(Debug, Clone)]
@@ -88,15 +82,6 @@ impl Node {
             Tree::Leaf(_) => "a text",
             Tree::List(_) => "a list",
             Tree::Map(_) => "a map",
-        }
-    }
-}
-
-impl Place {
-    pub(crate) fn of(location: &serde_saphyr::Location) -> Self {
-        Self {
-            line: location.line(),
-            column: location.column(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
+use callgate_gate::Place;
 use serde_json::Value;
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     expression::Expression,
     span,
     template::Template,
-    tree::{Node, Place, Tree},
+    tree::{Node, Tree},
 };
 
 /// Two keys are alike when they share this much, of 1.
