@@ -1,6 +1,7 @@
 //! Long checks (real servers, the conformance suite, the fuzzer, measurements), run before an issue is called resolved.
 
 mod agents;
+mod attacks;
 mod bench;
 mod conformance;
 mod fuzz;
@@ -133,6 +134,11 @@ const CHECKS: &[Check] = &[
         name: "agents",
         what: "the four agents from npm against a scripted model: e2e/agents.sh",
         run: |_| agents::run(),
+    },
+    Check {
+        name: "attacks",
+        what: "every attack of our own suite in every spelling, with what was expected and seen",
+        run: |_| attacks::run(),
     },
     Check {
         name: "fuzz",

@@ -7,6 +7,7 @@ mod activity;
 mod agents;
 mod approvals;
 mod attach;
+mod attacks;
 mod builtins;
 mod cli;
 mod closed_socket;

@@ -1,0 +1,1 @@
+//! URLs and hosts that two readers understand differently.

@@ -1,0 +1,1 @@
+//! Built-in tools made to reach what they must not.

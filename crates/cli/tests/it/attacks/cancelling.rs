@@ -1,0 +1,1 @@
+//! Calls that are sent although they were cancelled.

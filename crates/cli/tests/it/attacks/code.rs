@@ -1,0 +1,1 @@
+//! Scripts that reach past the gate or past what was approved.

@@ -1,0 +1,1 @@
+//! Tool definitions that mislead a model or break the gateway.

@@ -1,0 +1,1 @@
+//! Getting past a gateway that asks another, or misusing the one that answers.

@@ -1,0 +1,1 @@
+//! An edited index that would tell a person something else than the record.

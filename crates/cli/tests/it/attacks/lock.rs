@@ -1,0 +1,1 @@
+//! Lock files that loosen, or that cannot be read again.

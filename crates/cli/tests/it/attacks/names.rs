@@ -1,0 +1,1 @@
+//! Tool names that slip past a pattern or a check by verb.

@@ -1,0 +1,1 @@
+//! Paths that lead where policy says no.

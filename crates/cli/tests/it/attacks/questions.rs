@@ -1,0 +1,1 @@
+//! What a server asks of a host, past policy.

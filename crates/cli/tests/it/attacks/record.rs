@@ -1,0 +1,1 @@
+//! Changing, hiding or forging what is on record.

@@ -1,0 +1,1 @@
+//! Secrets that would be kept, told or sent in a readable form.

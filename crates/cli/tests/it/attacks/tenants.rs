@@ -1,0 +1,1 @@
+//! One tenant or token using, reading or starving another.

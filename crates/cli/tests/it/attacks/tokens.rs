@@ -1,0 +1,1 @@
+//! Tokens used for more than they are for.

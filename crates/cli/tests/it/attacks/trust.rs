@@ -1,0 +1,1 @@
+//! Project files that start something or loosen something without the user's word.
