@@ -3,11 +3,11 @@
 mod confirming;
 mod deciding;
 mod dying;
-mod notifying;
-mod page;
+pub(crate) mod notifying;
+pub(crate) mod page;
 mod retrying;
 mod rounds;
-mod terminal;
+pub(crate) mod terminal;
 mod tokens;
 mod waiting;
 

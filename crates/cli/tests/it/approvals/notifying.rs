@@ -13,9 +13,9 @@ use crate::setup::Bed;
 use crate::talk::{DEADLINE, call, parsed};
 
 /// A request as it came: headers in lower case, and the body.
-struct Told {
+pub(crate) struct Told {
     headers: Vec<(String, String)>,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Told {
@@ -26,7 +26,7 @@ impl Told {
 }
 
 /// An address that takes messages; the first few are answered with an error.
-fn listen(failures: usize) -> (String, Receiver<Told>) {
+pub(crate) fn listen(failures: usize) -> (String, Receiver<Told>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
     let (sender, told) = mpsc::channel();

@@ -55,7 +55,7 @@ impl Browser {
 }
 
 /// A page as an admin sees it.
-pub(super) fn shown(served: &Served, place: &str) -> String {
+pub(crate) fn shown(served: &Served, place: &str) -> String {
     let mut browser = Browser::new(served);
     browser.log_in(&format!("token={}", served.admin_token));
     browser.get(place).1

@@ -11,7 +11,7 @@ use crate::setup::Bed;
 use crate::talk::DEADLINE;
 
 /// A command on a terminal of its own, made by `script`, which copies what is typed and shown.
-fn on_a_terminal(command: &Command, shown: &std::path::Path) -> Command {
+pub(crate) fn on_a_terminal(command: &Command, shown: &std::path::Path) -> Command {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.display());
     let words = [command.get_program()]
         .into_iter()
