@@ -6,7 +6,7 @@ mod answering;
 mod approving;
 mod example;
 mod failing;
-mod fake;
+pub(crate) mod fake;
 mod tenants;
 
 use callgate_testkit::HttpHost;

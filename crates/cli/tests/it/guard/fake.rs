@@ -7,7 +7,7 @@ use std::thread;
 
 /// What the other side does with a question.
 #[derive(Debug, Clone)]
-pub(super) enum Does {
+pub(crate) enum Does {
     /// Answers this, raw.
     Says(String),
     /// Takes it and says nothing.
@@ -17,15 +17,15 @@ pub(super) enum Does {
 }
 
 /// A guard that does what it is told.
-pub(super) struct Fake {
-    pub(super) url: String,
+pub(crate) struct Fake {
+    pub(crate) url: String,
     does: Arc<Mutex<Does>>,
     heard: Arc<Mutex<Vec<String>>>,
     key: Arc<Mutex<Option<String>>>,
 }
 
 impl Fake {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let does = Arc::new(Mutex::new(Does::Leaves));
@@ -55,17 +55,17 @@ impl Fake {
         }
     }
 
-    pub(super) fn now(&self, does: Does) {
+    pub(crate) fn now(&self, does: Does) {
         *self.does.lock().expect("nobody panicked") = does;
     }
 
     /// The questions that were asked, oldest first.
-    pub(super) fn heard(&self) -> Vec<String> {
+    pub(crate) fn heard(&self) -> Vec<String> {
         self.heard.lock().expect("nobody panicked").clone()
     }
 
     /// What the last question came with in `Authorization`.
-    pub(super) fn key(&self) -> Option<String> {
+    pub(crate) fn key(&self) -> Option<String> {
         self.key.lock().expect("nobody panicked").clone()
     }
 }
@@ -91,7 +91,7 @@ fn question(stream: &TcpStream) -> (Option<String>, String) {
 }
 
 /// An answer over HTTP.
-pub(super) fn http(status: &str, body: &str) -> Does {
+pub(crate) fn http(status: &str, body: &str) -> Does {
     let length = body.len();
     Does::Says(format!(
         "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
@@ -99,7 +99,7 @@ pub(super) fn http(status: &str, body: &str) -> Does {
 }
 
 /// The body of an answer.
-pub(super) fn answer(decision: &str, rule: &str) -> String {
+pub(crate) fn answer(decision: &str, rule: &str) -> String {
     format!(
         r#"{{"schema_version":"v1","decision":"{decision}","reason":"so","matched_rule":"{rule}","approval_id":null,"approval_url":null}}"#
     )
