@@ -21,6 +21,7 @@
 pub mod agents;
 mod chat;
 pub mod conformance;
+pub mod definitions;
 pub mod frame;
 pub mod goplugin;
 mod http;
