@@ -5,6 +5,7 @@ mod approvals;
 mod checked;
 mod complaint;
 mod foreign;
+mod governing;
 mod guard;
 mod launch;
 mod load;
@@ -16,7 +17,7 @@ mod settings;
 mod show;
 
 pub(crate) use approvals::{Webhook, WebhookFormat};
-pub(crate) use load::{Origin, Source, again, load};
+pub(crate) use load::{Origin, Source, Untrusted, again, load, manifest_of};
 pub(crate) use model::{Auth, Config, Durability, Limits, OnFailure, OpenRoute, PluginEntry, Span};
 pub(crate) use policies::{PolicyFile, ground};
 pub(crate) use reference::{page, schema};

@@ -13,7 +13,7 @@ use callgate_call::{
     Desk, InHouse,
     events::gateway::{ConfigReloaded, PolicyRejected, PolicyReloaded},
 };
-use callgate_gate::pins::PinMode;
+use callgate_gate::pins::{Lock, PinMode};
 use callgate_record::RecordType;
 use callgate_server::{Gateway, Reloads};
 use callgate_upstream::{Fleet, pin_file};
@@ -127,7 +127,11 @@ async fn follow(
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = watched.changed() => {}
+            () = watched.changed() => {
+                if reloader.knows_all() {
+                    continue;
+                }
+            }
             () = lock.changed() => {
                 reloader.read_lock();
                 continue;
@@ -195,7 +199,7 @@ impl Reloader {
         if self.settings.pins.mode == PinMode::Off {
             return;
         }
-        match pin_file::read(&self.settings.lock_file) {
+        match self.lock() {
             Ok(lock) if lock == self.fleet.pins().lock => {}
             Ok(lock) => {
                 let recorder = self.gateway.path().recorder();
@@ -203,8 +207,32 @@ impl Reloader {
                 tracing::info!("lock.reloaded");
                 self.fleet.keep_to(lock);
             }
-            Err(error) => self.reject(&Failed::config(error.to_string())),
+            Err(failed) => self.reject(&failed),
         }
+    }
+
+    /// The lock as it is now. Of a project it counts only while it is trusted.
+    fn lock(&self) -> Result<Lock, Failed> {
+        let file = &self.settings.lock_file;
+        let read = match &self.settings.project_lock {
+            Some(project) => pin_file::parse(file, project.trusted_content()?.as_deref()),
+            None => pin_file::read(file),
+        };
+        read.map_err(|error| Failed::config(error.to_string()))
+    }
+
+    /// Whether a project is as it is in use. Then only the list of trust has changed, by what the gateway itself has
+    /// put into the lock.
+    fn knows_all(&self) -> bool {
+        if self.settings.source.origin != Origin::Project || self.standing.complaint().is_some() {
+            return false;
+        }
+        self.read().is_ok_and(|now| {
+            now.text == self.settings.text
+                && now.config == self.settings.config
+                && now.policies == self.settings.policies
+                && now.views == self.settings.views
+        })
     }
 
     fn read(&self) -> Result<Settings, Failed> {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{Gateway as Flags, Shared},
-    config::{self, Settings},
+    config::{self, Settings, Untrusted},
     exit::Failed,
     folders, housekeeping, logging,
     notify::Notifying,
@@ -64,7 +64,14 @@ pub(crate) fn settings(shared: &Shared, flags: &Flags, quiet: bool) -> Result<Se
         found.config.telemetry.log.as_str()
     };
     logging::start(shared.log_level.as_deref().unwrap_or(default_level))?;
-    if let Some(file) = &found.untrusted {
+    if let Some(Untrusted { file, changed }) = &found.untrusted {
+        if !changed.is_empty() {
+            eprintln!(
+                "note: not as they were when `{}` was trusted: {}",
+                file.display(),
+                changed.join(", ")
+            );
+        }
         eprintln!(
             "note: `{}` is not used, because it was found and not named",
             file.display()

@@ -54,6 +54,8 @@ pub struct Pins {
     pub mode: PinMode,
     /// What was accepted.
     pub lock: Lock,
+    /// Whether the lock is a project's: then an override counts only where it makes a tool stricter.
+    pub only_tightens: bool,
 }
 
 /// A tool that is kept from hosts, and why.
@@ -136,8 +138,8 @@ impl Pins {
             for tool in tools {
                 match self.judge(tool, &mut taken) {
                     Ok(Standing::Pinned(operator)) => accepted.push(match operator {
-                        Some(operation) => tool.taken_as(operation),
-                        None => tool.clone(),
+                        Some(operation) if self.takes(operation, tool) => tool.taken_as(operation),
+                        Some(_) | None => tool.clone(),
                     }),
                     Ok(Standing::Fresh) => {
                         sorted.fresh.push(tool.clone());
@@ -152,6 +154,18 @@ impl Pins {
             sorted.accepted.push(accepted);
         }
         sorted
+    }
+
+    /// Whether an override counts. What the lock says that the server declared is not asked: a project wrote it.
+    fn takes(&self, operation: Operation, tool: &Tool) -> bool {
+        match operation {
+            Operation::Destructive => true,
+            Operation::Write => {
+                !self.only_tightens
+                    || (tool.hints.read_only == Some(true) && tool.hints.destructive != Some(true))
+            }
+            Operation::Read => !self.only_tightens,
+        }
     }
 
     /// What pinned names look like: nothing else may look like them, whether they are listed or not.

@@ -31,4 +31,7 @@ pub use http::{Closing, HttpDoor, Logins, Tokens};
 pub use principal::{Keyring, Principal};
 pub use stdio::{StdioDoor, StdioEnd};
 pub use step::StepDoor;
-pub use view::{Detail, IntentForm, ViewSettings, code::CodeSettings};
+pub use view::{
+    Detail, IntentForm, ViewSettings,
+    code::{CodeSettings, PackSource},
+};

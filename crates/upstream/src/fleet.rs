@@ -178,8 +178,8 @@ impl Fleet {
 
     /// Keeps to another lock from now on.
     pub fn keep_to(&self, lock: Lock) {
-        let mode = self.pins.load().mode;
-        self.pins.store(Arc::new(Pins { mode, lock }));
+        let before = Pins::clone(&self.pins.load());
+        self.pins.store(Arc::new(Pins { lock, ..before }));
         self.rebuild();
     }
 

@@ -44,4 +44,4 @@ pub use fleet::{Fleet, FleetPlan, ServerReport};
 pub use guard::{GuardError, GuardOptions, RemoteGuard};
 pub use http::{Endpoint, EndpointError};
 pub use server::ServerStatus;
-pub use spec::{FleetOptions, Launch, Profile, Protocol, ServerSpec};
+pub use spec::{FleetOptions, Launch, LockWitness, Profile, Protocol, ServerSpec};

@@ -2,6 +2,7 @@
 //! that gateways which see a new tool at the same time do not lose each other's.
 
 use std::{
+    fmt,
     fs::{self, File},
     io::{self, ErrorKind},
     path::{Path, PathBuf},
@@ -23,6 +24,14 @@ pub enum PinFileError {
         /// What the system said.
         source: io::Error,
     },
+    /// It may not be replaced.
+    #[error("`{path}` is not changed: {why}")]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// It is no lock.
     #[error("`{path}` is no lock: {source}")]
     Broken {
@@ -33,32 +42,69 @@ pub enum PinFileError {
     },
 }
 
+/// Who must know what the lock becomes, because trust in it depends on its content.
+pub trait Witness: fmt::Debug + Send + Sync {
+    /// The lock is about to be replaced. With an error it stays as it is.
+    fn before(&self, old: Option<&[u8]>, new: &[u8]) -> Result<(), String>;
+    /// It was replaced.
+    fn after(&self, new: &[u8]);
+}
+
 /// Reads the lock; one that is not there is empty.
 pub fn read(path: &Path) -> Result<Lock, PinFileError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Lock::read(&text).map_err(|source| PinFileError::Broken {
-            path: path.to_owned(),
-            source,
-        }),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Lock::default()),
+    parse(path, content(path)?.as_deref())
+}
+
+/// The lock with this content; without any it is empty.
+pub fn parse(path: &Path, content: Option<&[u8]>) -> Result<Lock, PinFileError> {
+    let broken = |source| PinFileError::Broken {
+        path: path.to_owned(),
+        source,
+    };
+    let Some(content) = content else {
+        return Ok(Lock::default());
+    };
+    let text = std::str::from_utf8(content);
+    let text = text.map_err(|error| broken(LockError::Unreadable(error.to_string())))?;
+    Lock::read(text).map_err(broken)
+}
+
+fn content(path: &Path) -> Result<Option<Vec<u8>>, PinFileError> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(path, error)),
     }
 }
 
 /// Changes the lock, and gives back what it is now.
-pub fn change(path: &Path, how: impl FnOnce(&mut Lock)) -> Result<Lock, PinFileError> {
+pub fn change(
+    path: &Path,
+    witness: Option<&dyn Witness>,
+    how: impl FnOnce(&mut Lock),
+) -> Result<Lock, PinFileError> {
     // A bare name is in the working folder.
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     let held = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
     let _held = held.map_err(|error| failed(path, error))?;
-    let mut lock = read(path)?;
+    let old = content(path)?;
+    let mut lock = parse(path, old.as_deref())?;
     let before = lock.clone();
     how(&mut lock);
     if lock != before {
+        let new = lock.write();
+        let witnessed = witness.map_or(Ok(()), |one| one.before(old.as_deref(), new.as_bytes()));
+        witnessed.map_err(|why| PinFileError::Refused {
+            path: path.to_owned(),
+            why,
+        })?;
         let fresh = path.with_extension(format!("lock.{}.new", std::process::id()));
-        let written = fs::write(&fresh, lock.write()).and_then(|()| fs::rename(&fresh, path));
+        let written = fs::write(&fresh, &new).and_then(|()| fs::rename(&fresh, path));
         written.map_err(|error| failed(path, error))?;
+        if let Some(witness) = witness {
+            witness.after(new.as_bytes());
+        }
     }
     Ok(lock)
 }

@@ -1,12 +1,12 @@
 //! What the configuration says about servers, ready to be used.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use callgate_call::Audience;
 use callgate_gate::{Naming, ServerName};
 use callgate_wire::Era;
 
-use crate::Endpoint;
+use crate::{Endpoint, pin_file::Witness};
 
 /// One configured server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub struct FleetOptions {
     pub definitions_dir: Option<PathBuf>,
     /// The file that keeps what was accepted; without one it is kept until the end.
     pub lock_file: Option<PathBuf>,
+    /// Who must know what that file becomes.
+    pub lock_witness: Option<LockWitness>,
     /// How long a first list or call waits for servers that are still connecting.
     pub connect_wait: Duration,
     /// Longest pause between two attempts to reach a server.
@@ -102,6 +104,18 @@ pub struct FleetOptions {
     /// Processes of one server at once.
     pub processes_per_server: usize,
 }
+
+/// Who must know what the lock becomes. One is as good as another.
+#[derive(Debug, Clone)]
+pub struct LockWitness(pub Arc<dyn Witness>);
+
+impl PartialEq for LockWitness {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for LockWitness {}
 
 /// In whose name a connection is made.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -161,7 +161,7 @@ fn verify(shared: &Shared, settings: &Settings) -> Result<ExitCode, Failed> {
 fn kept_away(settings: &Settings, current: &Current) -> Vec<Quarantined> {
     let pins = Pins {
         mode: PinMode::Locked,
-        lock: settings.pins.lock.clone(),
+        ..settings.pins.clone()
     };
     pins.sort(&current.servers()).quarantined
 }
@@ -204,7 +204,8 @@ fn accept(
     print_findings(shared, &chosen, &current);
     let file = &settings.lock_file;
     let take = |lock: &mut Lock| chosen.iter().for_each(|one| lock.accept_tool(&one.tool));
-    pin_file::change(file, take).map_err(|error| Failed::config(error.to_string()))?;
+    let witness = settings.options.lock_witness.as_ref().map(|one| &*one.0);
+    pin_file::change(file, witness, take).map_err(|error| Failed::config(error.to_string()))?;
     eprintln!("accepted, in `{}`: {}", file.display(), chosen.len());
     Ok(ExitCode::SUCCESS)
 }

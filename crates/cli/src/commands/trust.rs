@@ -1,14 +1,20 @@
-//! `callgate trust`: allow a file that was found in a folder to be used, or a plugin.
+//! `callgate trust`: allow a project that was found in a folder to be used, or a plugin.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
+use callgate_gate::Digest;
 use callgate_plugin::{NotFound, Shelf};
 
 use crate::{
     args::{Shared, Trust},
+    config,
     exit::Failed,
     folders::{self, CONFIG_FILE},
-    trust::TrustList,
+    trust::{self, Manifest, TrustList},
 };
 
 pub(crate) fn run(shared: &Shared, trust: &Trust) -> Result<ExitCode, Failed> {
@@ -17,38 +23,47 @@ pub(crate) fn run(shared: &Shared, trust: &Trust) -> Result<ExitCode, Failed> {
         .file
         .clone()
         .unwrap_or_else(|| PathBuf::from(CONFIG_FILE));
-    let mut list = TrustList::load(&data_dir)?;
+    if trust.revoke {
+        return revoke(&data_dir, &file);
+    }
     let wrong = |error: NotFound| Failed::user(format!("`{}`: {error}", file.display()));
     let plugin_files = Shelf::depends_on(&file).map_err(wrong)?;
-    let is_plugin = plugin_files.is_some();
-    for file in plugin_files.unwrap_or_else(|| vec![file]) {
-        if trust.revoke {
-            let was_there = list.remove(&file)?;
-            let how = if was_there {
-                "is trusted no more"
-            } else {
-                "was not trusted"
-            };
-            eprintln!("`{}` {how}", file.display());
-            continue;
-        }
-        let content = fs::read(&file)
-            .map_err(|error| Failed::user(format!("`{}`: {error}", file.display())))?;
-        list.add(&file, &content)?;
-        eprintln!(
-            "`{}` is trusted as it is now; after a change it has to be trusted again",
-            file.display()
-        );
+    let (manifest, what_it_means) = match plugin_files {
+        Some(files) => (
+            of_files(&files)?,
+            "it may be started as you, wherever a step or a workflow names it",
+        ),
+        None => (
+            config::manifest_of(&file)?,
+            "its servers may run commands as you; its policy can only be stricter than yours",
+        ),
+    };
+    TrustList::change(&data_dir, |list| list.trust(&file, manifest.clone()))?;
+    for name in manifest.keys() {
+        eprintln!("`{name}` is trusted as it is now");
     }
-    if trust.revoke {
-        return Ok(ExitCode::SUCCESS);
+    eprintln!("when one of them changes, or one more appears, trust has to be given again");
+    eprintln!("{what_it_means}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(data_dir: &Path, file: &Path) -> Result<ExitCode, Failed> {
+    let revoked = TrustList::change(data_dir, |list| list.revoke(file))?;
+    for name in &revoked {
+        eprintln!("`{name}` is trusted no more");
     }
-    if is_plugin {
-        eprintln!("it may be started as you, wherever a step or a workflow names it");
-    } else {
-        eprintln!(
-            "its servers may run commands as you; its policy can only be stricter than yours"
-        );
+    if revoked.is_empty() {
+        eprintln!("`{}` was not trusted", file.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn of_files(files: &[PathBuf]) -> Result<Manifest, Failed> {
+    let one = |file: &PathBuf| {
+        let wrong = |error| Failed::user(format!("`{}`: {error}", file.display()));
+        let content = fs::read(file).map_err(wrong)?;
+        let name = trust::name(file).map_err(wrong)?;
+        Ok((name, Digest::of(&content).to_string()))
+    };
+    files.iter().map(one).collect()
 }

@@ -10,11 +10,13 @@ use callgate_gate::Problem;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Config, complaint, foreign::ForeignServers, model::PolicyChoice, project};
+use super::{
+    Config, complaint, foreign::ForeignServers, governing::Governing, model::PolicyChoice, project,
+};
 use crate::{
     exit::Failed,
     folders::{self, CONFIG_FILE},
-    trust::TrustList,
+    trust::{Manifest, TrustList},
 };
 
 /// Where a configuration came from.
@@ -50,8 +52,18 @@ pub(crate) struct Found {
     pub(crate) users_policy: Option<PolicyChoice>,
     /// What to tell about how it was read.
     pub(crate) notes: Vec<String>,
-    /// A file in the working folder that is not used, because nobody said that it may be.
-    pub(crate) untrusted: Option<PathBuf>,
+    /// A file in the working folder that is not used.
+    pub(crate) untrusted: Option<Untrusted>,
+    /// What governs in a project, as it was read and compared with what is trusted.
+    pub(super) governing: Option<Governing>,
+}
+
+/// A file in the working folder that is not used, because nobody said that it may be.
+#[derive(Debug)]
+pub(crate) struct Untrusted {
+    pub(crate) file: PathBuf,
+    /// What is not as it was trusted.
+    pub(crate) changed: Vec<String>,
 }
 
 /// Finds the configuration: the named file, a trusted one in the working folder, the user's own,
@@ -63,10 +75,10 @@ pub(crate) fn load(named: Option<&Path>, data_dir: &Path) -> Result<Found, Faile
     let here = PathBuf::from(CONFIG_FILE);
     let mut untrusted = None;
     if let Ok(content) = fs::read(&here) {
-        if TrustList::load(data_dir)?.covers(&here, &content) {
-            return projects(&here, &content, data_dir);
+        match projects(&here, &content, data_dir)? {
+            Ok(found) => return Ok(found),
+            Err(not) => untrusted = Some(not),
         }
-        untrusted = Some(here);
     }
     let found = own_or_none(data_dir)?;
     Ok(Found { untrusted, ..found })
@@ -83,14 +95,14 @@ pub(crate) fn again(source: &Source) -> Result<Found, Failed> {
         Origin::User | Origin::Defaults => users(file, trust_dir)?,
         Origin::Project => {
             let content = content(file)?;
-            if !TrustList::load(trust_dir)?.covers(file, &content) {
+            projects(file, &content, trust_dir)?.map_err(|Untrusted { changed, .. }| {
                 let what = format!(
-                    "configuration `{}`: it has changed and is trusted no more",
-                    file.display()
+                    "configuration `{}`: it has changed and is trusted no more ({})",
+                    file.display(),
+                    changed.join(", ")
                 );
-                return Err(Failed::config(what).help("read it, then run `callgate trust` again"));
-            }
-            projects(file, &content, trust_dir)?
+                Failed::config(what).help("read it, then run `callgate trust` again")
+            })?
         }
     };
     if found.text.trim().is_empty() {
@@ -117,6 +129,7 @@ fn own_or_none(trust_dir: &Path) -> Result<Found, Failed> {
             users_policy: None,
             notes: Vec::new(),
             untrusted: None,
+            governing: None,
         }),
     }
 }
@@ -138,14 +151,44 @@ pub(super) fn of_content(file: &Path, content: &[u8], trust_dir: &Path) -> Resul
     read(file, content, source)
 }
 
-/// A project's file, and the user's own where it may not decide.
-fn projects(file: &Path, content: &[u8], trust_dir: &Path) -> Result<Found, Failed> {
+/// Everything that trust in a project's configuration covers.
+pub(crate) fn manifest_of(file: &Path) -> Result<Manifest, Failed> {
+    let wrong = |error| Failed::user(format!("`{}`: {error}", file.display()));
+    let content = fs::read(file).map_err(wrong)?;
+    let found = of_content(file, &content, Path::new(""))?;
+    Ok(Governing::of(file, &content, &found.config)
+        .manifest()
+        .clone())
+}
+
+/// A project's file, and the user's own where it may not decide; nothing of it when it is not trusted as it is.
+fn projects(
+    file: &Path,
+    content: &[u8],
+    trust_dir: &Path,
+) -> Result<Result<Found, Untrusted>, Failed> {
+    let untrusted = |changed| Untrusted {
+        file: file.to_owned(),
+        changed,
+    };
+    let list = TrustList::load(trust_dir)?;
+    // What is not trusted is not even read.
+    if !list.covers(file, content) {
+        let changed = list.changes(file, &Manifest::new());
+        let itself = changed.map(|_| file.display().to_string());
+        return Ok(Err(untrusted(itself.into_iter().collect())));
+    }
     let source = Source {
         origin: Origin::Project,
         file: Some(file.to_owned()),
         trust_dir: trust_dir.to_owned(),
     };
     let mut found = read(file, content, source)?;
+    let governing = Governing::of(file, content, &found.config);
+    match list.changes(file, governing.manifest()) {
+        Some(changed) if changed.is_empty() => found.governing = Some(governing),
+        changed => return Ok(Err(untrusted(changed.unwrap_or_default()))),
+    }
     let own = own_or_none(trust_dir)?;
     let written: Value = serde_saphyr::from_str(&found.text).unwrap_or_default();
     let ignored = project::tighten(&mut found.config, &written, &own.config);
@@ -160,7 +203,7 @@ fn projects(file: &Path, content: &[u8], trust_dir: &Path) -> Result<Found, Fail
     if found.config.policy != own.config.policy {
         found.users_policy = Some(own.config.policy.unwrap_or(PolicyChoice::Default));
     }
-    Ok(found)
+    Ok(Ok(found))
 }
 
 fn content(file: &Path) -> Result<Vec<u8>, Failed> {
@@ -202,6 +245,7 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
         users_policy: None,
         notes,
         untrusted: None,
+        governing: None,
     })
 }
 

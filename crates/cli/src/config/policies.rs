@@ -14,6 +14,7 @@ use callgate_upstream::{Launch, ServerSpec};
 
 use super::{
     Found, complaint,
+    governing::Governing,
     model::{PolicyChoice, PolicyMode},
 };
 use crate::{args, args::Gateway, exit::Failed};
@@ -64,10 +65,11 @@ impl ChosenPolicies {
             Some(args::PolicyMode::Fast) => PolicyMode::Fast,
             None => found.config.policy_mode.unwrap_or(PolicyMode::Strict),
         };
-        let chosen: Result<Vec<Chosen>, Failed> = choices.into_iter().map(Chosen::read).collect();
+        let read = |choice: PolicyChoice| Chosen::read(choice, found.governing.as_ref());
+        let chosen: Result<Vec<Chosen>, Failed> = choices.into_iter().map(read).collect();
         let tenants = found.config.tenants.0.iter().map(|(name, tenant)| {
             let choice = tenant.policy.clone().unwrap_or(PolicyChoice::Default);
-            Ok((name.clone(), Chosen::read(choice)?))
+            Ok((name.clone(), Chosen::read(choice, None)?))
         });
         Ok(Self {
             chosen: chosen?,
@@ -161,11 +163,18 @@ impl ChosenPolicies {
 }
 
 impl Chosen {
-    fn read(choice: PolicyChoice) -> Result<Self, Failed> {
+    /// A project's policy file is taken as it was compared with what is trusted.
+    fn read(choice: PolicyChoice, governing: Option<&Governing>) -> Result<Self, Failed> {
         Ok(match choice {
             PolicyChoice::Default => Self::Default,
             PolicyChoice::AllowAll => Self::AllowAll,
-            PolicyChoice::File(file) => Self::File(PolicyFile::read(&file)?),
+            PolicyChoice::File(file) => {
+                let known = governing.and_then(|governing| governing.content(&file));
+                Self::File(match known {
+                    Some(content) => PolicyFile::of(&file, content.to_vec())?,
+                    None => PolicyFile::read(&file)?,
+                })
+            }
         })
     }
 
@@ -191,9 +200,13 @@ impl Chosen {
 impl PolicyFile {
     /// Reads and compiles a policy file.
     pub(crate) fn read(file: &Path) -> Result<Self, Failed> {
+        let wrong = |error| Failed::config(format!("policy `{}`: {error}", file.display()));
+        Self::of(file, fs::read(file).map_err(wrong)?)
+    }
+
+    /// Compiles the content of a policy file.
+    fn of(file: &Path, text: Vec<u8>) -> Result<Self, Failed> {
         let shown = file.display().to_string();
-        let text =
-            fs::read(file).map_err(|error| Failed::config(format!("policy `{shown}`: {error}")))?;
         let text = String::from_utf8(text)
             .map_err(|_| Failed::config(format!("policy `{shown}`: it is not UTF-8")))?;
         let ground = ground(file.parent().unwrap_or(Path::new("")));

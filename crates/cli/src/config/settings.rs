@@ -16,16 +16,17 @@ use callgate_gate::{
     IntentRules, Naming, Pattern, Policy, Problem, ServerName, ToolFilter, View,
     pins::{Lock, PinMode, Pins},
 };
-use callgate_server::{CodeSettings, Detail, IntentForm, ViewSettings};
+use callgate_server::{CodeSettings, Detail, IntentForm, PackSource, ViewSettings};
 use callgate_upstream::{
-    FleetOptions, FleetPlan, GuardOptions, Protocol, ServerSpec,
+    FleetOptions, FleetPlan, GuardOptions, LockWitness, Protocol, ServerSpec,
     environment::{self, Inherit},
     pin_file, warden,
 };
 use callgate_wire::Era;
 
 use super::{
-    Config, Found, Source, complaint,
+    Config, Found, Origin, Source, complaint, governing,
+    governing::Governing,
     guard::Guard,
     launch::{demo, from_flag, launch},
     model::{self, NamedServer, PinChoice, PluginEntry, Prefix, SearchDetail, Server, Span},
@@ -37,6 +38,7 @@ use crate::{
     folders::CONFIG_FILE,
     tokens,
     tokens::TokenPair,
+    trust::ProjectLock,
 };
 
 /// Where `serve` listens when nothing else is said.
@@ -63,6 +65,8 @@ pub(crate) struct Settings {
     /// What was accepted of what tools say about themselves, and the file it stands in.
     pub(crate) pins: Pins,
     pub(crate) lock_file: PathBuf,
+    /// The same where it is a trusted project's.
+    pub(crate) project_lock: Option<ProjectLock>,
     /// What the views are told.
     pub(crate) views: ViewSettings,
     /// How long a call may take where the server says nothing else.
@@ -84,17 +88,21 @@ impl Settings {
             config,
             source,
             text,
+            governing,
             ..
         } = found;
         let beside = source.file.as_deref().and_then(Path::parent);
         let lock_file = beside.unwrap_or(data_dir).join(pin_file::LOCK_FILE);
-        let pins = pins(config.pins, &lock_file)?;
+        let pins = pins(config.pins, &lock_file, governing.as_ref())?;
+        let project_lock = project_lock(&source, &lock_file);
+        let witness = project_lock.clone();
         let options = FleetOptions {
             naming: naming(&config),
             warden_program: warden_program()?,
             log_dir: Some(data_dir.join("logs")),
             definitions_dir: Some(data_dir.join("definitions")),
             lock_file: Some(lock_file.clone()),
+            lock_witness: witness.map(|one| LockWitness(Arc::new(one))),
             connect_wait: config.upstream.connect_wait.0,
             reconnect_cap: time(
                 flags.reconnect_cap.as_deref(),
@@ -116,8 +124,7 @@ impl Settings {
         let guard_written = config.guard.told(flags);
         let guard = guard_written.meant(data_dir)?;
         let policy = policies.compiled(filters, &servers, root, guard.is_some());
-        let packs = config.code.packs.clone();
-        let packs = packs.or_else(|| beside.map(|beside| beside.join(".callgate/packs")));
+        let packs = packs(beside, &config, governing.as_ref());
         let views = ViewSettings {
             code: code(&config.code, packs, data_dir),
             ..views(&config, flags)
@@ -134,6 +141,7 @@ impl Settings {
             guard,
             pins,
             lock_file,
+            project_lock,
             views,
             default_timeout,
             source,
@@ -309,23 +317,63 @@ fn servers(
     Ok((servers, filters))
 }
 
-/// The lock as the mode wants it: one that is switched off is not even read.
-fn pins(choice: Option<PinChoice>, lock_file: &Path) -> Result<Pins, Failed> {
+/// The local packs: of a project those that were trusted, else what is in the folder when a script runs.
+fn packs(beside: Option<&Path>, config: &Config, governing: Option<&Governing>) -> PackSource {
+    let folder = match (beside, &config.code.packs) {
+        (Some(beside), _) => governing::packs(beside, config),
+        (None, Some(folder)) => folder.clone(),
+        (None, None) => return PackSource::None,
+    };
+    match governing.and_then(|governing| governing.packs(&folder)) {
+        Some(trusted) => PackSource::Read(trusted),
+        None => PackSource::Folder(folder),
+    }
+}
+
+/// The lock of a trusted project.
+fn project_lock(source: &Source, lock_file: &Path) -> Option<ProjectLock> {
+    let root = source.file.clone()?;
+    match source.origin {
+        Origin::Project => Some(ProjectLock {
+            data_dir: source.trust_dir.clone(),
+            root,
+            file: lock_file.to_owned(),
+        }),
+        Origin::User | Origin::Defaults => None,
+    }
+}
+
+/// The lock as the mode wants it: one that is switched off is not even read. A project's is taken as it was compared
+/// with what is trusted.
+fn pins(
+    choice: Option<PinChoice>,
+    lock_file: &Path,
+    governing: Option<&Governing>,
+) -> Result<Pins, Failed> {
     let mode = match choice {
         Some(PinChoice::Off) => {
             return Ok(Pins {
                 mode: PinMode::Off,
                 lock: Lock::default(),
+                only_tightens: governing.is_some(),
             });
         }
         Some(PinChoice::Tofu) | None => PinMode::Tofu,
         Some(PinChoice::Locked) => PinMode::Locked,
     };
-    let lock = pin_file::read(lock_file).map_err(|error| {
+    let lock = match governing {
+        Some(governing) => pin_file::parse(lock_file, governing.content(lock_file)),
+        None => pin_file::read(lock_file),
+    };
+    let lock = lock.map_err(|error| {
         Failed::config(error.to_string())
             .help("mend it, or take it back from version control; without it nothing is accepted")
     })?;
-    Ok(Pins { mode, lock })
+    Ok(Pins {
+        mode,
+        lock,
+        only_tightens: governing.is_some(),
+    })
 }
 
 fn protocol(written: model::Protocol) -> Protocol {
@@ -375,7 +423,7 @@ fn views(config: &Config, flags: &Gateway) -> ViewSettings {
 }
 
 /// What the `code` view is told. A worker is our own program once more.
-fn code(written: &model::Code, packs: Option<PathBuf>, data_dir: &Path) -> CodeSettings {
+fn code(written: &model::Code, packs: PackSource, data_dir: &Path) -> CodeSettings {
     let kib = |number: NonZeroUsize| number.get().saturating_mul(1024);
     let worker = std::env::current_exe().ok().map(|path| Program {
         path,

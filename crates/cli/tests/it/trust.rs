@@ -155,10 +155,12 @@ fn a_trusted_project_can_tighten_the_users_policy_and_not_loosen_it() {
 #[test]
 fn a_trusted_projects_policy_file_is_asked_beside_the_users() {
     let project = Bed::new(&format!("{MARKING}policy: policy.yaml\n"));
-    let policy = |text: &str| fs::write(project.path("policy.yaml"), text).expect("it is ours");
+    let policy = |text: &str| {
+        fs::write(project.path("policy.yaml"), text).expect("it is ours");
+        trust(&project);
+    };
     let open = "version: '1'\nrules: [{scope: mcp_tool, allow: [{pattern: '*'}]}]\n";
     policy(open);
-    trust(&project);
     assert!(
         !wipes(&project),
         "the user has no policy: default holds beside it"

@@ -20,7 +20,11 @@ fn tool(name: &str) -> Tool {
 fn pins(mode: PinMode, accepted: &[Tool]) -> Pins {
     let mut lock = Lock::default();
     accepted.iter().for_each(|tool| lock.accept_tool(tool));
-    Pins { mode, lock }
+    Pins {
+        mode,
+        lock,
+        only_tightens: false,
+    }
 }
 
 fn why(pins: &Pins, tools: Vec<Tool>) -> Vec<(String, String)> {

@@ -33,6 +33,17 @@ pub(crate) const RUN: &str = "run";
 /// A larger result is put into its form beside the calls, which it would keep waiting.
 const QUICK_BYTES: usize = 64 * 1024;
 
+/// Where local packs come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PackSource {
+    /// There are none.
+    None,
+    /// Whatever is in this folder when a run begins.
+    Folder(PathBuf),
+    /// These files with these contents, and no others: they are what was trusted.
+    Read(Vec<(PathBuf, Vec<u8>)>),
+}
+
 /// What the `code` view is told by the configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodeSettings {
@@ -40,8 +51,8 @@ pub struct CodeSettings {
     pub limits: Limits,
     /// A longer result becomes a handle.
     pub inline_chars: usize,
-    /// The folder of local packs.
-    pub packs: Option<PathBuf>,
+    /// The local packs.
+    pub packs: PackSource,
     /// The folder where held runs are kept; without one a run that is held is over.
     pub runs: Option<PathBuf>,
     /// How a worker is started; without that nothing can be run.
@@ -53,7 +64,7 @@ impl Default for CodeSettings {
         Self {
             limits: Limits::default(),
             inline_chars: 5000,
-            packs: None,
+            packs: PackSource::None,
             runs: None,
             worker: None,
         }
@@ -83,7 +94,7 @@ pub(super) async fn list(gateway: &Gateway, host: &Host) -> String {
     if let Some(pool) = gateway.views.code.pool(&settings.code) {
         pool.warm(settings.code.limits.memory_bytes);
     }
-    let packs = Packs::of(gateway, host, local::read(settings.code.packs.as_deref()));
+    let packs = Packs::of(gateway, host, local::read(&settings.code.packs));
     let description = format!(
         "Run Python over all connected servers. {}\n\
          Call tools as pack.tool(key=value): exact name or snake_case, arguments by name. Results are values: `sites[0].name` and `sites[0][\"name\"]` both work. A failed call raises.\n\
@@ -188,7 +199,7 @@ async fn run(
         },
     };
     gateway.path.providers().first_connect(None).await;
-    let packs = Packs::of(&gateway, &at.host, local::read(code.packs.as_deref()));
+    let packs = Packs::of(&gateway, &at.host, local::read(&code.packs));
     let script = Script {
         source: held.source.clone(),
         packs: packs.names(),

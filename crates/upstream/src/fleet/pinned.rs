@@ -63,7 +63,8 @@ impl Fleet {
     fn pin(&self, fresh: &[Tool]) {
         let mut pins = (**self.pins.load()).clone();
         fresh.iter().for_each(|tool| pins.lock.accept_tool(tool));
-        if let Some(file) = &self.supplies.load().options.lock_file {
+        let options = &self.supplies.load().options;
+        if let Some(file) = &options.lock_file {
             let add = |lock: &mut Lock| {
                 for tool in fresh {
                     // What is in the file counts.
@@ -72,7 +73,8 @@ impl Fleet {
                     }
                 }
             };
-            match pin_file::change(file, add) {
+            let witness = options.lock_witness.as_ref().map(|one| &*one.0);
+            match pin_file::change(file, witness, add) {
                 Ok(lock) => pins.lock = lock,
                 Err(error) => {
                     tracing::warn!(%error, "new tools are pinned only until this gateway ends")

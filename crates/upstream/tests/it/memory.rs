@@ -66,6 +66,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
         log_dir: None,
         definitions_dir: Some(PathBuf::from(definitions)),
         lock_file: None,
+        lock_witness: None,
         connect_wait: DEADLINE,
         reconnect_cap: Duration::from_secs(60),
         listed_while_down: LISTED,

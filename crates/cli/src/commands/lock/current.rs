@@ -51,7 +51,7 @@ impl Current {
         plan.options.lock_file = None;
         plan.pins = Pins {
             mode: PinMode::Off,
-            lock: Lock::default(),
+            ..Pins::default()
         };
         plan.in_house.clear();
         wiring::runtime()?.block_on(async {

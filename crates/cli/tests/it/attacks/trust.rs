@@ -72,7 +72,6 @@ fn an_override_in_a_trusted_lock_lowers_a_destructive_tool() {
         "a trusted project's lock says that a destructive tool only reads",
     )
     .expect(Seen::Held)
-    .open()
     .tries(
         [
             ("read", destructive("empty")),
@@ -99,7 +98,6 @@ fn a_lock_that_changes_after_trust_counts() {
         "the lock of a trusted project changes in a later commit",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["changed definition", "override", "link"], |how| {
         let bed = project("", &[destructive("empty")]);
         users(&bed, "policy: allow-all\n");
@@ -140,7 +138,6 @@ fn a_lock_that_is_gone_lets_everything_be_accepted_anew() {
         "the lock of a trusted project is removed, and its tools say something else",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["removed", "emptied", "renamed"], |how| {
         let bed = project("", &[plain_tool("save")]);
         trust(&bed);
@@ -185,7 +182,6 @@ fn a_pack_that_arrives_after_trust_replaces_a_server() {
         "a pack arrives after trust and has a server's name",
     )
     .expect_any(&[Seen::Refused, Seen::Harmless])
-    .open()
     .tries(
         [
             ("", ".callgate/packs/w.py", "before the start"),
@@ -213,7 +209,6 @@ fn a_pack_that_arrives_after_trust_replaces_a_server() {
 fn a_pack_that_changes_after_trust_counts() {
     attack("trust", "a trusted pack changes")
         .expect_any(&[Seen::Refused, Seen::Harmless])
-        .open()
         .tries(["written", "linked elsewhere", "while it runs"], |how| {
             let bed = project("", &[plain_tool("save")]);
             let pack = bed.path(".callgate/packs/w.py");
@@ -242,7 +237,6 @@ fn a_pack_that_changes_after_trust_counts() {
 fn a_policy_file_that_changes_after_trust_counts() {
     attack("trust", "the policy file of a trusted project is loosened")
         .expect(Seen::Refused)
-        .open()
         .tries(["written", "replaced", "linked elsewhere"], |how| {
             let bed = project("policy: policy.yaml\n", &[plain_tool("save")]);
             users(&bed, "policy: allow-all\n");
@@ -273,7 +267,6 @@ fn what_a_trusted_link_leads_to_changes() {
         "a trusted file is a link, and what it leads to changes",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["policy.yaml", "callgate.yaml", "folder"], |which| {
         let bed = project("policy: rules/policy.yaml\n", &[plain_tool("save")]);
         users(&bed, "policy: allow-all\n");
@@ -410,7 +403,6 @@ fn trust_of_an_older_version_covers_what_it_never_saw() {
         "an older version trusted the configuration alone, and a lock lies beside it",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["override", "policy", "pack"], |what| {
         let config = match *what {
             "policy" => "policy: policy.yaml\n",
@@ -442,7 +434,6 @@ fn a_running_gateway_takes_over_an_untrusted_policy() {
         "the policy of a trusted project is loosened while the gateway runs",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["written", "replaced"], |how| {
         let bed = project("policy: policy.yaml\n", &[plain_tool("save")]);
         users(&bed, "policy: allow-all\n");
@@ -475,7 +466,6 @@ fn a_running_gateway_takes_over_an_untrusted_lock() {
         "the lock of a trusted project is changed while the gateway runs",
     )
     .expect_any(&[Seen::Held, Seen::Refused])
-    .open()
     .tries(["read", "write"], |class| {
         let bed = project("", &[destructive("empty")]);
         trust(&bed);
@@ -530,7 +520,6 @@ fn a_plugin_list_that_arrives_after_trust_counts() {
         "a plugin, a list of plugins or a workflow arrives in a trusted project",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         [
             (".callgate/plugins.yaml", "plugins: {}\n"),
@@ -561,7 +550,6 @@ fn the_gateways_own_writes_lose_no_trust() {
         "trust is lost by what the gateway itself accepts, so that people stop reading",
     )
     .expect(Seen::Harmless)
-    .open()
     .tries(["tofu", "lock accept", "tofu while it runs"], |how| {
         let bed = project("", &[plain_tool("save")]);
         trust(&bed);
