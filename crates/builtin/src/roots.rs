@@ -2,14 +2,20 @@
 //! root's descriptor, where nothing leads out: looking first and opening by name afterwards would
 //! leave a moment in which a link could be swapped in.
 
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
 use std::{
+    ffi::OsStr,
+    fs::File,
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
+#[cfg(target_os = "macos")]
+use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 
-use callgate_call::real_path;
-use callgate_gate::RealPath;
+use callgate_call::{is_another_name, real_path};
+use callgate_gate::{Protected, RealPath};
 use cap_std::{ambient_authority, fs::Dir};
 
 /// Longest path that is looked at.
@@ -17,7 +23,11 @@ const MAX_PATH_BYTES: usize = 4096;
 
 /// The folders that file tools may use. Relative paths start from the first.
 #[derive(Debug, Clone)]
-pub struct Roots(Arc<Vec<Root>>);
+pub struct Roots {
+    all: Arc<Vec<Root>>,
+    /// What no tool may use, though it lies in a root.
+    protected: Arc<Protected>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Root {
@@ -47,6 +57,10 @@ pub enum RootError {
 pub(crate) enum Refused {
     #[error("`{path}` is outside of {roots}; `builtins.roots` in callgate.yaml adds folders")]
     Outside { path: String, roots: String },
+    #[error(
+        "`{0}` is part of what governs this gateway, and the built-in tools do not use it; change it by hand"
+    )]
+    Protected(String),
     #[error("the path is empty")]
     Empty,
     #[error("the path contains a NUL")]
@@ -65,7 +79,7 @@ pub(crate) struct Place<'r> {
     pub(crate) inside: PathBuf,
     /// As it was asked for.
     asked: String,
-    roots: &'r Roots,
+    pub(crate) roots: &'r Roots,
 }
 
 impl Roots {
@@ -83,12 +97,44 @@ impl Roots {
         if roots.is_empty() {
             return Err(RootError::None);
         }
-        Ok(Self(Arc::new(roots)))
+        Ok(Self {
+            all: Arc::new(roots),
+            protected: Arc::default(),
+        })
+    }
+
+    /// The same, without what governs the gateway.
+    pub fn without(mut self, protected: Arc<Protected>) -> Self {
+        self.protected = protected;
+        self
+    }
+
+    /// Whether a path, links resolved, is one that no tool may use.
+    pub(crate) fn protects(&self, real: &Path) -> bool {
+        self.protected.covers(&real.to_string_lossy())
+    }
+
+    /// Whether an open file is one that no tool may use: by where it is at this moment, and by what it is, whatever
+    /// name it was opened by.
+    pub(crate) fn protects_file(&self, file: &File) -> bool {
+        if self.protected.is_empty() {
+            return false;
+        }
+        let is_there = place_of(file).is_some_and(|place| self.protects(&place));
+        is_there
+            || file
+                .metadata()
+                .is_ok_and(|data| is_another_name(&data, &self.protected))
+    }
+
+    /// The same of a name in an open folder.
+    pub(crate) fn protects_in(&self, folder: &File, name: &OsStr) -> bool {
+        place_of(folder).is_some_and(|place| self.protects(&place.join(name)))
     }
 
     /// The folder that relative paths start from.
     pub fn first(&self) -> &Path {
-        &self.0[0].path
+        &self.all[0].path
     }
 
     /// Where a path is, if that is inside a root. What is opened there has to be opened through the
@@ -113,8 +159,11 @@ impl Roots {
             return Err(self.outside(path));
         };
         let inside = |root: &Root| Some(Path::new(&real).strip_prefix(&root.path).ok()?.to_owned());
-        let found = self.0.iter().find_map(|root| Some((root, inside(root)?)));
+        let found = self.all.iter().find_map(|root| Some((root, inside(root)?)));
         let (root, inside) = found.ok_or_else(|| self.outside(path))?;
+        if self.protects(Path::new(&real)) {
+            return Err(Refused::Protected(path.to_owned()));
+        }
         let inside = if inside.as_os_str().is_empty() {
             PathBuf::from(".")
         } else {
@@ -136,7 +185,7 @@ impl Roots {
 
     fn outside(&self, path: &str) -> Refused {
         let name = |root: &Root| format!("`{}`", root.path.display());
-        let names: Vec<String> = self.0.iter().map(name).collect();
+        let names: Vec<String> = self.all.iter().map(name).collect();
         let roots = match names.as_slice() {
             [only] => format!("the root {only}"),
             several => format!("the roots {}", several.join(", ")),
@@ -162,6 +211,14 @@ impl Place<'_> {
         &self.asked
     }
 
+    /// A file that was opened here, unless no tool may use it.
+    pub(crate) fn checked(&self, file: File) -> Result<File, Refused> {
+        match self.roots.protects_file(&file) {
+            true => Err(Refused::Protected(self.asked.clone())),
+            false => Ok(file),
+        }
+    }
+
     /// What the system said, as the model is told. Led outside is outside, however it came to that.
     pub(crate) fn failed(&self, error: io::Error) -> Refused {
         if is_escape(&error) {
@@ -172,6 +229,17 @@ impl Place<'_> {
             error,
         }
     }
+}
+
+/// Where an open file is.
+fn place_of(file: &File) -> Option<PathBuf> {
+    #[cfg(target_os = "linux")]
+    let place = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+    #[cfg(target_os = "macos")]
+    let place = rustix::fs::getpath(file)
+        .ok()
+        .map(|path| PathBuf::from(OsString::from_vec(path.into_bytes())));
+    place
 }
 
 /// A path that led out of its root: the system's own word for it, or that of the fallback for systems

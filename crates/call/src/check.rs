@@ -107,7 +107,7 @@ impl CallPath {
         let name = question.name();
         let scope = (question.scope.as_str(), &*name);
         let needs = policy.needs_of_scope(&call, scope.0);
-        let gathered = shared.facts.look_up(&call, needs).await;
+        let gathered = shared.facts.look_up(&call, needs, policy.protected()).await;
         let checks = policy.judge_scope(&call, scope, &gathered.facts);
         let (kind, ruling) = Ruling::strictest(checks);
         let asking = Asking {

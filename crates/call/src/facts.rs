@@ -12,7 +12,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{
-    ApprovalId, Attempt, Call, Cost, Facts, Needs, Policy, RealPath, Target,
+    ApprovalId, Attempt, Call, Cost, Facts, Needs, Policy, Protected, Reach, RealPath, Target,
     guard::{Guarded, Inquiry},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
@@ -23,10 +23,12 @@ use self::{history::History, rates::Rates, spending::Spending};
 
 mod history;
 mod paths;
+mod protected;
 mod rates;
 mod spending;
 
 pub use paths::real as real_path;
+pub use protected::{is_another_name, reach};
 
 /// How long finding out where paths lead may take. Later than that it is not known, and the call is
 /// refused.
@@ -73,11 +75,16 @@ impl FactSources {
             return Gathered::default();
         }
         // Boxed, so that calls which need nothing do not carry the room for it.
-        Box::pin(self.look_up(call, needs)).await
+        Box::pin(self.look_up(call, needs, policy.protected())).await
     }
 
     /// Gathers these facts for a call.
-    pub(crate) async fn look_up(&self, call: &Call, needs: Needs) -> Gathered {
+    pub(crate) async fn look_up(
+        &self,
+        call: &Call,
+        needs: Needs,
+        protected: &Arc<Protected>,
+    ) -> Gathered {
         let who = &call.attempt.host.who;
         let now = Instant::now();
         let met = |prior: &_| self.history.has(who, prior, now);
@@ -97,6 +104,9 @@ impl FactSources {
         facts.spent = reserved.as_ref().map_or(0.0, |reserved| reserved.before);
         if !needs.paths.is_empty() {
             facts.real_paths = self.real_paths(needs.paths).await;
+        }
+        if !needs.reach.is_empty() {
+            facts.reached = self.reached(needs.reach, protected).await;
         }
         if !needs.inquiries.is_empty() {
             facts.guard = self.ask_guard(call, needs.inquiries).await;
@@ -132,6 +142,9 @@ impl FactSources {
         if !needs.paths.is_empty() {
             gathered.facts.real_paths = self.real_paths(needs.paths).await;
         }
+        if !needs.reach.is_empty() {
+            gathered.facts.reached = self.reached(needs.reach, policy.protected()).await;
+        }
         if !needs.inquiries.is_empty() {
             gathered.facts.guard = self.ask_guard(call, needs.inquiries).await;
         }
@@ -158,28 +171,45 @@ impl FactSources {
     }
 
     async fn real_paths(&self, asked: Vec<String>) -> HashMap<String, RealPath> {
-        let unknown = || {
-            asked
-                .iter()
-                .map(|path| (path.clone(), RealPath::Unknown))
-                .collect()
-        };
+        self.look(asked, RealPath::Unknown, paths::real).await
+    }
+
+    async fn reached(
+        &self,
+        asked: Vec<String>,
+        protected: &Arc<Protected>,
+    ) -> HashMap<String, Reach> {
+        let protected = protected.clone();
+        let reach = move |path: &str| protected::reach(path, &protected);
+        self.look(asked, Reach::Unknown, reach).await
+    }
+
+    /// Looks at the file system, for so long and no longer. What was not seen by then is `unknown`.
+    async fn look<T: Clone + Send + 'static>(
+        &self,
+        asked: Vec<String>,
+        unknown: T,
+        see: impl Fn(&str) -> T + Send + 'static,
+    ) -> HashMap<String, T> {
         let looking = async {
             let permit = self.looking.clone().acquire_owned().await.ok()?;
             let asked = asked.clone();
             let found = spawn_blocking(move || {
                 let _permit = permit;
-                let real = |path: String| {
-                    let real = paths::real(&path);
-                    (path, real)
+                let seen = |path: String| {
+                    let seen = see(&path);
+                    (path, seen)
                 };
-                asked.into_iter().map(real).collect()
+                asked.into_iter().map(seen).collect()
             });
             found.await.ok()
         };
         match timeout(PATHS_DEADLINE, looking).await {
             Ok(Some(found)) => found,
-            Ok(None) | Err(_) => unknown(),
+            Ok(None) | Err(_) => asked
+                .into_iter()
+                .map(|path| (path, unknown.clone()))
+                .collect(),
         }
     }
 }

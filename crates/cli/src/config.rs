@@ -12,6 +12,7 @@ mod load;
 mod model;
 mod policies;
 mod project;
+mod protected;
 mod reference;
 mod settings;
 mod show;

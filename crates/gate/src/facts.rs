@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     guard::{Guarded, Inquiry},
-    policy::{Cost, RateLimit},
+    policy::{Cost, RateLimit, Reach},
 };
 
 /// What was looked up for one call before deciding it. What is missing here is never taken for a
@@ -17,6 +17,8 @@ use crate::{
 pub struct Facts {
     /// Where paths really are, by the path that [`Needs`] asks about.
     pub real_paths: HashMap<String, RealPath>,
+    /// Whether paths lead to what governs the gateway, by the path that [`Needs`] asks about.
+    pub reached: HashMap<String, Reach>,
     /// The conditions that are met.
     pub met: HashSet<Prior>,
     /// The limits that are used up.
@@ -50,6 +52,8 @@ pub struct Prior {
 pub struct Needs {
     /// Paths whose real place decides.
     pub paths: Vec<String>,
+    /// Paths that may lead to what governs the gateway.
+    pub reach: Vec<String>,
     /// Earlier calls that rules ask for.
     pub prior: Vec<Prior>,
     /// Limits that this call counts against.
@@ -64,6 +68,7 @@ impl Needs {
     /// Whether nothing must be looked up.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
+            && self.reach.is_empty()
             && self.prior.is_empty()
             && self.rates.is_empty()
             && self.cost.is_none()

@@ -37,7 +37,8 @@ pub use item::{Item, ItemError, ItemKind, Reference, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, FIRST_TENANT,
-    Ground, Kind, Layer, Mode, Pattern, Policy, RateLimit, Rules, Surroundings, ToolFilter,
+    Ground, Kind, Layer, Mode, Pattern, Policy, Protected, RateLimit, Reach, Rules, Surroundings,
+    ToolFilter,
 };
 pub use problem::{Place, Problem};
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};

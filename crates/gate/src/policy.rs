@@ -22,6 +22,7 @@ mod limits;
 mod path;
 mod pattern;
 mod projection;
+mod protected;
 mod rule;
 mod rule_set;
 mod rules;
@@ -37,6 +38,7 @@ pub use limits::{Cost, RateLimit};
 pub use path::Ground;
 pub use pattern::Pattern;
 pub(crate) use pattern::looks;
+pub use protected::{Protected, Reach};
 pub use rules::Rules;
 
 /// What a rule says, from the most lenient to the strictest.
@@ -98,6 +100,8 @@ pub struct Policy {
     folders: HashMap<ServerName, Ground>,
     /// Whether another gateway is asked in place of the rules.
     guarded: bool,
+    /// What governs the gateway: calls that lead there need a person, whatever the layers say.
+    protected: Arc<Protected>,
     /// The policies of other tenants than the first.
     tenants: HashMap<String, Arc<Policy>>,
 }
@@ -150,6 +154,7 @@ impl Policy {
             ground,
             folders: HashMap::new(),
             guarded: false,
+            protected: Arc::default(),
             tenants: HashMap::new(),
         }
     }
@@ -159,6 +164,17 @@ impl Policy {
     pub fn guarded(mut self) -> Self {
         self.guarded = true;
         self
+    }
+
+    /// The same, with places that a call leads to only when a person says so.
+    pub fn protecting(mut self, protected: Arc<Protected>) -> Self {
+        self.protected = protected;
+        self
+    }
+
+    /// The places that a call leads to only when a person says so.
+    pub fn protected(&self) -> &Arc<Protected> {
+        &self.protected
     }
 
     /// The same, with policies for other tenants.

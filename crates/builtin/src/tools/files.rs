@@ -37,7 +37,7 @@ pub(crate) fn open(place: &Place<'_>) -> Result<File, ToolFailed> {
         let what = format!("`{}` is not a regular file", place.asked());
         return Err(ToolFailed::told(what));
     }
-    Ok(file)
+    Ok(place.checked(file)?)
 }
 
 /// Puts `content` where the file is, or is to be: at once, with the mode that was there.
@@ -61,6 +61,12 @@ pub(crate) fn replace(place: &Place<'_>, content: &[u8]) -> Result<(), ToolFaile
         }
         None => place.root.dir.try_clone().map_err(failed)?,
     };
+    // Where the folder is by now: a link may have been put in the way.
+    let folder = place.checked(dir.try_clone().map_err(failed)?.into_std_file());
+    let folder = folder?;
+    if place.roots.protects_in(&folder, name) {
+        return Err(Refused::Protected(place.asked().to_owned()).into());
+    }
     let mode = mode_of(&dir, name, place)?;
     let fresh = format!(".callgate-{}.tmp", Ulid::generate());
     let written =

@@ -35,7 +35,7 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
     })?;
     let matcher = walk::matcher(&pattern)?;
     let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-    let end = walk::files(&folder, &place.given_up, |path| {
+    let end = walk::files((&folder, &place.roots), &place.given_up, |path| {
         let inside = path.strip_prefix(&folder).unwrap_or(&path);
         // Looked at through the root, so that a folder that became a link tells nothing.
         if matcher.is_match(inside)

@@ -56,7 +56,7 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
     };
     let folder = at.whole();
     let end = if files::is_folder(&at)? {
-        walk::files(&folder, &place.given_up, |path| {
+        walk::files((&folder, &place.roots), &place.given_up, |path| {
             let inside = path.strip_prefix(&folder).unwrap_or(&path);
             if glob.as_ref().is_some_and(|glob| !glob.takes(inside)) {
                 return Next::GoOn;
@@ -135,7 +135,8 @@ impl Search {
             Some(inside) => at.root.dir.open(at.inside.join(inside)),
             None => at.root.dir.open(&at.inside),
         };
-        let Ok(file) = opened else {
+        let opened = opened.map(cap_std::fs::File::into_std).ok();
+        let Some(file) = opened.and_then(|file| at.checked(file).ok()) else {
             return Next::GoOn;
         };
         let mut hits = Hits {
@@ -146,9 +147,7 @@ impl Search {
             binary: false,
             room: MAX_BYTES.saturating_sub(self.out.len()),
         };
-        let searched = self
-            .searcher
-            .search_file(&self.matcher, &file.into_std(), &mut hits);
+        let searched = self.searcher.search_file(&self.matcher, &file, &mut hits);
         if searched.is_err() || hits.binary || hits.count == 0 {
             return Next::GoOn;
         }

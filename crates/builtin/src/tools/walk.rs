@@ -9,7 +9,7 @@ use std::{
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 
-use crate::answer::ToolFailed;
+use crate::{Roots, answer::ToolFailed};
 
 /// A walk that takes longer says so and answers what it has.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
@@ -34,16 +34,16 @@ pub(crate) enum Next {
 
 /// Shows each file below `folder` to `look`, sorted by path.
 pub(crate) fn files(
-    folder: &Path,
+    (folder, roots): (&Path, &Roots),
     given_up: &AtomicBool,
     mut look: impl FnMut(PathBuf) -> Next,
 ) -> WalkEnd {
-    let end = Instant::now() + LONGEST;
+    let (end, roots) = (Instant::now() + LONGEST, roots.clone());
     let walk = WalkBuilder::new(folder)
         .hidden(false)
         .require_git(false)
         .follow_links(false)
-        .filter_entry(|entry| entry.file_name() != ".git")
+        .filter_entry(move |entry| entry.file_name() != ".git" && !roots.protects(entry.path()))
         .sort_by_file_path(Path::cmp)
         .build();
     // What cannot be read is not there for this search.

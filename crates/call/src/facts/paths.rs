@@ -8,23 +8,25 @@ use std::{
 };
 
 use callgate_gate::RealPath;
+use rustix::io::Errno;
 
 /// A chain of links longer than this leads in a circle.
 const MAX_LINKS: usize = 40;
 
 /// Where an absolute path really is. It looks at the file system, and may wait for it.
 pub fn real(path: &str) -> RealPath {
-    match resolve(Path::new(path)) {
-        Some(real) => match real.into_os_string().into_string() {
+    match resolved(Path::new(path)) {
+        Ok(real) => match real.into_os_string().into_string() {
             Ok(real) => RealPath::At(real),
             // A name that is no text cannot be matched by any pattern.
             Err(_) => RealPath::Unknown,
         },
-        None => RealPath::Unknown,
+        Err(_) => RealPath::Unknown,
     }
 }
 
-fn resolve(path: &Path) -> Option<PathBuf> {
+/// The same, with what the system said where that cannot be found out.
+pub(super) fn resolved(path: &Path) -> io::Result<PathBuf> {
     let mut ahead: VecDeque<PathBuf> = parts(path).collect();
     let mut real = PathBuf::from("/");
     let mut links = 0;
@@ -39,9 +41,9 @@ fn resolve(path: &Path) -> Option<PathBuf> {
             Ok(found) if found.file_type().is_symlink() => {
                 links += 1;
                 if links > MAX_LINKS {
-                    return None;
+                    return Err(Errno::LOOP.into());
                 }
-                let target = fs::read_link(&next).ok()?;
+                let target = fs::read_link(&next)?;
                 if target.is_absolute() {
                     real = PathBuf::from("/");
                 }
@@ -54,10 +56,10 @@ fn resolve(path: &Path) -> Option<PathBuf> {
             Ok(_) => real = next,
             // What is not there, or not ours to see, is not a link that we could follow either.
             Err(error) if is_absent(&error) => real = next,
-            Err(_) => return None,
+            Err(error) => return Err(error),
         }
     }
-    Some(real)
+    Ok(real)
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -8,7 +8,8 @@ use std::{
 };
 
 use callgate_gate::{
-    Builtin, Ground, Layer, Mode, Policy, Problem, Rules, ServerName, Surroundings, ToolFilter,
+    Builtin, Ground, Layer, Mode, Policy, Problem, Protected, Rules, ServerName, Surroundings,
+    ToolFilter,
 };
 use callgate_upstream::{Launch, ServerSpec};
 
@@ -83,7 +84,7 @@ impl ChosenPolicies {
         &self,
         filters: HashMap<ServerName, ToolFilter>,
         servers: &[ServerSpec],
-        builtin_root: Option<&Path>,
+        (builtin_root, protected): (Option<&Path>, &Arc<Protected>),
         guarded: bool,
     ) -> Policy {
         let layer = |chosen: &Chosen| match chosen {
@@ -111,7 +112,8 @@ impl ChosenPolicies {
         let policy = |layers: Vec<Layer>| {
             let policy = Policy::of(layers, filters.clone())
                 .mode(mode)
-                .ground(ground(Path::new(".")), folders.clone());
+                .ground(ground(Path::new(".")), folders.clone())
+                .protecting(protected.clone());
             match guarded {
                 true => policy.guarded(),
                 false => policy,

@@ -13,7 +13,7 @@ use callgate_builtin::{Builtins, Roots};
 use callgate_call::{InHouse, Terms};
 use callgate_code::{Limits, Program};
 use callgate_gate::{
-    IntentRules, Naming, Pattern, Policy, Problem, ServerName, ToolFilter, View,
+    IntentRules, Naming, Pattern, Policy, Problem, Protected, ServerName, ToolFilter, View,
     pins::{Lock, PinMode, Pins},
 };
 use callgate_server::{CodeSettings, Detail, IntentForm, PackSource, ViewSettings};
@@ -31,6 +31,7 @@ use super::{
     launch::{demo, from_flag, launch},
     model::{self, NamedServer, PinChoice, PluginEntry, Prefix, SearchDetail, Server, Span},
     policies::ChosenPolicies,
+    protected,
 };
 use crate::{
     args::{Gateway, ViewName},
@@ -67,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) lock_file: PathBuf,
     /// The same where it is a trusted project's.
     pub(crate) project_lock: Option<ProjectLock>,
+    /// What governs the gateway, and is not for its tools.
+    protected: Arc<Protected>,
     /// What the views are told.
     pub(crate) views: ViewSettings,
     /// How long a call may take where the server says nothing else.
@@ -96,6 +99,8 @@ impl Settings {
         let pins = pins(config.pins, &lock_file, governing.as_ref())?;
         let project_lock = project_lock(&source, &lock_file);
         let witness = project_lock.clone();
+        let protected = protected::places(&source, &config, &policies, (data_dir, &lock_file));
+        let protected = Arc::new(protected);
         let options = FleetOptions {
             naming: naming(&config),
             warden_program: warden_program()?,
@@ -117,13 +122,13 @@ impl Settings {
         let roots = config.builtins.roots.clone();
         let builtins = config.builtins.enabled.then(|| {
             let roots = roots.unwrap_or_else(|| vec![PathBuf::from(".")]);
-            builtins(roots, &options)
+            builtins(roots, &options, &protected)
         });
         let builtins = builtins.transpose()?;
         let root = builtins.as_ref().map(Builtins::root);
         let guard_written = config.guard.told(flags);
         let guard = guard_written.meant(data_dir)?;
-        let policy = policies.compiled(filters, &servers, root, guard.is_some());
+        let policy = policies.compiled(filters, &servers, (root, &protected), guard.is_some());
         let packs = packs(beside, &config, governing.as_ref());
         let views = ViewSettings {
             code: code(&config.code, packs, data_dir),
@@ -142,6 +147,7 @@ impl Settings {
             pins,
             lock_file,
             project_lock,
+            protected,
             views,
             default_timeout,
             source,
@@ -159,12 +165,12 @@ impl Settings {
     ) -> Result<FleetPlan, Failed> {
         let more = self.config.builtins.roots.clone().unwrap_or_default();
         let roots = [workdir.to_owned()].into_iter().chain(more).collect();
-        let builtins = builtins(roots, &self.options)?;
+        let builtins = builtins(roots, &self.options, &self.protected)?;
         let policies = &self.policies;
         let policy = policies.compiled(
             HashMap::new(),
             &[],
-            Some(builtins.root()),
+            (Some(builtins.root()), &self.protected),
             self.guard.is_some(),
         );
         let builtins = offers_builtins.then(|| Arc::new(builtins) as Arc<dyn InHouse>);
@@ -266,9 +272,14 @@ impl Settings {
 }
 
 /// The built-in tools over these folders.
-pub(crate) fn builtins(roots: Vec<PathBuf>, options: &FleetOptions) -> Result<Builtins, Failed> {
+pub(crate) fn builtins(
+    roots: Vec<PathBuf>,
+    options: &FleetOptions,
+    protected: &Arc<Protected>,
+) -> Result<Builtins, Failed> {
     let roots =
         Roots::open(roots).map_err(|error| Failed::config(format!("`builtins.roots`: {error}")))?;
+    let roots = roots.without(protected.clone());
     let env = environment::minimal(Inherit::Minimal, &[], std::env::vars());
     Ok(Builtins::new(roots, options.warden_program.clone(), env))
 }

@@ -79,6 +79,17 @@ impl<'a> View<'a> {
 
 /// Every check of a call.
 pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
+    let mut checks = rules_judge(policy, call, facts);
+    if !policy.protected.is_empty() {
+        let ground = policy.ground_of(&call.target);
+        let protected = policy.protected.check(call, ground, &facts.reached);
+        checks.extend(protected);
+    }
+    checks
+}
+
+/// What the configuration, the token, the guard and the layers say.
+fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     let filtered = match &call.target {
         Target::Tool(tool) => policy
             .filters
@@ -124,6 +135,10 @@ pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
 /// What must be looked up for a call.
 pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
     let mut needs = Needs::default();
+    if !policy.protected.is_empty() {
+        let ground = policy.ground_of(&call.target);
+        needs.reach = policy.protected.asked(call, ground);
+    }
     if policy.guarded {
         needs.inquiries = inquiries(policy, call);
         return needs;

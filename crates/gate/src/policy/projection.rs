@@ -279,6 +279,16 @@ fn is_key(name: &str, sought: Sought) -> bool {
     }
 }
 
+/// Whether a command stands under a key, or beside it.
+pub(super) fn is_command_key(key: &str) -> bool {
+    is_one_of(Some(key), &COMMAND_KEYS) || is_one_of(Some(key), &COMMAND_ARGUMENT_KEYS)
+}
+
+/// Whether a word of a key says that a path stands there.
+pub(super) fn is_path_word(word: &str) -> bool {
+    PATH_WORDS.contains(&word)
+}
+
 /// Whether a string is taken for a path, by where it stands and by what it looks like.
 fn is_path(text: &str, key: Option<&str>) -> bool {
     if text.is_empty() || is_other_url(text) {

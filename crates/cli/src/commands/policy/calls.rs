@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
-use callgate_call::real_path;
+use callgate_call::{reach, real_path};
 use callgate_gate::{
     Attempt, Call, CallId, Door, Facts, Host, Kind, Needs, Policy, RealPath, ServerName, Source,
     Target, Tool, Transport, Who,
@@ -97,8 +97,12 @@ pub(super) fn facts_now(policy: &Policy, call: &Call) -> (Facts, Needs) {
         .iter()
         .map(|path| (path.clone(), real_path(path)))
         .collect();
+    let protected = policy.protected();
+    let reached = needs.reach.iter();
+    let reached = reached.map(|path| (path.clone(), reach(path, protected)));
     let facts = Facts {
         real_paths,
+        reached: reached.collect(),
         ..Facts::default()
     };
     (facts, needs)

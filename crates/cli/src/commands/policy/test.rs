@@ -181,7 +181,7 @@ fn judged(
             .filter(|rate| case.given.used_up.contains(&rate.scope))
             .collect(),
         spent: case.given.spent,
-        guard: None,
+        ..Facts::default()
     };
     let (kind, rule) = calls::verdict(policy, &call, &facts);
     let is_right_rule = case.rule.as_ref().is_none_or(|expected| *expected == rule);

@@ -180,7 +180,6 @@ fn a_token_is_read() {
     let whole = bed.path("data/admin.token");
     attack("built_ins", "Read opens a token in the data folder")
         .expect(Seen::Refused)
-        .open()
         .tries(
             [
                 json!("data/admin.token"),
@@ -205,7 +204,6 @@ fn a_hard_link_is_read_or_edited() {
     fs::hard_link(bed.path("callgate.yaml"), bed.path("desk/config")).expect("one file system");
     attack("built_ins", "a hard link stands for a protected file")
         .expect(Seen::Refused)
-        .open()
         .tries(
             [
                 ("Read", json!({"path": "desk/hard"})),
@@ -235,7 +233,6 @@ fn a_search_comes_across_the_data_folder() {
         "Grep and Glob come across what is in the data folder",
     )
     .expect_any(&[Seen::Harmless, Seen::Refused])
-    .open()
     .tries(
         [
             (
@@ -264,7 +261,6 @@ fn a_file_is_put_in_place_of_what_governs() {
         "Write puts a file or a folder into the data folder or over the configuration",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         [
             "data/new/deep/file",
@@ -311,7 +307,6 @@ fn a_link_is_swapped_in_between_check_and_use() {
         "a link is swapped in between the check and the use",
     )
     .expect_any(&[Seen::Refused, Seen::Harmless])
-    .open()
     .tries(["Read", "Write", "Grep"], |tool| {
         for at in 0..60 {
             let seen = match *tool {

@@ -73,7 +73,6 @@ fn write_changes_the_configuration() {
         "Write sets `allow-all` in the user's own configuration",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(spellings, |path| written(&bed, &mut host, path, OWN))
     .check();
 }
@@ -94,7 +93,6 @@ fn edit_changes_the_policy_lock_or_packs() {
         "Edit and Write change the policy, the lock or a pack",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         [
             ("rules/policy.yaml", "version"),
@@ -124,7 +122,6 @@ fn write_makes_what_would_govern() {
         "Write makes a pack, a token or a configuration that is not there yet",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         [
             "packs/s.py",
@@ -169,7 +166,6 @@ fn a_server_is_led_to_the_configuration() {
         "an argument of a server's tool leads to the configuration",
     )
     .expect(Seen::Held)
-    .open()
     .tries(spellings, |arguments| saved(&bed, &mut host, arguments))
     .check();
 }
@@ -186,7 +182,6 @@ fn a_server_is_led_there_by_a_relative_path() {
         "a path is relative to the folder that the server starts in",
     )
     .expect(Seen::Held)
-    .open()
     .tries(
         [
             json!({"path": "callgate.yaml"}),
@@ -211,7 +206,6 @@ fn a_server_is_led_there_through_links() {
     let at = |rest: &str| shown(&bed.path(rest));
     attack("self_change", "a link leads a server to what governs")
         .expect(Seen::Held)
-        .open()
         .tries(
             [
                 at("file"),
@@ -240,7 +234,6 @@ fn a_server_is_led_there_through_a_hard_link() {
     }
     attack("self_change", "a hard link stands for what governs")
         .expect(Seen::Held)
-        .open()
         .tries(["hard-config", "hard-data", "hard-policy"], |name| {
             saved(&bed, &mut host, &json!({"path": bed.path(name)}))
         })
@@ -258,7 +251,6 @@ fn a_server_is_led_to_policy_lock_and_packs() {
         "an argument of a server's tool leads to the policy, the lock or a pack",
     )
     .expect(Seen::Held)
-    .open()
     .tries(
         [
             "rules/policy.yaml",
@@ -280,7 +272,6 @@ fn a_server_is_led_to_the_data_folder() {
         "an argument of a server's tool leads into the data folder",
     )
     .expect(Seen::Held)
-    .open()
     .tries(
         [
             "data/admin.token",
@@ -315,7 +306,6 @@ fn a_named_configuration_is_changed() {
         "an argument leads to a configuration that was named",
     )
     .expect(Seen::Held)
-    .open()
     .tries(
         [
             "callgate.yaml",
@@ -341,7 +331,6 @@ fn a_trusted_project_is_changed() {
         "an argument leads to the files of the trusted project in force, or to the user's own",
     )
     .expect(Seen::Held)
-    .open()
     .tries(
         [
             "callgate.yaml",
@@ -365,7 +354,6 @@ fn a_folder_above_is_moved_or_deleted() {
         "a folder above what governs is moved, deleted or replaced",
     )
     .expect(Seen::Held)
-    .open()
     .tries(
         [
             ("delete_path", json!({"path": at("home/.config")})),
@@ -399,7 +387,6 @@ fn a_servers_shell_is_told_to() {
     let own = shown(&bed.path(OWN));
     attack("self_change", "a command for a server's shell names what governs")
         .expect(Seen::Held)
-        .open()
         .tries(
             [
                 json!({"command": format!("echo 'policy: allow-all' > {own}")}),
@@ -437,7 +424,6 @@ fn bash_names_what_governs() {
     ];
     attack("self_change", "a Bash command names what governs")
         .expect(Seen::Held)
-        .open()
         .tries(spellings, |command| {
             let response = call(
                 &mut host,
@@ -462,7 +448,6 @@ fn bash_starts_where_governing_files_are() {
         "Bash starts in the data folder or beside the configuration",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         ["data", "home/.config/callgate", "link", "data/log"],
         |cwd| {
@@ -481,7 +466,6 @@ fn a_loose_way_of_judging_lets_it_pass() {
         "what policy asks for least lets a call to the configuration pass",
     )
     .expect_any(&[Seen::Held, Seen::Refused])
-    .open()
     .tries(
         [
             "policy: allow-all\npolicy_mode: fast\n",
@@ -505,7 +489,6 @@ fn a_loose_way_of_judging_lets_it_pass() {
 fn another_door_lets_it_pass() {
     attack("self_change", "a call to the configuration comes through another door")
         .expect_any(&[Seen::Held, Seen::Refused])
-        .open()
         .tries(["serve", "code", "call", "search", "mcp-serve"], |door| {
             let bed = allowing();
             let own = shown(&bed.path(OWN));
@@ -579,7 +562,6 @@ fn a_person_lets_it_through_and_no_other_call() {
         "one approval lets other calls to governing files pass",
     )
     .expect(Seen::Held)
-    .open()
     .tries(
         [
             json!({"path": bed.path("data/admin.token")}),

@@ -125,7 +125,7 @@ pub(crate) fn facts(policy: &Policy, call: &Call, case: &Case) -> Facts {
             .filter(|rate| case.used_up.contains(&rate.scope))
             .collect(),
         spent: case.spent,
-        guard: None,
+        ..Facts::default()
     }
 }
 

@@ -1,0 +1,91 @@
+use super::*;
+
+fn ground() -> Ground {
+    Ground {
+        home: Some("/people/u".into()),
+        folder: "/srv/repo".into(),
+    }
+}
+
+fn protected() -> Protected {
+    Protected::new(
+        [
+            "/people/u/.config/callgate",
+            "/people/u/data/",
+            "/srv/repo/callgate.yaml",
+        ]
+        .map(str::to_owned),
+    )
+}
+
+#[test]
+fn places_cover_what_lies_in_them_and_nothing_beside() {
+    let protected = protected();
+    for path in [
+        "/people/u/data",
+        "/people/u/data/x/y",
+        "/People/U/DATA/x",
+        "/srv/repo/callgate.yaml",
+    ] {
+        assert!(protected.covers(path), "{path}");
+    }
+    for path in [
+        "/people/u/data2",
+        "/people/u",
+        "/srv/repo/callgate.yaml.bak",
+        "/",
+    ] {
+        assert!(!protected.covers(path), "{path}");
+    }
+    for path in ["/people/u", "/people", "/srv/repo/", "/"] {
+        assert!(protected.is_above(path), "{path}");
+    }
+    assert!(!protected.is_above("/people/v"));
+    assert!(Protected::new(["/".to_owned(), String::new()]).is_empty());
+}
+
+#[test]
+fn every_reading_of_a_text_is_absolute() {
+    for (text, expected) in [
+        ("~/x", "/people/u/x"),
+        ("${HOME}/x", "/people/u/x"),
+        ("~v/x", "/people/v/x"),
+        ("../x", "/srv/x"),
+        ("../../../../x", "/x"),
+        ("file:///a/b", "/a/b"),
+        ("%2Fa%2Fb", "/a/b"),
+        ("\\a\\b", "/a/b"),
+        ("/a/b\0.txt", "/a/b"),
+    ] {
+        let found = spelled(text, &ground());
+        assert!(found.contains(&expected.to_owned()), "{text}: {found:?}");
+    }
+    assert!(spelled("https://a/b", &ground()).is_empty());
+}
+
+#[test]
+fn commands_lead_where_their_words_say() {
+    let lead = |line: &str, path: &str| {
+        let found = command::candidates(line, &ground(), "/srv/repo", &protected());
+        found.into_iter().find(|one| one.path == path)
+    };
+    let config = "/people/u/.config/callgate/callgate.yaml";
+    for line in [
+        "echo x >~/.config/callgate/callgate.yaml",
+        "cd ~/.config/callgate && cat callgate.yaml",
+        "dd of=/people/u/.config/callgate/callgate.yaml",
+        "cat '/people/u/.config/call'gate/callgate.yaml",
+        "curl -d @/people/u/.config/callgate/callgate.yaml x",
+    ] {
+        assert!(lead(line, config).is_some(), "{line}");
+    }
+    let glob = lead(
+        "cat ~/.conf*/callg*/callgate.yaml; ls ~/.conf*/cal?gate",
+        "/people/u/.config/callgate",
+    );
+    assert!(glob.is_some());
+    let above = |line: &str| lead(line, "/people/u").map(|one| one.takes_away);
+    assert_eq!(above("rm -rf ~"), Some(true));
+    assert_eq!(above("rm x; cd ~"), Some(false));
+    assert_eq!(above("ls"), None);
+}
