@@ -9,6 +9,7 @@ mod governing;
 mod guard;
 mod launch;
 mod load;
+mod loosened;
 mod model;
 mod policies;
 mod project;
@@ -19,6 +20,7 @@ mod show;
 
 pub(crate) use approvals::{Webhook, WebhookFormat};
 pub(crate) use load::{Origin, Source, Untrusted, again, load, manifest_of};
+pub(crate) use loosened::{loosened, lowered};
 pub(crate) use model::{Auth, Config, Durability, Limits, OnFailure, OpenRoute, PluginEntry, Span};
 pub(crate) use policies::{PolicyFile, ground};
 pub(crate) use reference::{page, schema};

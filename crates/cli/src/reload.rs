@@ -11,7 +11,7 @@ use std::{
 
 use callgate_call::{
     Desk, InHouse,
-    events::gateway::{ConfigReloaded, PolicyRejected, PolicyReloaded},
+    events::gateway::{ConfigReloaded, PolicyLoosened, PolicyRejected, PolicyReloaded},
 };
 use callgate_gate::pins::{Lock, PinMode};
 use callgate_record::RecordType;
@@ -29,6 +29,9 @@ use crate::{
     watch::Watched,
     wiring::{self, Running},
 };
+
+/// The event of a change that loosens policy.
+pub(crate) const LOOSENED: &str = "policy.loosened";
 
 /// How configurations fared since the start, as health tells it.
 #[derive(Debug, Default)]
@@ -199,12 +202,14 @@ impl Reloader {
         if self.settings.pins.mode == PinMode::Off {
             return;
         }
+        let before = self.fleet.pins();
         match self.lock() {
-            Ok(lock) if lock == self.fleet.pins().lock => {}
+            Ok(lock) if lock == before.lock => {}
             Ok(lock) => {
                 let recorder = self.gateway.path().recorder();
                 recorder.event(RecordType::System, "lock.reloaded", None, None);
                 tracing::info!("lock.reloaded");
+                self.tell_loosened(&config::lowered(&before.lock, &lock));
                 self.fleet.keep_to(lock);
             }
             Err(failed) => self.reject(&failed),
@@ -235,6 +240,18 @@ impl Reloader {
         })
     }
 
+    /// Tells what has become looser, where something has.
+    fn tell_loosened(&self, what: &[String]) {
+        if what.is_empty() {
+            return;
+        }
+        let what = what.join("; ");
+        let recorder = self.gateway.path().recorder();
+        recorder.event(RecordType::System, LOOSENED, None, Some(what.clone()));
+        let events = self.gateway.path().events();
+        events.emit(PolicyLoosened { what: &what });
+    }
+
     fn read(&self) -> Result<Settings, Failed> {
         let found = config::again(&self.settings.source)?;
         for note in &found.notes {
@@ -256,6 +273,7 @@ impl Reloader {
     fn take_over(&mut self, settings: Settings) {
         let events = self.gateway.path().events();
         let file = self.file(&settings);
+        self.tell_loosened(&config::loosened(&self.settings, &settings));
         let mut plan = settings.plan();
         plan.in_house.extend(self.plugins.iter().cloned());
         self.fleet.apply(plan);

@@ -65,6 +65,28 @@ impl Event for PolicyReloaded<'_> {
     }
 }
 
+/// Policy is looser than it was, or may be.
+#[derive(Debug)]
+pub struct PolicyLoosened<'a> {
+    /// In what.
+    pub what: &'a str,
+}
+
+impl Event for PolicyLoosened<'_> {
+    const NAME: &'static str = "policy.loosened";
+
+    fn log(&self) {
+        tracing::warn!(what = self.what, "{}", Self::NAME);
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        Shown {
+            reason: Some(self.what.to_owned()),
+            ..Shown::new(Self::NAME)
+        }
+    }
+}
+
 /// A configuration or policy cannot be used; the last good one stays.
 #[derive(Debug)]
 pub struct PolicyRejected<'a> {

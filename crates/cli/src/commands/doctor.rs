@@ -4,8 +4,10 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time:
 
 use callgate_call::Providers;
 use callgate_gate::pins;
-use callgate_store::verify;
+use callgate_record::{Activity, ActivityFilter, RecordType};
+use callgate_store::{Index, IndexError, verify};
 use callgate_upstream::{Launch, Profile, ServerReport, ServerStatus};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     args::{Gateway, Shared},
@@ -13,8 +15,14 @@ use crate::{
     config::Settings,
     exit::Failed,
     print::{one_line, outln},
+    reload::LOOSENED,
     wiring::{self, Running},
 };
+
+/// How long ago a change of policy is told of.
+const LATELY: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// How many such changes are told of.
+const MOST_LOOSENED: usize = 5;
 
 /// One thing that was looked at.
 struct Finding {
@@ -27,6 +35,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let settings = wiring::settings(shared, &Gateway::default(), true)?;
     let mut findings = vec![configuration(&settings), private(&settings.data_dir)];
     findings.push(record(&settings.data_dir)?);
+    findings.extend(loosened(&settings.data_dir)?);
     findings.extend(wiring::runtime()?.block_on(servers(&settings))?);
     for Finding { fine, what, help } in &findings {
         outln!(
@@ -89,6 +98,31 @@ fn record(data_dir: &Path) -> Result<Finding, Failed> {
             "`callgate activity verify` shows all of it",
         ),
     })
+}
+
+/// What loosened policy lately while a gateway ran: by hand, or by what should not have been able to.
+fn loosened(data_dir: &Path) -> Result<Vec<Finding>, Failed> {
+    let broken = |error: IndexError| Failed::system(error.to_string());
+    let mut index = Index::open(data_dir).map_err(broken)?;
+    index.catch_up().map_err(broken)?;
+    let filter = ActivityFilter {
+        record_type: Some(RecordType::System),
+        tool: Some(LOOSENED.to_owned()),
+        since: Timestamp::now().checked_sub(LATELY).ok(),
+        limit: Some(MOST_LOOSENED),
+        ..ActivityFilter::default()
+    };
+    let page = index.query(&filter).map_err(broken)?;
+    let finding = |activity: Activity| Finding {
+        fine: true,
+        what: format!(
+            "policy was loosened while a gateway ran, {}: {}",
+            activity.timestamp.strftime("%F %T UTC"),
+            activity.reason.unwrap_or_default()
+        ),
+        help: Some("if that was not you, look at what changed the file".to_owned()),
+    };
+    Ok(page.activities.into_iter().map(finding).collect())
 }
 
 async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {

@@ -23,14 +23,14 @@ use crate::{args, args::Gateway, exit::Failed};
 /// The policies that a gateway runs on; the strictest counts.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ChosenPolicies {
-    chosen: Vec<Chosen>,
+    pub(super) chosen: Vec<Chosen>,
     /// Those of other tenants than the first.
-    tenants: BTreeMap<String, Chosen>,
+    pub(super) tenants: BTreeMap<String, Chosen>,
     pub(crate) mode: PolicyMode,
 }
 
 #[derive(Debug, PartialEq)]
-enum Chosen {
+pub(super) enum Chosen {
     Default,
     AllowAll,
     File(PolicyFile),

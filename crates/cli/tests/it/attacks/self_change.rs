@@ -580,7 +580,6 @@ fn a_policy_is_loosened_while_a_gateway_runs() {
         "policy is loosened by hand while a gateway runs, and nobody is told",
     )
     .expect(Seen::Detected)
-    .open()
     .tries(
         [
             (
