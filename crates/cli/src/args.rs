@@ -111,7 +111,7 @@ pub(crate) struct Gateway {
     /// What hosts see where the URL does not say it: direct (every tool), search or code
     #[arg(long, value_name = "VIEW", env = "CALLGATE_VIEW")]
     pub(crate) view: Option<ViewName>,
-    /// The policy: a file, default or allow-all
+    /// The policy: a file, default, cautious or allow-all
     #[arg(long, value_name = "POLICY", env = "CALLGATE_POLICY")]
     pub(crate) policy: Option<String>,
     /// How much a policy file is asked: strict, or fast (names alone)

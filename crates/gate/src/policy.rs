@@ -27,6 +27,7 @@ mod rule;
 mod rule_set;
 mod rules;
 mod scope;
+mod verbs;
 mod written;
 
 pub(crate) use builtin::looks_destructive;

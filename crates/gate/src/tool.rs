@@ -168,14 +168,9 @@ impl Tool {
         [self.server.as_str(), ":", &self.name].concat()
     }
 
-    /// Whether it says that it is destructive, or says nothing and its name does.
+    /// Whether it says that it is destructive, or does not say otherwise and its name does.
     pub fn looks_destructive(&self) -> bool {
         crate::policy::looks_destructive(self).is_some()
-    }
-
-    /// The words of the tool's own name, lower-cased: `deleteAll_files2` is delete, all, files, 2.
-    pub fn words(&self) -> Vec<String> {
-        split_words(&self.name)
     }
 }
 

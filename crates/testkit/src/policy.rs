@@ -116,7 +116,9 @@ impl Naive<'_> {
             return;
         }
         let map = list(self.policy, "tool_scope_map");
-        let mapped = map.iter().find(|entry| wild(text(entry, "pattern"), &name));
+        let mapped = map
+            .iter()
+            .find(|entry| in_any_case(text(entry, "pattern"), &name));
         if let Some(scope) = mapped.map(|entry| text(entry, "scope"))
             && sets.iter().any(|set| text(set, "scope") == scope)
         {
@@ -237,11 +239,13 @@ impl Naive<'_> {
         }
         if let Some(pattern) = rule.get("pattern").and_then(Value::as_str) {
             let matched = match subject {
+                Subject::Name(name) if restricts => in_any_case(pattern, name),
                 Subject::Name(name) => wild(pattern, name),
-                Subject::Text(text) => {
+                Subject::Text(text) if restricts => {
                     let spaced = text.split_whitespace().collect::<Vec<_>>().join(" ");
-                    wild(pattern, text) || restricts && wild(pattern, &spaced)
+                    in_any_case(pattern, text) || in_any_case(pattern, &spaced)
                 }
+                Subject::Text(text) => wild(pattern, text),
                 Subject::Host(_)
                 | Subject::Path { .. }
                 | Subject::Unclear(_)
@@ -325,6 +329,11 @@ pub fn wild(pattern: &str, text: &str) -> bool {
             ends.into_iter().any(|at| wild(rest, &text[at..]))
         }),
     }
+}
+
+/// The same in any case.
+fn in_any_case(pattern: &str, text: &str) -> bool {
+    wild(&pattern.to_lowercase(), &text.to_lowercase())
 }
 
 fn list(value: &Value, key: &str) -> Vec<Value> {

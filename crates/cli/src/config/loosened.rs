@@ -89,12 +89,19 @@ fn layers(before: &[Chosen], now: &[Chosen]) -> Vec<String> {
 /// In what `is` may be looser than `was`.
 fn differences(was: &Chosen, is: &Chosen) -> Vec<String> {
     match (was, is) {
-        (Chosen::AllowAll, _) | (Chosen::Default, Chosen::Default) => Vec::new(),
+        // What `default` holds, `cautious` holds too.
+        (Chosen::AllowAll, _)
+        | (Chosen::Default, Chosen::Default | Chosen::Cautious)
+        | (Chosen::Cautious, Chosen::Cautious) => Vec::new(),
         (Chosen::File(was), Chosen::File(is)) => rules(&was.text, &is.text),
-        (Chosen::Default | Chosen::File(_), Chosen::AllowAll) => {
+        (Chosen::Cautious, Chosen::Default) => {
+            vec!["the policy became `default`".to_owned()]
+        }
+        (Chosen::Default | Chosen::Cautious | Chosen::File(_), Chosen::AllowAll) => {
             vec!["the policy became `allow-all`".to_owned()]
         }
-        (Chosen::Default, Chosen::File(_)) | (Chosen::File(_), Chosen::Default) => {
+        (Chosen::Default | Chosen::Cautious, Chosen::File(_))
+        | (Chosen::File(_), Chosen::Default | Chosen::Cautious) => {
             vec!["another policy is in force, which may allow more".to_owned()]
         }
     }

@@ -52,7 +52,7 @@ pub(crate) struct Config {
     pub(crate) auth: Auth,
     /// Where the record, the tokens and the logs are kept; the XDG data folder when left out.
     pub(crate) data_dir: Option<PathBuf>,
-    /// The policy: a file, relative to this one, or a built-in one by its name, `default` or
+    /// The policy: a file, relative to this one, or a built-in one by its name, `default`, `cautious` or
     /// `allow-all`; `default` when left out.
     pub(crate) policy: Option<PolicyChoice>,
     /// How much a policy file is asked about each call; `strict` when left out.
@@ -428,6 +428,8 @@ impl fmt::Debug for Auth {
 pub(crate) enum PolicyChoice {
     /// What looks destructive needs approval; all else is allowed and recorded.
     Default,
+    /// What does not say that it is harmless needs approval; all is recorded.
+    Cautious,
     /// Everything is allowed and recorded.
     AllowAll,
     /// What the rules in a file say.
@@ -671,6 +673,7 @@ impl FromStr for PolicyChoice {
     fn from_str(text: &str) -> Result<Self, ()> {
         match text {
             "default" => Ok(Self::Default),
+            "cautious" => Ok(Self::Cautious),
             "allow-all" => Ok(Self::AllowAll),
             file if file.contains(['.', '/']) => Ok(Self::File(file.into())),
             _ => Err(()),
@@ -681,7 +684,7 @@ impl FromStr for PolicyChoice {
 impl<'de> Deserialize<'de> for PolicyChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let known = "it can be `default`, `allow-all` or a file like `policy.yaml`";
+        let known = "it can be `default`, `cautious`, `allow-all` or a file like `policy.yaml`";
         // A text of our own: the reader knows the place of those, and not of unknown variants.
         text.parse()
             .map_err(|()| de::Error::custom(format!("unknown variant `{text}`; {known}")))
@@ -692,6 +695,7 @@ impl Serialize for PolicyChoice {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Default => serializer.serialize_str("default"),
+            Self::Cautious => serializer.serialize_str("cautious"),
             Self::AllowAll => serializer.serialize_str("allow-all"),
             Self::File(file) => serializer.collect_str(&file.display()),
         }
@@ -710,8 +714,8 @@ impl JsonSchema for PolicyChoice {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "format": "`default`, `allow-all` or a file",
-            "examples": ["default", "allow-all", "policy.yaml"],
+            "format": "`default`, `cautious`, `allow-all` or a file",
+            "examples": ["default", "cautious", "allow-all", "policy.yaml"],
         })
     }
 }

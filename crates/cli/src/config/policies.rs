@@ -32,6 +32,7 @@ pub(crate) struct ChosenPolicies {
 #[derive(Debug, PartialEq)]
 pub(super) enum Chosen {
     Default,
+    Cautious,
     AllowAll,
     File(PolicyFile),
 }
@@ -89,6 +90,7 @@ impl ChosenPolicies {
     ) -> Policy {
         let layer = |chosen: &Chosen| match chosen {
             Chosen::Default => Layer::Builtin(Builtin::Default),
+            Chosen::Cautious => Layer::Builtin(Builtin::Cautious),
             Chosen::AllowAll => Layer::Builtin(Builtin::AllowAll),
             Chosen::File(file) => Layer::Rules(file.rules.clone()),
         };
@@ -143,6 +145,7 @@ impl ChosenPolicies {
     pub(super) fn chosen(&self) -> PolicyChoice {
         match self.chosen.last() {
             None | Some(Chosen::Default) => PolicyChoice::Default,
+            Some(Chosen::Cautious) => PolicyChoice::Cautious,
             Some(Chosen::AllowAll) => PolicyChoice::AllowAll,
             Some(Chosen::File(file)) => PolicyChoice::File(file.file.clone()),
         }
@@ -159,7 +162,7 @@ impl ChosenPolicies {
         let all = self.chosen.iter().chain(self.tenants.values());
         all.filter_map(|chosen| match chosen {
             Chosen::File(file) => Some(file),
-            Chosen::Default | Chosen::AllowAll => None,
+            Chosen::Default | Chosen::Cautious | Chosen::AllowAll => None,
         })
     }
 }
@@ -169,6 +172,7 @@ impl Chosen {
     fn read(choice: PolicyChoice, governing: Option<&Governing>) -> Result<Self, Failed> {
         Ok(match choice {
             PolicyChoice::Default => Self::Default,
+            PolicyChoice::Cautious => Self::Cautious,
             PolicyChoice::AllowAll => Self::AllowAll,
             PolicyChoice::File(file) => {
                 let known = governing.and_then(|governing| governing.content(&file));
@@ -184,6 +188,10 @@ impl Chosen {
         match self {
             Self::Default => {
                 "policy default: what looks destructive needs approval, all else is allowed and recorded"
+                    .to_owned()
+            }
+            Self::Cautious => {
+                "policy cautious: what does not say that it is harmless needs approval, all is recorded"
                     .to_owned()
             }
             Self::AllowAll => "policy allow-all: every call is allowed and recorded".to_owned(),
@@ -242,7 +250,8 @@ pub(crate) fn ground(folder: &Path) -> Ground {
 }
 
 fn of_flag(text: &str) -> Result<PolicyChoice, Failed> {
-    let unknown = |what: String| Failed::user(what).help("use a file, default or allow-all");
+    let unknown =
+        |what: String| Failed::user(what).help("use a file, default, cautious or allow-all");
     match text.parse() {
         Ok(PolicyChoice::File(file)) if !file.exists() => {
             Err(unknown(format!("there is no policy `{text}`")))

@@ -107,7 +107,9 @@ impl Weighing<'_> {
 /// Any other policy can be asked beside the user's, and the stricter counts.
 fn allows_all(policy: &Option<PolicyChoice>) -> bool {
     match policy {
-        None | Some(PolicyChoice::Default | PolicyChoice::File(_)) => false,
+        None | Some(PolicyChoice::Default | PolicyChoice::Cautious | PolicyChoice::File(_)) => {
+            false
+        }
         Some(PolicyChoice::AllowAll) => true,
     }
 }

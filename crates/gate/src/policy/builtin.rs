@@ -2,13 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Kind, pattern::Pattern};
+use super::{Check, Kind, pattern::Pattern, verbs};
 use crate::{Digest, Tool};
-
-/// The verbs that make a silent server's tool look destructive.
-const DESTRUCTIVE_VERBS: [&str; 8] = [
-    "delete", "drop", "remove", "destroy", "purge", "truncate", "wipe", "erase",
-];
 
 /// A policy with a name of its own instead of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,6 +12,8 @@ pub enum Builtin {
     /// What looks destructive needs approval; all else is allowed.
     #[default]
     Default,
+    /// What does not say that it is harmless needs approval.
+    Cautious,
     /// Everything is allowed, and recorded.
     AllowAll,
 }
@@ -35,6 +32,7 @@ impl Builtin {
     pub(super) fn check(self, tool: &Tool) -> Check {
         let asking = match self {
             Self::Default => looks_destructive(tool),
+            Self::Cautious => may_be_destructive(tool),
             Self::AllowAll => None,
         };
         let (kind, rule, reason) = match asking {
@@ -62,7 +60,7 @@ impl Builtin {
 impl ToolFilter {
     /// Why a tool of the server is kept away, if it is.
     pub(super) fn check(&self, tool: &Tool) -> Option<Check> {
-        let (rule, reason) = match self.deny.iter().find(|p| p.matches(&tool.name)) {
+        let (rule, reason) = match self.deny.iter().find(|p| p.resembles(&tool.name)) {
             Some(pattern) => (
                 format!("deny:mcp_tool:{}:{}", tool.server, pattern.as_str()),
                 "the configuration switches this tool off",
@@ -88,20 +86,35 @@ impl ToolFilter {
     }
 }
 
-/// Why a tool looks destructive, if it does: it says so, or says nothing and its name does.
+/// Why a tool looks destructive, if it does: it says so, or it does not say that it is not and its name has a verb that is.
 pub(crate) fn looks_destructive(tool: &Tool) -> Option<String> {
-    if tool.hints.destructive == Some(true) {
-        let name = tool.canonical();
-        return Some(format!("`{name}` declares that it is destructive"));
+    match (tool.hints.destructive, tool.hints.read_only) {
+        (Some(true), _) => Some(declared(tool)),
+        (Some(false), _) | (None, Some(true)) => None,
+        (None, Some(false) | None) => {
+            let verb = verbs::destructive(&tool.name)?;
+            let name = tool.canonical();
+            Some(format!(
+                "`{name}` does not say what it may change, and its name says `{verb}`"
+            ))
+        }
     }
-    let verb = tool
-        .hints
-        .is_silent()
-        .then(|| tool.words())?
-        .into_iter()
-        .find(|word| DESTRUCTIVE_VERBS.contains(&word.as_str()))?;
-    let name = tool.canonical();
-    Some(format!(
-        "`{name}` does not say what it may change, and its name says `{verb}`"
-    ))
+}
+
+/// Why a tool may be destructive by MCP's own default, in which silence means yes.
+fn may_be_destructive(tool: &Tool) -> Option<String> {
+    match (tool.hints.destructive, tool.hints.read_only) {
+        (Some(true), _) => Some(declared(tool)),
+        (Some(false), _) | (None, Some(true)) => None,
+        (None, Some(false) | None) => {
+            let name = tool.canonical();
+            Some(format!(
+                "`{name}` does not say that it is read-only or not destructive"
+            ))
+        }
+    }
+}
+
+fn declared(tool: &Tool) -> String {
+    format!("`{}` declares that it is destructive", tool.canonical())
 }

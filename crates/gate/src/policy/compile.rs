@@ -185,7 +185,7 @@ impl Compiler<'_> {
         let mut collecting = Collecting::new();
         let mut rules = Vec::new();
         for (at, ReadRule { rule, globs }) in read.into_iter().enumerate() {
-            index.add(rule.fields.pattern.as_ref().map(Lookalike::pattern));
+            index.add(rule.fields.pattern.as_ref().map(Lookalike::folded));
             for (path, globs) in globs.iter().enumerate() {
                 collecting.add(globs, Owner { rule: at, path });
             }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::pattern::Pattern;
+use super::pattern::{self, Pattern};
 
-/// The rules of a scope by what their patterns begin with.
+/// The rules of a scope by what their patterns begin with, in folded case: a candidate may still not match.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// Patterns without `*`, by the whole name.
@@ -25,7 +25,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Adds the next rule.
+    /// Adds the next rule by its folded pattern.
     pub(super) fn add(&mut self, pattern: Option<&Pattern>) {
         let rule = self.rules;
         self.rules += 1;
@@ -65,6 +65,8 @@ impl Index {
 
     /// The rules that can match `server:tool`, in their order.
     pub(super) fn candidates(&self, name: &str) -> Vec<usize> {
+        let folded = pattern::folded(name);
+        let name = folded.as_str();
         let Some((server, tool)) = name.split_once(':') else {
             return (0..self.rules).collect();
         };
@@ -135,10 +137,11 @@ mod tests {
             "a:b:read",
             "méthode",
             "fs:ré",
+            "FS:Read",
         ] {
             let candidates = index.candidates(name);
             for (at, pattern) in patterns.iter().enumerate() {
-                let matches = Pattern::new(pattern).matches(name);
+                let matches = Pattern::new(pattern).matches(&name.to_lowercase());
                 assert!(!matches || candidates.contains(&at), "{pattern} {name}");
             }
             assert!(candidates.contains(&patterns.len()));

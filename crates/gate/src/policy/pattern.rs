@@ -1,16 +1,22 @@
 //! Name patterns, in which `*` matches any run of characters, and names that look like others.
+//!
+//! Patterns that allow compare byte for byte. Patterns that restrict also match a name in another case, and a name that
+//! looks like one they match.
 
 use unicode_security::skeleton;
+
+use crate::visible::is_visible;
 
 /// A name pattern in which `*` matches any run of characters, and nothing else is special.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
-/// A pattern together with what it looks like, for rules that must not be slipped past by a name
-/// that only looks different to a machine.
+/// A pattern together with its folded form and with what it looks like, for rules that must not be slipped past by a
+/// name that only looks different to a machine.
 #[derive(Debug, Clone)]
 pub(super) struct Lookalike {
     pattern: Pattern,
+    folded: Pattern,
     seen: Pattern,
 }
 
@@ -27,6 +33,15 @@ impl Pattern {
 
     /// Whether the whole of `text` matches.
     pub fn matches(&self, text: &str) -> bool {
+        self.matches_by(text, |byte| byte)
+    }
+
+    /// The same for a pattern that is only asked now and then: in any case, or by what it looks like.
+    pub(super) fn resembles(&self, text: &str) -> bool {
+        Lookalike::new(&self.0).resembles(text)
+    }
+
+    fn matches_by(&self, text: &str, fold: impl Fn(u8) -> u8) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut at, mut seen) = (0, 0);
         // Where the last `*` stands, and how much of the text it has taken so far.
@@ -37,7 +52,7 @@ impl Pattern {
                     star = Some((at, seen));
                     at += 1;
                 }
-                Some(byte) if *byte == text[seen] => {
+                Some(byte) if *byte == fold(text[seen]) => {
                     at += 1;
                     seen += 1;
                 }
@@ -71,6 +86,7 @@ impl Lookalike {
     pub(super) fn new(text: &str) -> Self {
         Self {
             pattern: Pattern::new(text),
+            folded: Pattern(folded(text)),
             seen: Pattern(looks(text)),
         }
     }
@@ -79,23 +95,40 @@ impl Lookalike {
         &self.pattern
     }
 
+    /// The pattern in the one case that names are compared in.
+    pub(super) fn folded(&self) -> &Pattern {
+        &self.folded
+    }
+
     /// Whether `text` matches as it is written.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.pattern.matches(text)
     }
 
-    /// Whether `text` matches as it is written, or looks as if it did. Plain ASCII is what it is.
+    /// Whether `text` matches in any case, or looks as if it did. Plain ASCII looks like nothing else.
     pub(super) fn resembles(&self, text: &str) -> bool {
-        self.pattern.matches(text) || (!text.is_ascii() && self.seen.matches(&looks(text)))
+        if text.is_ascii() {
+            return self
+                .folded
+                .matches_by(text, |byte| byte.to_ascii_lowercase());
+        }
+        self.folded.matches(&folded(text)) || self.seen.matches(&looks(text))
     }
+}
+
+/// A text in one case. Some letters (`ſ`, `ß`) become plain ones only as capitals.
+pub(super) fn folded(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    text.to_uppercase().to_lowercase()
 }
 
 /// What a text looks like: the same for all texts that a person would take for each other.
 pub(crate) fn looks(text: &str) -> String {
     // Full-width and other compatibility forms are small letters to the eye as well.
-    skeleton(&text.to_lowercase())
-        .collect::<String>()
-        .to_lowercase()
+    let shown: String = text.chars().filter(|c| is_visible(*c)).collect();
+    skeleton(&folded(&shown)).collect::<String>().to_lowercase()
 }
 
 #[cfg(test)]
@@ -161,5 +194,23 @@ mod tests {
         for name in ["db:dropdown", "db:löschen", "db:crop_table"] {
             assert!(!rule.resembles(name), "{name}");
         }
+    }
+
+    #[test]
+    fn case_is_folded_only_where_it_is_asked_for() {
+        let rule = Lookalike::new("*:*Destroy*");
+        for name in [
+            "s:destroy",
+            "s:DESTROY_ALL",
+            "s:vmDestroy",
+            "s:de\u{17f}troy",
+            "s:de\u{200b}stroy",
+            "s:ＤＥＳＴＲＯＹ",
+        ] {
+            assert!(rule.resembles(name), "{name}");
+            assert!(!rule.matches(name), "{name}");
+        }
+        assert!(rule.matches("s:Destroy"));
+        assert!(Pattern::new("MOVE_*").resembles("move_x"));
     }
 }

@@ -146,10 +146,10 @@ impl Rule {
             Subject::Name(name) if self.kind.restricts() => pattern.resembles(name),
             Subject::Name(name) => pattern.matches(name),
             // Another amount of space between two words is the same command to a shell.
-            Subject::Text(text) => {
-                pattern.matches(text)
-                    || self.kind.restricts() && pattern.resembles(&single_spaced(text))
+            Subject::Text(text) if self.kind.restricts() => {
+                pattern.resembles(text) || pattern.resembles(&single_spaced(text))
             }
+            Subject::Text(text) => pattern.matches(text),
             Subject::Host(_) | Subject::Path { .. } | Subject::Nothing => false,
         }
     }

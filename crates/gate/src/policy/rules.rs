@@ -224,7 +224,7 @@ fn mappings(
             Some(scope) => all.push((Lookalike::new(&pattern.value), scope)),
         }
         let place = Place::of(&pattern.referenced);
-        let own = Pattern::new(&pattern.value);
+        let own = Lookalike::new(&pattern.value).folded().clone();
         if !pattern.value.contains(':') && pattern.value != "*" {
             let what = format!(
                 "`{}` can never match: tools are called `server:tool`",

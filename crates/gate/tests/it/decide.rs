@@ -55,7 +55,10 @@ fn the_default_policy_goes_by_hints_and_then_by_the_name() {
         ("delete_file", r#""destructiveHint":null"#, Said::Hold),
         ("delete_file", r#""readOnlyHint":"true""#, Said::Hold),
         ("delete_file", r#""readOnlyHint":true"#, Said::Permit),
-        ("delete_file", r#""readOnlyHint":false"#, Said::Permit),
+        ("delete_file", r#""readOnlyHint":false"#, Said::Hold),
+        ("bulkDelete", r#""readOnlyHint":false"#, Said::Hold),
+        ("db_drop", r#""readOnlyHint":false"#, Said::Hold),
+        ("Write", r#""readOnlyHint":false"#, Said::Permit),
         ("delete_file", r#""destructiveHint":false"#, Said::Permit),
         ("delete_file", r#""destructiveHint":true"#, Said::Hold),
     ];
@@ -129,6 +132,38 @@ fn a_silent_tools_verb_is_found_in_every_spelling() {
             Said::Permit,
             "{name}"
         );
+    }
+}
+
+#[test]
+fn the_cautious_policy_asks_about_what_is_not_said_to_be_harmless() {
+    let policy = Policy::new(Builtin::Cautious, Default::default());
+    let cases = [
+        ("list", "", Said::Hold),
+        ("list", r#""readOnlyHint":false"#, Said::Hold),
+        ("list", r#""openWorldHint":false"#, Said::Hold),
+        ("list", r#""destructiveHint":"false""#, Said::Hold),
+        ("list", r#""readOnlyHint":true"#, Said::Permit),
+        ("list", r#""destructiveHint":false"#, Said::Permit),
+        (
+            "delete",
+            r#""readOnlyHint":false,"destructiveHint":false"#,
+            Said::Permit,
+        ),
+        (
+            "list",
+            r#""readOnlyHint":true,"destructiveHint":true"#,
+            Said::Hold,
+        ),
+    ];
+    for (name, annotations, expected) in cases {
+        let tool = described(
+            "fs",
+            &format!(r#"{{"name":"{name}","annotations":{{{annotations}}}}}"#),
+        );
+        let (said, ruling) = say(&policy, &tool);
+        assert_eq!(said, expected, "{name} {annotations}");
+        assert!(ruling.rule.ends_with(":mcp_tool:*:*"), "{}", ruling.rule);
     }
 }
 

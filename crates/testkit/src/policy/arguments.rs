@@ -121,6 +121,7 @@ pub fn glob(pattern: &str, path: &str, folder: &str, home: &str) -> bool {
 
 /// What the verb in a tool's name does to files.
 pub fn action(tool: &str) -> Option<&'static str> {
+    let tool = tool.to_lowercase();
     let words: Vec<&str> = tool.split('_').collect();
     let has = |verbs: &[&str]| words.iter().any(|word| verbs.contains(word));
     if has(&["delete", "remove", "unlink", "rm"]) {

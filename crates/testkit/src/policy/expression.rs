@@ -91,13 +91,14 @@ impl fmt::Display for Expr {
     }
 }
 
-/// A tool says that it is destructive, or says nothing and has a verb in its name that is.
+/// A tool says that it is destructive, or does not say otherwise and has a verb in its name that is.
 fn looks_destructive(case: &Case) -> bool {
-    let silent = case.destructive.is_none() && case.read_only.is_none();
+    let silent = case.destructive.is_none() && case.read_only != Some(true);
     let verbs = [
         "delete", "drop", "remove", "destroy", "purge", "truncate", "wipe", "erase",
     ];
-    let named = case.tool.split('_').any(|word| verbs.contains(&word));
+    let name = case.tool.to_lowercase();
+    let named = name.split('_').any(|word| verbs.contains(&word));
     case.destructive == Some(true) || silent && named
 }
 

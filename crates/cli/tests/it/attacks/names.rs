@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{CANNED, Seen, attack, attempt, can, plain_tool, write};
 use crate::setup::Bed;
-use crate::talk::{request, tools};
+use crate::talk::{request, stdio_as, tools};
 
 const CLASS: &str = "names";
 
@@ -61,7 +61,6 @@ fn a_tool_spelled_in_another_case_meets_a_deny_pattern() {
     let (bed, mut host) = gateway(&rules("deny", "*:*delete*"), &plain(&DELETES));
     attack(CLASS, "a tool's case differs from a deny pattern's")
         .expect(Seen::Refused)
-        .open()
         .tries(DELETES, |name| called(&bed, &mut host, name))
         .check();
 }
@@ -71,17 +70,18 @@ fn a_tool_spelled_in_another_case_meets_an_approval_pattern() {
     let (bed, mut host) = gateway(&rules("require_approval", "*:*delete*"), &plain(&DELETES));
     attack(CLASS, "a tool's case differs from an approval pattern's")
         .expect(Seen::Held)
-        .open()
         .tries(DELETES, |name| called(&bed, &mut host, name))
         .check();
 }
 
 #[test]
 fn a_tool_spelled_in_another_case_meets_a_confirm_pattern() {
-    let (bed, mut host) = gateway(&rules("confirm", "*:Delete*"), &plain(&DELETES));
+    let (bed, host) = gateway(&rules("confirm", "*:Delete*"), &plain(&DELETES));
+    drop(host);
+    // A host that cannot ask its person.
+    let mut host = stdio_as(&bed, Some("{}"));
     attack(CLASS, "a tool's case differs from a confirm pattern's")
         .expect(Seen::Held)
-        .open()
         .tries(["DELETE_ALL", "delete", "dELETE", "DeleteFile"], |name| {
             called(&bed, &mut host, name)
         })
@@ -97,7 +97,6 @@ fn a_pattern_without_stars_folds_case_too() {
         "a whole name differs from a deny pattern only in case",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(names, |name| called(&bed, &mut host, name))
     .check();
 }
@@ -114,7 +113,6 @@ fn a_tool_spelled_in_another_case_is_mapped_to_its_scope() {
         "a tool's case differs from the pattern that maps it to a scope",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(names, |name| {
         attempt(
             &bed,
@@ -140,7 +138,6 @@ fn letters_that_fold_to_others_meet_a_deny_pattern() {
     let (bed, mut host) = gateway(policy, &plain(&names));
     attack(CLASS, "a name has letters that fold to plain ones")
         .expect(Seen::Refused)
-        .open()
         .tries(names, |name| called(&bed, &mut host, name))
         .check();
 }
@@ -186,7 +183,6 @@ fn a_refused_tool_of_another_case_is_not_listed() {
         "a tool that policy refuses by name is listed in another case",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(DELETES, |name| {
         match shown.iter().any(|tool| tool.ends_with(name)) {
             true => Seen::Passed,
@@ -213,7 +209,6 @@ fn the_configurations_own_list_of_denied_tools_folds_case() {
         "a tool's case differs from the configuration's deny list",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(names, |name| called(&bed, &mut host, name))
     .check();
 }
@@ -228,14 +223,14 @@ fn a_method_spelled_in_another_case_meets_its_deny_pattern() {
     let mut host = bed.stdio_ready();
     attack(CLASS, "a method's case differs from a deny pattern's")
         .expect(Seen::Refused)
-        .open()
         .tries(["resources/read", "x/y", "X/y"], |method| {
             let line = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"uri":"a://item/1"}}}}"#
             );
-            let before = bed.read("a.log").len();
+            let asked = || bed.read("a.log").matches(method).count();
+            let before = asked();
             request(&mut host, &line);
-            match bed.read("a.log").len() > before {
+            match asked() > before {
                 true => Seen::Passed,
                 false => Seen::Refused,
             }
@@ -251,7 +246,6 @@ fn read_only_false_does_not_silence_the_check_by_verb() {
     let (bed, mut host) = built_in("default", &tools);
     attack(CLASS, "`readOnlyHint: false` silences the check by verb")
         .expect(Seen::Held)
-        .open()
         .tries(names, |name| called(&bed, &mut host, name))
         .check();
 }
@@ -283,7 +277,6 @@ fn the_default_policy_finds_the_verb_in_every_spelling() {
     )
     .expect(Seen::Held)
     .tries(names, |name| called(&bed, &mut host, name))
-    .open()
     .check();
 }
 
@@ -302,8 +295,7 @@ fn the_default_policy_finds_a_verb_that_only_looks_like_one() {
         CLASS,
         "an unannotated tool's verb has letters that look alike",
     )
-    .expect(Seen::Held)
-    .open()
+    .expect_any(&[Seen::Held, Seen::Refused])
     .tries(names, |name| called(&bed, &mut host, name))
     .check();
 }
@@ -344,7 +336,33 @@ fn a_rule_on_destructive_tools_goes_by_the_same_verbs() {
         "`tool.destructive` misses what `readOnlyHint: false` says nothing about",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(names, |name| called(&bed, &mut host, name))
+    .check();
+}
+
+#[test]
+fn the_cautious_policy_asks_about_whatever_is_not_said_to_be_harmless() {
+    let says = [
+        json!({}),
+        json!({"readOnlyHint": false}),
+        json!({"destructiveHint": "false"}),
+        json!({"readOnlyHint": true, "destructiveHint": true}),
+        json!({"openWorldHint": false, "idempotentHint": true}),
+        json!({"readOnlyHint": "true"}),
+    ];
+    let tools: Vec<Value> = says
+        .iter()
+        .enumerate()
+        .map(|(at, says)| annotated(&format!("list_{at}"), says))
+        .collect();
+    let (bed, mut host) = built_in("cautious", &tools);
+    attack(
+        CLASS,
+        "a tool that does not say it is harmless, under `cautious`",
+    )
+    .expect(Seen::Held)
+    .tries(0..says.len(), |at| {
+        called(&bed, &mut host, &format!("list_{at}"))
+    })
     .check();
 }

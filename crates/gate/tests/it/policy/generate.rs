@@ -14,7 +14,7 @@ pub(crate) struct Written {
 }
 
 const KINDS: [&str; 4] = ["deny", "require_approval", "confirm", "allow"];
-const TOOL_PATTERNS: [&str; 12] = [
+const TOOL_PATTERNS: [&str; 13] = [
     "*:*",
     "fs:*",
     "*:read_*",
@@ -27,6 +27,7 @@ const TOOL_PATTERNS: [&str; 12] = [
     "*:write_file",
     "fs:*_file",
     "*:*e_*",
+    "FS:Read_*",
 ];
 const PATHS: [&str; 8] = [
     "/etc/**",
@@ -113,6 +114,7 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
         ("fs", "read_file"),
         ("fs", "write_file"),
         ("fs", "delete_file"),
+        ("fs", "Delete_File"),
         ("fs", "move_file"),
         ("fs", "chmod"),
         ("sh", "run"),
