@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use callgate_gate::{
-    Attempt, Call, Catalog, Policy, Reference, ResolveError, ServerName, Target, Who,
+    Attempt, Call, Catalog, Policy, Reference, ResolveError, ServerName, Target, Who, respelled,
 };
 use callgate_record::{Failed, Status};
-use callgate_wire::{Frame, Json, RpcError, methods, quote};
+use callgate_wire::{Frame, Json, RpcError, Strictness, methods, quote};
 
 use crate::Providers;
 
@@ -84,9 +84,34 @@ pub(crate) async fn resolve(
         found = asked.find(&providers.catalog(), &providers.policy(), who);
     }
     match found {
-        Ok(target) => Ok(Call { attempt, target }),
+        Ok(target) => Ok(spelled_out(attempt, target)),
         Err(error) => Err(nowhere(attempt, error)),
     }
+}
+
+/// The call, with the server's own URI in place of a wrapped one: policy and record see what the server will get.
+fn spelled_out(mut attempt: Attempt, target: Target) -> Call {
+    let frame = &attempt.frame;
+    let is_own = |asked: Option<Json<'_>>, of: &Reference| {
+        let asked = asked.and_then(|uri| uri.as_str());
+        asked.is_none_or(|uri| uri == of.name.as_str())
+    };
+    let edited = match &target {
+        Target::Resource(of) if !is_own(frame.param("uri"), of) => {
+            Some(frame.edit().param("uri", &quote(&of.name)).finish())
+        }
+        Target::Completion(of) => frame.param("ref").and_then(|reference| {
+            let own = respelled(&frame.share(reference), "uri", &of.name);
+            let own = std::str::from_utf8(&own).ok()?;
+            let is_wrapped = !is_own(reference.get("uri"), of);
+            is_wrapped.then(|| frame.edit().param("ref", own).finish())
+        }),
+        Target::Tool(_) | Target::Prompt(_) | Target::Resource(_) | Target::Method { .. } => None,
+    };
+    if let Some(frame) = edited.and_then(|bytes| Frame::parse(bytes, Strictness::Full).ok()) {
+        attempt.frame = frame;
+    }
+    Call { attempt, target }
 }
 
 /// What a request asks for, by the name or URI that it gives.

@@ -171,7 +171,7 @@ pub(crate) fn unwrapped(uri: &str) -> Option<(&str, &str)> {
 }
 
 /// A descriptor with another value of one of its strings; all other bytes stay.
-pub(crate) fn respelled(descriptor: &Bytes, key: &str, shown: &str) -> Bytes {
+pub fn respelled(descriptor: &Bytes, key: &str, shown: &str) -> Bytes {
     let json = Json::validate(descriptor, Strictness::Full).ok();
     let Some(value) = json.and_then(|json| json.get(key)) else {
         return descriptor.clone();

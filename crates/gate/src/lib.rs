@@ -33,7 +33,7 @@ pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
 pub use grant::Grant;
 pub use intent::{Declared, Fault, IntentRules, MAX_REASON_CHARS};
-pub use item::{Item, ItemError, ItemKind, Reference, shown_task};
+pub use item::{Item, ItemError, ItemKind, Reference, respelled, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, FIRST_TENANT,

@@ -10,7 +10,9 @@ use std::{collections::HashMap, sync::Arc};
 use crate::{Call, Digest, Facts, Item, ItemKind, Needs, ServerName, Target, Tool, Who};
 use callgate_wire::methods;
 
+mod address;
 mod builtin;
+mod carried;
 mod compile;
 mod domain;
 mod explain;
@@ -23,6 +25,8 @@ mod path;
 mod pattern;
 mod projection;
 mod protected;
+mod range;
+mod resource;
 mod rule;
 mod rule_set;
 mod rules;

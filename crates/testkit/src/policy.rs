@@ -167,9 +167,9 @@ impl Naive<'_> {
                 .collect(),
             "network" | "browser" => arguments::addresses(&case.arguments)
                 .iter()
-                .map(|address| match arguments::host(address) {
-                    Some(host) => Subject::Host(host),
-                    None => Subject::Unclear("unclear_address"),
+                .flat_map(|address| match arguments::hosts(address) {
+                    Some(hosts) => hosts.into_iter().map(Subject::Host).collect(),
+                    None => vec![Subject::Unclear("unclear_address")],
                 })
                 .collect(),
             _ => vec![Subject::Name(format!("{}:{}", case.server, case.tool))],
@@ -217,7 +217,7 @@ impl Naive<'_> {
             label = Some(
                 domains
                     .iter()
-                    .find(|d| wild(&d.to_lowercase(), host))?
+                    .find(|d| arguments::is_in(&d.to_lowercase(), host))?
                     .clone(),
             );
         }

@@ -12,6 +12,7 @@ use super::{
     index::Index,
     limits::{CostLimits, RateLimit},
     pattern::{Lookalike, Pattern},
+    resource,
     rule::{Fields, Label, Rule},
     rule_set::RuleSet,
     scope::Scope,
@@ -228,6 +229,12 @@ impl Compiler<'_> {
             pattern: pattern.as_ref().map(|pattern| {
                 self.check_pattern(scope, pattern);
                 Lookalike::new(&pattern.value)
+            }),
+            forms: pattern.as_ref().map_or_else(Vec::new, |pattern| {
+                let is_uri = *scope == Scope::McpResource;
+                let forms = is_uri.then(|| resource::normal_patterns(&pattern.value));
+                let forms = forms.into_iter().flatten();
+                forms.map(|form| Lookalike::new(&form)).collect()
             }),
             paths: paths.as_ref().map(|paths| {
                 let texts = paths.value.iter().map(|path| path.value.clone());

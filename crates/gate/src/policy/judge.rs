@@ -7,6 +7,7 @@ use super::{
     expression::Seen,
     limits::Cost,
     path::Ground,
+    resource,
     rule::Asked,
     rule_set::{Question, RuleSet},
     rules::{Rules, Scopes},
@@ -250,7 +251,12 @@ fn scope_names<'r>(rules: &'r Rules, target: &Target, mode: Mode) -> Vec<&'r str
         (Target::Prompt(of) | Target::Completion(of), _) => vec![of.kind.scope(), METHOD_SCOPE],
         (Target::Resource(of), Mode::Fast) => vec![of.kind.scope(), METHOD_SCOPE],
         (Target::Resource(of), Mode::Strict) => {
-            let mapped = rules.scope_of(&of.canonical());
+            // A spelling that only one reader understands is mapped like the plain one.
+            let name = of.canonical();
+            let mapped = rules.scope_of(&name).or_else(|| {
+                let forms = resource::readings(&name)?.normal;
+                forms.iter().find_map(|form| rules.scope_of(form))
+            });
             [Some(of.kind.scope()), Some(METHOD_SCOPE), mapped]
                 .into_iter()
                 .flatten()

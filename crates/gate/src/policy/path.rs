@@ -1,6 +1,9 @@
 //! What a text can mean as a path: every reading that a server may have of it, each absolute and
 //! without `.` and `..`. A text whose readings leave the folder they start from is refused.
 
+use super::address;
+use crate::visible::is_visible;
+
 /// A text longer than this is no path that anything opens.
 pub(super) const MAX_PATH_BYTES: usize = 4096;
 /// How often percent-encoding is taken off. Whoever wraps it deeper wants to hide something.
@@ -34,6 +37,12 @@ pub(super) enum Unclear {
     /// Still encoded after several rounds.
     #[error("it is encoded over and over")]
     Encoded,
+    /// Encoded so that only careless decoders read it.
+    #[error("it encodes plain characters in more bytes than they need")]
+    Overlong,
+    /// Begins with something that only a shell replaces.
+    #[error("it begins with a variable or a command")]
+    Variable,
     /// `~name`, which only a shell can resolve.
     #[error("it names another user's home folder")]
     OtherHome,
@@ -62,12 +71,20 @@ impl Ground {
                 return Ok((home, rest));
             }
         }
+        if begins_with_variable(path) {
+            return Err(Unclear::Variable);
+        }
         if path.starts_with('/') {
             Ok(("", path))
         } else {
             Ok((&self.folder, path))
         }
     }
+}
+
+/// Whether some reader finds a path of this machine in a URL.
+pub(super) fn is_file_url(text: &str) -> bool {
+    !out_of_url(text).is_empty()
 }
 
 /// Every reading of `text`.
@@ -103,21 +120,11 @@ pub(super) fn normalise(path: &str, ground: &Ground) -> Result<String, Unclear> 
 }
 
 /// The text as it is, and as it may be understood: decoded once and again, trimmed, with other
-/// characters for `/` and `.`, and out of a `file:` URL.
+/// characters for `/` and `.`, and out of a URL of files.
 pub(super) fn spellings(text: &str) -> Result<Vec<String>, Unclear> {
-    let mut all = vec![text.to_owned()];
-    let mut rounds = 0;
-    let mut newest = text.to_owned();
-    while let Some(decoded) = percent_decoded(&newest) {
-        rounds += 1;
-        if rounds > MAX_DECODES {
-            return Err(Unclear::Encoded);
-        }
-        all.push(decoded.clone());
-        newest = decoded;
-    }
-    for change in [out_of_url, trimmed, folded, slashed] {
-        let changed: Vec<String> = all.iter().filter_map(|text| change(text)).collect();
+    let mut all = decoded(text)?;
+    for change in [joined, trimmed, folded, slashed, out_of_url] {
+        let changed: Vec<String> = all.iter().flat_map(|text| change(text)).collect();
         for text in changed {
             if !all.contains(&text) {
                 all.push(text);
@@ -126,6 +133,18 @@ pub(super) fn spellings(text: &str) -> Result<Vec<String>, Unclear> {
     }
     if all.iter().any(|text| text.contains('\0')) {
         return Err(Unclear::Nul);
+    }
+    Ok(all)
+}
+
+/// The text as it is, and percent-decoded once and again.
+pub(super) fn decoded(text: &str) -> Result<Vec<String>, Unclear> {
+    let mut all = vec![text.to_owned()];
+    while let Some(decoded) = percent_decoded(&all[all.len() - 1])? {
+        if all.len() > MAX_DECODES {
+            return Err(Unclear::Encoded);
+        }
+        all.push(decoded);
     }
     Ok(all)
 }
@@ -153,8 +172,22 @@ fn read(text: &str, ground: &Ground, found: &mut Vec<Reading>) -> Result<(), Unc
     Ok(())
 }
 
+/// Whether a shell or a library may replace the beginning of a path: `$NAME/`, `${…}`, `$(…)` or backticks.
+fn begins_with_variable(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix('$') else {
+        return path.starts_with('`') && path.contains('/');
+    };
+    // Small letters are names of files in some frameworks.
+    let name = rest.split('/').next().unwrap_or_default();
+    let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    rest.starts_with(['{', '(']) || (!name.is_empty() && name.chars().all(is_name))
+}
+
 /// One round of percent-decoding; `None` when there is nothing to decode.
-fn percent_decoded(text: &str) -> Option<String> {
+fn percent_decoded(text: &str) -> Result<Option<String>, Unclear> {
+    if !text.contains('%') {
+        return Ok(None);
+    }
     let bytes = text.as_bytes();
     let hex = |at: usize| {
         bytes
@@ -175,31 +208,83 @@ fn percent_decoded(text: &str) -> Option<String> {
             }
         }
     }
-    (decoded.len() != bytes.len()).then(|| String::from_utf8_lossy(&decoded).into_owned())
-}
-
-/// The path of a `file:` URL.
-fn out_of_url(text: &str) -> Option<String> {
-    let scheme = text.trim_start().get(..5)?;
-    if !scheme.eq_ignore_ascii_case("file:") {
-        return None;
+    if decoded.len() == bytes.len() {
+        return Ok(None);
     }
-    let rest = &text.trim_start()[5..];
-    let path = match rest.strip_prefix("//") {
-        Some(authority) => authority.find('/').map_or("/", |at| &authority[at..]),
-        None => rest,
-    };
-    let end = path.find(['?', '#']).unwrap_or(path.len());
-    Some(path[..end].to_owned())
+    if decoded.windows(2).any(is_overlong) {
+        return Err(Unclear::Overlong);
+    }
+    Ok(Some(String::from_utf8_lossy(&decoded).into_owned()))
 }
 
-fn trimmed(text: &str) -> Option<String> {
-    let trimmed = text.trim_matches(|c: char| c.is_whitespace() || c == '"' || c == '\'');
-    (trimmed.len() != text.len()).then(|| trimmed.to_owned())
+/// Whether two bytes begin a plain character in more bytes than it needs.
+fn is_overlong(pair: &[u8]) -> bool {
+    matches!(
+        pair,
+        [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]
+    )
+}
+
+/// The paths that a URL of files can mean: any whose scheme is of files, and any without a host.
+fn out_of_url(text: &str) -> Vec<String> {
+    let Some((scheme, rest)) = address::scheme(text) else {
+        return Vec::new();
+    };
+    let behind = rest.trim_start_matches('/');
+    let is_file = address::is_file_scheme(&scheme);
+    let whole = match rest.len() - behind.len() {
+        0 if is_file && !rest.starts_with(char::is_whitespace) => {
+            vec![rest.to_owned(), format!("/{rest}")]
+        }
+        // A scheme inside another one, as in `view-source:file:…`.
+        0 => return out_of_url(rest),
+        2 if is_file => {
+            let at = behind.find('/').unwrap_or(behind.len());
+            let (host, path) = behind.split_at(at);
+            let path = if path.is_empty() { "/" } else { path };
+            match host {
+                "" | "localhost" => vec![path.to_owned()],
+                // Careless readers take the host for a part of the path.
+                _ => vec![path.to_owned(), format!("/{behind}"), behind.to_owned()],
+            }
+        }
+        1 if is_file => vec![format!("/{behind}")],
+        count if count >= 3 && !address::is_web_scheme(&scheme) => vec![format!("/{behind}")],
+        _ => Vec::new(),
+    };
+    let cut = |path: &String| {
+        let end = path.find(['?', '#'])?;
+        Some(path[..end].to_owned())
+    };
+    let cut: Vec<String> = whole.iter().filter_map(cut).collect();
+    whole.into_iter().chain(cut).collect()
+}
+
+/// Without the tabs and line breaks that readers of URLs drop.
+fn joined(text: &str) -> Vec<String> {
+    let is_dropped = |c: char| matches!(c, '\t' | '\n' | '\r');
+    let is_url = || address::scheme(text).is_some();
+    match text.contains(is_dropped) && is_url() {
+        true => vec![text.replace(is_dropped, "")],
+        false => Vec::new(),
+    }
+}
+
+fn trimmed(text: &str) -> Vec<String> {
+    let is_around =
+        |c: char| c.is_whitespace() || matches!(c, '"' | '\'') || (c != '\0' && !is_visible(c));
+    let trimmed = text.trim_matches(is_around);
+    match trimmed.len() == text.len() {
+        true => Vec::new(),
+        false => vec![trimmed.to_owned()],
+    }
 }
 
 /// Characters that some readers take for plain ones.
-fn folded(text: &str) -> Option<String> {
+fn folded(text: &str) -> Vec<String> {
+    if text.is_ascii() {
+        return Vec::new();
+    }
     let fold = |c: char| match c {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
         '\u{2215}' | '\u{2044}' | '\u{29f8}' => '/',
@@ -208,12 +293,18 @@ fn folded(text: &str) -> Option<String> {
         _ => c,
     };
     let folded: String = text.chars().map(fold).collect();
-    (folded != text).then_some(folded)
+    match folded == text {
+        true => Vec::new(),
+        false => vec![folded],
+    }
 }
 
 /// Where `\` separates, as on another system.
-fn slashed(text: &str) -> Option<String> {
-    text.contains('\\').then(|| text.replace('\\', "/"))
+fn slashed(text: &str) -> Vec<String> {
+    match text.contains('\\') {
+        true => vec![text.replace('\\', "/")],
+        false => Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -272,6 +363,16 @@ mod tests {
             "\\etc\\passwd",
             "／etc／passwd",
             "/etc/x/%2e%2e/passwd",
+            "\u{1}file:///etc/passwd",
+            "fi\tle:///etc/passwd",
+            "file:\\\\\\etc\\passwd",
+            "file:////etc/passwd",
+            "file://etc/passwd",
+            "file:etc/passwd",
+            "file:///etc/passwd?x#y",
+            "url:file:///etc/passwd",
+            "local_file:/etc/passwd",
+            "other:///etc/passwd",
         ] {
             let found = spelled(text).expect("it can be read");
             assert!(
@@ -287,6 +388,13 @@ mod tests {
         ] {
             assert!(spelled(text).is_err(), "{text}");
         }
+        for text in ["$OLDPWD/x", "${X}/y", "$(pwd)/x", "`pwd`/x", "$X"] {
+            assert_eq!(spelled(text), Err(Unclear::Variable), "{text}");
+        }
+        for text in ["$page/x", "$", "a$B/c"] {
+            assert!(spelled(text).is_ok(), "{text}");
+        }
+        assert_eq!(spelled("a/%c0%ae%c0%ae/x"), Err(Unclear::Overlong));
         assert_eq!(spelled("a\0b"), Err(Unclear::Nul));
         assert_eq!(spelled("a%00b"), Err(Unclear::Nul));
         assert_eq!(spelled(&"a".repeat(5000)), Err(Unclear::TooLong));

@@ -1,9 +1,9 @@
 //! What a tool's arguments mean in a scope: the paths, hosts, commands or texts in them, wherever
 //! they stand. What could be one is taken for one, and arguments beyond a limit are not judged.
 
-use callgate_wire::{Json, JsonKind};
+use callgate_wire::{Json, JsonKind, Strictness};
 
-use super::{domain, path};
+use super::{address, carried, path};
 use crate::tool::split_words;
 
 /// How many values are looked at.
@@ -71,7 +71,28 @@ const TEXT_WORDS: [&str; 15] = [
 ];
 const COMMAND_KEYS: [&str; 3] = ["command", "cmd", "script"];
 const COMMAND_ARGUMENT_KEYS: [&str; 2] = ["args", "arguments"];
-const DOMAIN_KEYS: [&str; 4] = ["domain", "host", "hostname", "url"];
+/// Last words of keys that hold an address.
+const HOST_WORDS: [&str; 19] = [
+    "domain",
+    "domains",
+    "endpoint",
+    "endpoints",
+    "host",
+    "hostname",
+    "hostnames",
+    "hosts",
+    "href",
+    "origin",
+    "origins",
+    "proxy",
+    "uri",
+    "uris",
+    "url",
+    "urls",
+    "webhook",
+    "website",
+    "site",
+];
 const DATA_KEYS: [&str; 4] = ["value", "content", "text", "data"];
 
 /// What a tool does to files.
@@ -181,14 +202,15 @@ impl Walk {
                     self.value(element, key, depth + 1)?;
                 }
             }
-            JsonKind::String => {
-                let text = value.as_str().unwrap_or_default();
-                if self.is_sought(&text, key) {
-                    self.add(text.into_owned())?;
-                }
-            }
+            JsonKind::String => self.string(&value.as_str().unwrap_or_default(), key, depth)?,
             JsonKind::Number | JsonKind::Bool => {
-                if self.is_sought(value.as_text(), key) && self.sought != Sought::Paths {
+                let can_be = match self.sought {
+                    Sought::Paths => false,
+                    // A number is an address in another base.
+                    Sought::Hosts => value.kind() == JsonKind::Number,
+                    Sought::Commands | Sought::Texts => true,
+                };
+                if can_be && self.is_sought(value.as_text(), key) {
                     self.add(value.as_text().to_owned())?;
                 }
             }
@@ -205,8 +227,13 @@ impl Walk {
         depth: usize,
     ) -> Result<(), TooMuch> {
         let name = name.as_str().unwrap_or_default();
-        // Some servers take a map from paths to contents.
-        if self.sought == Sought::Paths && looks_like_path(&name) {
+        // Some servers take a map from paths or addresses to something.
+        let is_subject = match self.sought {
+            Sought::Paths => looks_like_path(&name),
+            Sought::Hosts => address::is_address(&name),
+            Sought::Commands | Sought::Texts => false,
+        };
+        if is_subject {
             self.add(name.clone().into_owned())?;
         }
         // What stands inside a value of a known key belongs to it, whatever it is called there.
@@ -232,10 +259,41 @@ impl Walk {
         Ok(())
     }
 
+    /// Looks at a string, and at what it carries.
+    fn string(&mut self, text: &str, key: Option<&str>, depth: usize) -> Result<(), TooMuch> {
+        if self.is_sought(text, key) {
+            self.add(text.to_owned())?;
+        }
+        let is_carried: fn(&str) -> bool = match self.sought {
+            Sought::Paths => |value| !is_other_url(value) && looks_like_path(value),
+            Sought::Hosts => address::is_address,
+            Sought::Commands | Sought::Texts => return Ok(()),
+        };
+        let is_command = is_one_of(key, &COMMAND_KEYS) || is_one_of(key, &COMMAND_ARGUMENT_KEYS);
+        // What a URL carries goes to its host, and what a longer text carries is only talked about.
+        if address::is_url(text) || (is_text_key(key) && !text.starts_with('-')) {
+            return Ok(());
+        }
+        // Some servers take their arguments as JSON in a string.
+        if text.trim_start().starts_with(['{', '['])
+            && let Ok(inner) = Json::validate(text.as_bytes(), Strictness::Full)
+        {
+            return self.value(inner, key, depth + 1);
+        }
+        let values = carried::carried(text, is_command).map_err(|_| TooMuch::Subjects)?;
+        for value in values.into_iter().filter(|value| is_carried(value)) {
+            self.add(value)?;
+        }
+        Ok(())
+    }
+
     fn is_sought(&self, text: &str, key: Option<&str>) -> bool {
         match self.sought {
             Sought::Paths => is_path(text, key),
-            Sought::Hosts => is_one_of(key, &DOMAIN_KEYS) || domain::is_address(text),
+            Sought::Hosts => {
+                address::is_address(text)
+                    || (is_host_key(key) && !address::trimmed(text).is_empty())
+            }
             Sought::Commands => is_one_of(key, &COMMAND_KEYS),
             Sought::Texts => is_one_of(key, &DATA_KEYS),
         }
@@ -273,7 +331,7 @@ fn is_one_of(key: Option<&str>, keys: &[&str]) -> bool {
 fn is_key(name: &str, sought: Sought) -> bool {
     match sought {
         Sought::Paths => true,
-        Sought::Hosts => is_one_of(Some(name), &DOMAIN_KEYS),
+        Sought::Hosts => is_host_key(Some(name)),
         Sought::Commands => is_one_of(Some(name), &COMMAND_KEYS),
         Sought::Texts => is_one_of(Some(name), &DATA_KEYS),
     }
@@ -298,14 +356,26 @@ fn is_path(text: &str, key: Option<&str>) -> bool {
     if words.iter().any(|word| PATH_WORDS.contains(&word.as_str())) {
         return true;
     }
-    let is_text = words
-        .last()
-        .is_some_and(|word| TEXT_WORDS.contains(&word.as_str()));
-    if is_text {
+    if is_text_key(key) {
         is_wholly_path(text)
     } else {
         looks_like_path(text)
     }
+}
+
+/// Whether a key says that a text stands under it.
+fn is_text_key(key: Option<&str>) -> bool {
+    let words = split_words(key.unwrap_or_default());
+    let is_path = words.iter().any(|word| PATH_WORDS.contains(&word.as_str()));
+    let last = words.last();
+    !is_path && last.is_some_and(|word| TEXT_WORDS.contains(&word.as_str()))
+}
+
+/// Whether a key says that an address stands under it: `url`, `base_url`, `hostName`.
+fn is_host_key(key: Option<&str>) -> bool {
+    let words = split_words(key.unwrap_or_default());
+    let is_known = |word: &str| HOST_WORDS.contains(&word);
+    words.last().is_some_and(|word| is_known(word)) || is_known(&words.concat())
 }
 
 /// Whether a string anywhere looks like a path, in any of its spellings.
@@ -339,24 +409,17 @@ fn is_wholly_path(text: &str) -> bool {
     })
 }
 
-/// A URL of another scheme than `file` is no path, unless it climbs like one.
+/// A URL with a host is not a path, unless it climbs like one or some reader finds a path of this machine in it.
 fn is_other_url(text: &str) -> bool {
-    let is_file = text
-        .trim_start()
-        .get(..5)
-        .is_some_and(|start| start.eq_ignore_ascii_case("file:"));
-    domain::is_address(text)
-        && !is_file
+    address::is_url(text)
         && path::spellings(text).is_ok_and(|spellings| {
             let climbs = |text: &String| text.split(['/', '\\']).any(|part| part == "..");
-            !spellings.iter().any(climbs)
+            !spellings.iter().any(climbs) && !spellings.iter().any(|text| path::is_file_url(text))
         })
 }
 
 #[cfg(test)]
 mod tests {
-    use callgate_wire::Strictness;
-
     use super::*;
 
     fn found(text: &str, sought: Sought) -> Vec<String> {
@@ -366,7 +429,7 @@ mod tests {
 
     #[test]
     fn paths_are_found_wherever_they_stand() {
-        let cases: [(&str, &[&str]); 16] = [
+        let cases: [(&str, &[&str]); 22] = [
             (r#"{"path":"/etc/passwd"}"#, &["/etc/passwd"]),
             (r#"{"Path":"a","path":"b"}"#, &["a", "b"]),
             (r#"{"paths":["a",["b"],{"x":"c/d"}]}"#, &["a", "b", "c/d"]),
@@ -384,6 +447,15 @@ mod tests {
             (r#"{"content":"// a comment\nx/y"}"#, &[]),
             (r#"{"content":"/etc/passwd"}"#, &["/etc/passwd"]),
             (r#"{"/etc/passwd":"text"}"#, &["/etc/passwd"]),
+            (
+                r#"{"args":["--output=/x","-o/y"]}"#,
+                &["--output=/x", "/x", "-o/y", "/y"],
+            ),
+            (r#"{"command":"cat /x y"}"#, &["/x"]),
+            (r#"{"content":"a=/x"}"#, &[]),
+            (r#"{"input":"{\"a\":\"/x\"}"}"#, &[r#"{"a":"/x"}"#, "/x"]),
+            (r#"{"content":"{\"a\":\"/x\"}"}"#, &[]),
+            (r#"{"x":"\u0001file:/x"}"#, &["\u{1}file:/x", "/x"]),
             (r#"{"uri":"file:///etc/passwd"}"#, &["file:///etc/passwd"]),
             (
                 r#"{"x":"https://a.b/c","uri":"https://a.b/../../etc"}"#,
@@ -399,6 +471,18 @@ mod tests {
     fn hosts_commands_and_texts_are_found() {
         let hosts = r#"{"url":"https://a","request":{"Host":"b"},"urls":["https://c"],"x":"d"}"#;
         assert_eq!(found(hosts, Sought::Hosts), ["https://a", "b", "https://c"]);
+        let hosts = r#"{"base_url":"a","hostName":"b","url":{"c":"d"},"url_type":"e","proxy":true,"host":7,"uri":" ","//f":1}"#;
+        assert_eq!(found(hosts, Sought::Hosts), ["a", "b", "d", "7", "//f"]);
+        let hosts = r#"{"args":["-v","--url=https://a","-xhttps://b"],"command":"curl 'https://c/?d=https://e'","f":"https://g/?h=https://i"}"#;
+        assert_eq!(
+            found(hosts, Sought::Hosts),
+            [
+                "https://a",
+                "https://b",
+                "https://c/?d=https://e",
+                "https://g/?h=https://i"
+            ]
+        );
         let commands = r#"{"command":"rm","args":["-rf","/"],"Cmd":["a","b"],"x":"y"}"#;
         assert_eq!(
             found(commands, Sought::Commands),

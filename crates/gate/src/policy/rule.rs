@@ -32,6 +32,8 @@ pub(super) struct Label {
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub(super) pattern: Option<Lookalike>,
+    /// Other spellings of the pattern that mean the same, where it is about URIs.
+    pub(super) forms: Vec<Lookalike>,
     /// The paths as written; they are matched for all rules at once.
     pub(super) paths: Option<Vec<String>>,
     pub(super) domains: Option<Vec<DomainPattern>>,
@@ -103,6 +105,7 @@ impl Rule {
     ) -> Result<Matched, Missed> {
         let Fields {
             pattern,
+            forms,
             paths,
             domains,
             actions,
@@ -112,6 +115,7 @@ impl Rule {
         let mut label = 0;
         if let Some(pattern) = pattern
             && !self.pattern_matches(pattern, subject)
+            && !forms.iter().any(|form| self.pattern_matches(form, subject))
         {
             return Err(Missed::Pattern);
         }

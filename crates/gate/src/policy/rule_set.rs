@@ -4,12 +4,14 @@
 use callgate_wire::Json;
 
 use super::{
-    Check, Kind, domain,
+    Check, Kind, address,
     glob::{Globs, Owner},
     index::Index,
     limits::{CostLimits, RateLimit},
     path::{self, Ground},
+    pattern::Lookalike,
     projection::{self, Sought},
+    resource::{self, Readings},
     rule::{Asked, Missed, Rule, Subject},
     scope::Scope,
 };
@@ -73,14 +75,27 @@ impl RuleSet {
         (self.rated(said, question), told)
     }
 
-    /// Whether every call of a tool with this name is refused, whatever its arguments are.
+    /// Whether every call of a tool with this name is refused, whatever its arguments are. A resource is refused when one
+    /// of its readings is.
     pub(super) fn refuses_outright(&self, name: &str) -> bool {
+        let readings = match self.scope == Scope::McpResource {
+            true => resource::readings(name),
+            false => None,
+        };
+        match readings {
+            Some(Readings { normal, .. }) => normal.iter().any(|name| self.refuses_name(name)),
+            None => self.refuses_name(name),
+        }
+    }
+
+    fn refuses_name(&self, name: &str) -> bool {
         let named = |rule: &&Rule| {
             let pattern = rule.fields.pattern.as_ref();
-            pattern.is_none_or(|pattern| match rule.kind.restricts() {
+            let matches = |pattern: &Lookalike| match rule.kind.restricts() {
                 true => pattern.resembles(name),
                 false => pattern.matches(name),
-            })
+            };
+            pattern.is_none_or(matches) || rule.fields.forms.iter().any(matches)
         };
         let candidates = self.candidates(name);
         let candidates = candidates.iter().map(|at| &self.rules[*at]);
@@ -120,9 +135,10 @@ impl RuleSet {
 
     fn ask(&self, question: Question<'_>, tell: &mut dyn FnMut(&str, &Subject<'_>)) -> Check {
         let Some(sought) = self.scope.sought() else {
-            let subject = Subject::Name(question.name);
-            tell(question.name, &subject);
-            return self.first(&self.candidates(question.name), &subject, question);
+            return match self.scope == Scope::McpResource {
+                true => self.ask_resource(question, tell),
+                false => self.ask_name(question.name, question, tell),
+            };
         };
         let found = match projection::project(question.arguments, sought) {
             Ok(found) => found,
@@ -144,6 +160,41 @@ impl RuleSet {
                 }
             };
             strictest = Some(stricter(strictest, said));
+        }
+        strictest.unwrap_or_else(|| self.default())
+    }
+
+    fn ask_name(
+        &self,
+        name: &str,
+        question: Question<'_>,
+        tell: &mut dyn FnMut(&str, &Subject<'_>),
+    ) -> Check {
+        let subject = Subject::Name(name);
+        tell(name, &subject);
+        self.first(&self.candidates(name), &subject, question)
+    }
+
+    /// To allow a resource, each of its normal forms must be allowed; to refuse it, any of its spellings is enough.
+    fn ask_resource(
+        &self,
+        question: Question<'_>,
+        tell: &mut dyn FnMut(&str, &Subject<'_>),
+    ) -> Check {
+        let Some(Readings { spelled, normal }) = resource::readings(question.name) else {
+            let why = format!("the URI cannot be judged: {}", address::Unclear);
+            return self.refused("unclear_address", &why);
+        };
+        let mut strictest = None;
+        for name in &normal {
+            let said = self.ask_name(name, question, tell);
+            strictest = Some(stricter(strictest, said));
+        }
+        if let Some(spelled) = spelled {
+            let said = self.ask_name(&spelled, question, tell);
+            if said.kind.restricts() && said.rule != DEFAULT {
+                strictest = Some(stricter(strictest, said));
+            }
         }
         strictest.unwrap_or_else(|| self.default())
     }
@@ -194,17 +245,20 @@ impl RuleSet {
         question: Question<'_>,
         tell: &mut dyn FnMut(&str, &Subject<'_>),
     ) -> Check {
-        match domain::host(text.trim()) {
-            Ok(host) => {
-                let subject = Subject::Host(&host);
-                tell(&host, &subject);
-                self.first_of_all(&subject, question)
-            }
+        let hosts = match address::hosts(text) {
+            Ok(hosts) => hosts,
             Err(unclear) => {
                 let why = format!("an address cannot be judged: {unclear}");
-                self.refused("unclear_address", &why)
+                return self.refused("unclear_address", &why);
             }
+        };
+        let mut strictest = None;
+        for host in &hosts {
+            let subject = Subject::Host(host);
+            tell(host, &subject);
+            strictest = Some(stricter(strictest, self.first_of_all(&subject, question)));
         }
+        strictest.unwrap_or_else(|| self.default())
     }
 
     fn candidates(&self, name: &str) -> Vec<usize> {

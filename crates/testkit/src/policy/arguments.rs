@@ -3,6 +3,7 @@
 //! `content`; commands under `command`; addresses under `url` and `host`.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use serde_json::Value;
 
@@ -10,6 +11,15 @@ use serde_json::Value;
 pub fn paths(arguments: &Value) -> Vec<String> {
     let mut found = Vec::new();
     strings(arguments, "", &mut |key, text| {
+        if key == "command" {
+            let words = text.split_whitespace().filter(|word| word.starts_with('/'));
+            for word in words {
+                if !found.contains(&word.to_owned()) {
+                    found.push(word.to_owned());
+                }
+            }
+            return;
+        }
         let is_key = matches!(
             key.to_lowercase().as_str(),
             "path" | "paths" | "source" | "destination"
@@ -29,8 +39,15 @@ pub fn paths(arguments: &Value) -> Vec<String> {
         } else {
             looks
         };
-        if taken && !is_address && !found.contains(&text.to_owned()) {
-            found.push(text.to_owned());
+        let option = text
+            .strip_prefix("--")
+            .and_then(|text| text.split_once('='));
+        let carried = option.map(|(_, value)| value);
+        let taken = taken.then_some(text).into_iter().chain(carried);
+        for text in taken.filter(|_| !is_address) {
+            if !found.contains(&text.to_owned()) {
+                found.push(text.to_owned());
+            }
         }
     });
     found
@@ -56,23 +73,41 @@ pub fn addresses(arguments: &Value) -> Vec<String> {
             key.to_lowercase().as_str(),
             "url" | "host" | "hostname" | "domain"
         );
-        if (known || text.contains("://")) && !found.contains(&text.to_owned()) {
+        let is_address =
+            text.contains("://") || text.starts_with("//") || text.starts_with("https:");
+        if (known || is_address) && !found.contains(&text.to_owned()) {
             found.push(text.to_owned());
         }
     });
     found
 }
 
-/// The host of an address; `None` when it is unclear.
-pub fn host(address: &str) -> Option<String> {
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+/// The hosts that an address can mean; `None` when it is unclear.
+pub fn hosts(address: &str) -> Option<Vec<String>> {
+    let web = address
+        .strip_prefix("https:")
+        .or(address.strip_prefix("http:"));
+    let rest = web.unwrap_or(address).trim_start_matches('/');
     let authority = rest.split(['/', '?', '#']).next()?;
     if authority.contains(['\\', ' ', '%']) || authority.matches('@').count() > 1 {
         return None;
     }
     let host = authority.rsplit('@').next()?;
+    if let Some(address) = host.strip_prefix('[') {
+        let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
+        let inner = address.to_ipv4_mapped().map(|inner| inner.to_string());
+        return Some([format!("[{address}]")].into_iter().chain(inner).collect());
+    }
     let host = host.split(':').next()?.trim_end_matches('.').to_lowercase();
-    (!host.is_empty()).then_some(host)
+    (!host.is_empty()).then(|| vec![host])
+}
+
+/// Whether a host is of a domain or of a range that has a name.
+pub fn is_in(domain: &str, host: &str) -> bool {
+    match domain {
+        "private" => host.starts_with("10."),
+        _ => super::wild(domain, host),
+    }
 }
 
 /// Every reading of a path, absolute; `None` when one of them climbs out.

@@ -46,7 +46,6 @@ fn a_file_url_is_a_path_in_every_spelling() {
     let (bed, mut host) = gateway(true);
     attack(CLASS, "a `file:` URL that one reader does not take for one")
         .expect(Seen::Refused)
-        .open()
         .tries(
             [
                 "\u{1}file://@dir@/secret/b.txt",
@@ -77,7 +76,6 @@ fn a_file_url_is_found_under_any_key() {
     let (bed, mut host) = gateway(true);
     attack(CLASS, "a `file:` URL under a key that says nothing")
         .expect(Seen::Refused)
-        .open()
         .tries(
             [
                 "\u{1}file://@dir@/secret/b.txt",
@@ -96,7 +94,6 @@ fn an_option_that_carries_a_path_is_judged() {
     let (bed, mut host) = gateway(false);
     attack(CLASS, "an option in an argument carries a path")
         .expect(Seen::Refused)
-        .open()
         .tries(
             [
                 "--output=@dir@/secret/b.txt",
@@ -127,7 +124,6 @@ fn an_option_under_a_path_key_is_judged_by_what_it_carries() {
     let (bed, mut host) = gateway(false);
     attack(CLASS, "an option stands where a path is expected")
         .expect(Seen::Refused)
-        .open()
         .tries(
             [
                 "--output=@dir@/secret/b.txt",
@@ -146,7 +142,6 @@ fn every_element_of_a_list_in_a_string_is_judged() {
     let (bed, mut host) = gateway(false);
     attack(CLASS, "a list of paths in one string")
         .expect(Seen::Refused)
-        .open()
         .tries(
             [
                 "@dir@/work/a.txt:@dir@/secret/b.txt",
@@ -164,7 +159,6 @@ fn the_words_of_a_command_are_judged_as_paths() {
     let (bed, mut host) = gateway(true);
     attack(CLASS, "a path among the words of a command")
         .expect(Seen::Refused)
-        .open()
         .tries(
             [
                 "cat @dir@/secret/b.txt",
@@ -203,7 +197,6 @@ fn overlong_encodings_are_refused() {
         "a path in an encoding that only sloppy decoders read",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         [
             "a/%c0%ae%c0%ae/%c0%ae%c0%ae/secret/b.txt",
@@ -263,7 +256,6 @@ fn a_variable_at_the_start_of_a_path_is_not_taken_for_a_folder() {
         "a path begins with a variable that a server may expand",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         [
             "$OLDPWD/secret/b.txt",

@@ -33,8 +33,8 @@ fn the_files_of_the_guide_do_what_it_says() {
         .collect();
     assert_eq!(
         (policies.len(), files.len()),
-        (5, 10),
-        "five wishes, each with its cases"
+        (6, 12),
+        "six wishes, each with its cases"
     );
     for name in policies {
         let checked = run(&mut typed(&bed, ["policy", "check", name]));

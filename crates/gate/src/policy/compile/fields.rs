@@ -8,7 +8,7 @@ use crate::{
     Digest, Place, Prior, Problem,
     policy::{
         Kind,
-        domain::DomainPattern,
+        domain::{BadDomain, DomainPattern},
         expression::Expression,
         glob,
         projection::Action,
@@ -127,13 +127,8 @@ impl Compiler<'_> {
         let mut all = Vec::new();
         for domain in written {
             match DomainPattern::read(&domain.value) {
-                Some(pattern) => all.push(pattern),
-                None => {
-                    let what = format!("`{}` can never match a domain", domain.value);
-                    let problem = Problem::at(Place::of(&domain.referenced), what);
-                    self.problems
-                        .push(problem.help("write it like `api.example.com` or `*.example.com`"));
-                }
+                Ok(pattern) => all.push(pattern),
+                Err(bad) => self.problems.push(bad_domain(domain, bad)),
             }
         }
         Some(all)
@@ -207,6 +202,22 @@ impl Compiler<'_> {
             });
         }
         all
+    }
+}
+
+fn bad_domain(domain: &Spanned<String>, bad: BadDomain) -> Problem {
+    let (written, place) = (&domain.value, Place::of(&domain.referenced));
+    match bad {
+        BadDomain::NeverMatches => {
+            Problem::at(place, format!("`{written}` can never match a domain"))
+                .help("write it like `api.example.com` or `*.example.com`")
+        }
+        BadDomain::Misspelt(range) => {
+            let range = range.as_str();
+            Problem::at(place, format!("unknown range `{written}`")).help(format!(
+                "did you mean `{range}`? a host of that name is written `{written}.`"
+            ))
+        }
     }
 }
 

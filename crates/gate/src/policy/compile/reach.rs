@@ -25,6 +25,7 @@ pub(super) fn unreachable(rules: &[&Rule]) -> Vec<Problem> {
 fn covers(earlier: &Rule, later: &Rule) -> bool {
     let Fields {
         pattern,
+        forms: _,
         paths,
         domains,
         actions,

@@ -136,6 +136,17 @@ rules:
     assert_eq!(said(resource("file:///a"), "{}"), "allow:mcp_resource:*:*");
     let etc = "deny:mcp_resource:fs:file:///etc/*";
     assert_eq!(said(resource("file:///etc/passwd"), "{}"), etc);
+    for uri in [
+        "FILE:///etc/passwd",
+        "file:/etc/passwd",
+        "file:///tmp/../etc/passwd",
+        "file:///%65tc/passwd",
+        "\u{1}file://localhost/etc/passwd",
+    ] {
+        assert_eq!(said(resource(uri), "{}"), etc, "{uri:?}");
+    }
+    let unclear = "deny:mcp_resource:unclear_address";
+    assert_eq!(said(resource("http://a\\@b/"), "{}"), unclear);
     let completion = Target::Completion(reference(ItemKind::Prompt, "greet"));
     assert_eq!(said(completion, "{}"), "deny:mcp_method:completion/*");
 
@@ -143,6 +154,8 @@ rules:
     assert!(shown(ItemKind::Prompt, "greet") && !shown(ItemKind::Prompt, "secret_1"));
     assert!(shown(ItemKind::Resource, "file:///a"));
     assert!(!shown(ItemKind::Resource, "file:///etc/passwd"));
+    assert!(!shown(ItemKind::Resource, "FILE:///etc/passwd"));
+    assert!(shown(ItemKind::Template, "http://{host}/{path}"));
 }
 
 #[test]

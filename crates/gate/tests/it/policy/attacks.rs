@@ -158,6 +158,16 @@ fn no_spelling_of_a_refused_domain_passes() {
             "127.0.0.1:80",
             " https://evil.com/",
             "https://a.good.com\\u0009@evil.com/",
+            "https:evil.com",
+            "http:/127.0.0.1",
+            "//evil.com",
+            "\\u0001https://evil.com",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://0177.0.0.1/",
+            "https://a.good.com#@evil.com/",
+            "git@evil.com:x",
+            "\\u0001file:///secret",
         ] {
             for key in ["url", "Url", "host", "domain", "hostname"] {
                 let arguments = format!(r#"{{"{key}":"{address}"}}"#);

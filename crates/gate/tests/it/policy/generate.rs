@@ -39,10 +39,10 @@ const PATHS: [&str; 8] = [
     "/srv/repo/src/*",
     "link/**",
 ];
-const DOMAINS: [&str; 5] = ["x.com", "*.x.com", "*", "Y.org", "a.*"];
+const DOMAINS: [&str; 6] = ["x.com", "*.x.com", "*", "Y.org", "a.*", "private"];
 const COMMANDS: [&str; 5] = ["rm -rf *", "ls*", "*", "cat *", "* *"];
 const TEXTS: [&str; 4] = ["*", "*secret*", "hello", "/*"];
-const PATH_VALUES: [&str; 14] = [
+const PATH_VALUES: [&str; 15] = [
     "/etc/passwd",
     "/etc/../etc/passwd",
     "%2Fetc%2Fpasswd",
@@ -57,6 +57,7 @@ const PATH_VALUES: [&str; 14] = [
     "/tmp/x",
     "a b",
     "/tmp/a/b",
+    "--out=/etc/x",
 ];
 
 /// A policy file.
@@ -344,7 +345,7 @@ fn arguments() -> impl Strategy<Value = Value> {
         2 => few(vec!["acme/x", "acme/y", "other"]).prop_map(|value| ("repo", value)),
         2 => select(vec![1, 5, 9_007_199_254_740_993_i64]).prop_map(|n| ("n", n.into())),
         2 => few(vec!["rm -rf /", "rm  -rf  /", "ls", "cat x"]).prop_map(|v| ("command", v)),
-        2 => few(vec!["https://x.com/a", "http://A.X.com:80/", "https://u@y.org/", "http://a@b@c/"])
+        2 => few(vec!["https://x.com/a", "http://A.X.com:80/", "https://u@y.org/", "http://a@b@c/", "https:x.com", "//y.org/a", "http://[::ffff:10.0.0.1]/"])
             .prop_map(|value| ("url", value)),
         1 => few(vec!["X.COM.", "y.org", "a.b"]).prop_map(|value| ("Host", value)),
     ];

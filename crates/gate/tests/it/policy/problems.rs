@@ -143,6 +143,10 @@ fn rules_that_are_wrong_or_can_never_match() {
             "3:38 `https://x.com` can never match a domain",
         ),
         (
+            "{scope: network, deny: [{domains: [loopback, privat]}]}",
+            "3:50 unknown range `privat` (did you mean `private`? a host of that name is written `privat.`)",
+        ),
+        (
             "{scope: mcp_tool, deny: [{pattern: '*', when: 'args.x =='}]}",
             "3:51 bad expression",
         ),
