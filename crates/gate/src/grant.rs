@@ -111,6 +111,7 @@ fn denied(what: &str, reason: &str) -> Check {
         hash: Digest::of(rule.as_bytes()),
         rule,
         reason: reason.to_owned(),
+        judged: None,
     }
 }
 

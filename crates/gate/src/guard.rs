@@ -87,6 +87,7 @@ impl Check {
             rule: rule.to_owned(),
             reason: reason.to_owned(),
             hash: Digest::of(rule.as_bytes()),
+            judged: None,
         }
     }
 }

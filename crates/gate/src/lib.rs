@@ -37,8 +37,8 @@ pub use item::{Item, ItemError, ItemKind, Reference, respelled, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, FIRST_TENANT,
-    Ground, Kind, Layer, Mode, Pattern, Policy, Protected, RateLimit, Reach, Rules, Surroundings,
-    ToolFilter,
+    Ground, Judged, Kind, Layer, Mode, Pattern, Policy, Protected, RateLimit, Reach, Rules,
+    Surroundings, ToolFilter,
 };
 pub use problem::{Place, Problem};
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};

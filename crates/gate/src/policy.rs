@@ -20,6 +20,7 @@ mod expression;
 mod glob;
 mod index;
 mod judge;
+mod judged;
 mod limits;
 mod path;
 mod pattern;
@@ -39,6 +40,7 @@ pub use builtin::{Builtin, ToolFilter};
 pub use explain::{Explained, ExplainedRule, ExplainedScope, ExplainedSubject};
 pub use glob::Surroundings;
 pub(crate) use judge::{COST_KEYS, arguments};
+pub use judged::Judged;
 pub use limits::{Cost, RateLimit};
 pub use path::Ground;
 pub use pattern::Pattern;
@@ -82,6 +84,8 @@ pub struct Check {
     pub reason: String,
     /// What the rule is, so that another rule of the same name is not taken for it.
     pub hash: Digest,
+    /// What in the arguments it was about. Boxed: most checks are about the name alone.
+    pub judged: Option<Box<Judged>>,
 }
 
 /// One policy of those that a gateway runs on; the strictest counts.

@@ -8,7 +8,7 @@ mod raw;
 mod record_type;
 mod written;
 
-use callgate_gate::{ApprovalId, CallId, Declared, Kind, Operation, Transport};
+use callgate_gate::{ApprovalId, CallId, Declared, Operation, Transport};
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
@@ -214,20 +214,18 @@ pub struct Check {
     pub decision: Decision,
     /// The rule that said it.
     pub rule: String,
-}
-
-impl From<&callgate_gate::Check> for Check {
-    fn from(check: &callgate_gate::Check) -> Self {
-        Self {
-            scope: check.scope.clone(),
-            decision: match check.kind {
-                Kind::Allow => Decision::Allow,
-                Kind::Confirm | Kind::RequireApproval => Decision::RequireApproval,
-                Kind::Deny => Decision::Deny,
-            },
-            rule: check.rule.clone(),
-        }
-    }
+    /// What is done to files, where the scope is about them and the tool's name says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// The command that decided, redacted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The paths, the one that decided first, redacted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// The address that decided, redacted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
 }
 
 /// What the call was said, or taken, to do.

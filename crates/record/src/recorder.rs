@@ -1,6 +1,7 @@
 //! The recorder: turns what the call path knows into entries, and an entry that was taken into
 //! the proof of it.
 
+mod checks;
 mod holds;
 
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
 use crate::{
-    CallEntry, Check, Decision, Effect, Entry, Event, Failed, Finished, Intent, Origin, Position,
-    RawJson, RecordType, Redactor, Status, Store, StoreError,
+    CallEntry, Decision, Effect, Entry, Event, Failed, Finished, Intent, Origin, Position, RawJson,
+    RecordType, Redactor, Status, Store, StoreError,
 };
 
 /// Names and ids that hosts make up are kept up to this length.
@@ -337,7 +338,7 @@ impl Recorder {
         entry.decision = Some(decision);
         entry.rule = Some(ruling.rule.clone());
         entry.reason = Some(ruling.reason.clone());
-        entry.checks = ruling.checks.iter().map(Check::from).collect();
+        entry.checks = self.checks(ruling);
         entry
     }
 

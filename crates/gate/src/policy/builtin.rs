@@ -53,6 +53,7 @@ impl Builtin {
             rule: rule.to_owned(),
             reason,
             hash: Digest::of(rule.as_bytes()),
+            judged: None,
         }
     }
 }
@@ -82,6 +83,7 @@ impl ToolFilter {
             hash: Digest::of(rule.as_bytes()),
             rule,
             reason: reason.to_owned(),
+            judged: None,
         })
     }
 }

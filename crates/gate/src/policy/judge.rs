@@ -357,6 +357,7 @@ fn check_cost(scopes: &Scopes, mode: Mode, cost: Cost, facts: &Facts) -> Option<
         hash: Digest::of(format!("{rule} {limits:?}").as_bytes()),
         rule,
         reason,
+        judged: None,
     })
 }
 
@@ -368,6 +369,7 @@ fn passes(scope: &'static str) -> Check {
         reason: format!("there are no rules for the scope `{scope}`"),
         hash: Digest::of(rule.as_bytes()),
         rule,
+        judged: None,
     }
 }
 

@@ -328,6 +328,7 @@ fn verdict(kind: Kind, reason: String) -> Check {
         hash: Digest::of(rule.as_bytes()),
         rule,
         reason,
+        judged: None,
     }
 }
 

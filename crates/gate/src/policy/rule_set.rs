@@ -4,7 +4,7 @@
 use callgate_wire::Json;
 
 use super::{
-    Check, Kind, address,
+    Check, Judged, Kind, address,
     glob::{Globs, Owner},
     index::Index,
     limits::{CostLimits, RateLimit},
@@ -148,8 +148,8 @@ impl RuleSet {
             tell("", &Subject::Nothing);
             return self.first_of_all(&Subject::Nothing, question);
         }
-        let mut strictest: Option<Check> = None;
-        for text in &found {
+        let mut strictest: Option<(usize, Check)> = None;
+        for (at, text) in found.iter().enumerate() {
             let said = match sought {
                 Sought::Paths => self.ask_path(text, question, tell),
                 Sought::Hosts => self.ask_host(text, question, tell),
@@ -159,9 +159,22 @@ impl RuleSet {
                     self.first_of_all(&subject, question)
                 }
             };
-            strictest = Some(stricter(strictest, said));
+            strictest = match strictest {
+                Some((before, check)) if check.kind >= said.kind => Some((before, check)),
+                Some(_) | None => Some((at, said)),
+            };
         }
-        strictest.unwrap_or_else(|| self.default())
+        let Some((decided, mut check)) = strictest else {
+            return self.default();
+        };
+        let action = question
+            .asked
+            .seen
+            .action()
+            .filter(|_| sought == Sought::Paths);
+        check.judged = Judged::of(sought, found, decided)
+            .map(|judged| Box::new(judged.with_action(action.map(|action| action.as_str()))));
+        check
     }
 
     fn ask_name(
@@ -307,6 +320,7 @@ impl RuleSet {
             rule: label.id.clone(),
             reason,
             hash: rule.hash,
+            judged: None,
         }
     }
 
@@ -324,6 +338,7 @@ impl RuleSet {
                     jiff::SignedDuration::try_from(rate.window).unwrap_or_default()
                 ),
                 hash: Digest::of(b"ratelimit"),
+                judged: said.judged,
             },
             Some(_) | None => said,
         }
@@ -342,6 +357,7 @@ impl RuleSet {
             hash: Digest::of(rule.as_bytes()),
             rule,
             reason: why.to_owned(),
+            judged: None,
         }
     }
 }
@@ -354,6 +370,7 @@ impl Check {
             rule: DEFAULT.to_owned(),
             reason: "no rule allows it".to_owned(),
             hash: Digest::of(DEFAULT.as_bytes()),
+            judged: None,
         }
     }
 }

@@ -180,6 +180,19 @@ impl<'o> Object<'o> {
         quote_into(&check.scope, self.out);
         self.word("decision", check.decision.written());
         self.text("rule", &check.rule);
+        self.text_if("action", check.action.as_deref());
+        self.text_if("command", check.command.as_deref());
+        if let [first, rest @ ..] = check.paths.as_slice() {
+            self.key("paths");
+            self.out.push('[');
+            quote_into(first, self.out);
+            for path in rest {
+                self.out.push(',');
+                quote_into(path, self.out);
+            }
+            self.out.push(']');
+        }
+        self.text_if("domain", check.domain.as_deref());
         self.out.push('}');
     }
 
@@ -233,7 +246,7 @@ mod tests {
             r#""id":"{id}","type":"tool_call","source":"mcp","transport":"http","tenant":"t","principal":"p\u0001","agent":"é\\","session_id":"s""#
         );
         let most = format!(
-            r#"{least},"client":{{"name":"x"}},"request_id":"\"1\"","parent_id":"{id}","server":"s","tool":"t","arguments":{body},"decision":"ALLOW","rule":"r","reason":"why","checks":[{{"scope":"a","decision":"DENY","rule":"b"}}],"intent":{{"operation_type":"read","inferred":true}},"tool_variant":"call_tool_read","warnings":["w"],"approval_id":"ap_0123456789abcdef0123456789abcdef","status":"blocked","error":{error}"#
+            r#"{least},"client":{{"name":"x"}},"request_id":"\"1\"","parent_id":"{id}","server":"s","tool":"t","arguments":{body},"decision":"ALLOW","rule":"r","reason":"why","checks":[{{"scope":"a","decision":"DENY","rule":"b"}},{{"scope":"c","decision":"ALLOW","rule":"d","action":"read","command":"e","paths":["/f","g"],"domain":"h"}}],"intent":{{"operation_type":"read","inferred":true}},"tool_variant":"call_tool_read","warnings":["w"],"approval_id":"ap_0123456789abcdef0123456789abcdef","status":"blocked","error":{error}"#
         );
         let finished = format!(r#""id":"{id}","status":"error","effect":"done","duration_us":5"#);
         let entries = [

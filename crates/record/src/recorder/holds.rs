@@ -3,7 +3,7 @@
 use callgate_gate::{ApprovalId, Call, Denied, Digest, Hold, Ruling, Target};
 
 use super::{NotRecorded, Recorder, name};
-use crate::{Answer, Approval, Asking, Check, Decision, Entry, Event, Failed, RecordType, Status};
+use crate::{Answer, Approval, Asking, Decision, Entry, Event, Failed, RecordType, Status};
 
 /// Arguments are shown to whoever decides about them up to this length. They are told when there is
 /// more.
@@ -80,7 +80,7 @@ impl Recorder {
             definition: definition.map(|digest| digest.to_string()),
             rule: ruling.rule.clone(),
             reason: ruling.reason.clone(),
-            checks: ruling.checks.iter().map(Check::from).collect(),
+            checks: self.checks(ruling),
             flags: Vec::new(),
         }
     }

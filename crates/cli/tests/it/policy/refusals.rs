@@ -79,16 +79,56 @@ fn one_record_names_every_scope_that_was_asked() {
     assert_eq!(bed.read("ledger"), "fine\n");
     let records = records(&bed);
     assert_eq!(records.len(), 2);
-    let checks = |at: usize| records[at]["checks"].to_string();
-    assert_eq!(
-        checks(0),
-        r#"[{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:mcp_tool:*:*"},{"scope":"filesystem","decision":"ALLOW","rule":"allow:filesystem:./**"}]"#
-    );
-    assert_eq!(
-        checks(1),
-        r#"[{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:mcp_tool:*:*"},{"scope":"filesystem","decision":"DENY","rule":"deny:filesystem:/etc/**"}]"#
-    );
+    let judged = |at: usize, decision: &str, rule: &str| {
+        let path = &records[at]["arguments"]["path"];
+        let checks = records[at]["checks"].to_string();
+        assert_eq!(
+            checks,
+            format!(
+                r#"[{{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:mcp_tool:*:*"}},{{"scope":"filesystem","decision":"{decision}","rule":"{rule}","paths":[{path}]}}]"#
+            )
+        );
+    };
+    judged(0, "ALLOW", "allow:filesystem:./**");
+    judged(1, "DENY", "deny:filesystem:/etc/**");
     assert_eq!(records[1]["rule"], "deny:filesystem:/etc/**");
+}
+
+#[test]
+fn checks_on_record_name_what_they_were_about() {
+    let bed = bed(
+        "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*'}]}\n  - {scope: network, deny: [{domains: [loopback]}], allow: [{domains: ['*']}]}\n  \
+         - {scope: shell, deny: [{pattern: '*rm *'}], allow: [{pattern: '*'}]}\n  - {scope: filesystem, deny: [{action: delete, paths: ['/etc/**']}], allow: [{paths: ['**']}]}\n\
+         tool_scope_map: [{pattern: 'n:effect', scope: network}, {pattern: 'n:read_thing', scope: shell}, {pattern: 'n:delete_*', scope: filesystem}]\n",
+    );
+    let mut host = bed.stdio_ready();
+    for (tool, arguments) in [
+        (
+            "effect",
+            r#"{"key":"k","url":"https://a.com","x":"http:/127.1"}"#,
+        ),
+        (
+            "read_thing",
+            r#"{"key":"k","command":"rm --token=sk-ant-abcdefghijklmnopqrstuvwxyz0123456789 x"}"#,
+        ),
+        ("delete_thing", r#"{"key":"k","paths":["/tmp/x","/etc/y"]}"#),
+    ] {
+        let response = call(&mut host, &format!("n__{tool}"), arguments);
+        assert!(text_of(&response).contains("denied by policy"), "{tool}");
+    }
+    drop(host);
+    let records = records(&bed);
+    let check = |at: usize| &records[at]["checks"][1];
+    assert_eq!(check(0)["rule"], "deny:network:loopback");
+    assert_eq!(check(0)["domain"], "http:/127.1");
+    let command = check(1)["command"].as_str().expect("the command is named");
+    assert!(
+        command.starts_with("rm ") && !command.contains("abcdefghij"),
+        "{command}"
+    );
+    assert_eq!(check(2)["action"], "delete");
+    assert_eq!(check(2)["paths"].to_string(), r#"["/etc/y","/tmp/x"]"#);
+    assert_eq!(records[0]["checks"][0].get("domain"), None);
 }
 
 #[test]
