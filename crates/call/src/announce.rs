@@ -1,7 +1,7 @@
 //! What is told to hosts outside of any call: list changes, log messages, custom notifications.
 
 use bytes::Bytes;
-use callgate_gate::{Host, ServerName};
+use callgate_gate::{Host, Owner, ServerName};
 
 /// A notification for hosts.
 #[derive(Debug, Clone)]
@@ -41,6 +41,14 @@ pub enum Audience {
 }
 
 impl Audience {
+    /// Whether it is the hosts of this token that hear it.
+    pub fn is_of(&self, owner: &Owner) -> bool {
+        match self {
+            Self::All | Self::Sessions(_) => false,
+            Self::Sharing { principal, .. } => *principal == owner.principal,
+        }
+    }
+
     /// Whether `host` should hear it.
     pub fn includes(&self, host: &Host) -> bool {
         match self {

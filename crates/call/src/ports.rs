@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use callgate_gate::{
-    ApprovalId, Call, Catalog, Host, Listing, Permit, Policy, Reference, ServerName,
+    ApprovalId, Call, Catalog, Host, Listing, Permit, Policy, Reference, ServerName, Who,
     guard::{Guarded, Inquiry},
 };
 use callgate_record::Recorded;
@@ -72,6 +72,9 @@ pub trait Providers: Send + Sync + fmt::Debug {
         server: &'a ServerName,
         cursor: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Reply, Failure>>;
+
+    /// Whether a call of this caller's token made a task, given the server's own id of it.
+    fn owns_task(&self, who: &Who, server: &ServerName, task: &str) -> bool;
 
     /// Passes `logging/setLevel` to every healthy upstream of this host, and repeats it to those that
     /// come later; best effort.

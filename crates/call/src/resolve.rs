@@ -13,6 +13,9 @@ use crate::Providers;
 /// The code of an error about a tool that is kept away.
 pub const QUARANTINED: &str = "TOOL_QUARANTINED";
 
+/// What methods about one task begin with.
+const ABOUT_TASKS: &str = "tasks/";
+
 /// The members of a completion's `ref` that say what it is about.
 const REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
@@ -51,7 +54,7 @@ pub(crate) async fn resolve(
 ) -> Result<Call, Unresolved> {
     let asked = match Asked::read(&attempt.frame) {
         Ok(Some(asked)) => asked,
-        Ok(None) => match task(providers, &attempt.frame) {
+        Ok(None) => match task(providers, &attempt) {
             // Boxed, so that calls of tools do not carry the room for it.
             None => return Box::pin(resolve_method(providers, attempt)).await,
             Some(Ok(target)) => return Ok(Call { attempt, target }),
@@ -204,27 +207,33 @@ fn worth_waiting_for(error: &ResolveError) -> Option<Option<&ServerName>> {
     }
 }
 
-/// What a request about a task is aimed at. `None` for other requests, and where a single server's own
-/// ids are the hosts' as well.
-fn task(providers: &dyn Providers, frame: &Frame) -> Option<Result<Target, RpcError>> {
+/// What a request about a task is aimed at. `None` for other requests. To all but the token whose call made a task, the task
+/// does not exist.
+fn task(providers: &dyn Providers, attempt: &Attempt) -> Option<Result<Target, RpcError>> {
+    let frame = &attempt.frame;
     let method = frame.method().unwrap_or_default();
-    let about_tasks = matches!(
-        method,
-        methods::TASKS_GET | methods::TASKS_RESULT | methods::TASKS_CANCEL
-    );
-    if !about_tasks || providers.catalog().only_server().is_some() {
+    if !method.starts_with(ABOUT_TASKS) || method == methods::TASKS_LIST {
         return None;
     }
+    let catalog = providers.catalog();
     let id = frame.param("taskId").and_then(|id| id.as_str());
-    let found = id
-        .as_deref()
-        .and_then(|id| providers.catalog().task(id))
-        .ok_or_else(|| RpcError::new(RpcError::INVALID_PARAMS, "`params.taskId` names no task"));
-    Some(found.map(|(server, own)| Target::Method {
+    // A single server's own ids are the hosts' as well.
+    let named = id.as_deref().and_then(|id| match catalog.only_server() {
+        Some(only) => Some((only.clone(), id.to_owned(), None)),
+        None => {
+            let (server, own) = catalog.task(id)?;
+            Some((server, own.clone(), Some(own)))
+        }
+    });
+    let who = &attempt.host.who;
+    let own = named.filter(|(server, id, _)| providers.owns_task(who, server, id));
+    let found = own.map(|(server, _, task)| Target::Method {
         server,
         method: method.to_owned(),
-        task: Some(own),
-    }))
+        task,
+    });
+    let unknown = || RpcError::new(RpcError::INVALID_PARAMS, "`params.taskId` names no task");
+    Some(found.ok_or_else(unknown))
 }
 
 /// Any other request passes through to the only server there is; with several, nobody knows

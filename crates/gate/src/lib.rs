@@ -43,4 +43,4 @@ pub use policy::{
 pub use problem::{Place, Problem};
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use view::{UnknownView, View};
-pub use who::{Host, Role, Viewer, Who};
+pub use who::{Host, Owner, Role, Viewer, Who};

@@ -1,5 +1,7 @@
 //! Who is calling: what was authenticated, and what was merely said.
 
+use std::fmt;
+
 use callgate_wire::Era;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,22 @@ impl Role {
     }
 }
 
+/// The tenant and the token that state belongs to: counts, sessions, tasks, kept results. On stdio it is the local user.
+/// The name that a client gives itself is no part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Owner {
+    /// The token's tenant.
+    pub tenant: String,
+    /// The token's name, or the local user.
+    pub principal: String,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant, self.principal)
+    }
+}
+
 /// The identity that a call is decided and recorded under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Who {
@@ -56,6 +74,14 @@ impl Who {
     /// Whether the agent's name is that of what authenticated it, and not only its own word.
     pub fn is_vouched_for(&self) -> bool {
         self.agent == self.principal
+    }
+
+    /// The tenant and the token that the caller's state belongs to.
+    pub fn owner(&self) -> Owner {
+        Owner {
+            tenant: self.tenant.clone(),
+            principal: self.principal.clone(),
+        }
     }
 
     /// What decides what this caller sees.

@@ -34,9 +34,10 @@ pub(crate) async fn list_tasks(
         let asked = providers.tasks(host, server, cursor.as_deref()).await;
         let next = having.get(at + 1);
         // A server that cannot be asked now has no tasks to show now.
+        let is_own = |id: &str| providers.owns_task(&host.who, server, id);
         let page = asked
             .ok()
-            .and_then(|reply| page(&reply.frame, server, next));
+            .and_then(|reply| page(&reply.frame, (*server, next), is_own));
         if let Some(page) = page {
             return Ok(page);
         }
@@ -65,9 +66,18 @@ fn begin(request: &Frame, having: &[&ServerName]) -> Result<(usize, Option<Strin
     found.ok_or_else(|| RpcError::new(RpcError::INVALID_PARAMS, "`cursor` is not one of ours"))
 }
 
-fn page(reply: &Frame, server: &ServerName, next: Option<&&ServerName>) -> Option<String> {
+/// A page with the tasks of a server that are the host's own.
+fn page(
+    reply: &Frame,
+    (server, next): (&ServerName, Option<&&ServerName>),
+    is_own: impl Fn(&str) -> bool,
+) -> Option<String> {
     let tasks = reply.result_member("tasks")?;
-    let shown: Vec<String> = tasks.elements().map(|task| shown(task, server)).collect();
+    let own = tasks.elements().filter(|task| {
+        let id = task.get("taskId").and_then(|id| id.as_str());
+        id.is_some_and(|id| is_own(&id))
+    });
+    let shown: Vec<String> = own.map(|task| shown(task, server)).collect();
     let theirs = reply
         .result_member("nextCursor")
         .and_then(|next| next.as_str());

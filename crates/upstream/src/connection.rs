@@ -35,6 +35,7 @@ use crate::{
     outgoing::{Housekeeping, Message, Reader},
     pending::{Ended, OnBehalf, Pending},
     stopped_clock::StoppedClock,
+    tasks::TaskMaker,
 };
 use parts::Parts;
 use watch::Watch;
@@ -213,6 +214,7 @@ impl Connection {
         recorded: Recorded<Permit>,
         exchange: Exchange,
         timeout: Duration,
+        makes_task: Option<Arc<TaskMaker>>,
     ) -> Result<Reply, Failure> {
         let inner = &*self.inner;
         let name = recorded.call().target.name().to_owned();
@@ -248,6 +250,7 @@ impl Connection {
             is_strict,
             progress_token,
             clock: StoppedClock::default(),
+            makes_task,
         };
         let Some(reply) = inner.pending.enter(id, Some(on_behalf.clone())) else {
             return Err(watch.unavailable(Effect::None, "the server went away"));

@@ -18,7 +18,7 @@ use callgate_call::{
     Announcement, Audience, Caller, Events, Failure, InHouse, Provider, Providers, Reply,
 };
 use callgate_gate::{
-    Catalog, Host, Naming, Policy, Prefix, Reference, ServerName,
+    Catalog, Host, Naming, Policy, Prefix, Reference, ServerName, Who,
     pins::{Lock, Pins},
 };
 use callgate_record::{Effect, Recorder};
@@ -38,6 +38,7 @@ use crate::{
     roster::{Changes, Roster},
     server::{Server, ServerParts, State},
     supplies::Supplies,
+    tasks::TaskOwners,
 };
 use hosts::Resident;
 
@@ -64,6 +65,7 @@ pub struct Fleet {
     /// Who follows resources, by server: a successor of a server takes them over.
     followers: Mutex<HashMap<ServerName, Arc<Followers>>>,
     levels: Arc<Levels>,
+    task_owners: Arc<TaskOwners>,
     rebuilding: Mutex<()>,
     events: Events,
     /// Whether lists had been answered when the configuration last changed.
@@ -139,6 +141,7 @@ impl Fleet {
             residents: Mutex::default(),
             followers: Mutex::default(),
             levels: Arc::default(),
+            task_owners: Arc::default(),
             rebuilding: Mutex::default(),
             events,
             answered: AtomicBool::new(false),
@@ -221,6 +224,7 @@ impl Fleet {
             profile: Profile::gateway(),
             news: news.clone(),
             followers: followers.clone(),
+            tasks: self.task_owners.clone(),
             resident: Arc::new(|| None),
             passes_all: alone,
             events: self.events.clone(),
@@ -235,6 +239,7 @@ impl Fleet {
             news,
             followers,
             levels: self.levels.clone(),
+            tasks: self.task_owners.clone(),
             on_change: on_change(self.me.clone()),
             alone,
         }))
@@ -370,6 +375,10 @@ impl Providers for Fleet {
         cursor: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Reply, Failure>> {
         Box::pin(async move { self.found(server)?.tasks(host, cursor).await })
+    }
+
+    fn owns_task(&self, who: &Who, server: &ServerName, task: &str) -> bool {
+        self.task_owners.owns(&who.owner(), server, task)
     }
 
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()> {

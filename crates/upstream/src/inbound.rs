@@ -27,7 +27,7 @@ use crate::{
     news::{Change, News},
     outgoing::{Housekeeping, Message},
     pending::{Ended, Pending, Sole},
-    tasks,
+    tasks::{self, TaskOwners},
 };
 
 /// What a connection is wired to.
@@ -46,6 +46,8 @@ pub(crate) struct Wiring {
     pub(crate) news: Arc<News>,
     /// Who follows the server's resources.
     pub(crate) followers: Arc<Followers>,
+    /// Whose the server's tasks are.
+    pub(crate) tasks: Arc<TaskOwners>,
     /// The only host that could be asked outside of any call, if there is exactly one.
     pub(crate) resident: Arc<dyn Fn() -> Option<Arc<dyn Caller>> + Send + Sync>,
     /// Whether every notification passes, because this is the only server.
@@ -215,6 +217,7 @@ impl Inbound {
             Some(methods::RESOURCE_UPDATED) => self.updated(frame),
             Some(methods::CANCELLED) => self.cancelled(&frame),
             Some(methods::ACKNOWLEDGED) => {}
+            Some(methods::TASK_STATUS) => self.task_status(frame),
             // What was subscribed to belongs to no call.
             Some(method) if frame.meta(SUBSCRIPTION_ID_META).is_some() => {
                 if self.wiring.passes_all || passes(method) {
@@ -309,6 +312,29 @@ impl Inbound {
                 false => frame.edit().param("uri", &quote(&spelled)).finish(),
             };
             self.announce_to(Audience::Sessions(sessions), told);
+        }
+    }
+
+    /// Tells of a task's state over the connection of the token that the task belongs to, and no other.
+    fn task_status(&self, frame: Frame) {
+        let id = frame.param("taskId").and_then(|id| id.as_str());
+        let Some(id) = id else { return };
+        let owners = self.wiring.tasks.of(&self.wiring.server, &id);
+        let shown = self.shown(frame.clone()).into_bytes();
+        match self.wiring.claimed.get() {
+            Some(audience) if owners.iter().any(|owner| audience.is_of(owner)) => {
+                self.announce_to(audience.clone(), shown);
+            }
+            Some(_) => {}
+            None => {
+                for owner in owners {
+                    let audience = Audience::Sharing {
+                        principal: owner.principal,
+                        capabilities: None,
+                    };
+                    self.announce_to(audience, shown.clone());
+                }
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use callgate_wire::Frame;
 use foldhash::HashMap;
 use tokio::sync::oneshot;
 
-use crate::stopped_clock::StoppedClock;
+use crate::{stopped_clock::StoppedClock, tasks::TaskMaker};
 
 /// How a waiting request ends.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct OnBehalf {
     pub(crate) progress_token: Option<String>,
     /// Stands still while questions to the host are open.
     pub(crate) clock: StoppedClock,
+    /// Where the call asks for a task: whose it will be.
+    pub(crate) makes_task: Option<Arc<TaskMaker>>,
 }
 
 #[derive(Debug)]
@@ -94,7 +96,13 @@ impl Pending {
     /// Hands a reply to whoever waits. `false` when nobody does.
     pub(crate) fn resolve(&self, id: u64, ended: Ended) -> bool {
         let waiting = self.lock().waiting.remove(&id);
-        waiting.is_some_and(|waiting| waiting.reply.send(ended).is_ok())
+        waiting.is_some_and(|waiting| {
+            let maker = waiting.on_behalf.and_then(|call| call.makes_task);
+            if let (Some(maker), Ended::Reply(reply)) = (maker, &ended) {
+                maker.replied(reply);
+            }
+            waiting.reply.send(ended).is_ok()
+        })
     }
 
     /// Ends every waiting request, and all that would come after.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use callgate_call::{Events, Exchange, Failure, Provider, Reply};
-use callgate_gate::{Call, Host, Listing, Permit};
+use callgate_gate::{Call, Host, Listing, Permit, Target};
 use callgate_record::{Effect, Recorded, Recorder};
 use callgate_wire::{Era, Json, Strictness};
 use futures_util::future::BoxFuture;
@@ -37,7 +37,7 @@ use crate::{
     levels::Levels,
     news::News,
     supplies::Supplies,
-    tasks::Carried,
+    tasks::{Carried, TaskMaker, TaskOwners},
 };
 use adoption::Adoption;
 
@@ -67,6 +67,7 @@ pub(crate) struct Server {
     news: Arc<News>,
     followers: Arc<Followers>,
     levels: Arc<Levels>,
+    tasks: Arc<TaskOwners>,
     on_change: Arc<dyn Fn() + Send + Sync>,
     /// Whether it is the only server, and hosts know its tasks by its own ids.
     alone: bool,
@@ -101,6 +102,7 @@ pub(crate) struct ServerParts {
     pub(crate) news: Arc<News>,
     pub(crate) followers: Arc<Followers>,
     pub(crate) levels: Arc<Levels>,
+    pub(crate) tasks: Arc<TaskOwners>,
     pub(crate) on_change: Arc<dyn Fn() + Send + Sync>,
     pub(crate) alone: bool,
 }
@@ -117,6 +119,7 @@ impl Server {
             news,
             followers,
             levels,
+            tasks,
             on_change,
             alone,
         } = parts;
@@ -142,6 +145,7 @@ impl Server {
             news,
             followers,
             levels,
+            tasks,
             on_change,
             alone,
             has_tasks: AtomicBool::new(false),
@@ -338,10 +342,20 @@ impl Server {
         }
     }
 
-    /// Where the reply to a call will carry the id of a task that hosts know by another.
-    fn carried(&self, call: &Call) -> Option<Carried> {
-        let wraps = !self.alone && self.has_tasks.load(Ordering::Relaxed);
-        wraps.then(|| Carried::by_reply_to(call)).flatten()
+    /// Where the reply to a call will carry the ids of tasks, and whose tasks they are.
+    fn carried(&self, call: &Call) -> Option<(Carried, Arc<TaskMaker>)> {
+        // Calls of tools are looked into only where the server says that it makes tasks of them.
+        if matches!(call.target, Target::Tool(_)) && !self.has_tasks.load(Ordering::Relaxed) {
+            return None;
+        }
+        let carried = Carried::by_reply_to(call)?;
+        let maker = TaskMaker {
+            owners: self.tasks.clone(),
+            owner: call.attempt.host.who.owner(),
+            server: self.spec.name.clone(),
+            is_shared: !matches!(self.spec.launch, Launch::Stdio { .. }),
+        };
+        Some((carried, Arc::new(maker)))
     }
 
     fn unavailable(&self, detail: String) -> Failure {
@@ -372,9 +386,15 @@ impl Provider for Server {
                 None => Box::pin(self.awaited_connection(call.call(), &exchange)).await?,
             };
             let carried = self.carried(call.call());
-            let reply = connection.call(call, exchange, self.spec.timeout).await?;
+            let makes_task = match &carried {
+                Some((Carried::Created, maker)) => Some(maker.clone()),
+                Some((Carried::Task | Carried::Related | Carried::Listed, _)) | None => None,
+            };
+            let timeout = self.spec.timeout;
+            let reply = connection.call(call, exchange, timeout, makes_task).await?;
             Ok(match carried {
-                Some(carried) => carried.shown(reply, &self.spec.name),
+                Some((carried, maker)) if self.alone => carried.own(reply, &maker),
+                Some((carried, _)) => carried.shown(reply, &self.spec.name),
                 None => reply,
             })
         })

@@ -1,9 +1,15 @@
 //! Tasks of 2025-11-25. With several servers two may use one id, so hosts know each task by an id that
-//! says whose it is. Where a message carries a task's id, that is all that is changed in it.
+//! names its server. Where a message carries a task's id, that is all that is changed in it.
+//!
+//! A task belongs to the token whose call made it ([`TaskOwners`]). To all others it does not exist.
+
+mod owners;
 
 use callgate_call::Reply;
 use callgate_gate::{Call, ServerName, Target, shown_task};
 use callgate_wire::{Edit, Frame, Strictness, methods, quote};
+
+pub(crate) use owners::{TaskMaker, TaskOwners};
 
 use crate::outgoing::with_member;
 
@@ -19,6 +25,8 @@ pub(crate) enum Carried {
     Task,
     /// In its `_meta`.
     Related,
+    /// In each task of a list.
+    Listed,
 }
 
 impl Carried {
@@ -26,10 +34,11 @@ impl Carried {
     pub(crate) fn by_reply_to(call: &Call) -> Option<Self> {
         match &call.target {
             Target::Tool(_) => call.attempt.frame.param("task").map(|_| Self::Created),
-            Target::Method { task, method, .. } => task.as_ref().map(|_| match method.as_str() {
-                methods::TASKS_RESULT => Self::Related,
-                _ => Self::Task,
-            }),
+            Target::Method { method, .. } => match method.as_str() {
+                methods::TASKS_RESULT => Some(Self::Related),
+                methods::TASKS_LIST => Some(Self::Listed),
+                other => other.starts_with("tasks/").then_some(Self::Task),
+            },
             Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) => None,
         }
     }
@@ -54,10 +63,33 @@ impl Carried {
                 Some(id) => edit.set_result_member("taskId", &quote(&shown_task(server, &id))),
                 None => edit,
             },
-            Self::Related => edit,
+            // Lists of several servers are put together elsewhere.
+            Self::Related | Self::Listed => edit,
         };
         let frame = parsed(edit, &frame);
         Reply { frame, era }
+    }
+
+    /// The reply of a server whose ids hosts know as they are: a list has the caller's own tasks.
+    pub(crate) fn own(self, reply: Reply, maker: &TaskMaker) -> Reply {
+        match self {
+            Self::Created | Self::Task | Self::Related => reply,
+            Self::Listed => {
+                let Reply { frame, era } = reply;
+                let Some(tasks) = frame.result_member("tasks") else {
+                    return Reply { frame, era };
+                };
+                let is_own = |id: &str| maker.owns(id);
+                let own = tasks.elements().filter(|task| {
+                    let id = task.get("taskId").and_then(|id| id.as_str());
+                    id.is_some_and(|id| is_own(&id))
+                });
+                let own: Vec<&str> = own.map(|task| task.as_text()).collect();
+                let listed = format!("[{}]", own.join(","));
+                let frame = parsed(frame.edit().set_result_member("tasks", &listed), &frame);
+                Reply { frame, era }
+            }
+        }
     }
 }
 

@@ -289,6 +289,10 @@ impl Providers for Cast {
         })
     }
 
+    fn owns_task(&self, _who: &Who, _server: &ServerName, _task: &str) -> bool {
+        true
+    }
+
     fn set_level<'a>(&'a self, _host: &'a Arc<Host>, _request: Frame) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }

@@ -1,13 +1,13 @@
 //! Tasks of another principal or tenant.
 
-use callgate_testkit::{Host, HttpHost, HttpUpstream};
+use callgate_testkit::{HttpHost, HttpUpstream};
 use serde_json::{Value, json};
 
 use super::Seen::{Harmless, Passed, Refused};
 use super::{Seen, attack};
 use crate::approvals::{host_with, token};
 use crate::setup::{Bed, Served, VERSION};
-use crate::talk::{parsed, request};
+use crate::talk::{call_line, request};
 
 /// A gateway before a server that keeps the tasks of all sessions in one place.
 struct Stage {
@@ -96,17 +96,14 @@ fn judged(answer: &Value) -> Seen {
 const METHODS: [&str; 3] = ["tasks/result", "tasks/get", "tasks/cancel"];
 
 fn each_method(cause: &'static str, spy: impl Fn(&Stage) -> HttpHost) {
-    let mut attack = attack("tasks", cause).expect(Refused).open();
+    let mut attack = attack("tasks", cause).expect(Refused);
     for several in LAYOUTS {
         let stage = Stage::new(several);
         let id = stage.task();
         let mut spy = spy(&stage);
         attack = attack.tries(METHODS, |method| judged(&about(&mut spy, method, &id)));
         let own = about(&mut stage.served.host_ready(), "tasks/get", &id);
-        assert_eq!(
-            own["result"]["status"], "working",
-            "its own token still has it: {own}"
-        );
+        assert!(own.get("result").is_some(), "its own token has it: {own}");
     }
     attack.check();
 }
@@ -139,7 +136,6 @@ fn lists_have_no_tasks_of_others() {
         "a client lists the tasks of all tokens and tenants",
     )
     .expect(Harmless)
-    .open()
     .tries(LAYOUTS, |several| {
         let stage = Stage::new(*several);
         let id = stage.task();
@@ -166,8 +162,7 @@ fn tasks_that_no_call_here_made_are_unknown() {
         "tasks",
         "a client guesses the id of a task that was made outside of the gateway",
     )
-    .expect(Refused)
-    .open();
+    .expect(Refused);
     for several in LAYOUTS {
         let stage = Stage::new(several);
         let mut direct = HttpHost::new(&stage.upstream.url()).expect("an http URL");
@@ -258,33 +253,19 @@ fn news_of_tasks_reach_no_other_token() {
     .tries(LAYOUTS, |several| {
         let stage = Stage::new(*several);
         let mut spy = stage.of_acme();
-        request(
-            &mut spy,
-            &crate::talk::call_line("1", stage.tool(), r#"{"key":"mine"}"#),
-        );
+        let echo = call_line("1", stage.tool(), r#"{"key":"mine"}"#);
+        request(&mut spy, &echo);
         let mut heard = spy.listen().expect("the stream opens");
         let id = stage.task();
-        request(
-            &mut spy,
-            &crate::talk::call_line(
-                "1",
-                &stage.tool().replace("echo", "say"),
-                r#"{"key":"end"}"#,
-            ),
-        );
-        loop {
-            let event = heard
-                .next_event()
-                .expect("it goes on")
-                .expect("it stays open");
-            let event = parsed(&event.data).to_string();
-            if event.contains(&format!("\"{id}\"")) {
+        request(&mut spy, &echo);
+        // The stream ends with its session, and has everything that was said before.
+        spy.send("DELETE", &[], b"").expect("it answers");
+        while let Ok(Some(event)) = heard.next_event() {
+            if event.data.contains(&format!("\"{id}\"")) {
                 return Passed;
             }
-            if event.contains("a: end") {
-                return Harmless;
-            }
         }
+        Harmless
     })
     .check();
 }
