@@ -25,6 +25,7 @@ use crate::{
         checks::{CheckNeedsApproval, CheckServed},
         gateway::RecordFailed,
     },
+    facts::Counted,
     hold::{NOBODY_RULE, TOO_MANY_RULE, too_many},
 };
 
@@ -107,7 +108,11 @@ impl CallPath {
         let name = question.name();
         let scope = (question.scope.as_str(), &*name);
         let needs = policy.needs_of_scope(&call, scope.0);
-        let gathered = shared.facts.look_up(&call, needs, policy.protected()).await;
+        let counted = Counted::question_of(&call.attempt.host.who, question.agent.as_deref());
+        let gathered = shared
+            .facts
+            .look_up(&call, &counted, needs, policy.protected())
+            .await;
         let checks = policy.judge_scope(&call, scope, &gathered.facts);
         let (kind, ruling) = Ruling::strictest(checks);
         let asking = Asking {
@@ -121,8 +126,8 @@ impl CallPath {
             Kind::Confirm | Kind::RequireApproval => self.ask_person(asking).await?,
         };
         if answer.kind == Kind::Allow {
-            let (attempt, target) = (&call.attempt, &call.target);
-            shared.facts.allowed(attempt, target, &policy, gathered);
+            let (facts, target) = (&shared.facts, &call.target);
+            facts.allowed(|| counted, target, &policy, gathered);
         }
         Ok(answer)
     }

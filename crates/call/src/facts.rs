@@ -12,7 +12,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{
-    ApprovalId, Attempt, Call, Cost, Facts, Needs, Policy, Protected, Reach, RealPath, Target,
+    ApprovalId, Call, Cost, Facts, Needs, Owner, Policy, Protected, Reach, RealPath, Target, Who,
     guard::{Guarded, Inquiry},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
@@ -26,9 +26,11 @@ mod paths;
 mod protected;
 mod rates;
 mod spending;
+mod usage;
 
 pub use paths::real as real_path;
 pub use protected::{is_another_name, reach};
+pub use usage::{RateUsage, Usage};
 
 /// How long finding out where paths lead may take. Later than that it is not known, and the call is
 /// refused.
@@ -45,6 +47,42 @@ pub(crate) struct FactSources {
     looking: Arc<Semaphore>,
     /// Who is asked in place of rules.
     guard: ArcSwapOption<Box<dyn Guard>>,
+}
+
+/// Whom a call counts for: its token, and in a question of another gateway the agent that the question names. Agents are
+/// counted apart below their token and share its limits, because their names are the asker's word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Counted {
+    owner: Owner,
+    agent: Option<Arc<str>>,
+}
+
+/// Longer names of agents are cut where they are counted.
+const MAX_AGENT_CHARS: usize = 128;
+
+impl Counted {
+    /// A call that a host makes.
+    pub(crate) fn call_of(who: &Who) -> Self {
+        let owner = who.owner();
+        Self { owner, agent: None }
+    }
+
+    /// A question that names an agent.
+    pub(crate) fn question_of(who: &Who, agent: Option<&str>) -> Self {
+        let counted = Self::call_of(who);
+        let agent = agent.filter(|agent| !agent.is_empty() && *agent != counted.owner.principal);
+        let cut = |agent: &str| {
+            agent
+                .chars()
+                .take(MAX_AGENT_CHARS)
+                .collect::<String>()
+                .into()
+        };
+        Self {
+            agent: agent.map(cut),
+            ..counted
+        }
+    }
 }
 
 /// The facts of one call, and what was set aside for it.
@@ -74,21 +112,26 @@ impl FactSources {
         if needs.is_empty() {
             return Gathered::default();
         }
-        // Boxed, so that calls which need nothing do not carry the room for it.
-        Box::pin(self.look_up(call, needs, policy.protected())).await
+        // Boxed to keep the future of calls that need no facts small.
+        Box::pin(async {
+            let counted = Counted::call_of(&call.attempt.host.who);
+            self.look_up(call, &counted, needs, policy.protected())
+                .await
+        })
+        .await
     }
 
     /// Gathers these facts for a call.
     pub(crate) async fn look_up(
         &self,
         call: &Call,
+        counted: &Counted,
         needs: Needs,
         protected: &Arc<Protected>,
     ) -> Gathered {
-        let who = &call.attempt.host.who;
         let now = Instant::now();
-        let met = |prior: &_| self.history.has(who, prior, now);
-        let used_up = |rate: &_| !self.rates.take(rate, who, now);
+        let met = |prior: &_| self.history.has(counted, prior, now);
+        let used_up = |rate: &_| !self.rates.take(rate, counted, now);
         let mut facts = Facts {
             met: needs.prior.into_iter().filter(met).collect(),
             used_up: needs.rates.into_iter().filter(used_up).collect(),
@@ -99,7 +142,7 @@ impl FactSources {
                 Cost::Of(cost) => cost,
                 Cost::Unsaid | Cost::Unreadable => 0.0,
             };
-            Spending::reserve(&self.spending, &who.session, cost, now)
+            Spending::reserve(&self.spending, &counted.owner, cost, now)
         });
         facts.spent = reserved.as_ref().map_or(0.0, |reserved| reserved.before);
         if !needs.paths.is_empty() {
@@ -136,8 +179,9 @@ impl FactSources {
     /// and costs nothing more.
     pub(crate) async fn look_again(&self, call: &Call, policy: &Policy, gathered: &mut Gathered) {
         let needs = policy.needs(call);
-        let (who, now) = (&call.attempt.host.who, Instant::now());
-        let met = |prior: &_| self.history.has(who, prior, now);
+        let counted = Counted::call_of(&call.attempt.host.who);
+        let now = Instant::now();
+        let met = |prior: &_| self.history.has(&counted, prior, now);
         gathered.facts.met = needs.prior.into_iter().filter(met).collect();
         if !needs.paths.is_empty() {
             gathered.facts.real_paths = self.real_paths(needs.paths).await;
@@ -150,10 +194,10 @@ impl FactSources {
         }
     }
 
-    /// Notes that a call is on record and goes on.
+    /// Notes that a call is on record and goes on. `counted` is made only where a rule looks back.
     pub(crate) fn allowed(
         &self,
-        attempt: &Attempt,
+        counted: impl FnOnce() -> Counted,
         target: &Target,
         policy: &Policy,
         gathered: Gathered,
@@ -166,8 +210,18 @@ impl FactSources {
         {
             let (server, name) = (tool.server.as_str(), tool.name.as_str());
             self.history
-                .note(&attempt.host.who, (server, name), Instant::now());
+                .note(&counted(), (server, name), Instant::now());
         }
+    }
+
+    /// What each token has used of its limits, by tenant and token.
+    pub(crate) fn usage(&self) -> Vec<Usage> {
+        let now = Instant::now();
+        let mut all = usage::Usages::default();
+        self.rates.report(now, &mut all);
+        self.history.report(&mut all);
+        self.spending.report(now, &mut all);
+        all.sorted()
     }
 
     async fn real_paths(&self, asked: Vec<String>) -> HashMap<String, RealPath> {
@@ -210,6 +264,22 @@ impl FactSources {
                 .into_iter()
                 .map(|path| (path, unknown.clone()))
                 .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A token of a tenant, asking for an agent.
+    pub(super) fn counted(tenant: &str, token: &str, agent: Option<&str>) -> Counted {
+        Counted {
+            owner: Owner {
+                tenant: tenant.to_owned(),
+                principal: token.to_owned(),
+            },
+            agent: agent.map(Into::into),
         }
     }
 }

@@ -46,7 +46,7 @@ pub use announce::{Announcement, Audience};
 pub use approvals::{Desk, DeskError, Terms};
 pub use check::NotChecked;
 pub use events::{Event, Events};
-pub use facts::{is_another_name, reach, real_path};
+pub use facts::{RateUsage, Usage, is_another_name, reach, real_path};
 pub use failure::Failure;
 pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_host};
 pub use in_hand::InHand;

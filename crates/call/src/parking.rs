@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use callgate_gate::{Agreed, Attempt, CallId, Digest};
+use callgate_gate::{Agreed, Attempt, CallId, Digest, Owner};
 use callgate_wire::{
     Frame, Json, RpcError, Strictness,
     stateless::{INPUT_RESPONSES, REQUEST_STATE},
@@ -26,7 +26,8 @@ use crate::{
 const LIFETIME: Duration = Duration::from_secs(600);
 /// How long a host may come back to a held call by its state. Approvals have a time of their own.
 const HELD_LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// More calls than this are not parked at once: the one that waits longest is cancelled.
+/// Calls that are parked at once for a tenant. One more makes the call of the same token that waits longest give way; a token
+/// without any takes the place of the tenant's that waits longest.
 const MAX_PARKED: usize = 1000;
 
 /// The calls that wait for their hosts.
@@ -35,8 +36,11 @@ pub(crate) struct Parking {
     seal: Seal,
     /// This process: what another one parked is not here.
     node: Ulid,
-    parked: Mutex<HashMap<Ulid, Parked>>,
+    parked: Mutex<Calls>,
 }
+
+/// Parked calls, and whose they are.
+type Calls = HashMap<Ulid, (Owner, Parked)>;
 
 /// A parked call.
 #[derive(Debug)]
@@ -132,7 +136,8 @@ impl Parking {
             return Err(refused("the gateway that knew it is gone"));
         }
         let parked = self.lock();
-        let known = parked.get(&park).filter(|known| !known.stop.is_cancelled());
+        let known = parked.get(&park).map(|(_, known)| known);
+        let known = known.filter(|known| !known.stop.is_cancelled());
         let known = known.ok_or_else(|| refused("it was used before, or given up"))?;
         Ok(Round::Again {
             park,
@@ -154,7 +159,7 @@ impl Parking {
     /// Takes a call out of its place; nobody else can, after that.
     pub(crate) fn claim(&self, park: Ulid) -> Result<Parked, RpcError> {
         let parked = self.lock().remove(&park);
-        let parked = parked.ok_or_else(|| refused("it was used before, or given up"))?;
+        let (_, parked) = parked.ok_or_else(|| refused("it was used before, or given up"))?;
         parked.until.send_replace(None);
         Ok(parked)
     }
@@ -168,16 +173,14 @@ impl Parking {
             expires: now() + LIFETIME.as_secs(),
         };
         call.until.send_replace(Some(Instant::now() + LIFETIME));
+        let owner = attempt.host.who.owner();
         let mut parked = self.lock();
-        parked.retain(|_, known| !known.running.is_finished());
-        if parked.len() >= MAX_PARKED {
-            let oldest = parked.iter().min_by_key(|(_, known)| *known.until.borrow());
-            let oldest = oldest.map(|(park, _)| *park);
-            if let Some(given_up) = oldest.and_then(|oldest| parked.remove(&oldest)) {
-                given_up.stop.cancel();
-            }
+        parked.retain(|_, (_, known)| !known.running.is_finished());
+        let gives_way = gives_way(&parked, &owner);
+        if let Some((_, given_up)) = gives_way.and_then(|oldest| parked.remove(&oldest)) {
+            given_up.stop.cancel();
         }
-        parked.insert(park, call);
+        parked.insert(park, (owner, call));
         drop(parked);
         let binding = Binding::of(&attempt.host, &attempt.frame);
         self.seal.close(state, &binding)
@@ -185,14 +188,27 @@ impl Parking {
 
     /// Cancels whatever waits, because nobody can come back any more.
     pub(crate) fn cancel_all(&self) {
-        for (_, parked) in self.lock().drain() {
+        for (_, (_, parked)) in self.lock().drain() {
             parked.stop.cancel();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Ulid, Parked>> {
+    fn lock(&self) -> MutexGuard<'_, Calls> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The call that makes room for another of `owner`, where its tenant has too many.
+fn gives_way(parked: &Calls, owner: &Owner) -> Option<Ulid> {
+    let of_tenant = parked
+        .iter()
+        .filter(|(_, (whose, _))| whose.tenant == owner.tenant);
+    if of_tenant.clone().count() < MAX_PARKED {
+        return None;
+    }
+    let order =
+        |(_, (whose, known)): &(&Ulid, &(Owner, Parked))| (whose != owner, *known.until.borrow());
+    of_tenant.min_by_key(order).map(|(park, _)| *park)
 }
 
 /// A host that comes back to a held call: the request as it was at first.

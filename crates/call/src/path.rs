@@ -25,7 +25,7 @@ use crate::{
     Reply, Spans, Telemetry,
     check::Uses,
     events::calls::{CallStarted, IntentDoubtful},
-    facts::FactSources,
+    facts::{Counted, FactSources, Usage},
     finish::{Answer, Ended, finish, finish_unresolved},
     forward::forward,
     inspect::inspect,
@@ -121,6 +121,11 @@ impl CallPath {
     /// Another gateway is asked in place of rules from now on, or none is. The policy says whether it is.
     pub fn set_guard(&self, guard: Option<Box<dyn Guard>>) {
         self.shared.facts.set_guard(guard);
+    }
+
+    /// What each token has used of its limits since this process began, by tenant and token.
+    pub fn usage(&self) -> Vec<Usage> {
+        self.shared.facts.usage()
     }
 
     /// What can be called.
@@ -302,7 +307,8 @@ impl Shared {
             Ok(recorded) => self.on_record(recorded),
             Err(error) => return self.not_recorded(&attempt, &target, &error),
         };
-        self.facts.allowed(&attempt, &target, &policy, gathered);
+        let counted = || Counted::call_of(&attempt.host.who);
+        self.facts.allowed(counted, &target, &policy, gathered);
         let (call, ruling) = (recorded.call(), recorded.ruling());
         events.emit(CallStarted { call, ruling });
         let on_record = Box::new(OnRecord {

@@ -43,18 +43,27 @@ impl Grant {
         self.refuses_as(limits, tool.server.as_str(), || operation(tool))
     }
 
+    /// Why the holder may not read anything of a server, if it may not.
+    pub(crate) fn refuses_reading(&self, server: &str) -> Option<Check> {
+        let limits = self.limits.as_deref()?;
+        self.refuses_as(limits, server, || Operation::Read)
+    }
+
+    /// Why the holder may not make a request of this method, if it may not.
+    pub(crate) fn refuses_method(&self, server: &str, method: &str) -> Option<Check> {
+        let limits = self.limits.as_deref()?;
+        self.refuses_as(limits, server, || operation_of_method(method))
+    }
+
     /// The same for whatever a call is aimed at.
     pub(crate) fn refuses_target(&self, target: &Target) -> Option<Check> {
-        let limits = self.limits.as_deref()?;
         match target {
             Target::Tool(tool) => self.refuses(tool),
             // To read is the least that can be done.
             Target::Prompt(of) | Target::Resource(of) | Target::Completion(of) => {
-                self.refuses_as(limits, of.server.as_str(), || Operation::Read)
+                self.refuses_reading(of.server.as_str())
             }
-            Target::Method { server, method, .. } => {
-                self.refuses_as(limits, server.as_str(), || operation_of_method(method))
-            }
+            Target::Method { server, method, .. } => self.refuses_method(server.as_str(), method),
         }
     }
 

@@ -37,6 +37,11 @@ impl Principal {
         }
     }
 
+    /// Whether what belongs to one belongs to the other: one token of one tenant.
+    pub(crate) fn shares_with(&self, other: &Self) -> bool {
+        self.name == other.name && self.tenant == other.tenant
+    }
+
     /// Whoever runs this gateway: the holder of its own admin token.
     pub fn operator() -> Self {
         Self {
@@ -53,4 +58,21 @@ pub trait Keyring: Send + Sync + fmt::Debug {
 
     /// Whether somebody's token still opens anything.
     fn is_valid(&self, name: &str) -> bool;
+}
+
+/// Tells whether a principal's token is still valid. Configured tokens and the local user always are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pass(Option<(Arc<dyn Keyring>, String)>);
+
+impl Pass {
+    /// The pass of a token that is kept somewhere and can be revoked.
+    pub(crate) fn kept(keyring: Arc<dyn Keyring>, name: &str) -> Self {
+        Self(Some((keyring, name.to_owned())))
+    }
+
+    /// Whether the token has neither been revoked nor expired.
+    pub(crate) fn is_valid(&self) -> bool {
+        let kept = self.0.as_ref();
+        kept.is_none_or(|(keyring, name)| keyring.is_valid(name))
+    }
 }

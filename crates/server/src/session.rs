@@ -23,6 +23,7 @@ use crate::{
     follow::follow,
     introduce::{discovery, introduction},
     list::Wanted,
+    principal::Pass,
     subscriptions::Subscription,
     tasks::list_tasks,
     view::{self, Taken, code::AskedAt},
@@ -44,6 +45,7 @@ pub(crate) struct Session {
     /// Subscriptions of the stateless era that are open here.
     listening: Mutex<HashMap<Id, CancellationToken>>,
     closing: CancellationToken,
+    pass: Pass,
 }
 
 impl Session {
@@ -59,6 +61,7 @@ impl Session {
             host: OnceLock::new(),
             listening: Mutex::default(),
             closing: CancellationToken::new(),
+            pass: Pass::default(),
         }
     }
 
@@ -67,14 +70,19 @@ impl Session {
         Self { closing, ..self }
     }
 
+    /// The same session of a token that can be revoked while a subscription is open.
+    pub(crate) fn with_pass(self, pass: Pass) -> Self {
+        Self { pass, ..self }
+    }
+
     /// The host, once it introduced itself.
     pub(crate) fn host(&self) -> Option<&Arc<Host>> {
         self.host.get()
     }
 
-    /// What authenticated the session.
-    pub(crate) fn principal(&self) -> &str {
-        &self.principal.name
+    /// Whose session it is.
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     /// The version that the session speaks, once that is settled.
@@ -233,6 +241,7 @@ impl Session {
             caller,
             closing: self.closing.clone(),
             cancelled,
+            pass: self.pass.clone(),
         };
         Answering::lasting(subscription.serve(request, providers.clone()))
     }

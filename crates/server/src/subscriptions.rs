@@ -1,7 +1,7 @@
 //! `subscriptions/listen`: a host of the stateless era is told of changes as long as it listens, and of
 //! those alone that it asked for.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use callgate_call::{Announcement, Caller, Providers, for_stateless_host};
@@ -13,10 +13,13 @@ use callgate_wire::{
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::{follow, introduce::capabilities};
+use crate::{follow, introduce::capabilities, principal::Pass};
 
 /// Resources that one subscription may name; more are not honoured.
 const MAX_RESOURCES: usize = 1000;
+
+/// How often a quiet subscription looks whether its token is still valid.
+const LOOK_AT_TOKEN: Duration = Duration::from_secs(15);
 
 /// What a host wants to be told.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(crate) struct Subscription {
     pub(crate) closing: CancellationToken,
     /// Fires when the host does not listen any more.
     pub(crate) cancelled: CancellationToken,
+    /// The host's token; nothing is told once it is no longer valid.
+    pub(crate) pass: Pass,
 }
 
 impl Subscription {
@@ -58,16 +63,23 @@ impl Subscription {
         }
         filter.updates = followed;
         self.say(methods::ACKNOWLEDGED, &filter.to_params());
+        let mut looked_at = tokio::time::interval(LOOK_AT_TOKEN);
         loop {
-            tokio::select! {
-                announced = announcements.recv() => match announced {
-                    Ok(announced) => self.pass_on(&filter, announced),
-                    // Which changes were missed nobody knows, so all may have happened.
-                    Err(RecvError::Lagged(_)) => self.tell_all(&filter),
-                    Err(RecvError::Closed) => return Some(self.end()),
-                },
+            let announced = tokio::select! {
+                announced = announcements.recv() => Some(announced),
+                _ = looked_at.tick() => None,
                 () = self.closing.cancelled() => return Some(self.end()),
                 () = self.cancelled.cancelled() => return None,
+            };
+            if !self.pass.is_valid() {
+                return Some(self.end());
+            }
+            match announced {
+                None => {}
+                Some(Ok(announced)) => self.pass_on(&filter, announced),
+                // Which changes were missed is unknown, so all may have happened.
+                Some(Err(RecvError::Lagged(_))) => self.tell_all(&filter),
+                Some(Err(RecvError::Closed)) => return Some(self.end()),
             }
         }
     }

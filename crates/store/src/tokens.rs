@@ -27,7 +27,7 @@ const MAX_TOKENS: usize = 10_000;
 /// Longest name.
 const MAX_NAME: usize = 64;
 /// Names that other principals have.
-const RESERVED: [&str; 4] = ["agent", "admin", "anonymous", "callgate"];
+const RESERVED: [&str; 6] = ["agent", "admin", "anonymous", "api", "callgate", "loopback"];
 
 /// A token as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub struct NewToken {
 pub enum TokenError {
     /// The name cannot be one.
     #[error(
-        "`{0}` cannot be a token's name: 1 to 64 letters, digits, `-`, `_` and `.`, and none of `agent`, `admin`, `anonymous`, `callgate`"
+        "`{0}` cannot be a token's name: 1 to 64 letters, digits, `-`, `_` and `.`, and none of `agent`, `admin`, `anonymous`, `api`, `callgate`, `loopback`"
     )]
     BadName(String),
     /// There is, or was, a token of this name.

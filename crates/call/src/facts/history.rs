@@ -1,51 +1,121 @@
-//! Which tools an agent has been allowed to call, and when last.
+//! Which tools each token has been allowed to call, and when last.
+//!
+//! A full table forgets the oldest calls of the token that fills it, then of the token that has most in the same tenant.
+//! A rule that asks for a forgotten call is not met.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
 
-use callgate_gate::{Prior, Who};
+use callgate_gate::Prior;
 
-/// So many agents are remembered. The calls of further ones are not, so their conditions are not met.
-const MAX_AGENTS: usize = 10_000;
-/// So many tools of each.
-const MAX_TOOLS: usize = 10_000;
+use super::{Counted, usage::Usages};
+
+/// How many calls are remembered for each token, and for each tenant.
+const PER_TOKEN: usize = 10_000;
+const PER_TENANT: usize = 100_000;
+/// Calls of longer names are not remembered: questions of other gateways can name anything.
+const MAX_NAME_BYTES: usize = 512;
 
 /// Server and tool.
 type Name = (String, String);
 
-/// The allowed calls of all agents, as far as rules can ask for them.
+/// The allowed calls of all tokens, as far as rules can ask for them.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    agents: Mutex<HashMap<(String, String), HashMap<Name, Instant>>>,
+    tenants: Mutex<HashMap<String, Tenant>>,
+}
+
+/// The calls of one tenant's tokens.
+#[derive(Debug, Default)]
+struct Tenant {
+    tokens: HashMap<String, Calls>,
+    count: usize,
+}
+
+/// The calls of one token, by the agent that questions named.
+#[derive(Debug, Default)]
+struct Calls {
+    agents: HashMap<Option<Arc<str>>, HashMap<Name, Instant>>,
+    count: usize,
+}
+
+impl Calls {
+    /// Forgets the older half; how many that were.
+    fn forget_older_half(&mut self) -> usize {
+        let mut times: Vec<Instant> = self
+            .agents
+            .values()
+            .flat_map(HashMap::values)
+            .copied()
+            .collect();
+        let middle = times.len() / 2;
+        let (_, cut, _) = times.select_nth_unstable(middle);
+        let cut = *cut;
+        for calls in self.agents.values_mut() {
+            calls.retain(|_, at| *at > cut);
+        }
+        self.agents.retain(|_, calls| !calls.is_empty());
+        let left = self.agents.values().map(HashMap::len).sum();
+        let forgotten = self.count - left;
+        self.count = left;
+        forgotten
+    }
 }
 
 impl History {
     /// Remembers an allowed call.
-    pub(super) fn note(&self, who: &Who, (server, tool): (&str, &str), now: Instant) {
-        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (who.tenant.clone(), who.agent.clone());
-        if agents.len() >= MAX_AGENTS && !agents.contains_key(&key) {
+    pub(super) fn note(&self, counted: &Counted, (server, tool): (&str, &str), now: Instant) {
+        if server.len() + tool.len() > MAX_NAME_BYTES {
             return;
         }
-        let tools = agents.entry(key).or_default();
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let tenant = tenants.entry(counted.owner.tenant.clone()).or_default();
+        let token = tenant
+            .tokens
+            .entry(counted.owner.principal.clone())
+            .or_default();
+        let calls = token.agents.entry(counted.agent.clone()).or_default();
         let name = (server.to_owned(), tool.to_owned());
-        if tools.len() < MAX_TOOLS || tools.contains_key(&name) {
-            tools.insert(name, now);
+        if calls.insert(name, now).is_some() {
+            return;
+        }
+        token.count += 1;
+        tenant.count += 1;
+        if token.count > PER_TOKEN {
+            tenant.count -= token.forget_older_half();
+        }
+        if tenant.count > PER_TENANT
+            && let Some(largest) = tenant.tokens.values_mut().max_by_key(|calls| calls.count)
+        {
+            tenant.count -= largest.forget_older_half();
         }
     }
 
-    /// Whether an agent was allowed such a call in time.
-    pub(super) fn has(&self, who: &Who, prior: &Prior, now: Instant) -> bool {
-        let agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let tools = agents.get(&(who.tenant.clone(), who.agent.clone()));
-        tools.is_some_and(|tools| {
-            tools.iter().any(|((server, tool), at)| {
+    /// Whether such a call was allowed in time.
+    pub(super) fn has(&self, counted: &Counted, prior: &Prior, now: Instant) -> bool {
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let tenant = tenants.get(&counted.owner.tenant);
+        let token = tenant.and_then(|tenant| tenant.tokens.get(&counted.owner.principal));
+        let calls = token.and_then(|token| token.agents.get(&counted.agent));
+        calls.is_some_and(|calls| {
+            calls.iter().any(|((server, tool), at)| {
                 now.saturating_duration_since(*at) <= prior.window && prior.is_met_by(server, tool)
             })
         })
+    }
+
+    /// Adds how much is remembered of each token.
+    pub(super) fn report(&self, all: &mut Usages) {
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        for (tenant, tokens) in tenants.iter() {
+            for (principal, calls) in &tokens.tokens {
+                let (tenant, principal) = (tenant.clone(), principal.clone());
+                all.of(&callgate_gate::Owner { tenant, principal }).history = calls.count;
+            }
+        }
     }
 }
 
@@ -53,30 +123,67 @@ impl History {
 mod tests {
     use std::time::Duration;
 
+    use super::super::tests::counted;
     use super::*;
 
-    #[test]
-    fn only_the_agents_own_calls_count_and_only_for_a_while() {
-        let who = |agent: &str| Who {
-            tenant: "local".into(),
-            principal: "p".into(),
-            agent: agent.into(),
-            session: "s".into(),
-            grant: callgate_gate::Grant::default(),
-        };
-        let prior = |pattern: &str| Prior {
+    fn prior(pattern: &str) -> Prior {
+        Prior {
             pattern: pattern.into(),
             window: Duration::from_secs(60),
-        };
+        }
+    }
+
+    #[test]
+    fn only_the_tokens_own_calls_count_and_only_for_a_while() {
         let (history, start) = (History::default(), Instant::now());
-        assert!(!history.has(&who("a"), &prior("read_*"), start));
-        history.note(&who("a"), ("fs", "read_file"), start);
+        let a = counted("local", "a", None);
+        assert!(!history.has(&a, &prior("read_*"), start));
+        history.note(&a, ("fs", "read_file"), start);
         let later = start + Duration::from_secs(60);
         for pattern in ["read_*", "fs:*", "*:read_file", "*"] {
-            assert!(history.has(&who("a"), &prior(pattern), later), "{pattern}");
+            assert!(history.has(&a, &prior(pattern), later), "{pattern}");
         }
-        assert!(!history.has(&who("a"), &prior("git:*"), later));
-        assert!(!history.has(&who("b"), &prior("read_*"), later));
-        assert!(!history.has(&who("a"), &prior("read_*"), later + Duration::from_secs(1)));
+        assert!(!history.has(&a, &prior("git:*"), later));
+        for other in [
+            counted("local", "b", None),
+            counted("acme", "a", None),
+            counted("local", "a", Some("x")),
+        ] {
+            assert!(!history.has(&other, &prior("read_*"), later), "{other:?}");
+        }
+        assert!(!history.has(&a, &prior("read_*"), later + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_token_that_fills_the_table_forgets_its_own_oldest_calls() {
+        let (history, start) = (History::default(), Instant::now());
+        let (neighbour, acme) = (counted("local", "b", None), counted("acme", "c", None));
+        history.note(&neighbour, ("fs", "read"), start);
+        history.note(&acme, ("fs", "read"), start);
+        for n in 0..3 * PER_TOKEN {
+            let at = start + Duration::from_micros(n as u64);
+            history.note(
+                &counted("local", "a", Some(&format!("agent-{n}"))),
+                ("fs", "read"),
+                at,
+            );
+        }
+        let last = counted("local", "a", Some(&format!("agent-{}", 3 * PER_TOKEN - 1)));
+        for kept in [&neighbour, &acme, &last] {
+            assert!(history.has(kept, &prior("read"), start), "{kept:?}");
+        }
+        assert!(!history.has(
+            &counted("local", "a", Some("agent-0")),
+            &prior("read"),
+            start
+        ));
+        let tenants = history.tenants.lock().unwrap();
+        assert!(tenants["local"].count <= PER_TOKEN + 1);
+        let summed: usize = tenants["local"]
+            .tokens
+            .values()
+            .map(|calls| calls.count)
+            .sum();
+        assert_eq!(tenants["local"].count, summed);
     }
 }

@@ -2,16 +2,18 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time::Duration};
 
-use callgate_call::Providers;
+use callgate_call::{Providers, RateUsage, Usage};
 use callgate_gate::pins;
 use callgate_record::{Activity, ActivityFilter, RecordType};
 use callgate_store::{Index, IndexError, verify};
 use callgate_upstream::{Launch, Profile, ServerReport, ServerStatus};
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
 
 use crate::{
+    admin,
     args::{Gateway, Shared},
-    commands::lock,
+    commands::{lock, serve::plain_http_warning},
     config::Settings,
     exit::Failed,
     print::{one_line, outln},
@@ -34,9 +36,12 @@ struct Finding {
 pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let settings = wiring::settings(shared, &Gateway::default(), true)?;
     let mut findings = vec![configuration(&settings), private(&settings.data_dir)];
+    findings.extend(exposed(&settings)?);
     findings.push(record(&settings.data_dir)?);
     findings.extend(loosened(&settings.data_dir)?);
-    findings.extend(wiring::runtime()?.block_on(servers(&settings))?);
+    let runtime = wiring::runtime()?;
+    findings.extend(runtime.block_on(usage(&settings)));
+    findings.extend(runtime.block_on(servers(&settings))?);
     for Finding { fine, what, help } in &findings {
         outln!(
             "{} {}",
@@ -83,6 +88,80 @@ fn private(data_dir: &Path) -> Finding {
             "choose another with --data-dir",
         ),
     }
+}
+
+/// An address that other machines reach without TLS.
+fn exposed(settings: &Settings) -> Result<Option<Finding>, Failed> {
+    let listen = settings.listen(None)?;
+    let is_exposed = !listen.ip().is_loopback();
+    Ok(is_exposed.then(|| Finding {
+        fine: true,
+        what: plain_http_warning(listen),
+        help: None,
+    }))
+}
+
+/// What the tokens of each tenant have used of their limits at the gateway that runs on this data folder.
+async fn usage(settings: &Settings) -> Vec<Finding> {
+    // Counts live in the gateway's process.
+    let Some(gateway) = admin::running(&settings.data_dir).await else {
+        return Vec::new();
+    };
+    let asked = async {
+        let token = settings.tokens()?.admin;
+        let body = admin::get(&gateway, "/api/v1/usage", Some(&token)).await?;
+        serde_json::from_slice::<Used>(&body).map_err(|error| Failed::execution(error.to_string()))
+    };
+    match asked.await {
+        Ok(used) => token_lines(&used.usage),
+        Err(error) => vec![problem(
+            format!("what tokens have used is not known: {}", error.one_line()),
+            "stop the gateway and start it again if it is of another version",
+        )],
+    }
+}
+
+#[derive(Deserialize)]
+struct Used {
+    usage: Vec<Usage>,
+}
+
+fn token_lines(used: &[Usage]) -> Vec<Finding> {
+    if used.is_empty() {
+        return vec![fine(
+            "no token has used a rate, a budget or history yet".to_owned(),
+        )];
+    }
+    used.iter().map(|usage| fine(one_token(usage))).collect()
+}
+
+/// `tenant acme, token ci: mcp_tool 3 of 60 in 60s (agent x 2), 5 calls in history, spent 1.5`
+fn one_token(usage: &Usage) -> String {
+    let rate = |rate: &RateUsage| {
+        let RateUsage {
+            scope,
+            used,
+            max_requests,
+            window_seconds,
+            agents,
+        } = rate;
+        let agents: Vec<String> = agents
+            .iter()
+            .map(|(name, used)| format!("agent {name} {used}"))
+            .collect();
+        let agents = match agents.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", agents.join(", ")),
+        };
+        format!("{scope} {used} of {max_requests} in {window_seconds}s{agents}")
+    };
+    let mut parts: Vec<String> = usage.rates.iter().map(rate).collect();
+    parts.push(format!("{} calls in history", usage.history));
+    if usage.spent > 0.0 {
+        parts.push(format!("spent {}", usage.spent));
+    }
+    let (tenant, token) = (&usage.tenant, &usage.token);
+    format!("tenant {tenant}, token {token}: {}", parts.join(", "))
 }
 
 fn record(data_dir: &Path) -> Result<Finding, Failed> {

@@ -205,6 +205,13 @@ fn page_link(running: &Running, logins: &Logins) -> String {
     }
 }
 
+/// What the operator of an address that other machines reach has to know.
+pub(crate) fn plain_http_warning(address: SocketAddr) -> String {
+    format!(
+        "warning: {address} can be reached from other machines, and tokens and calls pass in the clear: listen on 127.0.0.1 and put TLS in front"
+    )
+}
+
 fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair, page: &str) {
     eprintln!("listening http://{address}/mcp");
     eprintln!("{}", settings.policies.line());
@@ -213,6 +220,9 @@ fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair, page: &st
         eprintln!("agent token {}", tokens.agent);
         eprintln!("approvals {page}");
         eprintln!("connect a host: callgate connect --print claude --http");
+    }
+    if !address.ip().is_loopback() {
+        eprintln!("{}", plain_http_warning(address));
     }
     if settings.offers_nothing() {
         eprintln!(

@@ -42,6 +42,7 @@ fn create(
         let known: Result<View, _> = view.parse();
         known.map_err(|error| Failed::user(error.to_string()))?;
     }
+    check_servers(settings, new.servers.as_deref().unwrap_or_default())?;
     let wanted = callgate_store::NewToken {
         name: new.name.clone(),
         role: match new.role {
@@ -80,6 +81,19 @@ fn create(
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses names that no server has: such a token would be for whatever gets the name later, or for nothing.
+fn check_servers(settings: &Settings, named: &[String]) -> Result<(), Failed> {
+    let known = settings.server_names();
+    let Some(unknown) = named.iter().find(|name| !known.contains(name)) else {
+        return Ok(());
+    };
+    let help = match known.as_slice() {
+        [] => "no servers are configured yet".to_owned(),
+        known => format!("the servers are: {}", known.join(", ")),
+    };
+    Err(Failed::user(format!("there is no server `{unknown}`")).help(&help))
 }
 
 fn list(tokens: &Tokens, as_json: bool) -> Result<ExitCode, Failed> {

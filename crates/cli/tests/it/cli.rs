@@ -268,6 +268,31 @@ fn doctor_finds_nothing_where_nothing_is_wrong() {
 }
 
 #[test]
+fn serve_warns_on_an_address_that_other_machines_reach() {
+    for (listen, warns) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
+        let bed = Bed::new("");
+        let mut command = bed.command(["serve", "--listen", listen]);
+        let process = callgate_testkit::StdioHost::spawn(&mut command).expect("it starts");
+        let last = |line: &str| line.starts_with("no servers yet");
+        process
+            .wait_stderr(crate::talk::DEADLINE, last)
+            .expect("it greets");
+        let warned = process
+            .stderr()
+            .iter()
+            .any(|line| line.starts_with("warning: 0.0.0.0:"));
+        assert_eq!(warned, warns, "{:?}", process.stderr());
+    }
+    let bed = Bed::new("listen: 0.0.0.0:7117\n");
+    let ran = run(&mut named(&bed, ["doctor"]));
+    assert!(
+        ran.stdout.contains("can be reached from other machines"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
 fn how_servers_stand_is_looked_at_and_not_remembered() {
     let bed = Bed::new("servers: {x: {command: '@counter@ --slow-start-ms 300'}}");
     for _ in 0..2 {

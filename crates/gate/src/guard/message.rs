@@ -29,7 +29,7 @@ const UNBOUND: [&str; 1] = ["call_id"];
 /// Values are looked for this deep; what lies deeper is named beside them.
 const MAX_DEPTH: usize = 64;
 /// The server of a question that names none.
-const NO_SERVER: &str = "check";
+pub(crate) const NO_SERVER: &str = "check";
 
 /// A question that is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Kind;
 
-/// At most so many requests in any stretch of time of that length, per scope, tenant and agent.
+/// At most so many requests in any stretch of time of that length, per scope, tenant and token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RateLimit {
     /// The scope whose requests are counted.
@@ -51,7 +51,7 @@ impl CostLimits {
         }
     }
 
-    /// What these limits say to a call that costs `cost` in a session that has spent `spent`.
+    /// What these limits say to a call that costs `cost` of a token that has spent `spent`.
     pub(super) fn judge(&self, cost: Cost, spent: f64) -> Spoken {
         let cost = match cost {
             Cost::Unsaid => 0.0,
@@ -71,7 +71,8 @@ impl CostLimits {
         }
         let total = spent + cost;
         if let Some(max) = self.max_per_session.filter(|max| total > *max) {
-            let why = format!("the session would have cost {total}, which is more than {max}");
+            let why =
+                format!("the token would have spent {total} in 24 hours, which is more than {max}");
             return (Kind::Deny, "max_per_session", why);
         }
         if let Some(threshold) = self.alert_threshold.filter(|threshold| cost > *threshold) {

@@ -6,6 +6,7 @@ mod description;
 mod filter;
 mod outcome;
 mod problem;
+mod usage;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
         .route("/api/v1/activity/summary", get(activity::summary))
         .route("/api/v1/activity/{id}", get(activity::show))
         .route("/api/v1/tools/call", post(calls::call))
+        .route("/api/v1/usage", get(usage::usage))
         .route("/api/v1/openapi.json", get(description::openapi))
         .layer(middleware::from_fn_with_state(
             shared.clone(),

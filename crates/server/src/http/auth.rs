@@ -12,8 +12,8 @@ use axum::{
 use callgate_gate::{Digest, FIRST_TENANT, Role};
 use subtle::ConstantTimeEq;
 
-use super::{Shared, listen::Peer};
-use crate::{Keyring, Principal};
+use super::{Shared, guard, listen::Peer};
+use crate::{Keyring, Principal, principal::Pass};
 
 /// What somebody on this machine is called who needs no token.
 const LOOPBACK: &str = "loopback";
@@ -59,10 +59,20 @@ impl Tokens {
 }
 
 impl Tokens {
-    /// Whether somebody who came in once may still come in.
+    /// Whether a principal who came in once may still come in.
     pub(super) fn still_opens(&self, principal: &Principal) -> bool {
-        let others = self.others.as_ref();
-        *principal == *self.admin.1 || others.is_some_and(|others| others.is_valid(&principal.name))
+        self.pass(principal).is_valid()
+    }
+
+    /// What tells whether a principal's token is still valid, for whatever outlasts a request.
+    pub(super) fn pass(&self, principal: &Principal) -> Pass {
+        let configured = [&self.agent.1, &self.admin.1];
+        match &self.others {
+            Some(others) if configured.iter().all(|known| ***known != *principal) => {
+                Pass::kept(others.clone(), &principal.name)
+            }
+            Some(_) | None => Pass::default(),
+        }
     }
 }
 
@@ -228,9 +238,51 @@ pub(super) async fn scrapers_only(
     }
 }
 
+/// Whether a program of this machine sent a request. One that a proxy here passed on may come from anywhere.
 fn is_from_here(request: &Request) -> bool {
     let peer = request.extensions().get::<Peer>();
-    peer.is_some_and(|Peer(address)| address.is_loopback())
+    let is_local = peer.is_some_and(|Peer(address)| address.is_loopback());
+    // Under another name than this machine's own it came from somewhere else, too.
+    let own_name = guard::against_rebinding(&[], request).is_ok();
+    is_local
+        && own_name
+        && !request
+            .headers()
+            .keys()
+            .any(|name| is_of_proxy(name.as_str()))
+}
+
+/// Whether proxies write this header. Names of headers are in lower case here.
+fn is_of_proxy(name: &str) -> bool {
+    const NAMES: [&str; 6] = [
+        "via",
+        "forwarded",
+        "cdn-loop",
+        "x-real-ip",
+        "x-host",
+        "x-scheme",
+    ];
+    const STARTS: [&str; 9] = [
+        "x-forwarded",
+        "forwarded-",
+        "x-original-",
+        "x-envoy-",
+        "x-proxy",
+        "proxy-",
+        "cf-",
+        "x-amz",
+        "x-rewrite-",
+    ];
+    const ENDS: [&str; 5] = [
+        "client-ip",
+        "clientip",
+        "connecting-ip",
+        "user-ip",
+        "remote-ip",
+    ];
+    NAMES.contains(&name)
+        || STARTS.iter().any(|start| name.starts_with(start))
+        || ENDS.iter().any(|end| name.ends_with(end))
 }
 
 fn principal(tokens: &Tokens, headers: &HeaderMap) -> Option<Arc<Principal>> {

@@ -28,6 +28,7 @@ use crate::{
     answering::Answering,
     inflight::Budget,
     outlet::Outlet,
+    principal::Pass,
     queue::{Receiver, queue},
     session::{Aside, Session},
 };
@@ -132,6 +133,7 @@ pub(super) fn get(shared: &Shared, principal: &Principal, headers: &HeaderMap) -
         session,
         queue,
         announcements,
+        pass: shared.tokens.pass(principal),
         close: shared.closing.close.clone(),
     };
     event_stream(stream::unfold(state, |mut state| async move {
@@ -154,11 +156,18 @@ struct StandingStream {
     session: Arc<HttpSession>,
     queue: Receiver,
     announcements: broadcast::Receiver<callgate_call::Announcement>,
+    /// The host's token; the stream ends with it.
+    pass: Pass,
     close: tokio_util::sync::CancellationToken,
 }
 
 impl StandingStream {
     async fn next(&mut self) -> Option<Bytes> {
+        let next = self.next_event().await;
+        next.filter(|_| self.pass.is_valid())
+    }
+
+    async fn next_event(&mut self) -> Option<Bytes> {
         loop {
             tokio::select! {
                 message = self.queue.recv() => return message.map(|message| event(&message)),
@@ -242,7 +251,7 @@ fn session_of(
             "Mcp-Session-Id is missing; send `initialize` first",
         ));
     };
-    let found = shared.sessions.get(id, &principal.name);
+    let found = shared.sessions.get(id, principal);
     found.ok_or_else(|| refused(404, "there is no such session; send `initialize` again"))
 }
 

@@ -11,9 +11,10 @@ use callgate_wire::Frame;
 use foldhash::HashMap;
 use futures_util::future::BoxFuture;
 
-use crate::{outlet::Outlet, queue::Sender, session::Session};
+use crate::{Principal, outlet::Outlet, queue::Sender, session::Session};
 
-/// More sessions than this at once make the one that was idle longest give way.
+/// Sessions that a tenant has at once. One more makes the longest-idle session of the same token give way; a token without any
+/// takes the place of the longest-idle session of the tenant.
 const MAX_SESSIONS: usize = 10_000;
 
 /// A session and its standing stream, when the host has one open.
@@ -29,10 +30,13 @@ pub(super) struct Standing {
     outlet: Mutex<Option<Outlet>>,
 }
 
+/// Sessions, and when each was last used.
+type ById = HashMap<String, (Arc<HttpSession>, Instant)>;
+
 /// All sessions by id.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    by_id: Mutex<HashMap<String, (Arc<HttpSession>, Instant)>>,
+    by_id: Mutex<ById>,
 }
 
 impl Sessions {
@@ -43,14 +47,11 @@ impl Sessions {
             standing: Arc::default(),
         });
         let mut by_id = self.lock();
-        if by_id.len() >= MAX_SESSIONS {
-            let oldest = by_id
-                .iter()
-                .min_by_key(|(_, (_, used))| *used)
-                .map(|(id, _)| id.clone());
-            if let Some((given_up, _)) = oldest.and_then(|id| by_id.remove(&id)) {
-                given_up.end();
-            }
+        if by_id.len() >= MAX_SESSIONS
+            && let Some(id) = gives_way(&by_id, session.session.principal())
+            && let Some((given_up, _)) = by_id.remove(&id)
+        {
+            given_up.end();
         }
         by_id.insert(
             session.session.id.clone(),
@@ -59,11 +60,11 @@ impl Sessions {
         session
     }
 
-    /// The session of that id, if it is this principal's.
-    pub(super) fn get(&self, id: &str, principal: &str) -> Option<Arc<HttpSession>> {
+    /// The session of that id, if it belongs to this token.
+    pub(super) fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
         let mut by_id = self.lock();
         let (session, used) = by_id.get_mut(id)?;
-        if session.session.principal() != principal {
+        if !session.session.principal().shares_with(principal) {
             return None;
         }
         *used = Instant::now();
@@ -85,9 +86,23 @@ impl Sessions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Arc<HttpSession>, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, ById> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The session that makes room for another of this token, where the token's tenant has too many.
+fn gives_way(by_id: &ById, newcomer: &Principal) -> Option<String> {
+    let of_tenant = || {
+        by_id.iter().filter_map(|(id, (session, used))| {
+            let whose = session.session.principal();
+            let is_anothers = !whose.shares_with(newcomer);
+            (whose.tenant == newcomer.tenant).then_some((is_anothers, *used, id))
+        })
+    };
+    let is_full = of_tenant().count() >= MAX_SESSIONS;
+    let oldest = of_tenant().min().filter(|_| is_full);
+    oldest.map(|(_, _, id)| id.clone())
 }
 
 impl HttpSession {

@@ -57,6 +57,10 @@ pub(super) async fn post(
     let id = Ulid::generate().to_string();
     let session = Session::new(shared.gateway.clone(), door, principal.clone(), id)
         .closing(shared.closing.drain.clone());
+    let session = match frame.method() {
+        Some(methods::LISTEN) => session.with_pass(shared.tokens.pass(principal)),
+        Some(_) | None => session,
+    };
     let trace = trace_of(headers);
     let beside = Beside { view, trace };
     answer(shared, &session, frame, beside, Era::Stateless).await

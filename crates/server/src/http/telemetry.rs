@@ -22,6 +22,7 @@ use super::{
     auth::Reach,
     stream::{event_stream, keep_alive},
 };
+use crate::{Principal, principal::Pass};
 
 /// How often a quiet stream shows that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -33,6 +34,7 @@ const OPEN_METRICS: HeaderValue =
 /// What happens from now on, or from behind `Last-Event-ID` on, until the gateway stops.
 pub(super) async fn events(
     State(shared): State<Arc<Shared>>,
+    Extension(principal): Extension<Arc<Principal>>,
     Extension(reach): Extension<Reach>,
     headers: HeaderMap,
 ) -> Response {
@@ -43,6 +45,7 @@ pub(super) async fn events(
         listener: shared.gateway.path.events().listen(last_id),
         greeting: Some(keep_alive()),
         reach,
+        pass: shared.tokens.pass(&principal),
         close: shared.closing.close.clone(),
     };
     event_stream(stream::unfold(heard, |mut heard| async move {
@@ -78,6 +81,8 @@ struct Heard {
     /// A sign of life at once, so that the client knows that it listens.
     greeting: Option<Bytes>,
     reach: Reach,
+    /// The listener's token; the stream ends with it.
+    pass: Pass,
     close: CancellationToken,
 }
 
@@ -86,13 +91,14 @@ impl Heard {
         if let Some(greeting) = self.greeting.take() {
             return Some(greeting);
         }
-        tokio::select! {
+        let next = tokio::select! {
             // What happened until the end is told before the stream ends.
             biased;
             deliveries = self.listener.next() => Some(encoded(&deliveries, &self.reach)),
             () = tokio::time::sleep(HEARTBEAT) => Some(keep_alive()),
             () = self.close.cancelled() => None,
-        }
+        };
+        next.filter(|_| self.pass.is_valid())
     }
 }
 

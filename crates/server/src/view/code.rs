@@ -187,7 +187,7 @@ async fn run(
     let Some(pool) = gateway.views.code.pool(code) else {
         return reply::fault("scripts cannot be run here: there is no program for workers");
     };
-    let owner = at.host.who.principal.clone();
+    let owner = at.host.who.owner().to_string();
     let held = match asked {
         Err(wrong) => return reply::fault(&wrong),
         Ok(Asked::Command(command)) => {

@@ -1,5 +1,5 @@
 //! Large results: kept here under a handle while the host gets a preview, and read by pages. A handle is bound
-//! to its session, or to its principal where there are no sessions, and expires; the direct view never makes one.
+//! to its token and session, or to its token where there are no sessions, and expires; the direct view never makes one.
 
 mod pages;
 
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use callgate_gate::Host;
+use callgate_gate::{Host, Owner};
 use callgate_wire::{Era, Frame, Json, Pieces, Strictness, quote};
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use pages::{Kept, Page};
 
 /// How long a result can be read.
 const LIFE: Duration = Duration::from_secs(3600);
-/// How much is kept over all sessions; beyond it the oldest go.
+/// How much is kept for a tenant; beyond it the oldest results of the same token go, then those of its tenant.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// How much of a result is shown at once.
 const PREVIEW_CHARS: usize = 2000;
@@ -27,41 +27,53 @@ const PREVIEW_CHARS: usize = 2000;
 const DEFAULT_LIMIT: usize = 100;
 
 /// The results that are kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Results {
     kept: Mutex<VecDeque<Entry>>,
+    /// How much is kept for a tenant.
+    max_bytes: usize,
+}
+
+impl Default for Results {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::default(),
+            max_bytes: MAX_BYTES,
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Entry {
     handle: String,
-    owner: Owner,
+    reader: Reader,
     since: Instant,
     kept: Arc<Kept>,
 }
 
-/// Who can read a result.
+/// Who can read a result: a token, and of its hosts the session that the result was made in. Without sessions each request
+/// stands for itself, and all of the token's can.
 #[derive(Debug, PartialEq, Eq)]
-enum Owner {
-    /// The session that it was made in.
-    Session(String),
-    /// Whoever has the same credential, where each request stands for itself.
-    Principal(String),
+struct Reader {
+    owner: Owner,
+    session: Option<String>,
 }
 
-impl Owner {
+impl Reader {
     fn of(host: &Host) -> Self {
-        match host.era {
-            Era::Handshake => Self::Session(host.who.session.clone()),
-            Era::Stateless => Self::Principal(host.who.principal.clone()),
-        }
+        let session = match host.era {
+            Era::Handshake => Some(host.who.session.clone()),
+            Era::Stateless => None,
+        };
+        let owner = host.who.owner();
+        Self { owner, session }
     }
 }
 
 impl Results {
     /// Keeps a text for this caller's session. `None` where it cannot be: then it stays as it is.
     fn keep(&self, host: &Host, text: String) -> Option<(String, Arc<Kept>)> {
-        if text.len() > MAX_BYTES {
+        if text.len() > self.max_bytes {
             return None;
         }
         let mut random = [0u8; 16];
@@ -72,35 +84,51 @@ impl Results {
         let mut all = self.lock();
         all.push_back(Entry {
             handle: handle.clone(),
-            owner: Owner::of(host),
+            reader: Reader::of(host),
             since: Instant::now(),
             kept: kept.clone(),
         });
-        let mut bytes: usize = all.iter().map(|entry| entry.kept.len()).sum();
-        while bytes > MAX_BYTES
-            && let Some(oldest) = all.pop_front()
-        {
-            bytes -= oldest.kept.len();
-        }
+        make_room(&mut all, &host.who.owner(), self.max_bytes);
         Some((handle, kept))
     }
 
     fn find(&self, host: &Host, handle: &str, now: Instant) -> Option<Arc<Kept>> {
         let mut all = self.lock();
         all.retain(|entry| now.duration_since(entry.since) < LIFE);
-        let owner = Owner::of(host);
-        let is_it = |entry: &&Entry| entry.handle == handle && entry.owner == owner;
+        let reader = Reader::of(host);
+        let is_it = |entry: &&Entry| entry.handle == handle && entry.reader == reader;
         all.iter().find(is_it).map(|entry| entry.kept.clone())
     }
 
     /// Forgets the results of a session that ended.
     pub(crate) fn forget(&self, session: &str) {
-        let owner = Owner::Session(session.to_owned());
-        self.lock().retain(|entry| entry.owner != owner);
+        let is_its = |entry: &Entry| entry.reader.session.as_deref() == Some(session);
+        self.lock().retain(|entry| !is_its(entry));
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops the oldest results until what the tenant of `owner` keeps fits. The newest one, which is the last, always stays.
+fn make_room(all: &mut VecDeque<Entry>, owner: &Owner, max_bytes: usize) {
+    let of_tenant = |entry: &&Entry| entry.reader.owner.tenant == owner.tenant;
+    let kept = all.iter().filter(of_tenant).map(|entry| entry.kept.len());
+    let mut over = kept.sum::<usize>().saturating_sub(max_bytes);
+    let own = |entry: &Entry| entry.reader.owner == *owner;
+    let tenants = |entry: &Entry| entry.reader.owner.tenant == owner.tenant;
+    let rounds: [&dyn Fn(&Entry) -> bool; 2] = [&own, &tenants];
+    for goes in rounds {
+        let mut at = 0;
+        while over > 0 && at + 1 < all.len() {
+            if goes(&all[at]) {
+                let dropped = all.remove(at).map_or(0, |entry| entry.kept.len());
+                over = over.saturating_sub(dropped);
+            } else {
+                at += 1;
+            }
+        }
     }
 }
 
@@ -291,6 +319,35 @@ mod tests {
         let found = |host| results.find(&host, &handle, Instant::now()).is_some();
         assert!(found(host("p", "two", Era::Stateless)));
         assert!(!found(host("q", "one", Era::Stateless)));
+    }
+
+    #[test]
+    fn a_full_shelf_drops_results_of_the_same_token_first_and_of_no_other_tenant() {
+        let results = Results {
+            max_bytes: 1000,
+            ..Results::default()
+        };
+        let acme = Host {
+            who: Who {
+                tenant: "acme".to_owned(),
+                ..host("p", "one", Era::Stateless).who
+            },
+            ..host("p", "one", Era::Stateless)
+        };
+        let (neighbour, flood) = (
+            host("q", "one", Era::Stateless),
+            host("p", "one", Era::Stateless),
+        );
+        let keep = |host: &Host, bytes| results.keep(host, "x".repeat(bytes)).unwrap().0;
+        let (theirs, beside) = (keep(&acme, 10), keep(&neighbour, 10));
+        let first = keep(&flood, 500);
+        let last: Vec<String> = (0..4).map(|_| keep(&flood, 500)).collect();
+        let found = |host, handle: &str| results.find(host, handle, Instant::now()).is_some();
+        assert!(found(&acme, &theirs) && found(&neighbour, &beside) && found(&flood, &last[3]));
+        assert!(!found(&flood, &first));
+        keep(&flood, 1000);
+        assert!(!found(&neighbour, &beside), "the newest one stays");
+        assert!(found(&acme, &theirs));
     }
 
     #[test]

@@ -215,7 +215,6 @@ fn forwarded_requests_are_not_local() {
         "a request that came through a proxy counts as one of this machine",
     )
     .expect(Refused)
-    .open()
     .tries(headers, |header| {
         let statuses = [
             send(

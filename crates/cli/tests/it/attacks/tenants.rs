@@ -97,7 +97,6 @@ fn self_given_names_use_up_no_other_tokens_rate() {
         "a client calls itself `ci` and uses up the rate of the token `ci`",
     )
     .expect(Harmless)
-    .open()
     .tries(WAYS, |way| {
         let (bed, served) = governed(RATED);
         let ci = token(&bed, &["--name", "ci", "--role", "agent"]);
@@ -128,7 +127,6 @@ rules:
         "a client calls itself `ci` and does what only the earlier calls of the token `ci` allow",
     )
     .expect(Refused)
-    .open()
     .tries(WAYS, |way| {
         refused_unless(allowed(&served, &served.token, (*way, "ci"), "effect"))
     })
@@ -142,7 +140,6 @@ fn invented_names_have_no_rate_of_their_own() {
         "a client takes another name for each call and has the rate of all of them",
     )
     .expect(Refused)
-    .open()
     .tries(WAYS, |way| {
         let (_bed, served) = governed(RATED);
         let done = (0..4).filter(|n| {
@@ -271,7 +268,6 @@ fn new_sessions_have_no_budget_of_their_own() {
         "a client opens another session and may spend `max_per_session` again",
     )
     .expect(Refused)
-    .open()
     .tries(ways, |way| {
         let (_bed, served) = governed(policy);
         let done = (0..3).filter(|n| spend(&served, way, *n)).count();

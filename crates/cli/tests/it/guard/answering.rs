@@ -49,6 +49,21 @@ fn each_scope_answers_by_its_rules() {
             "deny:mcp_tool:*:drop_*",
         ),
         (
+            json!({"scope": "cost", "command": "fs:read", "est_cost": 0.5}),
+            "ALLOW",
+            "allow:cost:limits",
+        ),
+        (
+            json!({"scope": "cost", "command": "fs:read", "est_cost": 1.5}),
+            "DENY",
+            "deny:cost:max_per_action",
+        ),
+        (
+            json!({"scope": "cost", "command": "fs:read"}),
+            "DENY",
+            "deny:default",
+        ),
+        (
             json!({"scope": "mcp_tool", "command": "bare"}),
             "DENY",
             "deny:default",

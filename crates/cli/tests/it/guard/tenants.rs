@@ -267,3 +267,43 @@ fn a_tenants_admin_hears_of_its_own_calls_alone() {
         "{first}"
     );
 }
+
+#[test]
+fn doctor_and_the_api_show_what_tokens_have_used_per_tenant() {
+    let bed = Bed::new(
+        "servers: {n: {command: '@counter@'}}\npolicy: '@dir@/policy.yaml'\ntenants: {acme: {policy: '@dir@/policy.yaml'}}\n",
+    );
+    let policy = r#"version: "1"
+rules:
+  - scope: mcp_tool
+    allow: [{pattern: "n:effect", conditions: [{require_prior: "read_*", time_window: 1h}]}, {pattern: "n:read_thing"}]
+    rate_limit: {max_requests: 9, window: 1m}
+"#;
+    std::fs::write(bed.path("policy.yaml"), policy).expect("it is ours");
+    let served = bed.serve();
+    let make = |role: &str| {
+        let name = format!("acme-{role}");
+        token(&bed, &["--name", &name, "--role", role, "--tenant", "acme"])
+    };
+    let (agent, admin) = (make("agent"), make("admin"));
+    for name in ["x", "x", "acme-agent"] {
+        let question = json!({"schema_version": "v1", "scope": "mcp_tool", "command": "n:read_thing", "agent_id": name});
+        asked(&served, &agent, "/v1/check", &question.to_string());
+    }
+    asked(&served, &served.token, "/v1/check", &about("n:read_thing"));
+    let lines = crate::shell::run(&mut crate::shell::named(&bed, ["doctor"])).stdout;
+    for line in [
+        "ok      tenant acme, token acme-agent: mcp_tool 3 of 9 in 60s (agent x 2), 2 calls in history\n",
+        "ok      tenant local, token agent: mcp_tool 1 of 9 in 60s, 1 calls in history\n",
+    ] {
+        assert!(lines.contains(line), "{lines}");
+    }
+    let (_, own) = told(&served, &admin, "GET", "/api/v1/usage");
+    let tenants: Vec<&Value> = own["usage"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| &one["tenant"])
+        .collect();
+    assert_eq!(tenants, ["acme"], "{own}");
+}

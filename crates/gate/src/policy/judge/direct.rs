@@ -7,9 +7,9 @@ use super::{
 };
 use crate::{
     Call, Facts, Needs, Target,
-    guard::{FailMode, Inquiry},
+    guard::{FailMode, Inquiry, message::NO_SERVER},
     policy::{
-        Check, Cost, Layer, Policy,
+        Check, Cost, Layer, Mode, Policy,
         projection::{self, Action, Sought},
         rule_set::{Question, RuleSet},
         rules::{Rules, Scopes},
@@ -24,6 +24,9 @@ pub(in crate::policy) fn judge_scope(
     (scope, name): (&str, &str),
     facts: &Facts,
 ) -> Vec<Check> {
+    if let Some(check) = refused_by_token(call, (scope, name)) {
+        return vec![check];
+    }
     if policy.guarded {
         return vec![FailMode::Deny.check("this gateway has no rules of its own")];
     }
@@ -42,13 +45,24 @@ pub(in crate::policy) fn judge_scope(
                 };
                 let (own, everyones) = rules.for_whom(view.who);
                 for scopes in [Some(own), everyones].into_iter().flatten() {
-                    checks.push(match scopes.get(scope) {
+                    let by_rules = match scopes.get(scope) {
                         Some(set) => set.check(question),
                         None => without_rules(scope),
-                    });
-                    if asks_cost(scope, call) {
-                        checks.extend(check_cost(scopes, policy.mode, cost(call), facts));
+                    };
+                    // A question about cost is about the limits, in every mode.
+                    let mode = match scope {
+                        COST_SCOPE => Mode::Strict,
+                        _ => policy.mode,
+                    };
+                    let asked = asks_cost(scope, call);
+                    let by_limits = asked.then(|| check_cost(scopes, mode, cost(call), facts));
+                    let by_limits = by_limits.flatten();
+                    // Where no rule of the scope `cost` matches, its limits decide alone.
+                    let is_silent = by_rules.rule == Check::default_deny(scope).rule;
+                    if scope != COST_SCOPE || by_limits.is_none() || !is_silent {
+                        checks.push(by_rules);
                     }
+                    checks.extend(by_limits);
                 }
             }
         }
@@ -82,6 +96,21 @@ fn sets<'r>(rules: &'r Rules, call: &Call, scope: &str) -> Vec<&'r RuleSet> {
 /// Whether cost is judged beside a scope: a tool's, and wherever one is named.
 fn asks_cost(scope: &str, call: &Call) -> bool {
     matches!(scope, TOOL_SCOPE | COST_SCOPE) || cost(call) != Cost::Unsaid
+}
+
+/// What the asker's token says to a question that names something of a server. Other questions are about no server.
+fn refused_by_token(call: &Call, (scope, name): (&str, &str)) -> Option<Check> {
+    let Target::Tool(tool) = &call.target else {
+        return None;
+    };
+    let grant = &call.attempt.host.who.grant;
+    let is_named = tool.server.as_str() != NO_SERVER;
+    match scope {
+        METHOD_SCOPE => grant.refuses_method(tool.server.as_str(), name),
+        "mcp_prompt" | "mcp_resource" => grant.refuses_reading(tool.server.as_str()),
+        TOOL_SCOPE => grant.refuses(tool),
+        _ => is_named.then(|| grant.refuses(tool)).flatten(),
+    }
 }
 
 /// What a scope without rules says: no, except to what is no tool.

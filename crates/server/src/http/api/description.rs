@@ -6,14 +6,14 @@ use utoipa::{
     openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
 };
 
-use super::{activity, calls, problem::Problem};
+use super::{activity, calls, problem::Problem, usage};
 
 /// The description.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Callgate", description = "What is on record, and calls by programs."),
-    paths(activity::list, activity::show, activity::export, activity::summary, calls::call),
-    components(schemas(Problem, activity::Listed)),
+    paths(activity::list, activity::show, activity::export, activity::summary, calls::call, usage::usage),
+    components(schemas(Problem, activity::Listed, usage::Used)),
     modifiers(&Bearer)
 )]
 struct Description;

@@ -14,9 +14,11 @@ use std::{
 
 use callgate_call::Enclosing;
 use callgate_code::Outcome;
-use callgate_gate::CallId;
+use callgate_gate::{CallId, Digest};
 use serde::{Deserialize, Serialize};
 
+/// Runs that are held at once for one token; one more drops the oldest of them.
+const MAX_PER_TOKEN: usize = 100;
 /// How long a held run can go on.
 const LIFE: Duration = Duration::from_secs(3600);
 
@@ -111,6 +113,7 @@ fn write(folder: &Path, run: &HeldRun) -> std::io::Result<String> {
         .mode(0o700)
         .create(folder)?;
     forget_expired(folder);
+    make_room(folder, &run.owner);
     let id = format!("run_{}", run.id);
     let bytes = serde_json::to_vec(run)?;
     let unfinished = folder.join(format!("{id}.part"));
@@ -121,13 +124,13 @@ fn write(folder: &Path, run: &HeldRun) -> std::io::Result<String> {
         .mode(0o600)
         .open(&unfinished)?;
     file.write_all(&bytes)?;
-    fs::rename(&unfinished, path_of(folder, &id))?;
+    fs::rename(&unfinished, path_of(folder, &id, &run.owner))?;
     Ok(id)
 }
 
 fn read(folder: &Path, id: &str, owner: &str) -> Option<HeldRun> {
     forget_expired(folder);
-    let path = path_of(folder, id);
+    let path = path_of(folder, id, owner);
     let bytes = fs::read(&path).ok()?;
     let run: HeldRun = serde_json::from_slice(&bytes).ok()?;
     if run.owner != owner {
@@ -138,8 +141,28 @@ fn read(folder: &Path, id: &str, owner: &str) -> Option<HeldRun> {
     Some(run)
 }
 
-fn path_of(folder: &Path, id: &str) -> PathBuf {
-    folder.join(format!("{id}.json"))
+fn path_of(folder: &Path, id: &str, owner: &str) -> PathBuf {
+    folder.join(format!("{id}{}", suffix(owner)))
+}
+
+/// How the names of a token's files end.
+fn suffix(owner: &str) -> String {
+    format!(".{}.json", Digest::of(owner.as_bytes()).short())
+}
+
+/// Drops the oldest run of a token that has too many. Those of other tokens stay.
+fn make_room(folder: &Path, owner: &str) {
+    let end = suffix(owner);
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let own = files.filter(|file| file.file_name().to_string_lossy().ends_with(&end));
+    let age = |file: &fs::DirEntry| file.metadata().and_then(|file| file.modified()).ok();
+    let own: Vec<_> = own.map(|file| (age(&file), file.path())).collect();
+    if own.len() >= MAX_PER_TOKEN
+        && let Some((_, oldest)) = own.iter().min()
+    {
+        // Another gateway may have been quicker.
+        let _ = fs::remove_file(oldest);
+    }
 }
 
 fn forget_expired(folder: &Path) {
@@ -181,16 +204,30 @@ mod tests {
     }
 
     #[test]
+    fn a_token_with_too_many_runs_loses_its_own_oldest() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut others = run();
+        others.owner = "q".to_owned();
+        let others = write(folder.path(), &others).unwrap();
+        for _ in 0..MAX_PER_TOKEN + 5 {
+            write(folder.path(), &run()).unwrap();
+        }
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, MAX_PER_TOKEN + 1);
+        assert!(read(folder.path(), &others, "q").is_some());
+    }
+
+    #[test]
     fn a_run_expires() {
         let folder = tempfile::tempdir().unwrap();
         let id = write(folder.path(), &run()).unwrap();
         let file = fs::File::options()
             .write(true)
-            .open(path_of(folder.path(), &id))
+            .open(path_of(folder.path(), &id, "p"))
             .unwrap();
         let long_ago = SystemTime::now() - LIFE - Duration::from_secs(60);
         file.set_modified(long_ago).unwrap();
         assert!(read(folder.path(), &id, "p").is_none());
-        assert!(!path_of(folder.path(), &id).exists());
+        assert!(!path_of(folder.path(), &id, "p").exists());
     }
 }
