@@ -80,9 +80,12 @@ enum Unasked {
     Http(#[from] HttpFailed),
     #[error("it answered {0}")]
     Status(StatusCode),
-    #[error("its answer broke off")]
-    BrokeOff,
+    #[error("it cannot be asked about the approval")]
+    NoStatus,
 }
+
+/// An answer that ended before it was complete.
+struct BrokeOff;
 
 /// What one question came to.
 enum Said {
@@ -165,15 +168,24 @@ impl RemoteGuard {
         let carried = Carried::default();
         let asking = async {
             let body = Pieces::from(bytes::Bytes::from(body));
-            let response = self.client.post(&self.check, &carried, body).await?;
+            let response = match self.client.post(&self.check, &carried, body).await {
+                Err(HttpFailed::NotHttp(_)) => return Ok(Said::Unclear("it is not HTTP")),
+                sent => sent?,
+            };
             match response.status() {
                 StatusCode::OK => {}
                 StatusCode::PAYLOAD_TOO_LARGE => return Ok(Said::TooLarge),
-                other => return Err(Unasked::Status(other)),
+                other if is_no_answer(other) => return Err(Unasked::Status(other)),
+                _ => {
+                    return Ok(Said::Unclear(
+                        "its status is not one that a guard answers with",
+                    ));
+                }
             }
-            Ok(match read(response).await? {
-                Some(body) => Answer::read(&body).map_or_else(Said::Unclear, Said::Answer),
-                None => Said::Unclear("it is too long"),
+            Ok(match read(response).await {
+                Ok(Some(body)) => Answer::read(&body).map_or_else(Said::Unclear, Said::Answer),
+                Ok(None) => Said::Unclear("it is too long"),
+                Err(BrokeOff) => Said::Unclear("it broke off"),
             })
         };
         let limit = self.options.timeout;
@@ -184,11 +196,12 @@ impl RemoteGuard {
 
     async fn stands(&self, id: &ApprovalId) -> Result<bool, Unasked> {
         let place = endpoint(&self.options, &format!("status/{id}"));
-        let place = place.map_err(|_| Unasked::BrokeOff)?;
+        let place = place.map_err(|_| Unasked::NoStatus)?;
         let carried = Carried::default();
         let asking = async {
             let response = self.client.get(&place, &carried).await?;
-            let body = read(response).await?.unwrap_or_default();
+            let body = read(response).await.map_err(|BrokeOff| Unasked::NoStatus)?;
+            let body = body.unwrap_or_default();
             let json = Json::validate(&body, Strictness::Full).ok();
             let status = json.and_then(|json| json.get("status")?.as_str());
             Ok(status.as_deref() == Some("pending"))
@@ -210,6 +223,17 @@ impl Guard for RemoteGuard {
     }
 }
 
+/// Whether a status says that the guard could not be asked: it is down, or does not know this gateway. Any other status that
+/// is not an answer is one that cannot be understood.
+fn is_no_answer(status: StatusCode) -> bool {
+    let unknown_here = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::NOT_FOUND,
+    ];
+    status.is_server_error() || unknown_here.contains(&status)
+}
+
 /// A route of the guard, for the tenant.
 fn endpoint(options: &GuardOptions, route: &str) -> Result<Endpoint, EndpointError> {
     let base = options.url.trim_end_matches('/');
@@ -223,11 +247,11 @@ fn endpoint(options: &GuardOptions, route: &str) -> Result<Endpoint, EndpointErr
 }
 
 /// The body of an answer; `None` where it is too long.
-async fn read(response: Response<Answered>) -> Result<Option<Vec<u8>>, Unasked> {
+async fn read(response: Response<Answered>) -> Result<Option<Vec<u8>>, BrokeOff> {
     let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
     match body.collect().await {
         Ok(body) => Ok(Some(body.to_bytes().into())),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Ok(None),
-        Err(_) => Err(Unasked::BrokeOff),
+        Err(_) => Err(BrokeOff),
     }
 }

@@ -45,6 +45,9 @@ pub(crate) enum HttpFailed {
     /// The connection broke; whether the request arrived is not known.
     #[error("the connection broke: {0}")]
     Broke(String),
+    /// What came back is not HTTP.
+    #[error("the answer is not HTTP: {0}")]
+    NotHttp(String),
     /// The trusted certificates of the system cannot be read.
     #[error("the system's certificates cannot be read: {0}")]
     NoRoots(String),
@@ -65,7 +68,7 @@ impl HttpFailed {
     pub(crate) fn effect(&self) -> Effect {
         match self {
             Self::NotConnected(_) | Self::NoRoots(_) => Effect::None,
-            Self::Broke(_) => Effect::Unknown,
+            Self::Broke(_) | Self::NotHttp(_) => Effect::Unknown,
         }
     }
 }

@@ -108,7 +108,7 @@ impl Connections {
                 }
                 Some(Err(mut failed)) => match failed.take_message().filter(|_| is_reused) {
                     Some(unsent) => request = unsent,
-                    None => return Err(HttpFailed::Broke(with_causes(&failed.into_error()))),
+                    None => return Err(unanswered(&failed.into_error())),
                 },
                 None => return Err(HttpFailed::Broke("it ended without an answer".to_owned())),
             }
@@ -128,6 +128,14 @@ impl Connections {
             .await
             .map_err(|error| not_connected(&error))?;
         Ok(Box::new(Connection { sender, driven }))
+    }
+}
+
+fn unanswered(error: &hyper::Error) -> HttpFailed {
+    let why = with_causes(error);
+    match error.is_parse() {
+        true => HttpFailed::NotHttp(why),
+        false => HttpFailed::Broke(why),
     }
 }
 

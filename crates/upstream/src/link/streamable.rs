@@ -240,7 +240,7 @@ impl StreamableLink {
 
     fn note_reached(&self, sent: &Result<Response<Answered>, HttpFailed>) {
         let reached = match sent {
-            Ok(_) | Err(HttpFailed::Broke(_)) => true,
+            Ok(_) | Err(HttpFailed::Broke(_) | HttpFailed::NotHttp(_)) => true,
             Err(HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_)) => false,
         };
         self.unreachable.store(!reached, Ordering::Release);

@@ -58,7 +58,6 @@ fn statuses_that_are_not_listed_open_nothing() {
         "`fail_mode: allow` opens for an answer with a status that is not listed",
     )
     .expect(Refused)
-    .open()
     .tries(statuses, |status| {
         fake.now(http(status, ""));
         call(&bed, &mut host)
@@ -97,7 +96,6 @@ fn broken_answers_open_nothing() {
         "`fail_mode: allow` opens for an answer that began and cannot be read",
     )
     .expect(Refused)
-    .open()
     .tries(broken, |raw| {
         fake.now(Does::Says(raw.clone()));
         call(&bed, &mut host)
@@ -138,7 +136,6 @@ fn redirects_lead_to_no_other_guard() {
     let (bed, mut host) = open_asker(&fake.url);
     attack("guard", "a redirect leads to a guard that says yes")
         .expect(Refused)
-        .open()
         .tries(["307 Temporary Redirect", "302 Found", "308 Permanent Redirect", "301 Moved Permanently", "303 See Other"], |status| {
             let raw = format!("HTTP/1.1 {status}\r\nLocation: {}/v1/check\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", other.url);
             fake.now(Does::Says(raw));

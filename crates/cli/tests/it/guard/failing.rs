@@ -66,8 +66,13 @@ fn what_counts_without_an_answer_is_what_the_mode_says() {
         ("500", http("500 Internal Server Error", "{}")),
         ("401", http("401 Unauthorized", "")),
         ("404", http("404 Not Found", "")),
+    ];
+    let garbled = [
         ("it breaks off", Does::Says(nothing.to_owned())),
         ("no HTTP", Does::Says("hello\r\n\r\n".to_owned())),
+        ("204", http("204 No Content", "")),
+        ("302", http("302 Found", "")),
+        ("400", http("400 Bad Request", "{}")),
     ];
     let unclear = [
         ("no JSON", "<html>".to_owned()),
@@ -103,8 +108,10 @@ fn what_counts_without_an_answer_is_what_the_mode_says() {
             fake.now(does.clone());
             assert_eq!(told(&mut host, what), seen(expected), "{mode}: {what}");
         }
-        for (what, body) in &unclear {
-            fake.now(http("200 OK", body));
+        let bodies = unclear.iter();
+        let bodies = bodies.map(|(what, body)| (*what, http("200 OK", body)));
+        for (what, does) in garbled.iter().cloned().chain(bodies) {
+            fake.now(does);
             let expected = "deny:gateway:invalid_response";
             assert_eq!(told(&mut host, what), expected, "{mode}: {what}");
         }
@@ -129,7 +136,10 @@ fn what_counts_without_an_answer_is_what_the_mode_says() {
         );
         drop(host);
         let mut of_record = vec![expected; failing.len()];
-        of_record.extend(vec!["deny:gateway:invalid_response"; unclear.len()]);
+        of_record.extend(vec![
+            "deny:gateway:invalid_response";
+            garbled.len() + unclear.len()
+        ]);
         of_record.extend([
             "deny:gateway:arguments_too_large",
             "deny:mcp_tool:n:*",
