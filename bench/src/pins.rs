@@ -43,6 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .for_each(|tool| lock.accept_tool(tool));
     let pins = Pins {
         mode: PinMode::Locked,
+        only_tightens: false,
         lock,
     };
     let plain = catalog(servers.clone());

@@ -40,7 +40,7 @@ pub(crate) fn loosened(before: &Settings, now: &Settings) -> Vec<String> {
         (declared.required, declared.strict_server_validation)
     };
     let (was, is) = (intent(before), intent(now));
-    if is.0 < was.0 || is.1 < was.1 {
+    if (was.0 && !is.0) || (was.1 && !is.1) {
         found.push("`intent_declaration` became less strict".to_owned());
     }
     for server in &now.config.servers.0 {

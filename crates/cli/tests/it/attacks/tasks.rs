@@ -165,7 +165,7 @@ fn tasks_that_no_call_here_made_are_unknown() {
     .expect(Refused);
     for several in LAYOUTS {
         let stage = Stage::new(several);
-        let mut direct = HttpHost::new(&stage.upstream.url()).expect("an http URL");
+        let mut direct = HttpHost::new(stage.upstream.url()).expect("an http URL");
         direct.initialize(VERSION).expect("it shakes hands");
         let own = begun(&mut direct, "echo");
         let mut spy = stage.served.host_ready();
