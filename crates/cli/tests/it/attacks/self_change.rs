@@ -629,3 +629,70 @@ fn a_policy_is_loosened_while_a_gateway_runs() {
     )
     .check();
 }
+
+#[test]
+fn a_path_hides_inside_a_value() {
+    let bed = allowing();
+    let mut host = host(&bed);
+    let own = shown(&bed.path(OWN));
+    attack(
+        "self_change",
+        "the path stands inside an option, a list or JSON in a string",
+    )
+    .expect(Seen::Held)
+    .tries(
+        [
+            json!({"x": json!({"path": own}).to_string()}),
+            json!({"x": format!("-o{own}")}),
+            json!({"x": format!("/tmp/a,{own},/tmp/b")}),
+            json!({"x": format!("sqlite:{own}")}),
+            json!({"x": json!([json!({"p": own}).to_string()]).to_string()}),
+            json!({"path": "~/.config/call*/callgate.yam?"}),
+            json!({"x": "$XDG_CONFIG_HOME/callgate/callgate.yaml"}),
+        ],
+        |arguments| saved(&bed, &mut host, arguments),
+    )
+    .check();
+}
+
+#[test]
+fn a_shells_command_stands_under_another_key() {
+    let bed = allowing();
+    let mut host = host(&bed);
+    let own = shown(&bed.path(OWN));
+    attack(
+        "self_change",
+        "a tool that runs commands takes them under another key",
+    )
+    .expect(Seen::Held)
+    .tries(
+        [
+            json!({"input": format!("tee {own} < /tmp/x")}),
+            json!({"code": format!("cd /tmp; cp x {own}")}),
+            json!({"lines": ["true", "rm -rf ~/.config"]}),
+        ],
+        |arguments| attempt(&bed, &mut host, "s__run_command", &arguments.to_string()),
+    )
+    .check();
+}
+
+#[test]
+fn a_folder_above_is_carried_off() {
+    let bed = allowing();
+    let mut host = host(&bed);
+    let at = |rest: &str| shown(&bed.path(rest));
+    attack(
+        "self_change",
+        "a folder above the data folder is copied, so that tokens are read elsewhere",
+    )
+    .expect(Seen::Held)
+    .tries(
+        [
+            json!({"op": "copy", "path": at("")}),
+            json!({"operation": "zip", "x": {"folder": at("")}}),
+            json!({"command": "tar", "args": ["c", at("home")]}),
+        ],
+        |arguments| saved(&bed, &mut host, arguments),
+    )
+    .check();
+}

@@ -5,7 +5,7 @@ use globset::GlobBuilder;
 
 use super::{
     Candidate, Protected,
-    spelling::{absolute, plain, spelled},
+    spelling::{absolute, parts, plain, spelled},
     words,
 };
 use crate::policy::path::Ground;
@@ -32,22 +32,25 @@ pub(super) fn candidates(
         folder: folder.to_owned(),
     };
     let mut found = Vec::new();
-    let mut takes_away = false;
+    let mut takes_whole = false;
     let mut changes_folder = false;
     for word in divided(line).into_iter().take(MAX_WORDS) {
         if word.is_first {
-            takes_away = false;
+            takes_whole = false;
         }
         let verb = word.text.rsplit('/').next().unwrap_or_default();
-        takes_away |= words::takes_away(verb);
+        takes_whole |= words::takes_whole(verb);
         for text in parts(&word.text) {
-            for path in meant(text, &here, protected) {
-                found.push(Candidate {
-                    path,
-                    in_command: true,
-                    takes_away,
-                });
+            let mut paths = spelled(text, &here);
+            // `ls *` looks at names; `rm *` takes what they name.
+            if text.contains(['*', '?', '[', '{']) && (takes_whole || !is_any_name(text)) {
+                paths.extend(fitting(text, &here, protected));
             }
+            found.extend(paths.into_iter().map(|path| Candidate {
+                path,
+                in_command: true,
+                takes_whole,
+            }));
         }
         if changes_folder && !word.is_first && !word.text.starts_with('-') {
             here.folder = plain(&absolute(&word.text, &here));
@@ -62,38 +65,30 @@ pub(super) fn candidates(
     found
 }
 
-/// A word, and what stands behind the signs after which a path may stand in it.
-fn parts(word: &str) -> impl Iterator<Item = &str> {
-    let behind = word
-        .match_indices(['=', ':', '@', ','])
-        .map(|(at, sign)| &word[at + sign.len()..]);
-    [word]
-        .into_iter()
-        .chain(behind)
-        .filter(|text| !text.is_empty())
-}
-
-/// The paths that a text may mean: with wildcards in it, the protected places that it fits.
-fn meant(text: &str, ground: &Ground, protected: &Protected) -> Vec<String> {
-    if !text.contains(['*', '?', '[', '{']) {
-        return spelled(text, ground);
-    }
+/// The protected places, and folders above them, that a pattern with wildcards leads to. A wildcard stays in its folder,
+/// so both are compared as far as they both go.
+pub(super) fn fitting(text: &str, ground: &Ground, protected: &Protected) -> Vec<String> {
     let pattern = plain(&absolute(text, ground));
-    let Ok(glob) = GlobBuilder::new(&pattern).literal_separator(true).build() else {
-        return Vec::new();
-    };
-    let matcher = glob.compile_matcher();
+    let pattern: Vec<&str> = pattern.split('/').collect();
     let mut found = Vec::new();
     for place in protected.places() {
-        // What stands for a folder above stands for a place when more follows it.
-        let ends = place.match_indices('/').map(|(at, _)| at).skip(1);
-        for end in ends.chain([place.len()]) {
-            if matcher.is_match(&place[..end]) {
-                found.push(place[..end].to_owned());
-            }
+        let place: Vec<&str> = place.split('/').collect();
+        let both = pattern.len().min(place.len());
+        let place = place[..both].join("/");
+        let glob = GlobBuilder::new(&pattern[..both].join("/"))
+            .literal_separator(true)
+            .build();
+        if glob.is_ok_and(|glob| glob.compile_matcher().is_match(&place)) {
+            found.push(place);
         }
     }
     found
+}
+
+/// Whether a pattern says nothing about the names that it fits: `*`.
+fn is_any_name(text: &str) -> bool {
+    let last = text.rsplit('/').next().unwrap_or_default();
+    last.chars().all(|c| "*?.".contains(c))
 }
 
 /// The words of a command: quotes and backslashes taken away, divided where a shell divides.

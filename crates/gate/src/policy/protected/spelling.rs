@@ -4,6 +4,38 @@ use std::borrow::Cow;
 
 use crate::policy::path::{self, Ground};
 
+/// What stands for the home folder or a folder in it.
+const SIGNS: [(&str, &str); 7] = [
+    ("~", ""),
+    ("$HOME", ""),
+    ("${HOME}", ""),
+    ("$XDG_CONFIG_HOME", "/.config"),
+    ("${XDG_CONFIG_HOME}", "/.config"),
+    ("$XDG_DATA_HOME", "/.local/share"),
+    ("${XDG_DATA_HOME}", "/.local/share"),
+];
+/// Signs before and behind which a path may stand in a word: `--out=/x`, `a:b`, `@file`, `a,b`.
+const DIVIDING: [char; 5] = ['=', ':', '@', ',', ';'];
+
+/// How many ends of a word are looked at.
+const MAX_PARTS: usize = 64;
+
+/// A text, and what in it may be a path by itself.
+pub(super) fn parts(text: &str) -> Vec<&str> {
+    let mut parts = vec![text];
+    if text.contains(DIVIDING) && text.len() <= path::MAX_PATH_BYTES {
+        parts.extend(text.split(DIVIDING));
+        let behind = text.match_indices(DIVIDING).take(MAX_PARTS);
+        parts.extend(behind.map(|(at, sign)| &text[at + sign.len()..]));
+    }
+    // An option with its value right behind it: `-o/x`.
+    if text.starts_with('-') {
+        parts.extend(text.find(['/', '~']).map(|at| &text[at..]));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
 /// Every absolute path that a text may mean, as it is written and with `..` taken out.
 pub(super) fn spelled(text: &str, ground: &Ground) -> Vec<String> {
     if text.is_empty() || is_web_address(text) {
@@ -26,7 +58,7 @@ pub(super) fn spelled(text: &str, ground: &Ground) -> Vec<String> {
     found
 }
 
-fn is_web_address(text: &str) -> bool {
+pub(super) fn is_web_address(text: &str) -> bool {
     let begins = |scheme: &str| {
         text.get(..scheme.len())
             .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -37,11 +69,16 @@ fn is_web_address(text: &str) -> bool {
 /// A path from the root on. `~user` is taken for the folder beside the home folder.
 pub(super) fn absolute(text: &str, ground: &Ground) -> String {
     let home = ground.home.as_deref().unwrap_or("/");
-    for sign in ["~", "$HOME", "${HOME}"] {
+    for (sign, folder) in SIGNS {
         if let Some(rest) = text.strip_prefix(sign)
             && (rest.is_empty() || rest.starts_with('/'))
         {
-            return format!("{home}{rest}");
+            return format!("{home}{folder}{rest}");
+        }
+    }
+    for sign in ["$PWD", "${PWD}"] {
+        if let Some(rest) = text.strip_prefix(sign) {
+            return format!("{}{rest}", ground.folder);
         }
     }
     if let Some(user) = text.strip_prefix('~') {

@@ -1,4 +1,4 @@
-use super::*;
+use super::{spelling::spelled, *};
 
 fn ground() -> Ground {
     Ground {
@@ -84,8 +84,48 @@ fn commands_lead_where_their_words_say() {
         "/people/u/.config/callgate",
     );
     assert!(glob.is_some());
-    let above = |line: &str| lead(line, "/people/u").map(|one| one.takes_away);
+    let above = |line: &str| lead(line, "/people/u").map(|one| one.takes_whole);
     assert_eq!(above("rm -rf ~"), Some(true));
     assert_eq!(above("rm x; cd ~"), Some(false));
     assert_eq!(above("ls"), None);
+}
+
+#[test]
+fn paths_and_commands_are_found_wherever_they_stand() {
+    let found = |text: &str| {
+        let json = Json::validate(text.as_bytes(), callgate_wire::Strictness::Full);
+        let target = Target::Method {
+            server: ServerName::new("s").expect("it is a name"),
+            method: "m".to_owned(),
+            task: None,
+        };
+        let json = json.expect("it is JSON");
+        let (ground, protected) = (ground(), protected());
+        let walk = Walk::over(json, &target, &ground, &protected).expect("it is small");
+        let leads = |path: &String| protected.covers(path);
+        (walk.paths.iter().any(leads), walk.lines.len())
+    };
+    let config = "/people/u/.config/callgate/callgate.yaml";
+    for text in [
+        format!(r#"{{"x":"{config}"}}"#),
+        format!(r#"{{"x":"-o{config}"}}"#),
+        format!(r#"{{"x":"--out={config}"}}"#),
+        format!(r#"{{"x":"sqlite:{config}"}}"#),
+        format!(r#"{{"x":"/a,{config},/b"}}"#),
+        format!(r#"{{"x":"{{\"path\":\"{config}\"}}"}}"#),
+        r#"{"path":"~/.config/call*/callgate.yaml"}"#.to_owned(),
+        r#"{"x":"$XDG_CONFIG_HOME/callgate/callgate.yaml"}"#.to_owned(),
+        r#"{"x":"callgate.yaml"}"#.to_owned(),
+        r#"{"x":"/proc/self/cwd/callgate.yaml"}"#.to_owned(),
+    ] {
+        assert_eq!(found(&text), (true, 0), "{text}");
+    }
+    for text in [
+        r#"{"x":"plain words","n":[1,2,3]}"#,
+        r#"{"pattern":"**/*","x":"https://a/people/u/data"}"#,
+        r#"{"text":"see /people/u/data for more"}"#,
+    ] {
+        assert_eq!(found(text), (false, 0), "{text}");
+    }
+    assert_eq!(found(r#"{"command":"a","args":["b"]}"#).1, 2);
 }

@@ -2,22 +2,46 @@
 
 use crate::{policy::projection, tool::split_words};
 
-/// Verbs that take a folder away, or put something else in its place.
-const TAKING_AWAY: [&str; 24] = [
-    "delete", "remove", "rm", "rmdir", "rmtree", "unlink", "trash", "erase", "wipe", "purge",
-    "destroy", "drop", "move", "mv", "rename", "replace", "swap", "exchange", "link", "symlink",
-    "ln", "mount", "shred", "cut",
+/// Verbs that take a folder away with everything in it, put something else in its place, or carry it off.
+const TAKING_WHOLE: [&str; 36] = [
+    "archive", "backup", "compress", "copy", "cp", "cut", "delete", "destroy", "drop", "erase",
+    "exchange", "link", "ln", "mirror", "mount", "move", "mv", "purge", "remove", "rename",
+    "replace", "rm", "rmdir", "rmtree", "rsync", "shred", "swap", "symlink", "sync", "tar",
+    "trash", "unlink", "upload", "wipe", "zip", "chmod",
+];
+/// Words in the names of tools that run commands.
+const SHELLS: [&str; 13] = [
+    "bash",
+    "cmd",
+    "command",
+    "console",
+    "eval",
+    "exec",
+    "execute",
+    "powershell",
+    "sh",
+    "shell",
+    "spawn",
+    "terminal",
+    "zsh",
 ];
 
 /// Whether a word is such a verb.
-pub(super) fn takes_away(word: &str) -> bool {
-    TAKING_AWAY
-        .iter()
-        .any(|verb| verb.eq_ignore_ascii_case(word))
+pub(super) fn takes_whole(word: &str) -> bool {
+    is_one_of(word, &TAKING_WHOLE)
+}
+
+/// Whether a tool with this word in its name runs commands.
+pub(super) fn is_shell(word: &str) -> bool {
+    is_one_of(word, &SHELLS)
 }
 
 /// Whether a key says that a path stands under it, also as a bare word.
 pub(super) fn is_path_key(key: &str) -> bool {
     let words = split_words(key);
     words.iter().any(|word| projection::is_path_word(word))
+}
+
+fn is_one_of(word: &str, known: &[&str]) -> bool {
+    known.iter().any(|one| one.eq_ignore_ascii_case(word))
 }

@@ -1,0 +1,183 @@
+//! Looks through arguments for what may be a path or a command.
+
+use std::collections::BTreeSet;
+
+use callgate_wire::{Json, JsonKind, Strictness};
+
+use super::{
+    Protected, TooMuch, command, is_builtin,
+    spelling::{begins_like_path, is_web_address, may_be_path, parts, spelled},
+    words,
+};
+use crate::{
+    Target,
+    policy::{path::Ground, projection},
+    tool::split_words,
+};
+
+/// How many strings of a call's arguments are looked at; a call with more needs a person.
+const MAX_STRINGS: usize = 100_000;
+/// How many paths a call may mean; one with more needs a person.
+pub(super) const MAX_PATHS: usize = 20_000;
+/// How deep they are looked for: as deep as a frame may nest, and JSON in strings some times over.
+const MAX_DEPTH: usize = 512;
+/// A longer string is a path only if it begins like one.
+const LONGEST_PLAIN: usize = 4096;
+/// The arguments of the built-in tools that are paths.
+const BUILTIN_KEYS: [&str; 3] = ["path", "file_path", "cwd"];
+
+/// What was found in the arguments of a call.
+pub(super) struct Walk<'a> {
+    protected: &'a Protected,
+    ground: &'a Ground,
+    /// Whether everything that the tool is told may be a command.
+    is_shell: bool,
+    strings: usize,
+    /// Absolute paths.
+    pub(super) paths: BTreeSet<String>,
+    /// Commands.
+    pub(super) lines: Vec<String>,
+    /// Whether an argument says that something is moved, deleted or copied: `{"op": "delete"}`.
+    pub(super) says_take_whole: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn over(
+        arguments: Json<'_>,
+        target: &Target,
+        ground: &'a Ground,
+        protected: &'a Protected,
+    ) -> Result<Self, TooMuch> {
+        let mut walk = Self {
+            protected,
+            ground,
+            is_shell: false,
+            strings: 0,
+            paths: BTreeSet::new(),
+            lines: Vec::new(),
+            says_take_whole: false,
+        };
+        if is_builtin(target) {
+            walk.builtin(arguments);
+        } else {
+            walk.is_shell = is_shell(target);
+            walk.value(arguments, None, 0)?;
+        }
+        Ok(walk)
+    }
+
+    /// The built-in tools' own arguments; nothing else of theirs is a path.
+    fn builtin(&mut self, arguments: Json<'_>) {
+        for key in BUILTIN_KEYS {
+            if let Some(text) = arguments.get(key).and_then(Json::as_str) {
+                self.paths.extend(spelled(&text, self.ground));
+            }
+        }
+        let command = arguments.get("command").and_then(Json::as_str);
+        self.lines
+            .extend(command.map(|command| command.into_owned()));
+    }
+
+    fn value(&mut self, value: Json<'_>, key: Option<&str>, depth: usize) -> Result<(), TooMuch> {
+        if depth > MAX_DEPTH {
+            return Err(TooMuch);
+        }
+        match value.kind() {
+            JsonKind::Object => {
+                for (name, value) in value.members() {
+                    self.text(name, None, depth)?;
+                    let name = name.as_str().unwrap_or_default();
+                    // What stands inside a value belongs to its key, whatever it is called there.
+                    let outer = key.filter(|key| is_telling(key));
+                    self.value(value, Some(outer.unwrap_or(&name)), depth + 1)?;
+                }
+            }
+            JsonKind::Array => {
+                for element in value.elements() {
+                    self.value(element, key, depth + 1)?;
+                }
+            }
+            JsonKind::String => self.text(value, key, depth)?,
+            JsonKind::Number | JsonKind::Bool | JsonKind::Null => {}
+        }
+        Ok(())
+    }
+
+    /// A string under `key`, or a key itself.
+    fn text(&mut self, value: Json<'_>, key: Option<&str>, depth: usize) -> Result<(), TooMuch> {
+        self.strings += 1;
+        if self.strings > MAX_STRINGS || self.paths.len() > MAX_PATHS {
+            return Err(TooMuch);
+        }
+        let is_command = key.is_some_and(|key| self.is_shell || projection::is_command_key(key));
+        if let (true, Some(line)) = (is_command, value.as_str()) {
+            self.lines.push(line.into_owned());
+        }
+        let raw = value.bytes();
+        if raw.len() > LONGEST_PLAIN && !begins_like_path(raw) && !begins_like_json(raw) {
+            return Ok(());
+        }
+        let Some(text) = value.as_str() else {
+            return Ok(());
+        };
+        let telling = |byte: &u8| matches!(byte, b'/' | b'\\' | b'~' | b'%' | b'$' | 0x80..);
+        if !raw.iter().any(telling) {
+            if key.is_some_and(words::is_path_key) || self.is_known(&text) {
+                self.add(&text);
+            } else if key.is_some() && words::takes_whole(&text) {
+                self.says_take_whole = true;
+            }
+            return Ok(());
+        }
+        if begins_like_json(raw)
+            && let Ok(inside) = Json::validate(text.trim().as_bytes(), Strictness::Envelope)
+        {
+            return self.value(inside, key, depth + 1);
+        }
+        if key.is_some_and(words::is_path_key) || may_be_path(&text) {
+            self.add(&text);
+        }
+        Ok(())
+    }
+
+    fn is_known(&self, text: &str) -> bool {
+        let names = &self.protected.names;
+        names.iter().any(|name| name.eq_ignore_ascii_case(text))
+    }
+
+    fn add(&mut self, text: &str) {
+        if is_web_address(text) {
+            return;
+        }
+        for part in parts(text) {
+            self.paths.extend(spelled(part, self.ground));
+            // `**` is for searching, which passes by everything.
+            if part.contains(['*', '?', '[']) && !part.contains("**") {
+                let meant = command::fitting(part, self.ground, self.protected);
+                self.paths.extend(meant);
+            }
+        }
+    }
+}
+
+/// Whether a raw JSON string begins as JSON does.
+fn begins_like_json(raw: &[u8]) -> bool {
+    let text = raw.strip_prefix(b"\"").unwrap_or(raw).trim_ascii_start();
+    text.first().is_some_and(|byte| b"{[".contains(byte))
+}
+
+/// Whether a key says what stands anywhere below it.
+fn is_telling(key: &str) -> bool {
+    words::is_path_key(key) || projection::is_command_key(key)
+}
+
+fn is_shell(target: &Target) -> bool {
+    match target {
+        Target::Tool(tool) => split_words(&tool.name)
+            .iter()
+            .any(|word| words::is_shell(word)),
+        Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
+            false
+        }
+    }
+}
