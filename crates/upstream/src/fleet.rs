@@ -8,7 +8,7 @@ mod pinned;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -253,12 +253,6 @@ impl Fleet {
                 effect: Effect::None,
                 detail: "the server is not configured any more".to_owned(),
             })
-    }
-
-    fn followers_of(&self, server: &ServerName) -> Arc<Followers> {
-        let followers = self.followers.lock();
-        let mut followers = followers.unwrap_or_else(PoisonError::into_inner);
-        followers.entry(server.clone()).or_default().clone()
     }
 
     fn promote_when_settled(&self, successor: Arc<Server>) {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use callgate_gate::{Operation, Role, View};
+use callgate_gate::{Operation, Role, ServerName, View};
 use callgate_record::RecordType;
 use callgate_store::{Token as Kept, TokenError, Tokens};
 use jiff::{SignedDuration, Span, Timestamp};
@@ -85,7 +85,7 @@ fn create(
 
 /// Refuses names that no server has: such a token would be for whatever gets the name later, or for nothing.
 fn check_servers(settings: &Settings, named: &[String]) -> Result<(), Failed> {
-    let known = settings.server_names();
+    let known = server_names(settings);
     let Some(unknown) = named.iter().find(|name| !known.contains(name)) else {
         return Ok(());
     };
@@ -94,6 +94,16 @@ fn check_servers(settings: &Settings, named: &[String]) -> Result<(), Failed> {
         known => format!("the servers are: {}", known.join(", ")),
     };
     Err(Failed::user(format!("there is no server `{unknown}`")).help(&help))
+}
+
+/// The names of everything that has tools: servers, plugins and the built-in tools.
+fn server_names(settings: &Settings) -> Vec<String> {
+    let servers = settings.servers.iter();
+    let servers = servers.map(|spec| spec.name.as_str().to_owned());
+    let plugins = settings.plugins().map(|(name, _)| name.to_owned());
+    let builtin = ServerName::builtin().as_str().to_owned();
+    let builtin = settings.builtins.as_ref().map(|_| builtin);
+    servers.chain(plugins).chain(builtin).collect()
 }
 
 fn list(tokens: &Tokens, as_json: bool) -> Result<ExitCode, Failed> {

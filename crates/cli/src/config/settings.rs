@@ -191,18 +191,6 @@ impl Settings {
         self.servers.is_empty() && self.builtins.is_none() && self.config.plugins.is_empty()
     }
 
-    /// The names of everything that has tools: servers, plugins and the built-in tools.
-    pub(crate) fn server_names(&self) -> Vec<String> {
-        let servers = self
-            .servers
-            .iter()
-            .map(|spec| spec.name.as_str().to_owned());
-        let plugins = self.config.plugins.keys().cloned();
-        let builtin = ServerName::builtin().as_str().to_owned();
-        let builtin = self.builtins.as_ref().map(|_| builtin);
-        servers.chain(plugins).chain(builtin).collect()
-    }
-
     /// The plugins of the file.
     pub(crate) fn plugins(&self) -> impl Iterator<Item = (&str, &PluginEntry)> {
         let plugins = self.config.plugins.iter();

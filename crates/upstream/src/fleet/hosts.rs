@@ -11,7 +11,7 @@ use callgate_wire::Era;
 use futures_util::future::join_all;
 
 use super::Fleet;
-use crate::{Profile, ServerStatus, outgoing::Housekeeping, server::Server};
+use crate::{Profile, ServerStatus, followers::Followers, outgoing::Housekeeping, server::Server};
 
 /// How long a notification to all servers may take.
 const TELL_ALL_DEADLINE: Duration = Duration::from_secs(1);
@@ -24,6 +24,13 @@ pub(super) struct Resident {
 }
 
 impl Fleet {
+    /// Who follows the resources of a server, kept over its restarts.
+    pub(super) fn followers_of(&self, server: &ServerName) -> Arc<Followers> {
+        let followers = self.followers.lock();
+        let mut followers = followers.unwrap_or_else(PoisonError::into_inner);
+        followers.entry(server.clone()).or_default().clone()
+    }
+
     /// Takes note of a host that is there now.
     pub(super) fn came(&self, host: Arc<Host>, caller: Arc<dyn Caller>) {
         let mut residents = self

@@ -1,15 +1,18 @@
 //! One tenant or token using, reading or starving another.
 
+mod names;
+mod sessions;
+
 use callgate_testkit::{Host, HttpHost, HttpReply, INITIALIZED, StatelessHost};
 use serde_json::{Value, json};
 
 use super::Seen::{Harmless, Passed, Refused};
-use super::{Seen, attack, reporting, write};
+use super::{Seen, attack, write};
 use crate::approvals::{approval_of, ask, host_with, token, told};
 use crate::eras::{post_with, stateless_as};
 use crate::guard::asked;
 use crate::setup::{Bed, Served, VERSION};
-use crate::talk::{call, parsed, request};
+use crate::talk::{call, parsed};
 
 /// One counting server under the policy `policy.yaml`, which tenant `acme` has as well.
 const GOVERNED: &str = "\
@@ -88,256 +91,6 @@ fn calling_itself(served: &Served, secret: &str, name: &str) -> HttpHost {
 
 fn refused_unless(passed: bool) -> Seen {
     if passed { Passed } else { Refused }
-}
-
-#[test]
-fn self_given_names_use_up_no_other_tokens_rate() {
-    attack(
-        "tenants",
-        "a client calls itself `ci` and uses up the rate of the token `ci`",
-    )
-    .expect(Harmless)
-    .tries(WAYS, |way| {
-        let (bed, served) = governed(RATED);
-        let ci = token(&bed, &["--name", "ci", "--role", "agent"]);
-        for _ in 0..2 {
-            allowed(&served, &served.token, (*way, "ci"), "read_thing");
-        }
-        match allowed(&served, &ci, (Way::Check, "ci"), "read_thing") {
-            true => Harmless,
-            false => Passed,
-        }
-    })
-    .check();
-}
-
-#[test]
-fn self_given_names_use_no_other_tokens_history() {
-    let policy = r#"version: "1"
-rules:
-  - scope: mcp_tool
-    allow: [{pattern: "n:effect", conditions: [{require_prior: "read_*", time_window: 1h}]}, {pattern: "n:read_thing"}]
-"#;
-    let (bed, served) = governed(policy);
-    let ci = token(&bed, &["--name", "ci", "--role", "agent"]);
-    assert!(allowed(&served, &ci, (Way::Handshake, "ci"), "read_thing"));
-    assert!(allowed(&served, &ci, (Way::Handshake, "ci"), "effect"));
-    attack(
-        "tenants",
-        "a client calls itself `ci` and does what only the earlier calls of the token `ci` allow",
-    )
-    .expect(Refused)
-    .tries(WAYS, |way| {
-        refused_unless(allowed(&served, &served.token, (*way, "ci"), "effect"))
-    })
-    .check();
-}
-
-#[test]
-fn invented_names_have_no_rate_of_their_own() {
-    attack(
-        "tenants",
-        "a client takes another name for each call and has the rate of all of them",
-    )
-    .expect(Refused)
-    .tries(WAYS, |way| {
-        let (_bed, served) = governed(RATED);
-        let done = (0..4).filter(|n| {
-            allowed(
-                &served,
-                &served.token,
-                (*way, &format!("n{n}")),
-                "read_thing",
-            )
-        });
-        refused_unless(done.count() > 2)
-    })
-    .check();
-}
-
-#[test]
-fn invented_names_lock_no_other_token_out() {
-    // More names than any table holds; CI tries fewer and leaves the size of the tables to unit tests.
-    let names = if reporting() { 10_100 } else { 30 };
-    let policy = RATED.replace("max_requests: 2", "max_requests: 1000000");
-    let (bed, served) = governed(&policy);
-    let of = |name: &str, tenant: &str| {
-        token(
-            &bed,
-            &["--name", name, "--role", "agent", "--tenant", tenant],
-        )
-    };
-    let (flood, neighbour, acme) = (
-        of("flood", "local"),
-        of("neighbour", "local"),
-        of("acme-ci", "acme"),
-    );
-    for n in 0..names {
-        allowed(
-            &served,
-            &flood,
-            (Way::Check, &format!("invented-{n}")),
-            "read_thing",
-        );
-    }
-    attack(
-        "tenants",
-        "one token invents names until the tables are full, and others are refused",
-    )
-    .expect(Harmless)
-    .tries(
-        [
-            ("another tenant", &acme),
-            ("another token", &neighbour),
-            ("the same token", &flood),
-        ],
-        |(_, secret)| match allowed(&served, secret, (Way::Check, "x"), "read_thing") {
-            true => Harmless,
-            false => Passed,
-        },
-    )
-    .check();
-}
-
-#[test]
-fn sessions_of_one_tenant_end_none_of_another() {
-    // More sessions than a tenant has at once; CI tries fewer.
-    let sessions = if reporting() { 10_100 } else { 20 };
-    let (bed, served) = governed(RATED);
-    let acme = token(
-        &bed,
-        &["--name", "acme-ci", "--role", "agent", "--tenant", "acme"],
-    );
-    let victim = host_with(&served, &served.token);
-    for n in 0..sessions {
-        calling_itself(&served, &acme, &format!("n{n}"));
-    }
-    attack(
-        "tenants",
-        "one tenant opens sessions until another's are given up",
-    )
-    .expect(Harmless)
-    .tries(["tools/list"], |method| {
-        let line = json!({"jsonrpc": "2.0", "id": 1, "method": method}).to_string();
-        let status = victim.post(&line).expect("it answers").status;
-        if status == 200 { Harmless } else { Passed }
-    })
-    .check();
-}
-
-#[test]
-fn new_sessions_have_no_budget_of_their_own() {
-    let policy = "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*'}]}\n  - {scope: cost, limits: {max_per_session: 1.5}}\n";
-    let spend = |served: &Served, way: &str, n: usize| -> bool {
-        let params = json!({"name": "n__effect", "arguments": {"key": "k"}, "_meta": {"dev.callgate/est_cost": 1}});
-        let answer = match way {
-            "a session each" | "one session ended before the next" => {
-                let mut host = host_with(served, &served.token);
-                let line =
-                    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-                let answer = request(&mut host, &line.to_string());
-                if way.starts_with("one") {
-                    host.send("DELETE", &[], b"").expect("it answers");
-                }
-                answer
-            }
-            "requests without sessions" => {
-                post_with(
-                    served,
-                    &served.token,
-                    &stateless_as("tools/call", params, &json!({})),
-                )
-                .1
-            }
-            _ => {
-                let question = json!({"schema_version": "v1", "scope": "mcp_tool", "command": "n:effect", "est_cost": 1, "session_id": format!("s{n}")});
-                let (_, answer) = asked(served, &served.token, "/v1/check", &question.to_string());
-                return answer["decision"] == "ALLOW";
-            }
-        };
-        answer["result"]["isError"] != true
-    };
-    let ways = [
-        "a session each",
-        "questions with a `session_id` each",
-        "requests without sessions",
-        "one session ended before the next",
-    ];
-    attack(
-        "tenants",
-        "a client opens another session and may spend `max_per_session` again",
-    )
-    .expect(Refused)
-    .tries(ways, |way| {
-        let (_bed, served) = governed(policy);
-        let done = (0..3).filter(|n| spend(&served, way, *n)).count();
-        assert!(done > 0, "the first call is within the budget");
-        refused_unless(done > 1)
-    })
-    .check();
-}
-
-#[test]
-fn session_ids_of_other_tokens_are_unknown() {
-    let (bed, served) = governed(RATED);
-    let victim = host_with(&served, &served.token);
-    let other = token(&bed, &["--name", "other", "--role", "agent"]);
-    let acme = token(
-        &bed,
-        &["--name", "acme-ci", "--role", "agent", "--tenant", "acme"],
-    );
-    let ways: Vec<_> = ["POST", "GET", "DELETE"]
-        .into_iter()
-        .flat_map(|method| [(method, &acme), (method, &other)])
-        .collect();
-    attack(
-        "tenants",
-        "a session is used with its `Mcp-Session-Id` and another token",
-    )
-    .expect(Refused)
-    .tries(ways, |(method, secret)| {
-        let bearer = format!("Bearer {secret}");
-        let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-        let body = if *method == "POST" { line } else { "" };
-        let accept = if *method == "GET" {
-            "text/event-stream"
-        } else {
-            "application/json, text/event-stream"
-        };
-        let headers = [
-            ("Authorization", bearer.as_str()),
-            ("Accept", accept),
-            ("Content-Type", "application/json"),
-        ];
-        let reply = victim
-            .send(method, &headers, body.as_bytes())
-            .expect("it answers");
-        refused_unless(reply.status != 404)
-    })
-    .check();
-    let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    assert_eq!(
-        victim.post(line).expect("it answers").status,
-        200,
-        "its own token still opens it"
-    );
-}
-
-#[test]
-fn clients_choose_no_session_id() {
-    let (_bed, served) = governed(RATED);
-    let chosen = "a".repeat(64);
-    attack("tenants", "a client fixes the id of a session before it is opened")
-        .expect(Refused)
-        .tries(["initialize", "tools/list", "ping"], |method| {
-            let host = served.host().header("Mcp-Session-Id", &chosen);
-            let line = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {
-                "protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}});
-            let reply = host.post(&line.to_string()).expect("it answers");
-            let took = reply.header("mcp-session-id").map(str::to_owned);
-            refused_unless(reply.status == 200 || took.as_deref() == Some(chosen.as_str()))
-        })
-        .check();
 }
 
 #[test]
@@ -594,31 +347,6 @@ fn records_and_approvals_of_other_tenants_are_not_found() {
             200 => Harmless,
             _ => Refused,
         }
-    })
-    .check();
-}
-
-#[test]
-fn self_given_names_get_no_rules_that_widen() {
-    let policy = r#"version: "1"
-rules:
-  - {scope: mcp_tool, allow: [{pattern: "n:read_thing"}]}
-agents:
-  "ci-*": {override: [{scope: mcp_tool, allow: [{pattern: "*:*"}]}]}
-"#;
-    let (_bed, served) = governed(policy);
-    let names = ["ci-1", "ci-", "ci-agent"];
-    let tries: Vec<_> = WAYS
-        .into_iter()
-        .flat_map(|way| names.map(|name| (way, name)))
-        .collect();
-    attack(
-        "tenants",
-        "a client gives itself a name that has rules which allow more",
-    )
-    .expect(Refused)
-    .tries(tries, |(way, name)| {
-        refused_unless(allowed(&served, &served.token, (*way, name), "effect"))
     })
     .check();
 }
