@@ -202,7 +202,7 @@ mod tests {
         for name in [
             "s:destroy",
             "s:DESTROY_ALL",
-            "s:vmDestroy",
+            "s:vmDESTROY",
             "s:de\u{17f}troy",
             "s:de\u{200b}stroy",
             "s:ＤＥＳＴＲＯＹ",

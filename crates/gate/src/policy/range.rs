@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How alike a word must be to one of the ranges to be taken for a slip.
-const ALIKE: f64 = 0.92;
+const ALIKE: f64 = 0.9;
 /// Names that every system gives to itself.
 const LOOPBACK_NAMES: [&str; 5] = [
     "localhost",
