@@ -34,10 +34,11 @@ fn machine_paths(file: &File) -> Vec<String> {
     found
 }
 
-/// True where the folder begins a path and something follows it; `docs/work/x` and a bare mention are fine.
+/// True where the folder begins a path and something follows it; `docs/work/x`, a bare mention and what stands behind a
+/// placeholder of a test (`@dir@`) are fine.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
-        let inside = |c: char| c.is_alphanumeric() || "._-~*}>".contains(c);
+        let inside = |c: char| c.is_alphanumeric() || "._-~*}>@".contains(c);
         let starts = !line[..at].ends_with(inside);
         let goes_on =
             line[at + folder.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '.');
