@@ -1,6 +1,7 @@
 //! Fake coding agents: how each finds its tool server, and how its events look.
 
 mod events;
+mod project;
 mod server;
 
 use std::fs;
@@ -96,13 +97,15 @@ pub fn main() -> Result<ExitCode> {
     let role = Role::of(name.context("it was started under a name")?)?;
     let script = std::env::var("FAKE_AGENT").context("$FAKE_AGENT names a script")?;
     let script: AgentScript = serde_json::from_str(&fs::read_to_string(&script)?)?;
+    project::note_obeyed(role, &argv, &script.log.with_file_name("obeyed"));
     if let Some(answer) = role.about_itself(&argv[1..], &script.version) {
         println!("{answer}");
         return Ok(ExitCode::SUCCESS);
     }
     let mut stdin = String::new();
     std::io::stdin().read_to_string(&mut stdin)?;
-    let mut log = json!({"argv": argv, "stdin": stdin, "env": environment()});
+    let cwd = std::env::current_dir()?;
+    let mut log = json!({"argv": argv, "stdin": stdin, "env": environment(), "cwd": cwd});
     let ended = act(role, &script, &argv, &mut log);
     let mut file = fs::File::options()
         .create(true)
@@ -115,9 +118,16 @@ pub fn main() -> Result<ExitCode> {
 /// The variables that matter.
 fn environment() -> Value {
     let wanted = |name: &str| {
-        ["GEMINI_", "OPENCODE_", "DISABLE_", "CLAUDE_", "CALLGATE_"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+        [
+            "GEMINI_",
+            "OPENCODE_",
+            "DISABLE_",
+            "CLAUDE_",
+            "CALLGATE_",
+            "XDG_",
+        ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
             || name == "TRACEPARENT"
     };
     let all = std::env::vars().filter(|(name, _)| wanted(name));

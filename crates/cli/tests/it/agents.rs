@@ -69,7 +69,7 @@ impl Stage {
     }
 
     /// `callgate agent` with these arguments, beside the working folder.
-    fn agent(&self, args: &[&str]) -> Command {
+    pub(crate) fn agent(&self, args: &[&str]) -> Command {
         let mut command = self.callgate(std::iter::once(&"agent").chain(args));
         command.arg("--workdir").arg(self.bed.path("desk"));
         command
@@ -84,6 +84,7 @@ impl Stage {
             .env("HOME", self.bed.path("home"))
             .env("TMPDIR", self.bed.path("tmp"))
             .env("FAKE_AGENT", self.bed.path("script.json"))
+            .env_remove("GEMINI_CLI_HOME")
             .env_remove("XDG_CONFIG_HOME");
         command
     }
@@ -96,7 +97,7 @@ impl Stage {
     }
 
     /// The arguments of the last agent, without what differs from run to run.
-    fn argv(&self) -> Vec<String> {
+    pub(crate) fn argv(&self) -> Vec<String> {
         let given = self.given();
         let argv = given["argv"].as_array().expect("arguments").iter().skip(1);
         argv.map(|arg| self.plain(arg.as_str().expect("a text")))

@@ -52,7 +52,7 @@ impl Role {
             (Self::Codex, ["debug", "models", "--bundled"]) => Some(
                 json!({"models": [{"slug": "m", "shell_type": "default", "kept": 1}]}).to_string(),
             ),
-            (Self::OpenCode, ["debug", "config"]) => {
+            (Self::OpenCode, ["debug", "config", ..]) => {
                 Some(json!({"mcp": {"users-own": {}}}).to_string())
             }
             _ => None,

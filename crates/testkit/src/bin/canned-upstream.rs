@@ -1,5 +1,6 @@
 //! An MCP server whose tools and answers stand in a file: an array of `{"tool": …, "result": …, "delay_ms": …}`.
-//! `"$arguments"` as a result gives the arguments back. Every call is a line in the ledger.
+//! `"$arguments"` as a result gives the arguments back. `"asks": {"method": …, "params": …}` asks the host first, and the
+//! answer is the result; `"error"` answers with an error. Every call is a line in the ledger.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -58,8 +59,9 @@ impl Fixture for Canned {
                 let tools = self.answers.iter().map(|answer| &answer["tool"]);
                 json!({"tools": tools.collect::<Vec<_>>()})
             }
-            "tools/call" => match self.call(request) {
-                Some(result) => result,
+            "tools/call" => match self.call(peer, request) {
+                Some(Ok(result)) => result,
+                Some(Err(error)) => return peer.fail(request, &error.to_string()),
                 None => return peer.fail(request, r#"{"code":-32602,"message":"no such tool"}"#),
             },
             _ => return peer.fail(request, r#"{"code":-32601,"message":"method not found"}"#),
@@ -69,7 +71,7 @@ impl Fixture for Canned {
 }
 
 impl Canned {
-    fn call(&self, request: &Frame) -> Option<Value> {
+    fn call(&self, peer: &Peer, request: &Frame) -> Option<Result<Value, Value>> {
         let name: String = serde_json::from_str(request.param("name")?).ok()?;
         let arguments = request.param("arguments").unwrap_or("{}");
         if let Some(ledger) = &self.ledger {
@@ -85,10 +87,19 @@ impl Canned {
         thread::sleep(Duration::from_millis(
             answer["delay_ms"].as_u64().unwrap_or(0),
         ));
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        if let Some(error) = answer.get("error") {
+            return Some(Err(error.clone()));
+        }
+        if let Some(asks) = answer.get("asks") {
+            let method = asks["method"].as_str().unwrap_or_default();
+            let given = peer.ask(method, &asks["params"].to_string())?;
+            return Some(Ok(text(&given.result.or(given.error).unwrap_or_default())));
+        }
         let result = &answer["result"];
-        Some(match result.as_str() {
-            Some("$arguments") => json!({"content": [{"type": "text", "text": arguments}]}),
+        Some(Ok(match result.as_str() {
+            Some("$arguments") => text(arguments),
             _ => result.clone(),
-        })
+        }))
     }
 }

@@ -1,5 +1,5 @@
 //! An MCP server that says things which nobody asked for. Each line that is added to the file given by `--cue` is one
-//! of them: `say TEXT` is a log message, and `tools`, `prompts` and `resources` add one to that list and say so.
+//! of them: `say TEXT` is a log message, `ask METHOD` is a request to the host, and `tools`, `prompts` and `resources` add one to that list and say so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,6 +94,16 @@ fn follow(peer: &Peer, options: &Options, before: usize) {
     let mut said = before;
     loop {
         for line in cues(&options.cue).iter().skip(said) {
+            if let Some(method) = line.strip_prefix("ask ") {
+                let peer = peer.clone();
+                let line = format!(
+                    r#"{{"jsonrpc":"2.0","id":"ask-{said}","method":"{method}","params":{{}}}}"#
+                );
+                let id = format!(r#""ask-{said}""#);
+                thread::spawn(move || peer.ask_as(&id, &line));
+                said += 1;
+                continue;
+            }
             match line.strip_prefix("say ") {
                 Some(text) => {
                     let data = format!("{}: {text}", options.tag);
