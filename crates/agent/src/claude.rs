@@ -66,6 +66,10 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     if !allowed.is_empty() {
         push(&mut args, &["--allowedTools", &allowed.join(",")]);
     }
+    if task.relay.is_some() {
+        // Settings of the work folder could run commands and send the user's key elsewhere.
+        push(&mut args, &["--setting-sources", "user"]);
+    }
     let mut stdin = task.prompt.clone();
     match task.proxy {
         Proxy::Full => {
@@ -96,6 +100,7 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         args,
         env,
         stdin,
+        cwd: None,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Codex.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::{
@@ -79,6 +81,7 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
             push(&mut args, &["-c", setting]);
         }
         push(&mut args, &["--disable", "apps", "--disable", "plugins"]);
+        push(&mut args, &["-c", &untrusted(task.workdir)]);
     }
     match task.proxy {
         Proxy::Full => full(task, &mut args).await?,
@@ -89,7 +92,26 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         args,
         env: Vec::new(),
         stdin: task.prompt.clone(),
+        cwd: None,
     })
+}
+
+/// The work folder and those above it as projects that are not trusted, so that `.codex/config.toml` in them counts for
+/// nothing even where the user trusts them.
+fn untrusted(workdir: &Path) -> String {
+    let real = workdir.canonicalize().ok();
+    let mut folders: Vec<&Path> = workdir.ancestors().collect();
+    folders.extend(real.iter().flat_map(|real| real.ancestors()));
+    folders.sort_unstable();
+    folders.dedup();
+    let entry = |folder: &&Path| {
+        format!(
+            r#"{}={{trust_level="untrusted"}}"#,
+            toml(&folder.display().to_string())
+        )
+    };
+    let entries: Vec<String> = folders.iter().map(entry).collect();
+    format!("projects={{{}}}", entries.join(","))
 }
 
 async fn full(task: &Task<'_>, args: &mut Vec<String>) -> Result<(), StepFailed> {
@@ -158,7 +180,8 @@ async fn asked(task: &Task<'_>, args: &[&str]) -> Result<String, StepFailed> {
         program: "codex",
         args,
         env: task.env,
-        cwd: task.workdir,
+        // Away from the work folder, whose files could say something else.
+        cwd: task.folder.path(),
     };
     ask(&task.house.warden_program, &question).await
 }

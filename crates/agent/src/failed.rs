@@ -1,6 +1,6 @@
 //! Why a step failed.
 
-use std::{io, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +15,14 @@ pub enum StepFailed {
         program: String,
         /// What the system said.
         reason: String,
+    },
+    /// A file of the work folder would steer the agent past the gate, and the agent cannot be told to ignore it.
+    #[error("`{}` {why}; remove it, or run the step without `--mode additive`", .path.display())]
+    ProjectFile {
+        /// The file.
+        path: PathBuf,
+        /// What the agent would do with it.
+        why: String,
     },
     /// The agent never asked for its tools, so none of what it did was behind the gate.
     #[error("the agent's tools were never listed: its tool server did not come up")]
@@ -60,6 +68,7 @@ impl StepFailed {
         match self {
             Self::Setup(_) => "SETUP",
             Self::NotStarted { .. } => "NOT_STARTED",
+            Self::ProjectFile { .. } => "PROJECT_FILE",
             Self::NoTools => "NO_TOOLS",
             Self::NoFinalEvent { .. } => "NO_FINAL_EVENT",
             Self::Agent(_) => "AGENT",

@@ -25,7 +25,9 @@ priority = 950
 /// Our tools as Gemini names them, by version.
 const PREFIXES: [&str; 2] = ["mcp_callgate_", "callgate__"];
 /// What the user has logged in with lies beside the settings.
-const CREDENTIALS: [&str; 2] = ["oauth_creds.json", "google_accounts.json"];
+const CREDENTIALS: [&str; 3] = ["oauth_creds.json", "google_accounts.json", ".env"];
+/// The instructions that Gemini reads in the folder that it is started in.
+const CONTEXT: &str = "GEMINI.md";
 
 pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let mut args = Vec::new();
@@ -38,6 +40,11 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     }
     let mut prompt = task.prompt.clone();
     let mut env = Vec::new();
+    let mut cwd = None;
+    if task.proxy == Proxy::Additive {
+        let why = "would change Gemini's environment, and Gemini cannot be told to ignore it";
+        task.refuse_project_files(&[".gemini/.env"], why)?;
+    }
     if task.relay.is_some() {
         settings(task)?;
         let home = task.folder.path().display().to_string();
@@ -47,6 +54,9 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         Proxy::Full => {
             let policy = task.folder.write("gemini-policy.toml", POLICY)?;
             let policy = policy.display().to_string();
+            // Files of variables in the folder that Gemini is started in count, its `GEMINI.md` reads other files into the
+            // prompt, and `--include-directories` would take the work folder's `GEMINI.md` as well.
+            cwd = Some(own_folder(task)?);
             push(
                 &mut args,
                 &[
@@ -69,7 +79,29 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         args,
         env,
         stdin: String::new(),
+        cwd,
     })
+}
+
+/// A folder of the step's own to start in. Variables of the user's stand in it, so that Gemini finds them there and looks
+/// for none in the folders above.
+fn own_folder(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
+    let variables = users_variables(task).unwrap_or_default();
+    for name in [".gemini/.env", ".env"] {
+        task.folder.write(&format!("work/{name}"), &variables)?;
+    }
+    let place = task
+        .folder
+        .write(&format!("work/{CONTEXT}"), &task.place())?;
+    Ok(place.with_file_name(""))
+}
+
+/// The variables that the user keeps for Gemini.
+fn users_variables(task: &Task<'_>) -> Option<String> {
+    let own = users_home(task)?;
+    let beside = own.parent()?.join(".env");
+    let read = |path: PathBuf| fs::read_to_string(path).ok();
+    read(own.join(".env")).or_else(|| read(beside))
 }
 
 /// The settings of the step, in a home of its own: the user's are read, never written.
@@ -90,6 +122,14 @@ fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
         if let Some(value) = users.get(key) {
             settings.insert(key.to_owned(), value.clone());
         }
+    }
+    let mut advanced = object(&users, "advanced");
+    advanced.insert("ignoreLocalEnv".to_owned(), json!(true));
+    settings.insert("advanced".to_owned(), Value::Object(advanced));
+    if task.proxy == Proxy::Full {
+        // Nor are instructions looked for in the folders above the step's own.
+        let context = json!({"memoryBoundaryMarkers": []});
+        settings.insert("context".to_owned(), context);
     }
     let Some(relay) = &task.relay else {
         return Ok(());
@@ -128,6 +168,12 @@ fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
         }
     }
     Ok(())
+}
+
+/// A member of the user's settings that is an object; empty where there is none.
+fn object(users: &Value, key: &str) -> Map<String, Value> {
+    let found = users.get(key).and_then(Value::as_object);
+    found.cloned().unwrap_or_default()
 }
 
 fn users_home(task: &Task<'_>) -> Option<PathBuf> {

@@ -23,6 +23,8 @@ pub(crate) struct Launch {
     pub(crate) env: Vec<(String, String)>,
     /// What it reads; nothing where the prompt is an argument.
     pub(crate) stdin: String,
+    /// The folder that it is started in, where that is not the one it works in.
+    pub(crate) cwd: Option<PathBuf>,
 }
 
 /// What an agent's own file needs to know to start it.
@@ -69,6 +71,34 @@ impl Task<'_> {
         found
             .map(|(_, value)| value.as_str())
             .filter(|value| !value.is_empty())
+    }
+}
+
+impl Task<'_> {
+    /// What an agent is told that is not started in the folder it works in.
+    pub(crate) fn place(&self) -> String {
+        let folder = self.workdir.display();
+        format!(
+            "You work in the folder `{folder}`. Your tools resolve relative paths against it, whatever your own working directory is.\n"
+        )
+    }
+
+    /// Refuses to start an agent that would obey one of these files of its work folder, or of a folder above it below the
+    /// user's home. `why` says what the agent would do with it.
+    pub(crate) fn refuse_project_files(&self, names: &[&str], why: &str) -> Result<(), StepFailed> {
+        let home = self.variable("HOME").map(Path::new);
+        let folders = self.workdir.ancestors();
+        let project = folders.take_while(|folder| Some(*folder) != home);
+        let found = project
+            .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
+            .find(|path| path.symlink_metadata().is_ok());
+        match found {
+            Some(path) => Err(StepFailed::ProjectFile {
+                path,
+                why: why.to_owned(),
+            }),
+            None => Ok(()),
+        }
     }
 }
 

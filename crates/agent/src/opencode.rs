@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
+use ulid::Ulid;
 
 use crate::{
     Proxy, StepFailed,
@@ -16,6 +17,21 @@ use crate::{
 
 /// Where OpenCode looks for the user's configuration.
 const CONFIG_FILES: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.json"];
+/// What makes OpenCode ignore the configuration of the work folder, as far as it does.
+const NO_PROJECT: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
+/// What in a work folder runs, or says what runs.
+const PROJECT_FILES: [&str; 8] = [
+    "opencode.json",
+    "opencode.jsonc",
+    ".opencode/opencode.json",
+    ".opencode/opencode.jsonc",
+    ".opencode/plugin",
+    ".opencode/plugins",
+    ".opencode/tool",
+    ".opencode/tools",
+];
+/// What says where the agent works.
+const PLACE: &str = "config/opencode/callgate-step.md";
 /// Our tools as OpenCode names them.
 const PREFIX: &str = "callgate_";
 /// Off in any case: what fetches or shares.
@@ -33,6 +49,11 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         push(&mut args, &["-m", model]);
     }
     let mut env = Vec::new();
+    if task.proxy == Proxy::Additive {
+        let why = "would run in OpenCode, which cannot be told to ignore it";
+        task.refuse_project_files(&PROJECT_FILES, why)?;
+    }
+    let agent = format!("step-{}", Ulid::generate().to_string().to_lowercase());
     let private = match task.proxy {
         Proxy::Full => Some(("XDG_CONFIG_HOME".to_owned(), private_home(task)?)),
         // Other programs that the agent's own tools start look there, too.
@@ -40,22 +61,26 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     };
     env.extend(private.clone());
     if task.relay.is_some() {
-        let config = config(task, private).await?;
+        let config = config(task, &agent, private.clone()).await?;
         env.push(("OPENCODE_CONFIG_CONTENT".to_owned(), compact(&config)));
         env.extend(QUIET.map(|name| (name.to_owned(), "1".to_owned())));
+        env.push((NO_PROJECT.to_owned(), "1".to_owned()));
     }
-    match task.proxy {
-        Proxy::Full => {
-            push(&mut args, &["--pure", "--agent", "gateway"]);
-            env.push(("OPENCODE_DISABLE_PROJECT_CONFIG".to_owned(), "1".to_owned()));
+    let cwd = match (task.proxy, private) {
+        (Proxy::Full, Some((_, home))) => {
+            push(&mut args, &["--pure", "--agent", &agent]);
+            // OpenCode has a second reader of configuration, which heeds neither the flag nor the variable. Only where it is
+            // started in the user's own configuration does it look for no project.
+            Some(Path::new(&home).join("opencode"))
         }
-        Proxy::Additive | Proxy::Off => {}
-    }
+        (Proxy::Full | Proxy::Additive | Proxy::Off, _) => None,
+    };
     Ok(Launch {
         program: "opencode".to_owned(),
         args,
         env,
         stdin: task.prompt.clone(),
+        cwd,
     })
 }
 
@@ -76,10 +101,15 @@ fn private_home(task: &Task<'_>) -> Result<String, StepFailed> {
                 .write(&format!("config/opencode/{name}"), &text)?;
         }
     }
+    task.folder.write(PLACE, &task.place())?;
     Ok(task.folder.path().join("config").display().to_string())
 }
 
-async fn config(task: &Task<'_>, private: Option<(String, String)>) -> Result<Value, StepFailed> {
+async fn config(
+    task: &Task<'_>,
+    agent: &str,
+    private: Option<(String, String)>,
+) -> Result<Value, StepFailed> {
     let Some(relay) = &task.relay else {
         return Ok(nothing());
     };
@@ -96,9 +126,11 @@ async fn config(task: &Task<'_>, private: Option<(String, String)>) -> Result<Va
                 servers.insert(name, json!({"enabled": false}));
             }
             let permission = json!({"*": "deny", "callgate_*": "allow"});
-            let agent = json!({"mode": "primary", "permission": permission});
-            config.insert("agent".to_owned(), json!({"gateway": agent}));
+            let settings = json!({"mode": "primary", "permission": permission});
+            config.insert("agent".to_owned(), json!({agent: settings}));
             config.insert("permission".to_owned(), permission);
+            let place = task.folder.path().join(PLACE).display().to_string();
+            config.insert("instructions".to_owned(), json!([place]));
         }
         Proxy::Additive | Proxy::Off => {}
     }
@@ -127,12 +159,15 @@ async fn other_servers(
     task: &Task<'_>,
     private: Option<(String, String)>,
 ) -> Result<Vec<String>, StepFailed> {
-    let env: Vec<(String, String)> = task.env.iter().cloned().chain(private).collect();
+    let no_project = (NO_PROJECT.to_owned(), "1".to_owned());
+    let env = task.env.iter().cloned().chain(private);
+    let env: Vec<(String, String)> = env.chain([no_project]).collect();
     let question = Question {
         program: "opencode",
-        args: &["debug", "config"],
+        args: &["debug", "config", "--pure"],
         env: &env,
-        cwd: task.workdir,
+        // Away from the work folder, whose plugins would run.
+        cwd: task.folder.path(),
     };
     let shown = ask(&task.house.warden_program, &question).await?;
     let shown: Value = serde_json::from_str(&shown).unwrap_or_default();

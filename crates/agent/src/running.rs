@@ -158,7 +158,12 @@ async fn program(
         command: launch.program.clone(),
         args,
         env,
-        cwd: Some(run.step.workdir.clone()),
+        cwd: Some(
+            launch
+                .cwd
+                .clone()
+                .unwrap_or_else(|| run.step.workdir.clone()),
+        ),
     };
     let spawned = Process::spawn_for(&spec, folder.path());
     let mut process = spawned.map_err(|error| StepFailed::NotStarted {

@@ -207,7 +207,7 @@ fn told(event: &StepEvent, as_json: bool) {
 
 fn failure(failed: &StepFailed) -> Failed {
     match failed {
-        StepFailed::Missing(_) => Failed::user(failed.to_string()),
+        StepFailed::Missing(_) | StepFailed::ProjectFile { .. } => Failed::user(failed.to_string()),
         StepFailed::Setup(_) => Failed::system(failed.to_string()),
         StepFailed::NotStarted { .. }
         | StepFailed::NoTools

@@ -73,6 +73,8 @@ fn claude_is_started_as_documented() {
         "$STEP/claude-mcp.json",
         "--allowedTools",
         "mcp__callgate",
+        "--setting-sources",
+        "user",
         "--strict-mcp-config",
         "--tools",
         "",
@@ -119,6 +121,8 @@ fn gemini_is_started_as_documented() {
         .as_str()
         .map(|home| stage.plain(home));
     assert_eq!(home.as_deref(), Some("$STEP"));
+    let cwd = stage.given()["cwd"].as_str().map(|cwd| stage.plain(cwd));
+    assert_eq!(cwd.as_deref(), Some("$STEP/work"));
 }
 
 #[test]
@@ -180,13 +184,15 @@ fn opencode_is_started_as_documented() {
     stage.script(working(KNOWN[3]));
     let ran = run(&mut stage.agent(&["opencode", "--prompt", PROMPT, "--model", "p/m"]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let mut argv = stage.argv();
+    let agent = argv.pop().expect("an agent");
     assert_eq!(
-        stage.argv(),
+        argv,
         [
-            "run", "--format", "json", "--title", "step", "-m", "p/m", "--pure", "--agent",
-            "gateway"
+            "run", "--format", "json", "--title", "step", "-m", "p/m", "--pure", "--agent"
         ]
     );
+    assert!(agent.starts_with("step-") && agent.len() == 31, "{agent}");
     let given = stage.given();
     assert_eq!(given["stdin"], PROMPT);
     assert_eq!(given["env"]["OPENCODE_DISABLE_PROJECT_CONFIG"], "1");
@@ -196,7 +202,13 @@ fn opencode_is_started_as_documented() {
     let config: Value = serde_json::from_str(&stage.plain(config)).expect("it is JSON");
     let permission = json!({"*": "deny", "callgate_*": "allow"});
     assert_eq!(config["permission"], permission);
-    assert_eq!(config["agent"]["gateway"]["permission"], permission);
+    assert_eq!(config["agent"][&agent]["permission"], permission);
+    assert_eq!(
+        config["instructions"],
+        json!(["$STEP/config/opencode/callgate-step.md"])
+    );
+    let cwd = given["cwd"].as_str().map(|cwd| stage.plain(cwd));
+    assert_eq!(cwd.as_deref(), Some("$STEP/config/opencode"));
     assert_eq!(config["mcp"]["users-own"], json!({"enabled": false}));
     assert_eq!(
         config["mcp"]["callgate"]["command"],

@@ -45,7 +45,6 @@ fn step(stage: &Stage, provider: &str, mode: &str, file: &str) -> Seen {
 fn try_files(cause: &'static str, provider: &str, mode: &str, files: &[&str]) {
     attack(CLASS, cause)
         .expect_any(&[Seen::Harmless, Seen::Refused])
-        .open()
         .tries(files, |file| step(&stage(), provider, mode, file))
         .check();
 }
@@ -145,7 +144,6 @@ fn the_agent_of_opencode_has_a_known_name() {
         "a configuration gives the agent that OpenCode runs under more permissions, because it knows its name",
     )
     .expect(Seen::Harmless)
-    .open()
     .tries(["gateway", "callgate"], |known| {
         let stage = stage();
         let mut names = Vec::new();
@@ -170,7 +168,6 @@ fn configuration_of_the_work_folder_reaches_codex() {
         "configuration in a work folder that the user trusts starts servers in a step of Codex",
     )
     .expect(Seen::Harmless)
-    .open()
     .tries(["full", "additive"], |mode| {
         let stage = stage();
         let desk = stage.bed.path("desk").display().to_string();
