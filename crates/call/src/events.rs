@@ -8,6 +8,7 @@
 
 pub mod approvals;
 pub mod calls;
+pub mod cancelled;
 pub mod checks;
 pub mod gateway;
 mod listener;

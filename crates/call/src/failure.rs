@@ -65,11 +65,38 @@ impl Failure {
         }
     }
 
+    /// The same of a call that turned out not to have been sent.
+    #[must_use]
+    pub fn not_sent(self) -> Self {
+        let effect = Effect::None;
+        match self {
+            Self::Unavailable { server, detail, .. } => Self::Unavailable {
+                server,
+                effect,
+                detail,
+            },
+            Self::TimedOut {
+                server,
+                name,
+                timeout,
+                ..
+            } => Self::TimedOut {
+                server,
+                name,
+                timeout,
+                effect,
+            },
+            Self::Cancelled { .. } => Self::Cancelled { effect },
+            other @ (Self::TooLarge { .. } | Self::UnknownState | Self::Broken) => other,
+        }
+    }
+
     /// How the record calls it.
     pub fn status(&self) -> Status {
-        match self.effect() {
-            Effect::Unknown => Status::Unknown,
-            Effect::None | Effect::Done => Status::Error,
+        match (self, self.effect()) {
+            (_, Effect::Unknown) => Status::Unknown,
+            (Self::Cancelled { .. }, Effect::None) => Status::Cancelled,
+            (_, Effect::None | Effect::Done) => Status::Error,
         }
     }
 
@@ -172,6 +199,13 @@ mod tests {
         );
         assert_eq!(timed_out().to_rpc("resources/read").code, -32603);
         assert_eq!(timed_out().status(), Status::Unknown);
+    }
+
+    #[test]
+    fn only_a_call_that_was_not_sent_reads_cancelled() {
+        let status = |effect| Failure::Cancelled { effect }.status();
+        assert_eq!(status(Effect::None), Status::Cancelled);
+        assert_eq!(status(Effect::Unknown), Status::Unknown);
     }
 
     #[test]

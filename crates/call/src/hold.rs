@@ -11,7 +11,7 @@ mod elsewhere;
 mod waiting;
 
 use callgate_gate::{
-    ApprovalId, Consent, Denied, Hold, Permit, Ruling, Target, Verdict, decide,
+    ApprovalId, Consent, Denied, Hold, Permit, Target, Verdict, decide,
     pins::{Names, flags},
 };
 use callgate_record::{Asked, NotRecorded, Question, Recorder, Status};
@@ -62,8 +62,8 @@ pub(crate) enum Unreleased {
     Refused(Denied, Option<ApprovalId>),
     /// Policy says no by now, or nobody can be asked.
     Denied(Denied),
-    /// The host does not want an answer any more.
-    Cancelled(Ruling),
+    /// The host does not want an answer any more; the approval that it waited for, where one was asked for.
+    Cancelled(Hold, Option<ApprovalId>),
     /// It could not be put on record.
     NotRecorded(Hold, NotRecorded),
 }
@@ -85,7 +85,7 @@ impl Keeper<'_> {
         let hold = match confirm(hold, exchange, self.back).await {
             Confirmed::Permit(permit) => return Ok(permit),
             Confirmed::Refused(denied) => return unreleased(Unreleased::Refused(denied, None)),
-            Confirmed::Cancelled(ruling) => return unreleased(Unreleased::Cancelled(ruling)),
+            Confirmed::Cancelled(hold) => return unreleased(Unreleased::Cancelled(hold, None)),
             Confirmed::ComeAgain(hold) => {
                 let held = self.recorder.held(&hold, None, Status::Blocked).await;
                 return unreleased(match held {
@@ -155,12 +155,7 @@ impl Keeper<'_> {
         }
         match wait.on(&id, &url).await {
             Woken::Look => Ok(hold),
-            Woken::Cancelled => {
-                let error = waiting::cancelled();
-                self.recorder.waited_in_vain(&hold, &id, error);
-                let ruling = hold.ruling().clone();
-                Err(Box::new(Unreleased::Cancelled(ruling)))
-            }
+            Woken::Cancelled => Err(Box::new(Unreleased::Cancelled(hold, Some(id)))),
             Woken::Over => {
                 if wait.has_waited() {
                     let error = waiting::undecided();

@@ -301,6 +301,9 @@ impl Shared {
             }
             Verdict::Deny(denied) => return self.denied(&denied, span),
         };
+        if exchange.cancelled.is_cancelled() {
+            return self.withdrawn(permit).await;
+        }
         let agreed = permit.agreed().cloned();
         let recording = self.about_to_forward(permit);
         let (recorded, open) = match span.step("record").over(recording).await {

@@ -153,6 +153,7 @@ impl Activity {
                 | Status::Blocked
                 | Status::Rejected
                 | Status::Unknown
+                | Status::Cancelled
                 | Status::Bypassed,
             ) => true,
         }
@@ -194,7 +195,7 @@ impl Activity {
             checks: call.checks.clone(),
             response: None,
             status: call.status,
-            error: call.error.as_ref().map(|error| failed(error, None)),
+            error: refused(call),
             duration_ms: None,
             timestamp: at,
             metadata,
@@ -243,7 +244,7 @@ impl Activity {
         self.reason.clone_from(&call.reason);
         self.checks.clone_from(&call.checks);
         self.status = call.status;
-        self.error = call.error.as_ref().map(|error| failed(error, None));
+        self.error = refused(call);
         if call.approval_id.is_some() {
             self.metadata.approval_id.clone_from(&call.approval_id);
         }
@@ -261,6 +262,13 @@ impl Activity {
             self.metadata.warnings.extend(cut("response", body));
         }
     }
+}
+
+/// What went wrong with a call that was not sent. Of a cancelled one it is said that it had no effect; a call that was
+/// refused is blocked, which says so by itself.
+fn refused(call: &CallEntry) -> Option<ActivityError> {
+    let effect = (call.status == Some(Status::Cancelled)).then_some(Effect::None);
+    call.error.as_ref().map(|error| failed(error, effect))
 }
 
 fn failed(error: &Failed, effect: Option<Effect>) -> ActivityError {

@@ -163,6 +163,8 @@ pub enum Status {
     Pending,
     /// Sent, outcome not seen.
     Unknown,
+    /// Cancelled before it was sent; it had no effect.
+    Cancelled,
     /// An agent's own tool: seen, and not gated.
     Bypassed,
 }
@@ -177,6 +179,7 @@ impl Status {
             Self::Rejected => "rejected",
             Self::Pending => "pending",
             Self::Unknown => "unknown",
+            Self::Cancelled => "cancelled",
             Self::Bypassed => "bypassed",
         }
     }

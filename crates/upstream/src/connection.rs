@@ -231,7 +231,7 @@ impl Connection {
             deadline: Instant::now() + timeout,
         };
         let slot = inner.slots.acquire();
-        let _slot = match watch.unless_stopped(slot, &exchange, Effect::None).await? {
+        let _slot = match watch.unless_stopped(slot, &exchange).await? {
             Ok(slot) => slot,
             Err(_closed) => {
                 return Err(watch.unavailable(Effect::None, "the connection was closed"));
@@ -263,7 +263,7 @@ impl Connection {
             message,
             awaits: Some(id),
         });
-        let sent = watch.unless_stopped(sent, &exchange, Effect::None).await?;
+        let sent = watch.unless_stopped(sent, &exchange).await?;
         let Ok(mut sent) = sent else {
             return Err(watch.unavailable(Effect::None, "the server went away"));
         };
@@ -282,6 +282,8 @@ impl Connection {
                 Err(watch.unavailable(Effect::Unknown, "the server went away during the call"))
             }
             Ok(Ended::Lost { effect, detail, .. }) => Err(watch.unavailable(effect, &detail)),
+            // It still waited to be written: the server never sees it, and need not be told.
+            Err(failure) if sent.withdraw() => Err(failure.not_sent()),
             Err(failure) => {
                 let reason = failure.to_string();
                 let what = Housekeeping::Cancelled {

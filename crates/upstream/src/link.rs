@@ -6,7 +6,15 @@ pub(crate) mod legacy_sse;
 pub(crate) mod stdio;
 pub(crate) mod streamable;
 
-use std::{fmt, future::poll_fn, pin::Pin};
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use callgate_call::InHand;
 use futures_util::future::BoxFuture;
@@ -49,16 +57,37 @@ pub(crate) struct Parcel {
 pub(crate) enum Sent {
     /// The link sees to everything else.
     OnItsWay,
+    /// It waits to be written, and can be taken back until then.
+    Queued(Ticket),
     /// Whoever waits for the reply sends the message and reads what comes back.
     ByWhoWaits(InHand<()>),
 }
 
+/// A message in a queue: it is written or taken back, whichever comes first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ticket(Arc<AtomicBool>);
+
+impl Ticket {
+    /// Decides what becomes of the message. `true` for the first to ask, whose choice counts.
+    pub(crate) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+}
+
 impl Sent {
+    /// Takes the message back. `false` where it may have reached the server.
+    pub(crate) fn withdraw(&self) -> bool {
+        match self {
+            Self::Queued(ticket) => ticket.take(),
+            Self::OnItsWay | Self::ByWhoWaits(_) => false,
+        }
+    }
+
     /// Waits for the reply to it, and does what there is to do for that.
     pub(crate) async fn reply(&mut self, mut reply: oneshot::Receiver<Ended>) -> Ended {
         poll_fn(|context| {
             match self {
-                Self::OnItsWay => {}
+                Self::OnItsWay | Self::Queued(_) => {}
                 // The reply is looked at next, whether this is done or not.
                 Self::ByWhoWaits(work) => drop(Pin::new(work).poll(context)),
             }

@@ -20,7 +20,7 @@ pub(super) enum Confirmed {
     /// No.
     Refused(Denied),
     /// Nobody waits for the answer any more.
-    Cancelled(Ruling),
+    Cancelled(Hold),
     /// The host is asked in the answer, and comes again.
     ComeAgain(Hold),
     /// It was not asked: a confirmation is not enough, or the host cannot.
@@ -59,7 +59,7 @@ async fn ask(hold: Hold, exchange: &Exchange) -> Confirmed {
     let asked = tokio::select! {
         asked = exchange.caller.ask(request) => asked,
         () = exchange.cancelled.cancelled() => {
-            return Confirmed::Cancelled(hold.ruling().clone());
+            return Confirmed::Cancelled(hold);
         }
     };
     match asked.as_ref().map(answer) {

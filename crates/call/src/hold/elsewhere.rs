@@ -42,8 +42,7 @@ impl Keeper<'_> {
             exchange.caller.keep_alive();
             tokio::select! {
                 () = exchange.cancelled.cancelled() => {
-                    self.recorder.waited_in_vain(&hold, &id, waiting::cancelled());
-                    return unreleased(Unreleased::Cancelled(hold.ruling().clone()));
+                    return unreleased(Unreleased::Cancelled(hold, Some(id)));
                 }
                 () = tokio::time::sleep_until(until.min(Instant::now() + LOOK_EVERY)) => {}
             }

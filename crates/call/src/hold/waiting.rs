@@ -113,14 +113,6 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// What the record says of a call whose host went away.
-pub(super) fn cancelled() -> Failed {
-    Failed {
-        code: 0,
-        message: "cancelled while it waited for approval".to_owned(),
-    }
-}
-
 /// What the record says of a call that nobody decided about in time.
 pub(super) fn undecided() -> Failed {
     Failed {

@@ -1,11 +1,12 @@
 //! Held calls on the path: what becomes of them, and how an approval is used up.
 
-use callgate_gate::{Call, Hold, Permit};
-use callgate_record::{NotRecorded, Open, Recorded};
+use callgate_gate::{Call, Hold, Permit, Ruling};
+use callgate_record::{Decision, NotRecorded, Open, Recorded};
 
 use super::Shared;
 use crate::{
     Exchange,
+    events::cancelled::CallCancelled,
     facts::Gathered,
     finish::{Answer, Refusal, given_up, refuse},
     hold::{Asks, Keeper, Unreleased, question},
@@ -22,6 +23,10 @@ impl Shared {
         (exchange, back): (&Exchange, Option<&Back>),
         span: &CallSpan,
     ) -> Result<Permit, Answer> {
+        if exchange.cancelled.is_cancelled() {
+            // No person is asked about a call that will not be made.
+            return Err(self.cancelled(held.call(), held.ruling(), Decision::RequireApproval));
+        }
         let keeper = Keeper {
             providers: &*self.providers,
             recorder: &self.recorder,
@@ -54,12 +59,40 @@ impl Shared {
                 self.tell_denied(&denied)
             }
             Unreleased::Denied(denied) => self.denied(&denied, span),
-            Unreleased::Cancelled(ruling) => given_up(&ruling),
+            Unreleased::Cancelled(hold, approval) => {
+                let (call, ruling, asks) = (hold.call(), hold.ruling(), Decision::RequireApproval);
+                self.recorder
+                    .cancelled(call, ruling, asks, approval.as_ref());
+                self.tell_cancelled(call);
+                given_up(ruling)
+            }
             Unreleased::NotRecorded(hold, error) => {
                 let Call { attempt, target } = hold.call();
                 self.not_recorded(attempt, target, &error)
             }
         })
+    }
+
+    /// Ends a permitted call that was cancelled before it was put on record. An approval that it has claimed is free
+    /// again: no "about to forward" names it, so it has sent nothing.
+    pub(super) async fn withdrawn(&self, permit: Permit) -> Answer {
+        if let (Some(approval), Some(desk)) = (permit.approval(), self.desk.get()) {
+            desk.give_back(approval).await;
+        }
+        self.cancelled(permit.call(), permit.ruling(), Decision::Allow)
+    }
+
+    /// Puts a call that was cancelled before it was sent on record, and tells of it.
+    fn cancelled(&self, call: &Call, ruling: &Ruling, decision: Decision) -> Answer {
+        self.recorder.cancelled(call, ruling, decision, None);
+        self.tell_cancelled(call);
+        given_up(ruling)
+    }
+
+    fn tell_cancelled(&self, call: &Call) {
+        let Call { attempt, target } = call;
+        let events = &self.telemetry.events;
+        events.emit(CallCancelled { attempt, target });
     }
 
     /// Puts "about to forward" on record, which also uses up the approval that a call rests on: the

@@ -72,13 +72,14 @@ impl Shared {
         let mut forwarding: BoxFuture<'static, Outcomes> =
             Box::pin(async move { forward(&*providers, recorded, inner).await });
         let waited = tokio::select! {
+            // First, so that a call that is cancelled already is not begun.
             biased;
-            outcome = &mut forwarding => Waited::Over(outcome),
-            () = tray.gathered() => Waited::Asked,
             () = exchange.cancelled.cancelled() => {
                 stop.cancel();
                 Waited::Over(forwarding.as_mut().await)
             }
+            outcome = &mut forwarding => Waited::Over(outcome),
+            () = tray.gathered() => Waited::Asked,
         };
         drop(step);
         if let Waited::Over(outcome) = waited {
@@ -132,7 +133,9 @@ impl Shared {
         };
         let frame = &call.attempt.frame;
         parked.tray.take_over(frame, exchange.caller);
-        parked.tray.answer(frame.param(INPUT_RESPONSES));
+        if !exchange.cancelled.is_cancelled() {
+            parked.tray.answer(frame.param(INPUT_RESPONSES));
+        }
         let tray = parked.tray.clone();
         let waited = tokio::select! {
             biased;

@@ -181,6 +181,6 @@ async fn a_door_that_goes_away_releases_a_call_that_waits() {
     assert_eq!(given_up, 0);
     assert_eq!(
         stage.journal.story(),
-        ["append held Pending", "owe refused Rejected"]
+        ["append held Pending", "owe refused Cancelled"]
     );
 }

@@ -71,7 +71,7 @@ pub(crate) struct ActivityFilter {
     /// Only this tool
     #[arg(long)]
     pub(crate) tool: Option<String>,
-    /// Only this status: success, error, blocked, rejected, pending, unknown, bypassed
+    /// Only this status: success, error, blocked, rejected, pending, unknown, cancelled, bypassed
     #[arg(long)]
     pub(crate) status: Option<String>,
     /// Only this intent: read, write, destructive

@@ -229,7 +229,7 @@ fn word<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {
     let parsed = serde_json::from_value(serde_json::Value::String(text.to_owned()));
     parsed.map_err(|_| {
         Failed::user(format!("unknown status `{text}`"))
-            .help("use success, error, blocked, rejected, pending or unknown")
+            .help("use success, error, blocked, rejected, pending, unknown, cancelled or bypassed")
     })
 }
 
@@ -253,6 +253,7 @@ fn status_word(status: Status) -> &'static str {
         Status::Rejected => "rejected",
         Status::Pending => "pending",
         Status::Unknown => "unknown",
+        Status::Cancelled => "cancelled",
         Status::Bypassed => "bypassed",
     }
 }

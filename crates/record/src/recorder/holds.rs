@@ -33,6 +33,25 @@ impl Recorder {
         self.store.append_owed(Entry::Refused(entry));
     }
 
+    /// Puts a call on record that was cancelled before it was sent: what policy said to it, and the approval that it
+    /// waited for.
+    pub fn cancelled(
+        &self,
+        call: &Call,
+        ruling: &Ruling,
+        decision: Decision,
+        approval: Option<&ApprovalId>,
+    ) {
+        let mut entry = self.decided(call, ruling, decision);
+        entry.approval_id = approval.cloned();
+        entry.status = Some(Status::Cancelled);
+        entry.error = Some(Failed {
+            code: 0,
+            message: "cancelled by the host before it was sent".to_owned(),
+        });
+        self.store.append_owed(Entry::Refused(entry));
+    }
+
     /// Puts the answer to whoever asked whether a call may happen on record. A yes that rests on an approval
     /// uses it up by that.
     pub async fn checked(

@@ -22,8 +22,21 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for a step, unless the host cancels the call or its time is up first.
+    /// Waits for a step before the call is sent. A call that is cancelled by then is not sent, so the step is not begun.
     pub(super) async fn unless_stopped<T>(
+        &self,
+        step: impl Future<Output = T>,
+        exchange: &Exchange,
+    ) -> Result<T, Failure> {
+        let effect = Effect::None;
+        if exchange.cancelled.is_cancelled() {
+            return Err(Failure::Cancelled { effect });
+        }
+        self.or_stopped(step, exchange, effect).await
+    }
+
+    /// Waits for a step, unless the host cancels the call or its time is up first. A step that is done counts.
+    async fn or_stopped<T>(
         &self,
         step: impl Future<Output = T>,
         exchange: &Exchange,
@@ -46,9 +59,7 @@ impl Watch<'_> {
     ) -> Result<Ended, Failure> {
         let mut reply = pin!(reply);
         loop {
-            let waited = self
-                .unless_stopped(&mut reply, exchange, Effect::Unknown)
-                .await;
+            let waited = self.or_stopped(&mut reply, exchange, Effect::Unknown).await;
             match waited {
                 Ok(ended) => return Ok(ended),
                 Err(failure @ Failure::TimedOut { .. }) => match on_behalf.clock.take() {

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Link, LinkEnded, Parcel, Sent};
+use super::{Link, LinkEnded, Parcel, Sent, Ticket};
 use crate::{inbound::Inbound, outgoing::Message};
 
 /// Messages that may wait to be written before senders wait, too.
@@ -20,8 +20,24 @@ const CHUNK: usize = 64 * 1024;
 /// The way to the writer task: whole lines, in order.
 #[derive(Debug)]
 pub(crate) struct StdioLink {
-    queue: mpsc::Sender<Pieces>,
+    queue: mpsc::Sender<Queued>,
     closing: CancellationToken,
+}
+
+/// A message that waits to be written.
+#[derive(Debug)]
+struct Queued {
+    message: Pieces,
+    /// Of a request: whoever made it may take it back. `None` for what is always written.
+    ticket: Option<Ticket>,
+}
+
+impl Queued {
+    /// The message, unless it was taken back. From here on it counts as sent.
+    fn taken(self) -> Option<Pieces> {
+        let is_wanted = self.ticket.is_none_or(|ticket| ticket.take());
+        is_wanted.then_some(self.message)
+    }
 }
 
 impl StdioLink {
@@ -40,13 +56,22 @@ impl StdioLink {
 impl Link for StdioLink {
     fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>> {
         Box::pin(async move {
-            let sent = self.queue.send(parcel.message.into_pieces()).await;
-            sent.map(|()| Sent::OnItsWay).map_err(|_| LinkEnded)
+            let ticket = parcel.awaits.map(|_| Ticket::default());
+            let queued = Queued {
+                message: parcel.message.into_pieces(),
+                ticket: ticket.clone(),
+            };
+            let sent = self.queue.send(queued).await;
+            sent.map(|()| ticket.map_or(Sent::OnItsWay, Sent::Queued))
+                .map_err(|_| LinkEnded)
         })
     }
 
     fn give_up(&self, _id: u64, cancelled: Message) {
-        let _ = self.queue.try_send(cancelled.into_pieces());
+        let _ = self.queue.try_send(Queued {
+            message: cancelled.into_pieces(),
+            ticket: None,
+        });
     }
 
     fn close(&self) {
@@ -78,7 +103,7 @@ where
 /// Writes whole lines; several that wait are written at once.
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut writer: W,
-    mut messages: mpsc::Receiver<Pieces>,
+    mut messages: mpsc::Receiver<Queued>,
     closing: CancellationToken,
 ) {
     let mut buffer = BytesMut::new();
@@ -90,12 +115,21 @@ async fn write_lines<W: AsyncWrite + Unpin>(
             message = messages.recv() => message,
             () = closing.cancelled() => return,
         };
-        let Some(message) = message else { return };
-        push_line(&mut buffer, message);
+        let Some(queued) = message else { return };
+        queued
+            .taken()
+            .into_iter()
+            .for_each(|message| push_line(&mut buffer, message));
         while buffer.len() < CHUNK
-            && let Ok(message) = messages.try_recv()
+            && let Ok(queued) = messages.try_recv()
         {
-            push_line(&mut buffer, message);
+            queued
+                .taken()
+                .into_iter()
+                .for_each(|message| push_line(&mut buffer, message));
+        }
+        if buffer.is_empty() {
+            continue;
         }
         let written = async {
             writer.write_all(&buffer).await?;

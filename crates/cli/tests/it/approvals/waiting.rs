@@ -94,7 +94,7 @@ fn a_cancelled_call_is_let_go_and_its_approval_stays() {
     host.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#)
         .expect("it reads");
     let ended = wait_until(DEADLINE, || {
-        records(&bed).iter().any(|r| r["status"] == "rejected")
+        records(&bed).iter().any(|r| r["status"] == "cancelled")
     });
     assert!(ended, "{:?}", records(&bed));
     assert_eq!(pending(&bed), Some(id));

@@ -88,7 +88,6 @@ fn cancelled_while_a_guard_is_asked() {
         "a call is cancelled while a guard is asked about it, and is sent when the guard allows it",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(WAYS, |way| {
         let key = format!("guard-{way:?}");
         while_guarded(&bed, &served, &guard, *way, &key);
@@ -107,7 +106,6 @@ fn cancelled_while_a_guard_is_asked_reads_cancelled() {
         "the record of a call that was cancelled before it was sent says something else",
     )
     .expect(Seen::Detected)
-    .open()
     .tries(WAYS, |way| {
         let key = format!("record-{way:?}");
         while_guarded(&bed, &served, &guard, *way, &key);
@@ -153,7 +151,6 @@ fn cancelled_while_its_server_starts() {
         "a call is cancelled while its server starts, and is sent when the server is there",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["first start", "known tools"], |start| {
         let bed = slow_to_start();
         if *start == "known tools" {
@@ -193,7 +190,6 @@ fn cancelled_while_a_person_is_asked() {
         "a call is cancelled while it waits for a person, and is sent when the person says yes",
     )
     .expect(Seen::Detected)
-    .open()
     .tries(
         [Way::Stdio, Way::Http, Way::ClosedStatelessRequest],
         |way| {
@@ -261,7 +257,6 @@ fn cancelled_while_the_person_at_the_host_is_asked() {
         "a call is cancelled while the host's person is asked to confirm it, and a late yes sends it",
     )
     .expect(Seen::Detected)
-    .open()
     .tries(["accept", "no answer"], |answer| {
         let key = format!("confirm-{}", answer.len());
         let mut host = stdio_as(&bed, Some(r#"{"elicitation":{}}"#));
@@ -298,7 +293,6 @@ fn cancelled_while_queued_for_a_slot() {
         "a call is cancelled while it waits for a slot of its server, and is sent when one is free",
     )
     .expect(Seen::Detected)
-    .open()
     .tries(["first", "second"], |turn| {
         let mut host = bed.stdio_ready();
         let slow = format!("slow-{turn}");
@@ -332,7 +326,6 @@ fn cancelled_while_its_server_does_not_read() {
         "a call is cancelled while its server reads nothing, and is sent when the server reads again",
     )
     .expect(Seen::Refused)
-    .open()
     .tries([40, 60], |count| {
         let mut host = bed.stdio_ready();
         crate::talk::call_text(&mut host, "n__read_thing", "{}");

@@ -25,7 +25,7 @@ pub(super) struct Asked {
     tool: Option<String>,
     /// The session.
     session_id: Option<String>,
-    /// `success`, `error`, `blocked`, `rejected`, `pending` or `unknown`.
+    /// `success`, `error`, `blocked`, `rejected`, `pending`, `unknown`, `cancelled` or `bypassed`.
     status: Option<String>,
     /// `read`, `write` or `destructive`, declared or inferred.
     intent_type: Option<String>,

@@ -1,0 +1,40 @@
+//! Calls that were cancelled before they were sent.
+
+use callgate_gate::{Attempt, Target};
+use callgate_record::{Effect, Status};
+
+use super::{Event, Shown, calls::of_call};
+use crate::Metrics;
+
+/// A call was cancelled before it was put on record as about to be forwarded.
+#[derive(Debug)]
+pub struct CallCancelled<'a> {
+    /// What was received.
+    pub attempt: &'a Attempt,
+    /// What it was aimed at.
+    pub target: &'a Target,
+}
+
+impl Event for CallCancelled<'_> {
+    const NAME: &'static str = "call.finished";
+
+    fn log(&self) {
+        tracing::debug!(
+            record_id = %self.attempt.id,
+            server = self.target.server().as_str(),
+            tool = &*self.target.label(),
+            status = Status::Cancelled.as_str(),
+            "{}", Self::NAME
+        );
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        metrics.call(Some(self.target), Status::Cancelled);
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        of_call(Self::NAME, self.attempt, self.target)
+            .meta("status", Status::Cancelled.as_str())
+            .meta("effect", Effect::None.as_str())
+    }
+}
