@@ -52,7 +52,9 @@ pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_
 pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, Enclosed, Enclosing, Patience, Pending};
-pub use ports::{AskFailed, Caller, Exchange, Guard, InHouse, Provider, Providers, Reply};
+pub use ports::{
+    AskFailed, Caller, Exchange, Guard, InHouse, Provider, Providers, Reply, Resident,
+};
 pub use receive::{Reading, Received};
 pub use registry::Registry;
 pub use resolve::{QUARANTINED, resolve_resource};

@@ -5,6 +5,7 @@ mod enclosing;
 mod entering;
 mod holding;
 mod pending;
+mod questions;
 mod refusing;
 mod repeat;
 mod rounds;
@@ -26,7 +27,7 @@ use crate::{
     check::Uses,
     events::calls::{CallStarted, IntentDoubtful},
     facts::{Counted, FactSources, Usage},
-    finish::{Answer, Ended, finish, finish_unresolved},
+    finish::{Answer, Ended, Refusal, finish, finish_unresolved, refuse},
     forward::forward,
     inspect::inspect,
     intent::{self, Schemas},
@@ -42,6 +43,7 @@ pub use enclosing::{Enclosed, Enclosing};
 use entering::Entered;
 pub use pending::Pending;
 use pending::Walked;
+use questions::{About, Gated, carried};
 use repeat::Rounds;
 use rounds::OnRecord;
 
@@ -350,18 +352,22 @@ impl Shared {
         let step = span.step("forward");
         exchange.trace = span.handed_on(&step, &round.attempt);
         let caller = exchange.caller.clone();
+        let about = About::call(&round.attempt, round.target.server());
+        exchange.caller = Gated::new(self, about, exchange.caller);
         let sent = Instant::now();
         let outcome = step
             .over(forward(&*self.providers, recorded, exchange))
             .await;
         let asking = outcome.as_ref().ok().filter(|reply| asks(reply)).cloned();
-        let first = asking
-            .is_some()
-            .then(|| (round.attempt.clone(), round.agreed.clone()));
+        let first = asking.is_some().then(|| {
+            let server = round.target.server().clone();
+            (round.attempt.clone(), server, round.agreed.clone())
+        });
         let answer = self.put_on_record(round, sent, outcome, span).await;
         match (asking, first) {
-            (Some(reply), Some((attempt, agreed))) => {
-                let rounds = rounds.unwrap_or_else(|| Box::new(Rounds::of(&attempt, agreed)));
+            (Some(reply), Some((attempt, server, agreed))) => {
+                let new = || Box::new(Rounds::of(&attempt, server, agreed));
+                let rounds = rounds.unwrap_or_else(new);
                 Box::pin(self.repeat(&attempt, rounds, &reply, caller, span)).await
             }
             (None, _) | (_, None) => answer,
@@ -380,6 +386,10 @@ impl Shared {
             forwarded: sent.elapsed(),
             total: round.started.elapsed(),
         };
+        let carried = match &outcome {
+            Ok(reply) => carried(reply, round.attempt.host.era),
+            Err(_) => Vec::new(),
+        };
         let inspected = |reply| {
             let read = span.step("inspect").of(|| inspect(&reply));
             (reply, read)
@@ -392,7 +402,15 @@ impl Shared {
             latency,
         };
         let finishing = finish(&self.recorder, &self.telemetry.events, ended);
-        span.step("finish").over(finishing).await
+        let answer = span.step("finish").over(finishing).await;
+        if carried.is_empty() {
+            return answer;
+        }
+        let about = About::call(&round.attempt, round.target.server());
+        match Box::pin(self.questions_in(&about, carried)).await {
+            Ok(()) => answer,
+            Err(ruling) => refuse(&round.attempt, &Refusal::Denied(&ruling)),
+        }
     }
 
     /// A record that can be written again is no trouble any more.

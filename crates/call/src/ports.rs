@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use callgate_gate::{
-    ApprovalId, Call, Catalog, Host, Listing, Permit, Policy, Reference, ServerName, Who,
+    ApprovalId, Call, Catalog, Host, Listing, Permit, Policy, Reference, Ruling, ServerName, Who,
     guard::{Guarded, Inquiry},
 };
 use callgate_record::Recorded;
@@ -90,7 +90,7 @@ pub trait Providers: Send + Sync + fmt::Debug {
     fn instructions(&self) -> Vec<(ServerName, String)>;
 
     /// Makes a host known that can be asked outside of any call.
-    fn attach(&self, host: Arc<Host>, caller: Arc<dyn Caller>);
+    fn attach(&self, host: Arc<Host>, resident: Option<Arc<dyn Resident>>);
 
     /// Forgets the host of a session.
     fn detach(&self, session: &str);
@@ -120,9 +120,18 @@ pub trait Caller: Send + Sync + fmt::Debug {
     fn ask(&self, request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>>;
 }
 
+/// A host that servers may ask outside of any call.
+pub trait Resident: Send + Sync + fmt::Debug {
+    /// The way to the host for questions of `server`. Each of them is decided and on record.
+    fn asked_by(&self, server: &ServerName) -> Arc<dyn Caller>;
+}
+
 /// Why a question to the host has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskFailed {
+    /// Policy refuses the question.
+    #[error("denied by policy: {}", .0.reason)]
+    Denied(Box<Ruling>),
     /// There is no way to ask this host.
     #[error("the host cannot be asked")]
     NoWay,

@@ -33,6 +33,8 @@ pub enum Source {
     Agent,
     /// A script that makes calls.
     Code,
+    /// A server that asks its host something.
+    Server,
 }
 
 impl Source {
@@ -44,6 +46,7 @@ impl Source {
             Self::Api => "api",
             Self::Agent => "agent",
             Self::Code => "code",
+            Self::Server => "server",
         }
     }
 }

@@ -160,6 +160,14 @@ impl Permit {
         self.agreed.as_deref()
     }
 
+    /// Gives the permit up because the gateway itself refuses the call; `rule` says so.
+    pub fn refuse(self, rule: &str, reason: &str) -> Denied {
+        let mut decided = self.decided;
+        decided.ruling.rule = rule.to_owned();
+        decided.ruling.reason = reason.to_owned();
+        Denied { decided }
+    }
+
     /// Gives the permit up for the call in it; the permission is gone with it.
     pub fn into_call(self) -> Call {
         self.decided.call

@@ -104,6 +104,10 @@ fn operation_of_method(method: &str) -> Operation {
         "prompts/list",
         "prompts/get",
         "completion/complete",
+        // Of a server to its host, which changes nothing at the server.
+        methods::ELICITATION,
+        methods::SAMPLING,
+        methods::ROOTS_LIST,
     ];
     if reads.contains(&method) {
         Operation::Read

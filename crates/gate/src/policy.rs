@@ -254,7 +254,7 @@ impl Policy {
             Layer::Builtin(_) => true,
             Layer::Rules(rules) => {
                 rules.shows(item.kind.scope(), &item.canonical(), who)
-                    && rules.shows("mcp_method", method, who)
+                    && rules.shows("mcp_method", &format!("{}:{method}", item.server), who)
             }
         };
         is_for && (policy.guarded || policy.layers.iter().all(shown_by))

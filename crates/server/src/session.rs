@@ -65,6 +65,11 @@ impl Session {
         }
     }
 
+    /// The door that it came through.
+    pub(crate) fn door(&self) -> Door {
+        self.door
+    }
+
     /// The same session with what ends its subscriptions when the gateway stops.
     pub(crate) fn closing(self, closing: CancellationToken) -> Self {
         Self { closing, ..self }

@@ -269,8 +269,9 @@ impl Desk {
         };
         let answering = self.session.answer(request, aside);
         if let (false, Some(host)) = (introduced, self.session.host()) {
-            let providers = self.gateway.path.providers();
-            providers.attach(host.clone(), self.outlet.clone());
+            let path = &self.gateway.path;
+            let resident = path.resident(host.clone(), self.session.door(), self.outlet.clone());
+            path.providers().attach(host.clone(), Some(resident));
         }
         answering
     }

@@ -136,9 +136,9 @@ struct Here {
 
 impl Here {
     fn new(providers: &Arc<dyn Providers>, subscription: &Subscription) -> Self {
-        let (host, caller) = (subscription.host.clone(), subscription.caller.clone());
+        let host = subscription.host.clone();
         let session = host.who.session.clone();
-        providers.attach(host, caller);
+        providers.attach(host, None);
         Self {
             providers: providers.clone(),
             session,

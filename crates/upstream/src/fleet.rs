@@ -15,7 +15,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use callgate_call::{
-    Announcement, Audience, Caller, Events, Failure, InHouse, Provider, Providers, Reply,
+    Announcement, Audience, Events, Failure, InHouse, Provider, Providers, Reply, Resident,
 };
 use callgate_gate::{
     Catalog, Host, Naming, Policy, Prefix, Reference, ServerName, Who,
@@ -40,7 +40,7 @@ use crate::{
     supplies::Supplies,
     tasks::TaskOwners,
 };
-use hosts::Resident;
+use hosts::Present;
 
 /// Announcements that a slow listener may lag behind before it misses some.
 const ANNOUNCEMENTS_KEPT: usize = 256;
@@ -61,7 +61,7 @@ pub struct Fleet {
     /// Why tools were kept away when that was last told.
     quarantine_told: Mutex<BTreeMap<String, String>>,
     announce: broadcast::Sender<Announcement>,
-    residents: Mutex<HashMap<String, Resident>>,
+    residents: Mutex<HashMap<String, Present>>,
     /// Who follows resources, by server: a successor of a server takes them over.
     followers: Mutex<HashMap<ServerName, Arc<Followers>>>,
     levels: Arc<Levels>,
@@ -407,8 +407,8 @@ impl Providers for Fleet {
         self.roster.active().iter().filter_map(one).collect()
     }
 
-    fn attach(&self, host: Arc<Host>, caller: Arc<dyn Caller>) {
-        self.came(host, caller);
+    fn attach(&self, host: Arc<Host>, resident: Option<Arc<dyn Resident>>) {
+        self.came(host, resident);
     }
 
     fn detach(&self, session: &str) {

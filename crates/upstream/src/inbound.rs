@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use callgate_call::{
-    Announcement, Audience, Caller, Events, events::upstreams::UpstreamFrameError,
+    Announcement, AskFailed, Audience, Caller, Events, events::upstreams::UpstreamFrameError,
 };
 use callgate_gate::ServerName;
 use callgate_wire::{
@@ -200,7 +200,12 @@ impl Inbound {
                         let reply = tasks::own(reply, server);
                         Message::housekeeping(&Housekeeping::Answer { id, reply: &reply }, 0)
                     }
-                    Err(failed) => no_answer(id, &failed.to_string()),
+                    Err(failed @ AskFailed::Denied(_)) => {
+                        refusal(id, RpcError::DENIED, &failed.to_string())
+                    }
+                    Err(failed @ (AskFailed::NoWay | AskFailed::Gone | AskFailed::TimedOut)) => {
+                        no_answer(id, &failed.to_string())
+                    }
                 }
             }
             None => no_answer(id, "the gateway cannot tell which host this request is for"),
@@ -374,7 +379,11 @@ fn passes(method: &str) -> bool {
 }
 
 fn no_answer(id: &Id, why: &str) -> Message {
-    let error = RpcError::new(RpcError::INTERNAL, why);
+    refusal(id, RpcError::INTERNAL, why)
+}
+
+fn refusal(id: &Id, code: i64, why: &str) -> Message {
+    let error = RpcError::new(code, why);
     Message::housekeeping(&Housekeeping::NoAnswer { id, error: &error }, 0)
 }
 

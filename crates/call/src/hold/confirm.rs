@@ -66,7 +66,8 @@ async fn ask(hold: Hold, exchange: &Exchange) -> Confirmed {
         Ok(Some(true)) => said_yes(hold),
         Ok(Some(false)) => said_no(hold),
         // A host that said it can ask and does not is like one that cannot.
-        Ok(None) | Err(AskFailed::NoWay | AskFailed::Gone | AskFailed::TimedOut) => {
+        Ok(None)
+        | Err(AskFailed::Denied(_) | AskFailed::NoWay | AskFailed::Gone | AskFailed::TimedOut) => {
             Confirmed::Unasked(hold)
         }
     }

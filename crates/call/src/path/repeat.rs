@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use callgate_gate::{Agreed, Attempt, CallId};
+use callgate_gate::{Agreed, Attempt, CallId, Ruling, ServerName};
 use callgate_wire::{
     Frame, Id, Json, RpcError, Strictness, message, methods, quote,
     stateless::{
@@ -14,10 +14,13 @@ use callgate_wire::{
 use futures_util::future::try_join_all;
 use ulid::Ulid;
 
-use super::Shared;
+use super::{
+    Shared,
+    questions::{About, Gated},
+};
 use crate::{
-    Caller, Exchange, Reply,
-    finish::{Answer, refused_rounds},
+    AskFailed, Caller, Exchange, Reply,
+    finish::{Answer, Refusal, refuse, refused_rounds},
     trace::CallSpan,
 };
 
@@ -33,6 +36,7 @@ const PACE: Duration = Duration::from_millis(200);
 pub(super) struct Rounds {
     /// The request as the host made it.
     original: Frame,
+    server: ServerName,
     parent: CallId,
     made: u32,
     /// The person's yes that the first of them rests on, and so the others.
@@ -41,9 +45,10 @@ pub(super) struct Rounds {
 
 impl Rounds {
     /// A call before its first round.
-    pub(super) fn of(attempt: &Attempt, agreed: Option<Agreed>) -> Self {
+    pub(super) fn of(attempt: &Attempt, server: ServerName, agreed: Option<Agreed>) -> Self {
         Self {
             original: attempt.frame.clone(),
+            server,
             parent: attempt.id,
             made: 1,
             agreed,
@@ -53,7 +58,12 @@ impl Rounds {
 
 /// Why there is no next round.
 #[derive(Debug)]
-struct NoRound(RpcError);
+enum NoRound {
+    /// The server or the host did not do its part.
+    Failed(RpcError),
+    /// Policy refuses a question.
+    Denied(Box<Ruling>),
+}
 
 impl Shared {
     /// Asks the host what the server's answer asks, and makes the call again.
@@ -74,7 +84,8 @@ impl Shared {
         };
         let next = match self.next_request(attempt, &rounds, reply, &exchange).await {
             Ok(next) => next,
-            Err(NoRound(error)) => return refused_rounds(&attempt.frame, &error),
+            Err(NoRound::Failed(error)) => return refused_rounds(&attempt.frame, &error),
+            Err(NoRound::Denied(ruling)) => return refuse(attempt, &Refusal::Denied(&ruling)),
         };
         rounds.made += 1;
         let again = Attempt {
@@ -92,7 +103,7 @@ impl Shared {
     }
 
     async fn next_request(
-        &self,
+        self: &Arc<Self>,
         attempt: &Attempt,
         rounds: &Rounds,
         reply: &Reply,
@@ -108,10 +119,12 @@ impl Shared {
         if questions.len() > MAX_QUESTIONS || (questions.is_empty() && state.is_none()) {
             return Err(internal("the server's questions cannot be asked"));
         }
+        let about = About::call(attempt, &rounds.server);
+        let gated = Gated::new(self, about, exchange.caller.clone());
         let mut asking = Vec::new();
         for (number, (key, question)) in questions.iter().enumerate() {
             let request = question_of(*question, number, &attempt.host.capabilities)?;
-            asking.push(ask(&*exchange.caller, key.as_text(), request));
+            asking.push(ask(&*gated, key.as_text(), request));
         }
         let asked = async {
             if asking.is_empty() {
@@ -174,10 +187,13 @@ async fn ask(caller: &dyn Caller, key: &str, request: Frame) -> Result<String, N
                 "the host answered `{method}` with an error"
             ))),
         },
-        Err(failed) => Err(internal(&format!("`{method}`: {failed}"))),
+        Err(AskFailed::Denied(ruling)) => Err(NoRound::Denied(ruling)),
+        Err(failed @ (AskFailed::NoWay | AskFailed::Gone | AskFailed::TimedOut)) => {
+            Err(internal(&format!("`{method}`: {failed}")))
+        }
     }
 }
 
 fn internal(message: &str) -> NoRound {
-    NoRound(RpcError::new(RpcError::INTERNAL, message).with_data(r#"{"effect":"unknown"}"#))
+    NoRound::Failed(RpcError::new(RpcError::INTERNAL, message).with_data(r#"{"effect":"unknown"}"#))
 }

@@ -15,7 +15,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
-use super::Shared;
+use super::{
+    Shared,
+    questions::{About, Gated},
+};
 use crate::{
     Exchange, Failure, Reply,
     finish::{Answer, for_stateless_host, rejected},
@@ -62,8 +65,9 @@ impl Shared {
         let step = span.step("forward");
         let tray = Tray::new(&round.attempt, exchange.caller);
         let stop = CancellationToken::new();
+        let about = About::call(&round.attempt, round.target.server());
         let inner = Exchange {
-            caller: tray.clone(),
+            caller: Gated::new(self, about, tray.clone()),
             cancelled: stop.clone(),
             trace: span.handed_on(&step, &round.attempt),
         };

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use callgate_call::{
     Announcement, AskFailed, CallPath, Caller, Desk, Exchange, Failure, Provider, Providers,
-    Reading, Received, Reply, Telemetry, Terms,
+    Reading, Received, Reply, Resident, Telemetry, Terms,
 };
 use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
@@ -309,7 +309,7 @@ impl Providers for Cast {
         Vec::new()
     }
 
-    fn attach(&self, _host: Arc<Host>, _caller: Arc<dyn Caller>) {}
+    fn attach(&self, _host: Arc<Host>, _resident: Option<Arc<dyn Resident>>) {}
 
     fn detach(&self, _session: &str) {}
 }

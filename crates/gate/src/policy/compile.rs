@@ -1,7 +1,7 @@
 //! From a policy file as written to one that can be asked. Everything that is wrong is found, not
 //! only the first of it, and a rule that can never match is wrong.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use globset::Glob;
 use serde_saphyr::Spanned;
@@ -228,7 +228,7 @@ impl Compiler<'_> {
         let read = Fields {
             pattern: pattern.as_ref().map(|pattern| {
                 self.check_pattern(scope, pattern);
-                Lookalike::new(&pattern.value)
+                Lookalike::new(&compared(scope, &pattern.value))
             }),
             forms: pattern.as_ref().map_or_else(Vec::new, |pattern| {
                 let is_uri = *scope == Scope::McpResource;
@@ -280,6 +280,14 @@ pub(super) fn overridden(everyones: &[Joined], own: Vec<Joined>, replaces: bool)
         all.insert(scope, joined);
     }
     all.into_values().collect()
+}
+
+/// A pattern as it is compared. A method is compared as `server:method`; a pattern without a server is for all of them.
+fn compared<'p>(scope: &Scope, pattern: &'p str) -> Cow<'p, str> {
+    match scope {
+        Scope::McpMethod if !pattern.contains(':') => format!("*:{pattern}").into(),
+        _ => pattern.into(),
+    }
 }
 
 /// Whether one pattern of tools stands wholly behind another.

@@ -1,5 +1,7 @@
 //! Asks the scopes of a policy about a call.
 
+use std::cell::OnceCell;
+
 use callgate_wire::Json;
 
 use super::{
@@ -36,6 +38,8 @@ pub(super) struct View<'a> {
     pub(super) who: &'a Who,
     target: &'a Target,
     method: &'a str,
+    /// `server:method`, once a scope asks for it.
+    method_of_server: OnceCell<String>,
 }
 
 impl<'a> View<'a> {
@@ -57,13 +61,16 @@ impl<'a> View<'a> {
             who,
             target: &call.target,
             method: frame.method().unwrap_or_default(),
+            method_of_server: OnceCell::new(),
         }
     }
 
     /// The question to a scope: about the call's name or, in `mcp_method`, about its method.
     pub(super) fn question<'q>(&'q self, scope: &str, facts: &'q Facts) -> Question<'q> {
         let name = match scope {
-            METHOD_SCOPE => self.method,
+            METHOD_SCOPE => self
+                .method_of_server
+                .get_or_init(|| of_server(self.target, self.method)),
             _ => &self.name,
         };
         Question {
@@ -172,6 +179,11 @@ fn add_needs(needs: &mut Needs, set: &RuleSet, policy: &Policy, call: &Call) {
     }
 }
 
+/// A method as rules name it.
+fn of_server(target: &Target, method: &str) -> String {
+    format!("{}:{method}", target.server())
+}
+
 /// What two rule sets need is looked up once.
 fn once_each(needs: &mut Needs) {
     if needs.is_empty() {
@@ -213,9 +225,11 @@ fn inquiries(policy: &Policy, call: &Call) -> Vec<Inquiry> {
         }
         Target::Prompt(of) | Target::Resource(of) | Target::Completion(of) => vec![
             about(of.kind.scope(), of.canonical()),
-            about(METHOD_SCOPE, method.to_owned()),
+            about(METHOD_SCOPE, of_server(&call.target, method)),
         ],
-        Target::Method { method, .. } => vec![about(METHOD_SCOPE, method.clone())],
+        Target::Method { method, .. } => {
+            vec![about(METHOD_SCOPE, of_server(&call.target, method))]
+        }
     };
     if let Some(last) = all.last_mut() {
         last.with_cost = true;

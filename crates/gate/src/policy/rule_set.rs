@@ -1,6 +1,8 @@
 //! The rules of one scope, in the order in which they are asked: deny, require_approval, confirm,
 //! allow. The first that matches speaks; where none does, the answer is no.
 
+use std::borrow::Cow;
+
 use callgate_wire::Json;
 
 use super::{
@@ -89,6 +91,7 @@ impl RuleSet {
     }
 
     fn refuses_name(&self, name: &str) -> bool {
+        let name = &*self.compared(name);
         let named = |rule: &&Rule| {
             let pattern = rule.fields.pattern.as_ref();
             let matches = |pattern: &Lookalike| match rule.kind.restricts() {
@@ -183,6 +186,7 @@ impl RuleSet {
         question: Question<'_>,
         tell: &mut dyn FnMut(&str, &Subject<'_>),
     ) -> Check {
+        let name = &*self.compared(name);
         let subject = Subject::Name(name);
         tell(name, &subject);
         self.first(&self.candidates(name), &subject, question)
@@ -272,6 +276,14 @@ impl RuleSet {
             strictest = Some(stricter(strictest, self.first_of_all(&subject, question)));
         }
         strictest.unwrap_or_else(|| self.default())
+    }
+
+    /// A name as this scope's patterns see it: a method stands behind its server, which may be unknown.
+    fn compared<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        match self.scope {
+            Scope::McpMethod if !name.contains(':') => format!(":{name}").into(),
+            _ => name.into(),
+        }
     }
 
     fn candidates(&self, name: &str) -> Vec<usize> {

@@ -224,11 +224,10 @@ async fn initialize(
         return response;
     };
     let session = shared.sessions.add(session);
-    shared
-        .gateway
-        .path
-        .providers()
-        .attach(host, session.standing.clone());
+    let path = &shared.gateway.path;
+    let standing = session.standing.clone();
+    let resident = path.resident(host.clone(), door, standing);
+    path.providers().attach(host, Some(resident));
     if let Ok(value) = HeaderValue::from_str(&session.session.id) {
         response.headers_mut().insert(SESSION_HEADER, value);
     }

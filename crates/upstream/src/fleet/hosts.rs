@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_call::{Audience, Caller};
+use callgate_call::{Audience, Caller, Resident};
 use callgate_gate::{Host, ServerName};
 use callgate_wire::Era;
 use futures_util::future::join_all;
@@ -16,11 +16,12 @@ use crate::{Profile, ServerStatus, followers::Followers, outgoing::Housekeeping,
 /// How long a notification to all servers may take.
 const TELL_ALL_DEADLINE: Duration = Duration::from_secs(1);
 
-/// A host that can be asked outside of any call.
+/// A host that is there.
 #[derive(Debug)]
-pub(super) struct Resident {
+pub(super) struct Present {
     host: Arc<Host>,
-    caller: Arc<dyn Caller>,
+    /// How it can be asked outside of any call, where it can be.
+    resident: Option<Arc<dyn Resident>>,
 }
 
 impl Fleet {
@@ -32,7 +33,7 @@ impl Fleet {
     }
 
     /// Takes note of a host that is there now.
-    pub(super) fn came(&self, host: Arc<Host>, caller: Arc<dyn Caller>) {
+    pub(super) fn came(&self, host: Arc<Host>, resident: Option<Arc<dyn Resident>>) {
         let mut residents = self
             .residents
             .lock()
@@ -42,7 +43,7 @@ impl Fleet {
                 server.meet(&host);
             }
         }
-        residents.insert(host.who.session.clone(), Resident { host, caller });
+        residents.insert(host.who.session.clone(), Present { host, resident });
     }
 
     /// Forgets a host, and what it asked servers to do.
@@ -51,10 +52,10 @@ impl Fleet {
             .residents
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let Some(Resident { host, .. }) = residents.remove(session) else {
+        let Some(Present { host, .. }) = residents.remove(session) else {
             return;
         };
-        let is_kin = |other: &Resident| Profile::of(&other.host).fits(&Profile::of(&host));
+        let is_kin = |other: &Present| Profile::of(&other.host).fits(&Profile::of(&host));
         if !residents.values().any(is_kin) {
             self.levels.forget(&host);
         }
@@ -82,12 +83,12 @@ impl Fleet {
             .unwrap_or_else(PoisonError::into_inner);
         let mut sharing = residents
             .values()
-            // Whoever only listens cannot be asked.
-            .filter(|resident| resident.host.era == Era::Handshake)
-            .filter(|resident| audience.includes(&resident.host))
-            .filter(|resident| resident.host.who.grant.includes(server.as_str()));
+            .filter(|present| audience.includes(&present.host))
+            .filter(|present| present.host.who.grant.includes(server.as_str()))
+            // A host that only listens cannot be asked.
+            .filter_map(|present| present.resident.as_ref());
         let first = sharing.next()?;
-        sharing.next().is_none().then(|| first.caller.clone())
+        sharing.next().is_none().then(|| first.asked_by(server))
     }
 
     /// Tells all servers of a host something, once they are past their first connect.

@@ -58,7 +58,6 @@ fn on_record(bed: &Bed) -> Vec<Value> {
 fn denied_of(tool: &str, cause: &'static str, patterns: &[&str]) {
     attack(CLASS, cause)
         .expect(Seen::Refused)
-        .open()
         .tries(patterns, |pattern| {
             // A rule behind one that matches everything is an error.
             let allow = match **pattern {
@@ -135,7 +134,6 @@ fn questions_without_a_rule_in_a_scope_with_rules() {
         "a server asks what no rule of a scope with rules allows",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         ["s__sample", "s__elicit", "s__list_roots", "s__open_url"],
         |tool| {
@@ -153,7 +151,6 @@ fn questions_that_need_a_person() {
         "a server asks what policy allows only with a person's yes, and no person is asked",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["require_approval", "confirm"], |list| {
         let bed = bed(&rules(&format!(
             "{list}: [{{pattern: 'sampling/*'}}], allow: [{{pattern: '*'}}]"
@@ -167,7 +164,6 @@ fn questions_that_need_a_person() {
 fn questions_over_http() {
     attack(CLASS, "a server asks a host over HTTP what policy denies")
         .expect(Seen::Refused)
-        .open()
         .tries(["s__sample", "s__elicit", "s__list_roots"], |tool| {
             let bed = bed(&rules("deny: [{pattern: '*'}]"));
             let served = bed.serve();
@@ -202,7 +198,6 @@ fn questions_of_a_stateless_server_to_a_handshake_host() {
         "a server of 2026-07-28 has a host of the handshake versions asked what policy denies",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(ASKING, |tool| {
         asked(&mut http_as(&served, CAPABILITIES), tool)
     })
@@ -228,7 +223,6 @@ fn questions_in_answers_of_a_stateless_server() {
         "a server of 2026-07-28 asks a host of its own era in its answer what policy denies",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(ASKING, |tool| asked_in_answer(&served, tool))
     .check();
 }
@@ -241,7 +235,6 @@ fn questions_of_a_handshake_server_to_a_stateless_host() {
         "a server of the handshake versions asks a host of 2026-07-28 what policy denies",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(ASKING, |tool| asked_in_answer(&served, tool))
     .check();
 }
@@ -263,7 +256,6 @@ fn questions_outside_of_any_call() {
         "a server asks the only host outside of any call what policy denies",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         ["sampling/createMessage", "roots/list", "elicitation/create"],
         |method| {
@@ -296,7 +288,6 @@ fn questions_without_a_record() {
     let mut host = stdio_as(&bed, Some(CAPABILITIES));
     attack(CLASS, "a server asks the host and leaves no record of it")
         .expect(Seen::Detected)
-        .open()
         .tries(questions(), |(tool, method, _)| {
             assert_eq!(asked(&mut host, &format!("s__{tool}")), Seen::Passed);
             let is_on_record = || {
@@ -333,7 +324,6 @@ fn questions_in_answers_without_a_record() {
         "a server of 2026-07-28 asks in its answer and leaves no record of it",
     )
     .expect(Seen::Detected)
-    .open()
     .tries(
         [
             (ASKING[0], "elicitation/create"),
@@ -366,7 +356,6 @@ fn secrets_in_questions() {
         "a secret in a server's question or in the host's answer is kept in the record, or a question of any size is",
     )
     .expect(Seen::Detected)
-    .open()
     .tries(["s__secret"], |tool| {
         assert_eq!(asked(&mut host, tool), Seen::Passed);
         let kept = || on_record(&bed);
@@ -395,7 +384,6 @@ fn questions_of_a_scripts_calls() {
         "a server asks the host what policy denies, for a call that a script made",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["s.sample()", "s.elicit()", "s.list_roots()"], |command| {
         let mut host = http_as(&served, CAPABILITIES).at("/mcp/code");
         let line = json!({"command": command}).to_string();
