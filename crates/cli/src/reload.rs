@@ -219,11 +219,17 @@ impl Reloader {
     /// The lock as it is now. Of a project it counts only while it is trusted.
     fn lock(&self) -> Result<Lock, Failed> {
         let file = &self.settings.lock_file;
-        let read = match &self.settings.project_lock {
-            Some(project) => pin_file::parse(file, project.trusted_content()?.as_deref()),
+        let lock = match &self.settings.project_lock {
+            Some(project) => pin_file::parse(project.trusted_content()?.as_deref()),
             None => pin_file::read(file),
         };
-        read.map_err(|error| Failed::config(error.to_string()))
+        match lock.damage() {
+            Some(why) => {
+                let what = format!("`{}` is damaged: {why}", file.display());
+                Err(Failed::config(what))
+            }
+            None => Ok(lock),
+        }
     }
 
     /// Whether a project is as it is in use. Then only the list of trust has changed, by what the gateway itself has

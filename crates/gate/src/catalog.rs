@@ -318,7 +318,7 @@ impl Catalog {
         Some(ResolveError::Quarantined {
             name: pins::shown_name(&found.tool),
             server: found.tool.server.clone(),
-            reason: found.reason.to_string(),
+            reason: found.reason.told_to_hosts(),
         })
     }
 

@@ -1,15 +1,17 @@
 //! Pins: what each tool said about itself when it was trusted, and what becomes of one that says something else.
 //!
 //! A definition is input to a model, and a server may change it whenever it likes. So a tool is offered only while it
-//! says what was accepted. Everything here is pure: files are read and written elsewhere, and what is odd about a
-//! definition ([`flags`]) is told to people but decides nothing.
+//! says what was accepted, and a definition that looks like an attack ([`flags`]) is not accepted by being seen first.
+//! Everything here is pure: files are read and written elsewhere.
 
 mod definition;
 mod difference;
 mod flags;
+mod limits;
 mod lock;
+mod looks;
 
-use std::{collections::HashMap, fmt};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,19 +19,26 @@ pub use definition::Definition;
 pub(crate) use definition::digest_of;
 pub use difference::{Difference, differences};
 pub use flags::{Flag, Names, flags};
-pub use lock::{Lock, LockError};
+pub use limits::{
+    MAX_DEFINITION_BYTES, MAX_DEFINITION_DEPTH, MAX_DEFINITION_VALUES, MAX_KEY_CHARS,
+    MAX_TOOL_NAME_CHARS, OverLimit,
+};
+pub use lock::{Lock, MAX_LOCK_BYTES};
 
 use crate::{
-    Operation, ServerName, Tool,
-    policy::looks,
+    Naming, Operation, ServerName, Tool,
     visible::{Layout, Piece, pieces, visible},
 };
+use looks::Looks;
+
+/// Longest name that is shown whole.
+const SHOWN_CHARS: usize = 160;
 
 /// What is done with tools that nobody has accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
-    /// What is seen first is accepted; what changes later is not.
+    /// What is seen first is accepted unless it is suspicious; what changes later is not.
     #[default]
     Tofu,
     /// Only what the lock names is accepted.
@@ -45,6 +54,18 @@ pub struct Pin {
     pub definition: Definition,
     /// What the operator says it may do, instead of what the server declares.
     pub operator: Option<Operation>,
+    /// How it came to be accepted.
+    pub accepted: Accepted,
+}
+
+/// How a definition came to be accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Accepted {
+    /// A person accepted it.
+    #[default]
+    ByPerson,
+    /// It was seen first. It loses its standing when it turns out to be about a tool that came later.
+    AtFirstSight,
 }
 
 /// The accepted definitions, and how strictly they are kept to.
@@ -78,6 +99,14 @@ pub enum Quarantine {
     LooksLike(String),
     /// Its name has characters that cannot be seen.
     HiddenName,
+    /// It was never accepted and looks like an attack.
+    Suspicious(Vec<Flag>),
+    /// Its definition is too large.
+    OverLimit(OverLimit),
+    /// Its entry in the lock cannot be read.
+    BrokenEntry(String),
+    /// The lock is damaged, so that it is not known whether the tool was accepted.
+    DamagedLock(String),
 }
 
 impl fmt::Display for Quarantine {
@@ -94,6 +123,16 @@ impl fmt::Display for Quarantine {
             Self::NotLocked => f.write_str("the lock does not name it"),
             Self::LooksLike(other) => write!(f, "its name looks like `{other}`"),
             Self::HiddenName => f.write_str("its name has characters that cannot be seen"),
+            Self::Suspicious(flags) => {
+                let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
+                write!(f, "it is held for review: {}", flags.join("; "))
+            }
+            Self::OverLimit(limit) => write!(f, "it is left out: {limit}"),
+            Self::BrokenEntry(why) => write!(f, "its entry in the lock cannot be read: {why}"),
+            Self::DamagedLock(why) => write!(
+                f,
+                "the lock is damaged, so no new tools are accepted: {why}"
+            ),
         }
     }
 }
@@ -102,16 +141,39 @@ impl Quarantine {
     /// Whether accepting the tool would help; a name that deceives is never accepted.
     pub fn can_be_accepted(&self) -> bool {
         match self {
-            Self::Changed(_) | Self::NotLocked | Self::LooksLike(_) => true,
-            Self::HiddenName => false,
+            Self::Changed(_)
+            | Self::NotLocked
+            | Self::LooksLike(_)
+            | Self::Suspicious(_)
+            | Self::BrokenEntry(_)
+            | Self::DamagedLock(_) => true,
+            Self::HiddenName | Self::OverLimit(_) => false,
         }
     }
 
     /// Whether hosts may be told that there is such a tool; a name that deceives is not repeated.
     pub fn lets_its_name_be_told(&self) -> bool {
         match self {
-            Self::Changed(_) | Self::NotLocked => true,
+            Self::Changed(_) | Self::NotLocked | Self::BrokenEntry(_) | Self::DamagedLock(_) => {
+                true
+            }
+            Self::Suspicious(flags) => !flags.iter().any(Flag::is_about_name),
+            Self::OverLimit(limit) => !matches!(limit, OverLimit::Name(_)),
             Self::LooksLike(_) | Self::HiddenName => false,
+        }
+    }
+
+    /// The reason as hosts get it: the words of a suspicious definition must not reach a model this way.
+    pub fn told_to_hosts(&self) -> String {
+        match self {
+            Self::Suspicious(_) => "it is held for review".to_owned(),
+            Self::Changed(_)
+            | Self::NotLocked
+            | Self::LooksLike(_)
+            | Self::HiddenName
+            | Self::OverLimit(_)
+            | Self::BrokenEntry(_)
+            | Self::DamagedLock(_) => self.to_string(),
         }
     }
 }
@@ -128,15 +190,18 @@ pub struct Sorted {
 }
 
 impl Pins {
-    /// Sorts the tools of all servers, each server's in its own order. Of two look-alikes the pinned one, then the
-    /// earlier one is kept.
-    pub fn sort(&self, servers: &[Vec<Tool>]) -> Sorted {
-        let mut taken = self.names_in_use();
+    /// Sorts the tools of all servers, each server's in its own order. Whichever server comes first, two tools that look
+    /// alike both wait for a person, unless one of them was accepted by a person.
+    pub fn sort(&self, servers: &[Vec<Tool>], naming: &Naming) -> Sorted {
+        let known = Known {
+            looks: Looks::of(self, servers),
+            names: self.names(servers, naming),
+        };
         let mut sorted = Sorted::default();
         for tools in servers {
             let mut accepted = Vec::with_capacity(tools.len());
             for tool in tools {
-                match self.judge(tool, &mut taken) {
+                match self.judge(tool, &known) {
                     Ok(Standing::Pinned(operator)) => accepted.push(match operator {
                         Some(operation) if self.takes(operation, tool) => tool.taken_as(operation),
                         Some(_) | None => tool.clone(),
@@ -168,69 +233,96 @@ impl Pins {
         }
     }
 
-    /// What pinned names look like: nothing else may look like them, whether they are listed or not.
-    fn names_in_use(&self) -> HashMap<String, String> {
-        match self.mode {
-            PinMode::Off => HashMap::new(),
-            PinMode::Tofu | PinMode::Locked => self
-                .lock
-                .pins()
-                .map(|(server, tool, _)| format!("{server}:{tool}"))
-                .map(|name| (looks(&name), name))
-                .collect(),
+    /// The names of all tools that are listed or were accepted.
+    fn names(&self, servers: &[Vec<Tool>], naming: &Naming) -> Names {
+        let mut names = Names::of(servers.iter().flatten(), naming);
+        for (server, tool, _) in self.lock.pins() {
+            let shown = ServerName::new(server).map(|server| naming.shown(&server, tool));
+            names.add(server, tool, shown.ok());
         }
+        names
     }
 
-    fn judge(
-        &self,
-        tool: &Tool,
-        taken: &mut HashMap<String, String>,
-    ) -> Result<Standing, Quarantine> {
+    fn judge(&self, tool: &Tool, known: &Known) -> Result<Standing, Quarantine> {
         if has_hidden(&tool.name) {
             return Err(Quarantine::HiddenName);
         }
-        let pin = match self.mode {
-            PinMode::Off => None,
-            PinMode::Tofu | PinMode::Locked => self.lock.pin(tool.server.as_str(), &tool.name),
-        };
-        if let Some(pin) = pin {
-            if pin.definition.digest == tool.digest {
-                return Ok(Standing::Pinned(pin.operator));
-            }
-            let now = Definition::of(tool);
-            return Err(Quarantine::Changed(differences(&pin.definition, &now)));
+        if let Some(limit) = tool.over_limit {
+            return Err(Quarantine::OverLimit(limit));
         }
-        let canonical = tool.canonical();
-        let other = taken
-            .entry(looks(&canonical))
-            .or_insert_with(|| canonical.clone());
-        let is_twin = *other != canonical
-            // Two new tools of one server that look alike are that server's own affair.
-            && (self.is_pinned(other) || server_of(other) != tool.server.as_str());
-        if is_twin {
-            return Err(Quarantine::LooksLike(other.clone()));
+        if self.mode == PinMode::Off {
+            return match known.looks.earlier_twin(tool) {
+                Some(other) => Err(Quarantine::LooksLike(other.to_owned())),
+                None => Ok(Standing::Pinned(None)),
+            };
         }
-        match self.mode {
-            PinMode::Off => Ok(Standing::Pinned(None)),
-            PinMode::Tofu => Ok(Standing::Fresh),
-            PinMode::Locked => Err(Quarantine::NotLocked),
+        let (server, name) = (tool.server.as_str(), tool.name.as_str());
+        if let Some(why) = self.lock.broken(server, name) {
+            return Err(Quarantine::BrokenEntry(why.to_owned()));
+        }
+        match self.lock.pin(server, name) {
+            Some(pin) => pinned(pin, tool, known),
+            None => self.unpinned(tool, known),
         }
     }
 
-    fn is_pinned(&self, canonical: &str) -> bool {
-        canonical
-            .split_once(':')
-            .is_some_and(|(server, tool)| self.lock.pin(server, tool).is_some())
+    fn unpinned(&self, tool: &Tool, known: &Known) -> Result<Standing, Quarantine> {
+        if let Some(other) = known.looks.twin(tool) {
+            return Err(Quarantine::LooksLike(other.to_owned()));
+        }
+        if let Some(why) = self.lock.damage() {
+            return Err(Quarantine::DamagedLock(why.to_owned()));
+        }
+        match self.mode {
+            PinMode::Off => Ok(Standing::Pinned(None)),
+            PinMode::Locked => Err(Quarantine::NotLocked),
+            PinMode::Tofu => match suspicious(flags(tool, &known.names)) {
+                Some(reason) => Err(reason),
+                None => Ok(Standing::Fresh),
+            },
+        }
     }
+}
+
+/// What is known of all tools when one is judged.
+struct Known {
+    looks: Looks,
+    names: Names,
+}
+
+fn pinned(pin: &Pin, tool: &Tool, known: &Known) -> Result<Standing, Quarantine> {
+    if pin.definition.digest != tool.digest {
+        let now = Definition::of(tool);
+        return Err(Quarantine::Changed(differences(&pin.definition, &now)));
+    }
+    match pin.accepted {
+        Accepted::ByPerson => {}
+        // The tool that it is about, or looks like, may have come later.
+        Accepted::AtFirstSight => {
+            if let Some(reason) = suspicious(flags::shadowing(tool, &known.names)) {
+                return Err(reason);
+            }
+            if let Some(other) = known.looks.listed_twin(tool) {
+                return Err(Quarantine::LooksLike(other.to_owned()));
+            }
+        }
+    }
+    Ok(Standing::Pinned(pin.operator))
+}
+
+fn suspicious(flags: Vec<Flag>) -> Option<Quarantine> {
+    let holding: Vec<Flag> = flags.into_iter().filter(Flag::holds).collect();
+    (!holding.is_empty()).then_some(Quarantine::Suspicious(holding))
 }
 
 impl Lock {
     /// Accepts what `tool` says now.
-    pub fn accept_tool(&mut self, tool: &Tool) {
+    pub fn accept_tool(&mut self, tool: &Tool, accepted: Accepted) {
         let definition = Definition::of(tool);
         let pin = Pin {
             definition,
             operator: None,
+            accepted,
         };
         self.accept(tool.server.as_str(), &tool.name, pin);
     }
@@ -251,7 +343,11 @@ enum Standing {
 
 /// A tool's canonical name as it may be shown to a person.
 pub fn shown_name(tool: &Tool) -> String {
-    visible(&tool.canonical(), Layout::OneLine)
+    let name = visible(&tool.canonical(), Layout::OneLine);
+    match name.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
+    }
 }
 
 fn has_hidden(name: &str) -> bool {
@@ -259,9 +355,7 @@ fn has_hidden(name: &str) -> bool {
     pieces(name, Layout::OneLine).iter().any(hidden)
 }
 
-fn server_of(canonical: &str) -> &str {
-    canonical.split_once(':').map_or("", |(server, _)| server)
-}
-
+#[cfg(test)]
+mod measured;
 #[cfg(test)]
 mod tests;

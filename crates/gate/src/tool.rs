@@ -4,7 +4,11 @@ use bytes::Bytes;
 use callgate_wire::{Json, ParamHeader, Strictness};
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ServerName, item::respelled, pins};
+use crate::{
+    Digest, ServerName,
+    item::respelled,
+    pins::{self, OverLimit},
+};
 
 /// A tool of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub struct Tool {
     pub param_headers: Vec<ParamHeader>,
     /// Who does its calls.
     pub source: ToolSource,
+    /// The bound that its definition exceeds; such a tool is left out.
+    pub over_limit: Option<OverLimit>,
 }
 
 /// Who does a tool's calls.
@@ -117,6 +123,7 @@ impl Tool {
             .ok_or(ToolError::NoName)?;
         let (name, hints) = (name.into_owned(), Hints::of(json.get("annotations")));
         let digest = pins::digest_of(json);
+        let over_limit = OverLimit::of(&name, json);
         let param_headers = ParamHeader::all_of(json).unwrap_or_default();
         let (shown, shown_descriptor) = (name.clone(), descriptor.clone());
         Ok(Self {
@@ -129,6 +136,7 @@ impl Tool {
             digest,
             param_headers,
             source: ToolSource::default(),
+            over_limit,
         })
     }
 

@@ -23,6 +23,10 @@ const ITEMS_DEADLINE: Duration = Duration::from_secs(5);
 const MAX_PAGES: usize = 1000;
 /// More of one kind than this are cut off.
 const MAX_LISTED: usize = 10_000;
+/// More than this of one kind, all definitions together, is cut off.
+const MAX_LISTED_BYTES: usize = 64 << 20;
+/// How many complaints about one list are told one by one.
+const MAX_COMPLAINTS: usize = 20;
 
 /// What a server lists, and what a change of its lists is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,7 +108,7 @@ pub(crate) async fn list_tools(
     let extras = pages.extras;
     Ok(Listed {
         list: ToolList { tools, extras },
-        complaints,
+        complaints: few(complaints),
     })
 }
 
@@ -188,8 +192,18 @@ async fn list_items(kind: ItemKind, connection: &Connection, server: &ServerName
     let extras = pages.extras;
     Listed {
         list: Items { items, extras },
-        complaints,
+        complaints: few(complaints),
     }
+}
+
+/// The first complaints, and how many there are besides.
+fn few(mut complaints: Vec<String>) -> Vec<String> {
+    let more = complaints.len().saturating_sub(MAX_COMPLAINTS);
+    if more > 0 {
+        complaints.truncate(MAX_COMPLAINTS);
+        complaints.push(format!("and {more} more"));
+    }
+    complaints
 }
 
 /// A reply without what only stateless ones have: how long our own list may be kept is ours to say.
@@ -235,17 +249,15 @@ impl Wanted {
             Json::validate(result.bytes(), Strictness::Full)
                 .map_err(|error| HandshakeError::List(error.to_string()))?;
             self.add_page(&mut pages, &reply, result, page == 0);
+            if self.cut_off(&mut pages) {
+                return Ok(pages);
+            }
             let next = result
                 .get("nextCursor")
                 .filter(|cursor| cursor.kind() == JsonKind::String);
             let Some(next) = next.map(|cursor| cursor.as_text().to_owned()) else {
                 return Ok(pages);
             };
-            if pages.descriptors.len() >= MAX_LISTED {
-                let what = format!("only the first {MAX_LISTED} {} are used", self.key);
-                pages.complaints.push(what);
-                return Ok(pages);
-            }
             if !seen.insert(next.clone()) {
                 let loops = format!("the list's cursor {next} loops; the list was cut off there");
                 pages.complaints.push(loops);
@@ -257,6 +269,27 @@ impl Wanted {
             "the list has more than {MAX_PAGES} pages; it was cut off there"
         ));
         Ok(pages)
+    }
+
+    /// Drops what is beyond the limits of a list; says whether there was any.
+    fn cut_off(&self, pages: &mut Pages) -> bool {
+        let mut bytes = 0;
+        let within = pages.descriptors.iter().take(MAX_LISTED);
+        let within = within.take_while(|descriptor| {
+            bytes += descriptor.len();
+            bytes <= MAX_LISTED_BYTES
+        });
+        let within = within.count();
+        if within == pages.descriptors.len() {
+            return false;
+        }
+        pages.descriptors.truncate(within);
+        let what = format!(
+            "only the first {within} {} are used; the limits are {MAX_LISTED} and {MAX_LISTED_BYTES} bytes",
+            self.key
+        );
+        pages.complaints.push(what);
+        true
     }
 
     fn add_page(&self, pages: &mut Pages, reply: &Frame, result: Json<'_>, first: bool) {

@@ -38,6 +38,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let mut findings = vec![configuration(&settings), private(&settings.data_dir)];
     findings.extend(exposed(&settings)?);
     findings.push(record(&settings.data_dir)?);
+    findings.extend(damaged_lock(&settings));
     findings.extend(loosened(&settings.data_dir)?);
     let runtime = wiring::runtime()?;
     findings.extend(runtime.block_on(usage(&settings)));
@@ -204,6 +205,15 @@ fn loosened(data_dir: &Path) -> Result<Vec<Finding>, Failed> {
     Ok(page.activities.into_iter().map(finding).collect())
 }
 
+fn damaged_lock(settings: &Settings) -> Option<Finding> {
+    let why = settings.pins.lock.damage()?;
+    let file = settings.lock_file.display();
+    Some(problem(
+        format!("`{file}` is damaged, so no new tools are accepted: {why}"),
+        "mend it, restore it from version control, or move it away to accept tools anew",
+    ))
+}
+
 async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
     if settings.servers.is_empty() && settings.builtins.is_none() {
         let help = "add one in callgate.yaml under `servers:`, or try `callgate demo`";
@@ -220,9 +230,12 @@ async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
     let servers = reports.iter().map(|report| server(settings, report));
     let quarantined = catalog.quarantined().iter().map(|one| {
         let name = pins::shown_name(&one.tool);
-        let help = format!(
-            "look at it with `callgate lock diff`; `callgate lock accept {name}` accepts it"
-        );
+        let help = match one.reason.can_be_accepted() {
+            true => format!(
+                "look at it with `callgate lock diff`; `callgate lock accept {name}` accepts it"
+            ),
+            false => "only its server can change that".to_owned(),
+        };
         problem(format!("tool {name} is quarantined: {}", one.reason), &help)
     });
     let odd = lock::oddities(settings)

@@ -6,7 +6,10 @@ use std::process::ExitCode;
 
 use callgate_gate::{
     Tool,
-    pins::{Definition, Difference, Lock, Pin, PinMode, Pins, Quarantine, Quarantined, shown_name},
+    pins::{
+        Accepted, Definition, Difference, Lock, Pin, PinMode, Pins, Quarantine, Quarantined,
+        shown_name,
+    },
     visible::{Layout, visible},
 };
 use callgate_upstream::pin_file;
@@ -163,7 +166,8 @@ fn kept_away(settings: &Settings, current: &Current) -> Vec<Quarantined> {
         mode: PinMode::Locked,
         ..settings.pins.clone()
     };
-    pins.sort(&current.servers()).quarantined
+    pins.sort(&current.servers(), &settings.options.naming)
+        .quarantined
 }
 
 fn print_findings(shared: &Shared, kept_away: &[Quarantined], current: &Current) {
@@ -189,7 +193,13 @@ fn print_findings(shared: &Shared, kept_away: &[Quarantined], current: &Current)
 fn difference(one: &Quarantined) -> Vec<String> {
     match &one.reason {
         Quarantine::Changed(all) => all.iter().flat_map(Difference::lines).collect(),
-        Quarantine::NotLocked | Quarantine::LooksLike(_) | Quarantine::HiddenName => Vec::new(),
+        Quarantine::NotLocked
+        | Quarantine::LooksLike(_)
+        | Quarantine::HiddenName
+        | Quarantine::Suspicious(_)
+        | Quarantine::OverLimit(_)
+        | Quarantine::BrokenEntry(_)
+        | Quarantine::DamagedLock(_) => Vec::new(),
     }
 }
 
@@ -203,9 +213,16 @@ fn accept(
     let chosen = chosen(&kept_away(settings, &current), tools, all)?;
     print_findings(shared, &chosen, &current);
     let file = &settings.lock_file;
-    let take = |lock: &mut Lock| chosen.iter().for_each(|one| lock.accept_tool(&one.tool));
+    let take = |lock: &mut Lock| {
+        let accept = |one: &Quarantined| lock.accept_tool(&one.tool, Accepted::ByPerson);
+        chosen.iter().for_each(accept);
+    };
     let witness = settings.options.lock_witness.as_ref().map(|one| &*one.0);
-    pin_file::change(file, witness, take).map_err(|error| Failed::config(error.to_string()))?;
+    pin_file::change(file, witness, take).map_err(|error| {
+        Failed::config(error.to_string()).help(
+            "mend the lock, restore it from version control, or move it away to accept tools anew",
+        )
+    })?;
     eprintln!("accepted, in `{}`: {}", file.display(), chosen.len());
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,7 @@ pub(crate) fn loosened(before: &Settings, now: &Settings) -> Vec<String> {
     if now.policies.mode < before.policies.mode {
         found.push("`policy_mode` became `fast`".to_owned());
     }
-    let pins = |settings: &Settings| settings.config.pins.unwrap_or(PinChoice::Tofu);
+    let pins = |settings: &Settings| PinChoice::meant(settings.config.pins);
     if pins(now) < pins(before) {
         found.push("`pins` became less strict".to_owned());
     }

@@ -458,10 +458,22 @@ pub(crate) enum PolicyMode {
 pub(crate) enum PinChoice {
     /// Nothing is compared.
     Off,
-    /// What is seen first is accepted; what changes later is kept from hosts.
+    /// What is seen first is accepted, unless it looks like an attack; what changes later is kept from hosts.
     Tofu,
+    /// The same as `tofu`, by the name of what happens to definitions that look like an attack.
+    Review,
     /// Only what the lock names is offered.
     Locked,
+}
+
+impl PinChoice {
+    /// What a choice amounts to, from least to most strict: `review` and `tofu` are the same.
+    pub(crate) fn meant(choice: Option<Self>) -> Self {
+        match choice {
+            None | Some(Self::Tofu | Self::Review) => Self::Tofu,
+            Some(other @ (Self::Off | Self::Locked)) => other,
+        }
+    }
 }
 
 /// How the record is kept.

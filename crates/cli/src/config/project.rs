@@ -36,8 +36,8 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     let is_as_strict = |project: &_, users: &_| mode(*project) >= mode(*users);
     let modes = (project.policy_mode, users.policy_mode);
     project.policy_mode = weighing.stricter("policy_mode", modes.0, modes.1, is_as_strict);
-    let pins = |pins: Option<PinChoice>| pins.unwrap_or(PinChoice::Tofu);
-    let is_as_strict = |project: &_, users: &_| pins(*project) >= pins(*users);
+    let is_as_strict =
+        |project: &_, users: &_| PinChoice::meant(*project) >= PinChoice::meant(*users);
     project.pins = weighing.stricter("pins", project.pins, users.pins, is_as_strict);
     // The user's `search` view is also what makes calls declare what they do.
     let is_as_strict = |project: &View, users: &View| project == users || *users == View::Direct;

@@ -96,7 +96,7 @@ impl Settings {
         } = found;
         let beside = source.file.as_deref().and_then(Path::parent);
         let lock_file = beside.unwrap_or(data_dir).join(pin_file::LOCK_FILE);
-        let pins = pins(config.pins, &lock_file, governing.as_ref())?;
+        let pins = pins(config.pins, &lock_file, governing.as_ref());
         let project_lock = project_lock(&source, &lock_file);
         let witness = project_lock.clone();
         let protected = protected::places(&source, &config, &policies, (data_dir, &lock_file));
@@ -356,35 +356,28 @@ fn project_lock(source: &Source, lock_file: &Path) -> Option<ProjectLock> {
 
 /// The lock as the mode wants it: one that is switched off is not even read. A project's is taken as it was compared
 /// with what is trusted.
-fn pins(
-    choice: Option<PinChoice>,
-    lock_file: &Path,
-    governing: Option<&Governing>,
-) -> Result<Pins, Failed> {
+fn pins(choice: Option<PinChoice>, lock_file: &Path, governing: Option<&Governing>) -> Pins {
+    let only_tightens = governing.is_some();
     let mode = match choice {
         Some(PinChoice::Off) => {
-            return Ok(Pins {
+            return Pins {
                 mode: PinMode::Off,
                 lock: Lock::default(),
-                only_tightens: governing.is_some(),
-            });
+                only_tightens,
+            };
         }
-        Some(PinChoice::Tofu) | None => PinMode::Tofu,
+        Some(PinChoice::Tofu | PinChoice::Review) | None => PinMode::Tofu,
         Some(PinChoice::Locked) => PinMode::Locked,
     };
     let lock = match governing {
-        Some(governing) => pin_file::parse(lock_file, governing.content(lock_file)),
+        Some(governing) => pin_file::parse(governing.content(lock_file)),
         None => pin_file::read(lock_file),
     };
-    let lock = lock.map_err(|error| {
-        Failed::config(error.to_string())
-            .help("mend it, or take it back from version control; without it nothing is accepted")
-    })?;
-    Ok(Pins {
+    Pins {
         mode,
         lock,
-        only_tightens: governing.is_some(),
-    })
+        only_tightens,
+    }
 }
 
 fn protocol(written: model::Protocol) -> Protocol {

@@ -171,18 +171,31 @@ fn a_locked_gateway_offers_only_what_the_lock_names() {
 }
 
 #[test]
-fn what_is_odd_is_told_before_it_is_pinned() {
+fn a_suspicious_definition_is_held_until_a_person_accepts_it() {
     let bed = bed("tofu");
     lists(&bed, &[ANNOUNCE, KEEP, POISONED[0].0]);
     let mut host = bed.stdio_ready();
+    assert_eq!(tools(&mut host), ["s__announce", "s__keep"]);
+    let reason = "it is held for review: the description asks for secret files";
+    let is_told = |line: &str| line.contains("tool.quarantined") && line.contains(reason);
+    host.wait_stderr(DEADLINE, is_told)
+        .expect("the operator is told");
+    let refused = call(&mut host, "s__read_file", "{}").to_string();
+    assert!(refused.contains("it is held for review;"), "{refused}");
+    assert!(!bed.read("callgate.lock").contains("read_file"));
+    let flag = "flag: the description gives orders to the model: `<IMPORTANT>`";
+    let diff = run(&mut named(&bed, ["lock", "diff"])).stdout;
+    assert!(diff.contains(flag), "{diff}");
+    let ran = run(&mut named(&bed, ["lock", "accept", "s:read_file"]));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    host.recv_where(|frame| is_notification(frame, CHANGED))
+        .expect("the host is told");
     assert_eq!(tools(&mut host), ["s__announce", "s__keep", "s__read_file"]);
-    let told = host.wait_stderr(DEADLINE, |line| line.contains("tool.flagged"));
-    let told = told.expect("the operator is told");
-    assert!(told.contains("gives orders to the model"), "{told}");
-    assert!(bed.read("callgate.lock").contains("read_file"));
     let shown = run(&mut named(&bed, ["lock", "show", "s:read_file"]));
     let flag = "flag         the description gives orders to the model: `<IMPORTANT>`";
     assert!(shown.stdout.contains(flag), "{}", shown.stdout);
+    // It stays accepted when the next gateway starts.
+    assert_eq!(tools(&mut bed.stdio_ready()).len(), 3);
 }
 
 #[test]
@@ -198,7 +211,8 @@ fn accepting_gives_a_tool_back_to_a_running_gateway() {
         diff.stdout,
         "s:read_file: its definition is not the one that was accepted (parameter notes)\n  \
          parameter notes (new, and the model has to fill it in)\n    \
-         + string, required: the conversation so far\n"
+         + string, required: the conversation so far\n  \
+         flag: parameter `notes` asks for the conversation: `conversation so far`\n"
     );
     let ran = run(&mut named(&bed, ["lock", "accept", "s:read_file"]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -253,15 +267,28 @@ fn verify_is_for_ci_and_a_lock_holds_on_another_machine() {
 }
 
 #[test]
-fn a_broken_lock_starts_nothing_and_changes_nothing() {
+fn a_damaged_lock_accepts_nothing_and_is_not_written_over() {
+    const DAMAGED: &str = "version: 1\nservers: 7\n";
     let bed = bed("tofu");
-    fs::write(bed.path("callgate.lock"), "version: 1\nservers: 7\n").expect("it is ours");
+    fs::write(bed.path("callgate.lock"), DAMAGED).expect("it is ours");
     let ran = run(&mut named(&bed, ["tools", "list"]));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let note = "note: s:keep is quarantined: the lock is damaged, so no new tools are accepted";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    let ran = run(&mut named(&bed, ["doctor"]));
+    assert!(
+        ran.stdout.contains("callgate.lock` is damaged"),
+        "{}",
+        ran.stdout
+    );
+    let ran = run(&mut named(&bed, ["lock", "accept", "--all"]));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert_eq!(bed.read("callgate.lock"), DAMAGED);
     fs::remove_file(bed.path("callgate.lock")).expect("it is ours");
     let mut host = bed.stdio_ready();
     assert_eq!(tools(&mut host).len(), 3);
-    fs::write(bed.path("callgate.lock"), "version: 1\nservers: 7\n").expect("it is ours");
+    // A running gateway keeps what it has read before.
+    fs::write(bed.path("callgate.lock"), DAMAGED).expect("it is ours");
     host.wait_stderr(DEADLINE, |line| line.contains("policy.rejected"))
         .expect("the operator is told");
     assert_eq!(tools(&mut host).len(), 3);

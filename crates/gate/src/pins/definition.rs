@@ -1,9 +1,8 @@
 //! What a tool says about itself, as a digest that ignores how the JSON was written and as a summary that a
 //! person can read.
 //!
-//! The digest is over every member of the descriptor but `_meta`, which belongs to the transport and may differ
-//! from one list to the next. Keys are sorted and strings unescaped, so that a server that prints its members in
-//! another order says the same thing.
+//! The digest is over every member of the descriptor, `_meta` among them: hosts get all of it. Keys are sorted and strings
+//! unescaped, so that a server that prints its members in another order says the same thing.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
 
@@ -11,8 +10,16 @@ use callgate_wire::{Json, JsonKind, Strictness, quote};
 
 use crate::{Digest, Operation, Tool};
 
-/// The member that is no part of a definition.
-const META: &str = "_meta";
+/// The members of a descriptor that are summarised one by one, and its name.
+const SUMMARISED: [&str; 7] = [
+    "name",
+    "title",
+    "description",
+    "inputSchema",
+    "outputSchema",
+    "annotations",
+    "icons",
+];
 /// Longest text of a summary, in characters; what is cut off is still in the digest.
 const SUMMARY_CHARS: usize = 600;
 
@@ -37,6 +44,8 @@ pub struct Definition {
     pub annotations: BTreeMap<String, String>,
     /// Where its icons come from.
     pub icons: Vec<String>,
+    /// Short digests of every other member: `_meta`, `execution`, members that are not known here.
+    pub more: BTreeMap<String, String>,
 }
 
 impl Definition {
@@ -56,6 +65,7 @@ impl Definition {
             output: schema("outputSchema"),
             annotations: member("annotations").map(annotations).unwrap_or_default(),
             icons: member("icons").map(icons).unwrap_or_default(),
+            more: whole.map(more).unwrap_or_default(),
         }
     }
 }
@@ -63,17 +73,15 @@ impl Definition {
 /// The digest of a descriptor.
 pub(crate) fn digest_of(json: Json<'_>) -> Digest {
     let mut canonical = String::with_capacity(json.bytes().len());
-    write_canonical(json, &mut canonical, Some(META));
+    write_canonical(json, &mut canonical);
     Digest::of(canonical.as_bytes())
 }
 
-/// Writes `json` in the one form that all its spellings share; `without` is left out at the top.
-fn write_canonical(json: Json<'_>, out: &mut String, without: Option<&str>) {
+/// Writes `json` in the one form that all its spellings share.
+fn write_canonical(json: Json<'_>, out: &mut String) {
     match json.kind() {
         JsonKind::Object => {
-            let mut members: Vec<(Cow<'_, str>, Json<'_>)> = named(json)
-                .filter(|(key, _)| without != Some(key.as_ref()))
-                .collect();
+            let mut members: Vec<(Cow<'_, str>, Json<'_>)> = named(json).collect();
             members.sort_by(|(one, _), (other, _)| one.cmp(other));
             out.push('{');
             for (at, (key, value)) in members.into_iter().enumerate() {
@@ -82,7 +90,7 @@ fn write_canonical(json: Json<'_>, out: &mut String, without: Option<&str>) {
                 }
                 out.push_str(&quote(&key));
                 out.push(':');
-                write_canonical(value, out, None);
+                write_canonical(value, out);
             }
             out.push('}');
         }
@@ -92,7 +100,7 @@ fn write_canonical(json: Json<'_>, out: &mut String, without: Option<&str>) {
                 if at > 0 {
                     out.push(',');
                 }
-                write_canonical(element, out, None);
+                write_canonical(element, out);
             }
             out.push(']');
         }
@@ -164,6 +172,13 @@ fn icons(written: Json<'_>) -> Vec<String> {
     written.elements().filter_map(source).collect()
 }
 
+fn more(descriptor: Json<'_>) -> BTreeMap<String, String> {
+    named(descriptor)
+        .filter(|(key, _)| !SUMMARISED.contains(&key.as_ref()))
+        .map(|(key, value)| (key.into_owned(), digest_of(value).short()))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +191,7 @@ mod tests {
     fn how_it_is_written_does_not_matter() {
         let one =
             r#"{"name":"a","description":"x\u0041","inputSchema":{"type":"object","n":[1,2]}}"#;
-        let other = r#"{ "inputSchema" : {"n":[1, 2], "type":"object"}, "_meta":{"t":1},
+        let other = r#"{ "inputSchema" : {"n":[1, 2], "type":"object"},
             "description":"xA", "name":"a" }"#;
         assert_eq!(digest(one), digest(other));
     }
@@ -191,6 +206,7 @@ mod tests {
             r#"{"name":"a","annotations":{"destructiveHint":true},"x":{"_meta":2}}"#,
             r#"{"name":"a","annotations":{"destructiveHint":"true"},"x":{"_meta":1}}"#,
             r#"{"name":"a","annotations":{"destructiveHint":true}}"#,
+            r#"{"name":"a","annotations":{"destructiveHint":true},"x":{"_meta":1},"_meta":{"t":1}}"#,
         ];
         for other in others {
             assert_ne!(digest(base), digest(other), "{other}");

@@ -59,6 +59,7 @@ pub fn differences(was: &Definition, is: &Definition) -> Vec<Difference> {
     if was.output != is.output {
         all.push(text("output schema", was.output.clone(), is.output.clone()));
     }
+    compare(&mut all, "member", &was.more, &is.more);
     if all.is_empty() && was.digest != is.digest {
         all.push(text(
             "a part that is not summarised",

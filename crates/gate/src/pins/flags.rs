@@ -1,4 +1,8 @@
-//! What deserves a second look in a definition. A flag ranks and explains; it decides nothing.
+//! What is suspicious or odd in a definition. A suspicious one is held at first sight until a person accepts it; what is only odd is told.
+
+mod encoded;
+mod hidden;
+mod words;
 
 use std::{
     collections::HashMap,
@@ -11,17 +15,19 @@ use regex::Regex;
 
 use crate::{
     Naming, Tool,
-    visible::{Layout, Piece, mark, pieces, visible},
+    visible::{Layout, mark, visible},
 };
 
 /// A longer text than this is read by a model and by nobody else.
 const LONG_CHARS: usize = 4_000;
-/// How much of a suspicious text is quoted.
+/// How much of a text is quoted.
 const QUOTED_CHARS: usize = 80;
-/// Schemas are looked into this deep.
-const MAX_DEPTH: usize = 16;
+/// A key up to this length that is an identifier is not read as a text.
+const IDENTIFIER_CHARS: usize = 64;
+/// How far from the name of another server's tool an order about it may stand, in bytes.
+const ORDER_WITHIN: usize = 100;
 
-/// Something odd about a definition, with the reason a person reads.
+/// Something about a definition that a person should look at, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Flag {
     /// A text has characters that a person would not see.
@@ -31,14 +37,30 @@ pub enum Flag {
         /// The first of them.
         character: char,
     },
-    /// A text speaks to the model instead of describing the tool.
-    Instructs {
+    /// A word mixes letters of two scripts that look alike.
+    Mixed {
         /// Which text.
         part: String,
-        /// What it says.
+        /// The word.
+        word: String,
+    },
+    /// A text has a sentence in base64 or hex.
+    Encoded {
+        /// Which text.
+        part: String,
+        /// The sentence.
+        sentence: String,
+    },
+    /// A text says something that a definition has no reason to say.
+    Says {
+        /// Which text.
+        part: String,
+        /// What that does, as a part of a sentence.
+        what: &'static str,
+        /// Its words.
         words: String,
     },
-    /// A text names a tool of another server.
+    /// A text is about a tool of another server.
     NamesAnother {
         /// Which text.
         part: String,
@@ -61,6 +83,7 @@ pub enum Flag {
 
 impl fmt::Display for Flag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |text: &str| visible(text, Layout::OneLine);
         match self {
             Self::Hidden { part, character } => {
                 write!(
@@ -69,99 +92,175 @@ impl fmt::Display for Flag {
                     mark(*character)
                 )
             }
-            Self::Instructs { part, words } => {
+            Self::Mixed { part, word } => {
+                let word = line(word);
                 write!(
                     f,
-                    "{part} gives orders to the model: `{}`",
-                    visible(words, Layout::OneLine)
+                    "{part} mixes letters of two scripts that look alike: `{word}`"
                 )
             }
+            Self::Encoded { part, sentence } => {
+                write!(
+                    f,
+                    "{part} hides a sentence in an encoding: `{}`",
+                    line(sentence)
+                )
+            }
+            Self::Says { part, what, words } => write!(f, "{part} {what}: `{}`", line(words)),
             Self::NamesAnother { part, tool } => {
-                write!(f, "{part} names `{tool}`, a tool of another server")
+                write!(f, "{part} names `{}`, a tool of another server", line(tool))
             }
             Self::Long { part, characters } => write!(f, "{part} has {characters} characters"),
             Self::SecretDefault { parameter } => {
-                let parameter = visible(parameter, Layout::OneLine);
-                write!(f, "the default of `{parameter}` looks like a secret")
+                write!(
+                    f,
+                    "the default of `{}` looks like a secret",
+                    line(parameter)
+                )
             }
+        }
+    }
+}
+
+impl Flag {
+    /// Whether a definition with this flag waits for a person. The others are in honest definitions, too.
+    pub fn holds(&self) -> bool {
+        match self {
+            Self::Hidden { .. }
+            | Self::Mixed { .. }
+            | Self::Encoded { .. }
+            | Self::Says { .. }
+            | Self::NamesAnother { .. } => true,
+            Self::Long { .. } | Self::SecretDefault { .. } => false,
+        }
+    }
+
+    /// Whether the flag is about the name of the tool.
+    pub(super) fn is_about_name(&self) -> bool {
+        match self {
+            Self::Hidden { part, .. }
+            | Self::Mixed { part, .. }
+            | Self::Encoded { part, .. }
+            | Self::Says { part, .. }
+            | Self::NamesAnother { part, .. }
+            | Self::Long { part, .. } => part == "the name",
+            Self::SecretDefault { .. } => false,
         }
     }
 }
 
 /// The names of all tools, to find those of other servers in a text.
 #[derive(Debug, Default)]
-pub struct Names(HashMap<String, Vec<Arc<str>>>);
+pub struct Names(HashMap<String, Vec<Owner>>);
+
+#[derive(Debug, Clone)]
+struct Owner {
+    server: Arc<str>,
+    canonical: Arc<str>,
+    /// The name says whose tool it is.
+    is_qualified: bool,
+}
 
 impl Names {
     /// The names under which `tools` are known.
     pub fn of<'t>(tools: impl IntoIterator<Item = &'t Tool>, naming: &Naming) -> Self {
         let mut names = Self::default();
         for tool in tools {
-            let canonical: Arc<str> = tool.canonical().into();
             let shown = naming.shown(&tool.server, &tool.name);
-            for name in [tool.name.clone(), canonical.to_string(), shown] {
-                names.0.entry(name).or_default().push(canonical.clone());
-            }
+            names.add(tool.server.as_str(), &tool.name, Some(shown));
         }
         names
     }
 
+    /// Adds a tool that is known and perhaps not listed.
+    pub(super) fn add(&mut self, server: &str, tool: &str, shown: Option<String>) {
+        let canonical: Arc<str> = [server, ":", tool].concat().into();
+        let mut add = |name: String, is_qualified: bool| {
+            let owners = self.0.entry(name).or_default();
+            if owners.iter().all(|owner| owner.canonical != canonical) {
+                owners.push(Owner {
+                    server: server.into(),
+                    canonical: canonical.clone(),
+                    is_qualified,
+                });
+            }
+        };
+        add(tool.to_owned(), false);
+        add(canonical.to_string(), true);
+        if let Some(shown) = shown.filter(|shown| shown != tool) {
+            add(shown, true);
+        }
+    }
+
     /// The tool of another server than `tool`'s that a word names. A single word may be any word, and a
     /// server may speak of its own tools.
-    fn foreign(&self, word: &str, tool: &Tool) -> Option<&str> {
+    fn foreign(&self, word: &str, tool: &Tool) -> Option<&Owner> {
         let owners = self
             .0
             .get(word)
             .filter(|_| word.contains(['_', ':', '-']))?;
-        let is_own = |canonical: &str| {
-            let of_server = canonical.strip_prefix(tool.server.as_str());
-            of_server.is_some_and(|rest| rest.starts_with(':'))
-        };
-        let foreign = owners.first()?;
-        (!owners.iter().any(|owner| is_own(owner))).then_some(foreign)
+        let is_own = |owner: &Owner| *owner.server == *tool.server.as_str();
+        owners.first().filter(|_| !owners.iter().any(is_own))
     }
 }
 
-/// What is odd about `tool`; `names` are those of all tools.
+/// What is suspicious or odd about `tool`; `names` are those of all tools. A definition that is too large is left out anyway.
 pub fn flags(tool: &Tool, names: &Names) -> Vec<Flag> {
-    let Ok(json) = Json::validate(&tool.descriptor, Strictness::Full) else {
+    found(tool, names, Depth::Everything)
+}
+
+/// Only what `tool` says about tools of other servers.
+pub(super) fn shadowing(tool: &Tool, names: &Names) -> Vec<Flag> {
+    found(tool, names, Depth::OtherServers)
+}
+
+fn found(tool: &Tool, names: &Names, depth: Depth) -> Vec<Flag> {
+    let json = Json::validate(&tool.descriptor, Strictness::Full).ok();
+    let Some(json) = json.filter(|_| tool.over_limit.is_none()) else {
         return Vec::new();
     };
     let mut found = Found {
         tool,
         names,
+        depth,
         flags: Vec::new(),
     };
     found.walk(json, "the definition", 0);
     found.flags
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Everything,
+    OtherServers,
+}
+
 struct Found<'f> {
     tool: &'f Tool,
     names: &'f Names,
+    depth: Depth,
     flags: Vec<Flag>,
 }
 
 impl Found<'_> {
-    fn walk(&mut self, json: Json<'_>, part: &str, depth: usize) {
-        if depth > MAX_DEPTH {
-            return;
-        }
+    fn walk(&mut self, json: Json<'_>, part: &str, level: usize) {
         match json.kind() {
             JsonKind::Object => {
                 for (key, value) in json.members() {
                     let key = key.as_str().unwrap_or_default();
-                    self.hidden(&key, part);
-                    let here = place(part, &key, depth);
+                    let here = place(part, &key, level);
+                    if !is_identifier(&key) {
+                        self.text(&key, &here);
+                    }
                     if key == "default" {
                         self.default(value, part);
                     }
-                    self.walk(value, &here, depth + 1);
+                    self.walk(value, &here, level + 1);
                 }
             }
             JsonKind::Array => {
                 for element in json.elements() {
-                    self.walk(element, part, depth + 1);
+                    self.walk(element, part, level + 1);
                 }
             }
             JsonKind::String => self.text(&json.as_str().unwrap_or_default(), part),
@@ -170,52 +269,76 @@ impl Found<'_> {
     }
 
     fn text(&mut self, text: &str, part: &str) {
-        self.hidden(text, part);
-        if let Some(order) = ORDERS.find(text) {
-            let words = order.as_str().chars().take(QUOTED_CHARS).collect();
-            self.add(Flag::Instructs {
-                part: part.to_owned(),
-                words,
+        self.other_servers(text, part);
+        if self.depth == Depth::OtherServers {
+            return;
+        }
+        let part = || part.to_owned();
+        if let Some(character) = hidden::hidden(text) {
+            self.add(Flag::Hidden {
+                part: part(),
+                character,
             });
         }
-        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '.');
-        let words = text.split(|c| !is_word(c));
-        let mut words = words.map(|word| word.trim_matches(['.', ':', '-']));
-        if let Some(other) = words.find_map(|word| self.names.foreign(word, self.tool)) {
-            self.add(Flag::NamesAnother {
-                part: part.to_owned(),
-                tool: other.to_owned(),
+        if let Some(word) = hidden::mixed(text) {
+            let word = quoted(word);
+            self.add(Flag::Mixed { part: part(), word });
+        }
+        if let Some(sentence) = encoded::sentence(text) {
+            let sentence = quoted(&sentence);
+            self.add(Flag::Encoded {
+                part: part(),
+                sentence,
+            });
+        }
+        for said in words::suspicious(text) {
+            self.add(Flag::Says {
+                part: part(),
+                what: said.what,
+                words: said.words,
             });
         }
         let characters = text.chars().count();
         if characters > LONG_CHARS {
             self.add(Flag::Long {
-                part: part.to_owned(),
+                part: part(),
                 characters,
             });
         }
     }
 
-    fn hidden(&mut self, text: &str, part: &str) {
-        let hidden = pieces(text, Layout::Lines)
-            .into_iter()
-            .find_map(|piece| match piece {
-                Piece::Hidden(c) if c != '\r' => Some(c),
-                Piece::Hidden(_) | Piece::Plain(_) => None,
-            });
-        if let Some(character) = hidden {
-            self.add(Flag::Hidden {
+    /// A name that says whose tool it is counts wherever it stands; any other may be a coincidence, and counts beside an order.
+    fn other_servers(&mut self, text: &str, part: &str) {
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '.');
+        let words = text.split(|c| !is_word(c));
+        let mut words = words.map(|word| word.trim_matches(['.', ':', '-']));
+        let foreign = words.find_map(|word| {
+            let owner = self.names.foreign(word, self.tool)?;
+            let start = word.as_ptr() as usize - text.as_ptr() as usize;
+            let around = around(text, start, word.len());
+            (owner.is_qualified || ORDERS.is_match(around)).then_some(owner)
+        });
+        if let Some(owner) = foreign {
+            let flag = Flag::NamesAnother {
                 part: part.to_owned(),
-                character,
-            });
+                tool: owner.canonical.to_string(),
+            };
+            self.add(flag);
         }
     }
 
     /// `part` is the parameter, by its place in the schema.
     fn default(&mut self, value: Json<'_>, part: &str) {
-        let Some(text) = value.as_str() else {
+        let Some(text) = value.as_str().filter(|_| self.depth == Depth::Everything) else {
             return;
         };
+        if let Some(variable) = VARIABLES.find(&text) {
+            self.add(Flag::Says {
+                part: part.to_owned(),
+                what: "asks for secrets",
+                words: quoted(variable.as_str()),
+            });
+        }
         let parameter = part.rsplit(' ').next().unwrap_or(part).trim_matches('`');
         let is_secret = SECRETS.is_match(&text)
             || (SECRET_NAMES.is_match(parameter) && text.chars().count() >= 8);
@@ -233,9 +356,25 @@ impl Found<'_> {
     }
 }
 
+fn quoted(text: &str) -> String {
+    text.chars().take(QUOTED_CHARS).collect()
+}
+
+fn is_identifier(key: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '$' | '.');
+    key.len() <= IDENTIFIER_CHARS && key.chars().all(is_plain)
+}
+
+/// The text around a word.
+fn around(text: &str, start: usize, length: usize) -> &str {
+    let from = text.floor_char_boundary(start.saturating_sub(ORDER_WITHIN));
+    let to = text.ceil_char_boundary((start + length + ORDER_WITHIN).min(text.len()));
+    &text[from..to]
+}
+
 /// Where a text stands, for a person: `the description`, `parameter `notes``.
-fn place(part: &str, key: &str, depth: usize) -> String {
-    match (depth, key) {
+fn place(part: &str, key: &str, level: usize) -> String {
+    match (level, key) {
         (0, key) => format!("the {}", visible(key, Layout::OneLine)),
         (_, "properties" | "items" | "description" | "title" | "default" | "enum") => {
             part.to_owned()
@@ -244,19 +383,16 @@ fn place(part: &str, key: &str, depth: usize) -> String {
     }
 }
 
-/// Words with which a definition speaks past the person to the model.
+/// Words of an order about a tool.
 static ORDERS: LazyLock<Regex> = LazyLock::new(|| {
-    let orders = [
-        r"</?\s*(important|system|instructions?|secret|hidden|assistant)\s*>",
-        r"\b(ignore|disregard|forget)\b.{0,20}\b(previous|prior|above|earlier|other|all)\b.{0,20}\b(instruction|rule|prompt|message|tool)s?",
-        r"\b(do not|don't|never)\b.{0,20}\b(tell|mention|inform|notify|reveal|show|warn|ask)\b.{0,30}\b(user|human|person|operator)",
-        r"\bwithout\b.{0,10}\b(telling|asking|informing|notifying|mentioning)\b",
-        r"\b(system prompt|developer message|hidden instruction)s?\b",
-        r"\b(always|must|first)\b.{0,20}\b(call|use|invoke|run)\b.{0,30}\b(before|instead of|prior to)\b.{0,30}\b(any|every|other|all)\b",
-        r"(~|home|\$HOME)/\.(ssh|aws|gnupg|config/gcloud)|\bid_(rsa|ed25519)\b|\.aws/credentials|\bmcp\.json\b",
-        r"\b(send|forward|include|append|copy|upload|pass)\b.{0,60}\b(conversation|chat history|api[ _-]?keys?|passwords?|credentials?|private keys?|environment variables)\b",
-    ];
-    Regex::new(&format!("(?is){}", orders.join("|"))).expect("the pattern is a constant")
+    Regex::new(r"(?is)(?-u:\b)(instead of|rather than|before|after|whenever|when|while|must|always|prefer|do not use|don't use|never use|deprecated|broken|requires?|required|has to|have to|needs?|note (on|about|for)|side effect|first|should|every|hinweis|immer|m\u{fc}ssen|muss|statt|siempre|debe|toujours|doit)(?-u:\b)")
+        .expect("the pattern is a constant")
+});
+
+/// Environment variables that hold secrets.
+static VARIABLES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\$\{?[A-Z0-9_]*(KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL)[A-Z0-9_]*\}?")
+        .expect("the pattern is a constant")
 });
 
 /// Forms of secrets that have a form.

@@ -2,16 +2,27 @@
 //!
 //! One line per fact and everything in order, so that two branches which accept different tools merge, and a
 //! review shows what changed. Text from servers is quoted, and what cannot be seen in it is escaped.
+//!
+//! Reading never fails. An entry that cannot be read keeps its tool away and no other. What cannot be told apart into entries is
+//! damage: the entries that were read count, and no other tool is accepted until the file is mended.
+
+mod parts;
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Definition, Pin};
+use super::{Accepted, Definition, Pin};
 use crate::{Digest, Operation, visible::is_visible};
 
 /// The version of the form that is written here.
 const VERSION: u32 = 1;
+/// Longest file that is read or written.
+pub const MAX_LOCK_BYTES: usize = 64 << 20;
+/// Longest key: names of tools and parameters with everything escaped.
+const MAX_KEY_CHARS: usize = 16 << 10;
+/// Servers, tools, facts and lists nest no deeper.
+const MAX_DEPTH: usize = 8;
 
 const OPENING: &str = "\
 # What each tool said about itself when it was accepted. Callgate keeps this file; review it like code.
@@ -21,21 +32,16 @@ const OPENING: &str = "\
 /// The accepted definitions by server and tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lock {
-    servers: BTreeMap<String, BTreeMap<String, Pin>>,
+    servers: BTreeMap<String, BTreeMap<String, Entry>>,
+    damage: Option<String>,
 }
 
-/// Why a text is no lock.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LockError {
-    /// It cannot be read as what it should be.
-    #[error("{0}")]
-    Unreadable(String),
-    /// It was written by a newer callgate.
-    #[error("the lock has version {0}, and this callgate knows only version {VERSION}")]
-    Version(u32),
-    /// A digest that is none.
-    #[error("the digest of `{0}` must be 64 hex digits")]
-    Digest(String),
+/// What the lock has about a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Entry {
+    Accepted(Box<Pin>),
+    /// Something that cannot be read, and why.
+    Broken(String),
 }
 
 #[derive(Deserialize)]
@@ -49,10 +55,14 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
+    /// An entry that was broken when the file was last written.
+    broken: Option<String>,
+    #[serde(default)]
     digest: String,
-    class: Operation,
+    class: Option<Operation>,
     #[serde(rename = "override")]
     operator: Option<Operation>,
+    accepted: Option<WrittenAccepted>,
     title: Option<String>,
     description: Option<String>,
     #[serde(default)]
@@ -63,25 +73,73 @@ struct Written {
     annotations: BTreeMap<String, String>,
     #[serde(default)]
     icons: Vec<String>,
+    #[serde(default)]
+    more: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WrittenAccepted {
+    FirstSight,
 }
 
 impl Lock {
     /// Reads a lock as it was written.
-    pub fn read(text: &str) -> Result<Self, LockError> {
-        let file: File = serde_saphyr::from_str(text)
-            .map_err(|error| LockError::Unreadable(error.to_string()))?;
+    pub fn read(text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if text.len() > MAX_LOCK_BYTES {
+            return Self::damaged(format!("it is longer than {MAX_LOCK_BYTES} bytes"));
+        }
+        let mut lock = match parsed::<File>(text) {
+            Ok(file) => Self::of(file),
+            Err(why) => parts::read(text, &why),
+        };
+        if !text.ends_with('\n') && lock.damage.is_none() {
+            let what = "it does not end with a line break, so it may have been cut off";
+            lock.damage = Some(what.to_owned());
+        }
+        lock
+    }
+
+    fn of(file: File) -> Self {
         if file.version != VERSION {
-            return Err(LockError::Version(file.version));
+            return Self::damaged(unknown_version(file.version));
         }
         let mut lock = Self::default();
         for (server, tools) in file.servers {
             for (tool, written) in tools {
-                let digest = Digest::from_hex(&written.digest)
-                    .ok_or_else(|| LockError::Digest(format!("{server}:{tool}")))?;
-                lock.accept(&server, &tool, written.pin(digest));
+                lock.add(&server, &tool, written.entry());
             }
         }
-        Ok(lock)
+        lock
+    }
+
+    /// A lock that cannot be read at all.
+    pub fn damaged(why: impl Into<String>) -> Self {
+        Self {
+            servers: BTreeMap::new(),
+            damage: Some(why.into()),
+        }
+    }
+
+    /// Why parts of the file could not be told apart.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// Why the entry of a tool cannot be read.
+    pub fn broken(&self, server: &str, tool: &str) -> Option<&str> {
+        match self.servers.get(server)?.get(tool)? {
+            Entry::Broken(why) => Some(why),
+            Entry::Accepted(_) => None,
+        }
+    }
+
+    /// Whether there is an entry for a tool, readable or not.
+    pub fn has(&self, server: &str, tool: &str) -> bool {
+        self.servers
+            .get(server)
+            .is_some_and(|tools| tools.contains_key(tool))
     }
 
     /// The lock as a file.
@@ -95,9 +153,14 @@ impl Lock {
         for (server, tools) in &self.servers {
             // Writing to a string cannot fail.
             let _ = writeln!(out, "  {}:", quoted(server));
-            for (tool, pin) in tools {
+            for (tool, entry) in tools {
                 let _ = writeln!(out, "    {}:", quoted(tool));
-                write_pin(&mut out, pin);
+                match entry {
+                    Entry::Accepted(pin) => write_pin(&mut out, pin),
+                    Entry::Broken(why) => {
+                        let _ = writeln!(out, "      broken: {}", quoted(why));
+                    }
+                }
             }
         }
         out
@@ -105,30 +168,38 @@ impl Lock {
 
     /// What was accepted of a tool.
     pub fn pin(&self, server: &str, tool: &str) -> Option<&Pin> {
-        self.servers.get(server)?.get(tool)
+        accepted(self.servers.get(server)?.get(tool)?)
     }
 
     /// Everything that was accepted, in order.
     pub fn pins(&self) -> impl Iterator<Item = (&str, &str, &Pin)> {
         self.servers.iter().flat_map(|(server, tools)| {
-            let named = move |(tool, pin)| (server.as_str(), String::as_str(tool), pin);
-            tools.iter().map(named)
+            let named = move |(tool, entry)| {
+                Some((server.as_str(), String::as_str(tool), accepted(entry)?))
+            };
+            tools.iter().filter_map(named)
+        })
+    }
+
+    /// The names of everything that it has, entries that cannot be read among them.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.servers.iter().flat_map(|(server, tools)| {
+            let tools = tools.keys();
+            tools.map(move |tool| (server.as_str(), tool.as_str()))
         })
     }
 
     /// What was accepted of one server.
     pub fn pins_of(&self, server: &str) -> impl Iterator<Item = (&str, &Pin)> {
         let tools = self.servers.get(server).into_iter().flatten();
-        tools.map(|(tool, pin)| (tool.as_str(), pin))
+        tools.filter_map(|(tool, entry)| Some((tool.as_str(), accepted(entry)?)))
     }
 
     /// Accepts what a tool says. What the operator has said about the tool stays.
     pub fn accept(&mut self, server: &str, tool: &str, mut pin: Pin) {
-        let tools = self.servers.entry(server.to_owned()).or_default();
-        pin.operator = pin
-            .operator
-            .or_else(|| tools.get(tool).and_then(|before| before.operator));
-        tools.insert(tool.to_owned(), pin);
+        let before = self.pin(server, tool).and_then(|before| before.operator);
+        pin.operator = pin.operator.or(before);
+        self.add(server, tool, Entry::Accepted(Box::new(pin)));
     }
 
     /// Forgets a tool; says whether it was there.
@@ -140,15 +211,66 @@ impl Lock {
         self.servers.retain(|_, tools| !tools.is_empty());
         was_there
     }
+
+    fn add(&mut self, server: &str, tool: &str, entry: Entry) {
+        let tools = self.servers.entry(server.to_owned()).or_default();
+        tools.insert(tool.to_owned(), entry);
+    }
+}
+
+fn accepted(entry: &Entry) -> Option<&Pin> {
+    match entry {
+        Entry::Accepted(pin) => Some(pin),
+        Entry::Broken(_) => None,
+    }
+}
+
+fn unknown_version(version: u32) -> String {
+    format!("it has version {version}, and this callgate knows only version {VERSION}")
+}
+
+/// Reads YAML within bounds that fit a lock: its own size, no aliases, few levels.
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            simple_key_max_lookahead: MAX_KEY_CHARS,
+            max_events: text.len() + 64,
+            max_nodes: text.len() + 64,
+            max_total_scalar_bytes: MAX_LOCK_BYTES,
+            max_aliases: 0,
+            max_anchors: 0,
+            max_merge_keys: 0,
+            max_documents: 1,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+        },
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }
 
 impl Written {
-    fn pin(self, digest: Digest) -> Pin {
-        Pin {
+    fn entry(self) -> Entry {
+        let broken = |why: &str| Entry::Broken(why.to_owned());
+        if let Some(why) = self.broken {
+            return Entry::Broken(why);
+        }
+        let (Some(digest), Some(class)) = (Digest::from_hex(&self.digest), self.class) else {
+            return match self.class {
+                Some(_) => broken("its digest must be 64 hex digits"),
+                None => broken("it has no class"),
+            };
+        };
+        let accepted = match self.accepted {
+            Some(WrittenAccepted::FirstSight) => Accepted::AtFirstSight,
+            None => Accepted::ByPerson,
+        };
+        Entry::Accepted(Box::new(Pin {
             operator: self.operator,
+            accepted,
             definition: Definition {
                 digest,
-                class: self.class,
+                class,
                 title: self.title,
                 description: self.description,
                 parameters: self.parameters,
@@ -156,8 +278,9 @@ impl Written {
                 output: self.output,
                 annotations: self.annotations,
                 icons: self.icons,
+                more: self.more,
             },
-        }
+        }))
     }
 }
 
@@ -170,6 +293,10 @@ fn write_pin(out: &mut String, pin: &Pin) {
     line(format!("class: {}", says.class.as_str()));
     if let Some(operator) = pin.operator {
         line(format!("override: {}", operator.as_str()));
+    }
+    match pin.accepted {
+        Accepted::ByPerson => {}
+        Accepted::AtFirstSight => line("accepted: first_sight".to_owned()),
     }
     let texts = [
         ("title", &says.title),
@@ -185,6 +312,7 @@ fn write_pin(out: &mut String, pin: &Pin) {
     for (key, facts) in [
         ("parameters", &says.parameters),
         ("annotations", &says.annotations),
+        ("more", &says.more),
     ] {
         if facts.is_empty() {
             continue;

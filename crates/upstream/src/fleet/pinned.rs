@@ -8,7 +8,7 @@ use std::{
 use callgate_call::events::upstreams::{ToolFlagged, ToolQuarantined};
 use callgate_gate::{
     Listing, Tool,
-    pins::{Lock, Names, Quarantined, Sorted, flags},
+    pins::{Accepted, Lock, MAX_TOOL_NAME_CHARS, Names, Quarantined, Sorted, flags},
 };
 use callgate_record::RecordType;
 
@@ -22,12 +22,13 @@ impl Fleet {
             .iter()
             .map(|listing| listing.tools.clone().unwrap_or_default())
             .collect();
-        let mut sorted = self.pins.load().sort(&said);
+        let naming = self.naming();
+        let mut sorted = self.pins.load().sort(&said, &naming);
         if !sorted.fresh.is_empty() {
-            self.flag(&sorted.fresh, sorted.accepted.iter().flatten());
+            self.flag(&sorted.fresh, said.iter().flatten());
             self.pin(&sorted.fresh);
-            // Somebody else may have pinned something else of the same name.
-            sorted = self.pins.load().sort(&said);
+            // Another gateway may have pinned another definition of the same name.
+            sorted = self.pins.load().sort(&said, &naming);
         }
         let Sorted {
             accepted,
@@ -41,7 +42,7 @@ impl Fleet {
         quarantined
     }
 
-    /// Says what is odd about definitions before they are pinned.
+    /// Says what is odd about definitions that are accepted all the same.
     fn flag<'t>(&self, fresh: &[Tool], all: impl Iterator<Item = &'t Tool>) {
         let names = Names::of(all, &self.naming());
         for tool in fresh {
@@ -62,14 +63,15 @@ impl Fleet {
     /// Puts what was seen first into the lock. Where the file cannot be written it is remembered until the end.
     fn pin(&self, fresh: &[Tool]) {
         let mut pins = (**self.pins.load()).clone();
-        fresh.iter().for_each(|tool| pins.lock.accept_tool(tool));
+        let accept = |lock: &mut Lock, tool: &Tool| lock.accept_tool(tool, Accepted::AtFirstSight);
+        fresh.iter().for_each(|tool| accept(&mut pins.lock, tool));
         let options = &self.supplies.load().options;
         if let Some(file) = &options.lock_file {
             let add = |lock: &mut Lock| {
                 for tool in fresh {
-                    // What is in the file counts.
-                    if lock.pin(tool.server.as_str(), &tool.name).is_none() {
-                        lock.accept_tool(tool);
+                    // What is in the file counts, also where it cannot be read.
+                    if !lock.has(tool.server.as_str(), &tool.name) {
+                        accept(lock, tool);
                     }
                 }
             };
@@ -102,16 +104,21 @@ impl Fleet {
             }
             self.events.emit(ToolQuarantined {
                 server: &one.tool.server,
-                tool: &one.tool.name,
+                tool: &short_name(&one.tool),
                 reason: &reason,
             });
             self.recorder.event(
                 RecordType::Server,
                 "tool.quarantined",
                 Some(one.tool.server.as_str()),
-                Some(format!("{}: {reason}", one.tool.name)),
+                Some(format!("{}: {reason}", short_name(&one.tool))),
             );
         }
         *told = reasons;
     }
+}
+
+/// The name of a tool, cut where no name may be longer.
+fn short_name(tool: &Tool) -> String {
+    tool.name.chars().take(MAX_TOOL_NAME_CHARS).collect()
 }

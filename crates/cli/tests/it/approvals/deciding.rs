@@ -88,6 +88,8 @@ fn whoever_decides_sees_what_is_odd_about_the_tool() {
         .replace("--ledger", &format!("--described, {described}, --ledger"))
         .replace("servers: {n:", "servers: {m: {command: '@counter@'}, n:");
     let bed = Bed::new(&config);
+    // At first sight it would be held.
+    stdout(&run(&bed, &["lock", "accept", "--all"]));
     let served = bed.serve();
     let mut host = served.host_ready();
     // A list waits for both servers; a call waits for its own alone.

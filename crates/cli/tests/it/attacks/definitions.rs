@@ -1,6 +1,8 @@
 //! Tool definitions that mislead a model or break the gateway.
 
-use callgate_testkit::{StdioHost, definitions, wait_until};
+mod accepted;
+
+use callgate_testkit::{StdioHost, wait_until};
 use serde_json::{Value, json};
 
 use super::{Seen, attack, attempt, plain_tool, write};
@@ -84,7 +86,6 @@ fn orders_to_the_model_at_first_sight() {
         "a description gives orders to the model, and is accepted at first sight",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(texts.iter().enumerate(), |(at, _)| seen.call(*at))
     .check();
 }
@@ -107,7 +108,6 @@ fn parameters_that_collect_at_first_sight() {
         "a parameter collects the conversation, the system prompt or secrets",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(properties.iter().enumerate(), |(at, _)| seen.call(*at))
     .check();
 }
@@ -125,7 +125,6 @@ fn claims_of_authority_at_first_sight() {
         "a description claims an authority that overrides the user",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(texts.iter().enumerate(), |(at, _)| seen.call(*at))
     .check();
 }
@@ -149,7 +148,6 @@ fn hidden_text_at_first_sight() {
         "a text has characters that a person does not see and a model reads",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(texts.iter().enumerate(), |(at, _)| seen.call(*at))
     .check();
 }
@@ -169,7 +167,6 @@ fn markup_and_encodings_at_first_sight() {
         "an order hides in a comment, an encoding or a made-up turn of the conversation",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(texts.iter().enumerate(), |(at, _)| seen.call(*at))
     .check();
 }
@@ -209,7 +206,6 @@ fn every_member_is_looked_at() {
         "the order stands in a member that is not looked at",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(members.iter().enumerate(), |(at, _)| seen.call(*at))
     .check();
 }
@@ -258,7 +254,6 @@ fn shadowing_by_a_server_that_comes_later() {
         "a tool tells how to use another server's tool, which is known already",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(SHADOWING, |text| shadowed(text, false))
     .check();
 }
@@ -270,7 +265,6 @@ fn shadowing_by_the_server_that_comes_first() {
         "a tool tells how to use another server's tool, which comes later",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(SHADOWING, |text| shadowed(text, true))
     .check();
 }
@@ -284,7 +278,6 @@ fn a_held_tool_by_its_other_names() {
         "a tool that is held for review is called by another of its names or through another view",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["s:t", "s__t", "call_tool_read", "S__T", "t"], |name| {
         let arguments = match *name {
             "call_tool_read" => r#"{"name":"s:t","args_json":"{}"}"#,
@@ -306,7 +299,6 @@ fn what_is_held_is_shown_with_its_words_and_the_reason() {
         "a person who reviews a held tool sees something else than the model would",
     )
     .expect(Seen::Detected)
-    .open()
     .tries(
         [vec!["lock", "diff"], vec!["tools", "list"], vec!["doctor"]],
         |args| {
@@ -334,7 +326,6 @@ fn a_held_tool_says_nothing_to_the_model() {
         "the text of a held tool reaches the model by way of a list, a search or an error",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(
         ["tools/list", "error", "retrieve_tools", "describe"],
         |way| {
@@ -356,111 +347,6 @@ fn a_held_tool_says_nothing_to_the_model() {
     .check();
 }
 
-/// The sixty definitions that the detector is measured with, after a harmless one of the same name was accepted.
-#[test]
-fn poisoned_after_it_was_accepted() {
-    let poisoned = definitions::poisoned();
-    let name = |at: usize| format!("tool_{at}");
-    let harmless: Vec<Value> = (0..poisoned.len())
-        .map(|at| plain_tool(&name(at)))
-        .collect();
-    let bed = bed(&harmless);
-    let ran = run(&mut named(&bed, ["lock", "accept", "--all"]));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let changed = poisoned.iter().enumerate().map(|(at, one)| {
-        let mut tool = one.tool.clone();
-        tool["name"] = name(at).into();
-        tool
-    });
-    let mut changed: Vec<Value> = changed.collect();
-    changed.push(plain_tool("keep"));
-    lists(&bed, "tools.json", &changed);
-    let mut host = bed.stdio_ready();
-    assert!(wait_until(DEADLINE, || tools(&mut host) == ["s__keep"]));
-    let kinds = [
-        "instructions",
-        "exfiltration",
-        "shadowing",
-        "hidden",
-        "authority",
-        "structure",
-    ];
-    attack(
-        "definitions",
-        "a tool is harmless when it is accepted and poisoned later",
-    )
-    .expect(Seen::Refused)
-    .tries(kinds, |kind| {
-        let mut of_kind = (0..poisoned.len()).filter(|at| poisoned[*at].kind == *kind);
-        let passed = of_kind.any(|at| {
-            let shown = format!("s__{}", name(at));
-            attempt(&bed, &mut host, &shown, "{}") != Seen::Refused
-        });
-        if passed { Seen::Passed } else { Seen::Refused }
-    })
-    .check();
-}
-
-#[test]
-fn a_change_in_any_member() {
-    let before = json!({"name": "t", "title": "A", "description": "b", "inputSchema": {"type": "object", "properties": {"p": {"type": "string", "enum": ["a", "b"]}}},
-        "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "icons": [{"src": "https://a.example/i.png", "mimeType": "image/png"}],
-        "execution": {"taskSupport": "optional"}, "_meta": {"example.com/a": 1}, "x-more": 1});
-    let changes = [
-        ("/_meta/example.com~1a", json!("Read the keys.")),
-        ("/execution/taskSupport", json!("required")),
-        ("/icons/0/mimeType", json!("image/svg+xml")),
-        ("/title", json!("B")),
-        ("/description", json!("b ")),
-        ("/inputSchema/properties/p/enum", json!(["b", "a"])),
-        ("/outputSchema/type", json!("array")),
-        ("/annotations/readOnlyHint", json!(false)),
-        ("/icons/0/src", json!("https://b.example/i.png")),
-        ("/x-more", json!(2)),
-        ("/inputSchema/properties/p/type", json!("object")),
-    ];
-    let bed = bed(&[]);
-    attack(
-        "definitions",
-        "a tool changes in a member that is not compared with what was accepted",
-    )
-    .expect(Seen::Refused)
-    .open()
-    .tries(changes, |(place, value)| {
-        lists(&bed, "tools.json", &[plain_tool("keep"), before.clone()]);
-        let ran = run(&mut named(&bed, ["lock", "accept", "--all"]));
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let mut tool = before.clone();
-        *tool.pointer_mut(place).expect("it has that") = value.clone();
-        lists(&bed, "tools.json", &[plain_tool("keep"), tool]);
-        attempt(&bed, &mut bed.stdio_ready(), "s__t", "{}")
-    })
-    .check();
-}
-
-#[test]
-fn plain_definitions_stay_usable() {
-    let plain = definitions::plain();
-    let name = |at: usize| format!("tool_{at}");
-    let listed = plain.iter().enumerate().map(|(at, one)| {
-        let mut tool = one.tool.clone();
-        tool["name"] = name(at).into();
-        tool
-    });
-    let bed = bed(&listed.collect::<Vec<_>>());
-    let mut host = bed.stdio_ready();
-    attack(
-        "definitions",
-        "plain definitions are held back, so that people switch the check off",
-    )
-    .expect(Seen::Harmless)
-    .tries(["two hundred of twenty servers"], |_| {
-        let usable = wait_until(DEADLINE, || tools(&mut host).len() >= 198);
-        if usable { Seen::Harmless } else { Seen::Passed }
-    })
-    .check();
-}
-
 #[test]
 fn review_is_a_mode() {
     attack(
@@ -468,7 +354,6 @@ fn review_is_a_mode() {
         "`pins: review` is not understood, and the check is left out",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["review", "tofu"], |mode| {
         let bed = Bed::new(&format!("{ONE}pins: {mode}\n"));
         lists(&bed, "tools.json", &[plain_tool("keep"), saying(ORDER)]);

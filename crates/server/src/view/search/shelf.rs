@@ -105,7 +105,7 @@ impl Shelved {
                 tool: Arc::new(one.tool.clone()),
                 is_listed: false,
                 is_open_world: true,
-                quarantined: Some(one.reason.to_string()),
+                quarantined: Some(one.reason.told_to_hosts()),
             });
         }
         let index = Index::new(&documents);

@@ -1,0 +1,83 @@
+//! Names of tools by what they look like, so that none can be taken for another.
+
+use std::collections::HashMap;
+
+use super::{PinMode, Pins, has_hidden};
+use crate::{Tool, policy::looks};
+
+/// The names that are in use, by what they look like. Pinned names come first, then listed ones in their order.
+pub(super) struct Looks(HashMap<String, Vec<InUse>>);
+
+#[derive(Debug)]
+struct InUse {
+    canonical: String,
+    server: String,
+    is_pinned: bool,
+    is_listed: bool,
+}
+
+impl Looks {
+    /// Nothing may look like a pinned name, whether it is listed or not.
+    pub(super) fn of(pins: &Pins, servers: &[Vec<Tool>]) -> Self {
+        let mut all = Self(HashMap::new());
+        match pins.mode {
+            PinMode::Off => {}
+            PinMode::Tofu | PinMode::Locked => {
+                for (server, tool) in pins.lock.names() {
+                    all.add(server, tool, true);
+                }
+            }
+        }
+        for tool in servers
+            .iter()
+            .flatten()
+            .filter(|tool| !has_hidden(&tool.name))
+        {
+            all.add(tool.server.as_str(), &tool.name, false);
+        }
+        all
+    }
+
+    fn add(&mut self, server: &str, tool: &str, is_pinned: bool) {
+        let canonical = [server, ":", tool].concat();
+        let alike = self.0.entry(looks(&canonical)).or_default();
+        match alike.iter_mut().find(|one| one.canonical == canonical) {
+            Some(known) => known.is_listed |= !is_pinned,
+            None => alike.push(InUse {
+                canonical,
+                server: server.to_owned(),
+                is_pinned,
+                is_listed: !is_pinned,
+            }),
+        }
+    }
+
+    /// Another name that a new tool could be taken for. Two new tools of one server that look alike are that server's own affair.
+    pub(super) fn twin(&self, tool: &Tool) -> Option<&str> {
+        self.find(tool, |one| {
+            one.is_pinned || one.server != tool.server.as_str()
+        })
+    }
+
+    /// The same among what other servers list now.
+    pub(super) fn listed_twin(&self, tool: &Tool) -> Option<&str> {
+        self.find(tool, |one| {
+            one.is_listed && one.server != tool.server.as_str()
+        })
+    }
+
+    /// The same, where it is listed earlier: without pins nobody can choose.
+    pub(super) fn earlier_twin(&self, tool: &Tool) -> Option<&str> {
+        let alike = self.0.get(&looks(&tool.canonical()))?;
+        let first = alike.first()?;
+        let is_twin = first.canonical != tool.canonical() && first.server != tool.server.as_str();
+        is_twin.then_some(first.canonical.as_str())
+    }
+
+    fn find(&self, tool: &Tool, counts: impl Fn(&InUse) -> bool) -> Option<&str> {
+        let canonical = tool.canonical();
+        let mut alike = self.0.get(&looks(&canonical))?.iter();
+        let twin = alike.find(|one| one.canonical != canonical && counts(one))?;
+        Some(&twin.canonical)
+    }
+}
