@@ -21,7 +21,7 @@ const CAPABILITIES: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},
 /// An answer of the host to any question.
 fn given(question: &Frame) -> Option<String> {
     let result = match question.method.as_deref()? {
-        "roots/list" => r#"{"roots":[{"uri":"file:///home/me"}]}"#,
+        "roots/list" => r#"{"roots":[{"uri":"file:///srv/project"}]}"#,
         "sampling/createMessage" => {
             r#"{"role":"assistant","model":"m","content":{"type":"text","text":"hello"}}"#
         }
