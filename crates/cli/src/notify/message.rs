@@ -1,14 +1,12 @@
-//! What a webhook is told, in the two forms there are. What an agent wrote is text in them and nothing
-//! else: hidden characters are written out, and Slack's own marks are taken from it.
+//! What a webhook is told, in the two forms there are: the tool, the agent and where to decide, and no argument. What
+//! an agent wrote is text in them and nothing else: hidden characters are written out, and Slack's own marks are
+//! taken from it.
 
-use callgate_gate::visible::{Layout, visible, visible_json};
+use callgate_gate::visible::{Layout, visible};
 use callgate_record::{Approval, Asking};
 use serde_json::{Value, json};
 
-/// How much of the arguments a chat shows; the page has the rest.
-const SLACK_CHARS: usize = 1500;
-
-/// Every field of an approval.
+/// The fields of an approval that say which one it is.
 pub(super) fn generic(approval: &Approval, url: &str) -> Value {
     let Approval { id, asking, .. } = approval;
     json!({
@@ -22,10 +20,6 @@ pub(super) fn generic(approval: &Approval, url: &str) -> Value {
         "session_id": asking.session_id,
         "server": asking.server,
         "tool": visible(&asking.tool, Layout::OneLine),
-        "arguments": visible_json(&asking.arguments),
-        "arguments_whole": asking.arguments_whole,
-        "rule": asking.rule,
-        "reason": visible(&asking.reason, Layout::OneLine),
         "asked_at": approval.asked_at,
         "expires_at": approval.expires_at,
     })
@@ -37,24 +31,14 @@ pub(super) fn slack(approval: &Approval, url: &str) -> Value {
         server,
         tool,
         agent,
-        reason,
-        arguments,
         ..
     } = &approval.asking;
     let call = plain(&format!("{server}:{tool}"));
-    let shown = visible_json(arguments);
-    let cut: String = shown.chars().take(SLACK_CHARS).collect();
-    let more = if cut.len() < shown.len() { "\n…" } else { "" };
     let text = format!("{} wants to call {call}", plain(agent));
-    let details = format!(
-        "*{text}*\n{}\n```{}{more}```",
-        plain(reason),
-        plain_lines(&cut)
-    );
     json!({
         "text": text,
         "blocks": [
-            {"type": "section", "text": {"type": "mrkdwn", "text": details, "verbatim": true}},
+            {"type": "section", "text": {"type": "mrkdwn", "text": format!("*{text}*"), "verbatim": true}},
             {"type": "actions", "elements": [{
                 "type": "button",
                 "text": {"type": "plain_text", "text": "Look at it"},
@@ -64,13 +48,10 @@ pub(super) fn slack(approval: &Approval, url: &str) -> Value {
     })
 }
 
+/// Text on one line, with Slack's three special characters written out and no way out of a block of code.
 fn plain(text: &str) -> String {
-    plain_lines(&visible(text, Layout::OneLine))
-}
-
-/// Slack's three special characters as text, and no way out of a block of code.
-fn plain_lines(text: &str) -> String {
-    text.replace('&', "&amp;")
+    visible(text, Layout::OneLine)
+        .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('`', "'")
