@@ -5,13 +5,15 @@
 //! record with who and how. What changes is told from one place, the follower, so that a decision made
 //! by another process wakes whoever waits here just the same.
 
+mod view;
+
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
     Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Question,
-    Recorder, ResolveApprovalError, Resolved, Which,
+    Recorder, ResolveApprovalError, Resolved, Sight, Which, Whole,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -21,7 +23,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Events, events::approvals::ApprovalResolved};
+use crate::{Events, events::approvals::ApprovalResolved, seal::SealKey};
+pub use view::ApprovalView;
 
 /// How often it is looked whether another process changed something while somebody waits for it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -72,6 +75,7 @@ pub struct Desk {
 #[derive(Debug)]
 struct Inner {
     store: Arc<dyn Approvals>,
+    view: ApprovalView,
     recorder: Recorder,
     events: Events,
     terms: ArcSwap<Terms>,
@@ -87,15 +91,18 @@ struct Inner {
 pub struct DeskError(#[from] ApprovalsError);
 
 impl Desk {
-    /// A desk over a store; what is decided is put on record and told.
+    /// A desk over a store; what is decided is put on record and told. Held calls are kept in the store sealed with
+    /// `key`, which every process of the data folder has.
     pub fn new(
         store: Arc<dyn Approvals>,
+        key: &SealKey,
         recorder: Recorder,
         events: Events,
         terms: Terms,
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
+                view: ApprovalView::new(store.clone(), key),
                 store,
                 recorder,
                 events,
@@ -125,7 +132,11 @@ impl Desk {
     ) -> Result<Resolved, ResolveApprovalError> {
         let (inner, id) = (self.inner.clone(), id.clone());
         let resolving = spawn_blocking(move || {
-            let resolved = inner.store.resolve(&id, answer, &by, Timestamp::now())?;
+            let now = Timestamp::now();
+            if answer == Answer::Approve && inner.is_unreadable(&id, &by, now)? {
+                return Err(ResolveApprovalError::Unseen);
+            }
+            let resolved = inner.store.resolve(&id, answer, &by, now)?;
             if resolved.is_new {
                 inner.put_on_record(&resolved.approval);
             }
@@ -136,7 +147,28 @@ impl Desk {
         resolved
     }
 
-    /// One approval as it stands.
+    /// One approval for a person who may decide: a call that waits is shown whole.
+    pub async fn show(&self, id: &ApprovalId) -> Result<Option<Approval>, DeskError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        self.with(move |_| inner.view.show(&id, Timestamp::now()))
+            .await
+    }
+
+    /// The approvals that are looked for, newest first; at most `limit`. Calls that wait are shown whole. With
+    /// `to_decide` a person may decide by this list alone.
+    pub async fn show_all(
+        &self,
+        which: Which,
+        limit: usize,
+        to_decide: bool,
+    ) -> Result<Vec<Approval>, DeskError> {
+        let inner = self.inner.clone();
+        let now = Timestamp::now();
+        self.with(move |_| inner.view.list((&which, limit), to_decide, now))
+            .await
+    }
+
+    /// One approval as it stands, as far as it is kept.
     pub async fn get(&self, id: &ApprovalId) -> Result<Option<Approval>, DeskError> {
         let id = id.clone();
         self.with(move |store| store.get(&id, Timestamp::now()))
@@ -169,10 +201,19 @@ impl Desk {
         self.with(move |store| store.announce(&id)).await
     }
 
-    /// Looks for a decision about a held call, or asks for one.
-    pub(crate) async fn ask(&self, question: Question, call: CallId) -> Result<Asked, DeskError> {
+    /// Looks for a decision about a held call, or asks for one. The whole call is kept sealed.
+    pub(crate) async fn ask(
+        &self,
+        mut question: Question,
+        whole: Whole,
+        call: CallId,
+    ) -> Result<Asked, DeskError> {
+        let inner = self.inner.clone();
         let asked = self
-            .with(move |store| store.ask(&question, call, Timestamp::now()))
+            .with(move |store| {
+                inner.view.seal(&mut question, &whole)?;
+                store.ask(&question, call, Timestamp::now())
+            })
             .await?;
         if matches!(asked, Asked::Pending { is_new: true, .. }) {
             self.inner.nudge.notify_one();
@@ -250,7 +291,7 @@ impl Desk {
         Some(next)
     }
 
-    /// Puts decisions on record whose makers died before they could.
+    /// Puts decisions on record whose makers died before they could, and erases held calls whose time is over.
     async fn put_rest_on_record(&self) {
         let inner = self.inner.clone();
         let recorded = spawn_blocking(move || {
@@ -259,11 +300,14 @@ impl Desk {
             for approval in inner.store.unrecorded(before)? {
                 inner.put_on_record(&approval);
             }
+            inner.store.erase(Timestamp::now())?;
             Ok::<_, ApprovalsError>(())
         });
         match recorded.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "decisions may be missing on record"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "decisions may be missing on record, and held calls may be kept too long");
+            }
             Err(_) => tracing::error!("looking for decisions failed"),
         }
     }
@@ -279,6 +323,26 @@ impl Desk {
 }
 
 impl Inner {
+    /// Whether a pending approval that this person could decide shows nothing to decide by.
+    fn is_unreadable(
+        &self,
+        id: &ApprovalId,
+        by: &Approver,
+        now: Timestamp,
+    ) -> Result<bool, ApprovalsError> {
+        let of_another = |approval: &Approval| {
+            let tenant = by.tenant.as_ref();
+            tenant.is_some_and(|own| *own != approval.asking.tenant)
+        };
+        Ok(match self.store.get(id, now)? {
+            Some(approval) if !of_another(&approval) => {
+                let shown = self.view.show(id, now)?;
+                shown.is_some_and(|shown| shown.sight == Sight::Unreadable)
+            }
+            Some(_) | None => false,
+        })
+    }
+
     /// The record first, then the mark that it is there: a decision may be on record twice as one
     /// record, and never not at all.
     fn put_on_record(&self, approval: &Approval) {

@@ -1,20 +1,14 @@
 //! check: a question of another gateway or of a program whether a call may happen. It is judged by the same
 //! policy as calls, put on record and answered; what is done with the answer is not seen here.
 //!
-//! A yes that rests on an approval uses it up. Where a gateway asks several scopes about one call, that is
-//! one use: each scope of the call is answered once by it.
-
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+//! An approval covers the questions that were asked under it before it was decided: a gateway asks about one
+//! call in several scopes, and names the approval that the first answer gave. Each of them is answered with yes once.
 
 use callgate_gate::{
-    ApprovalId, Call, CallId, Digest, Kind, Ruling, Who,
+    ApprovalId, BoundRequest, Call, CallId, Digest, Kind, Ruling, Who,
     guard::message::{Answer, Question},
 };
-use callgate_record::{Asked, Decision, NotRecorded};
+use callgate_record::{Asked, Decision, NotRecorded, Whole};
 use jiff::SignedDuration;
 use ulid::Ulid;
 
@@ -25,14 +19,9 @@ use crate::{
         checks::{CheckNeedsApproval, CheckServed},
         gateway::RecordFailed,
     },
-    facts::Counted,
+    facts::{Counted, Gathered},
     hold::{NOBODY_RULE, TOO_MANY_RULE, too_many},
 };
-
-/// How long the other scopes of a call may be asked about after an approval was used for it.
-const SAME_CALL: Duration = Duration::from_secs(60);
-/// So many uses are remembered; of further ones each scope needs an approval of its own.
-const MAX_REMEMBERED: usize = 10_000;
 
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -46,49 +35,6 @@ pub enum NotChecked {
     /// Approvals cannot be kept.
     #[error("approvals cannot be kept")]
     NoApprovals(#[source] DeskError),
-}
-
-/// Approvals that were used for calls which other scopes may still be asked about.
-#[derive(Debug, Default)]
-pub(crate) struct Uses {
-    used: Mutex<HashMap<(Digest, String), Use>>,
-}
-
-#[derive(Debug)]
-struct Use {
-    approval: ApprovalId,
-    scopes: Vec<String>,
-    at: Instant,
-}
-
-impl Uses {
-    /// The approval that was used for this call already, where this scope has not been answered by it.
-    fn again(&self, binding: Digest, question: &Question) -> Option<ApprovalId> {
-        let call = question.call.clone()?;
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = used.get_mut(&(binding, call))?;
-        let is_new = !known.scopes.contains(&question.scope) && known.at.elapsed() < SAME_CALL;
-        is_new.then(|| {
-            known.scopes.push(question.scope.clone());
-            known.approval.clone()
-        })
-    }
-
-    fn note(&self, binding: Digest, question: &Question, approval: &ApprovalId) {
-        let Some(call) = question.call.clone() else {
-            return;
-        };
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.retain(|_, known| known.at.elapsed() < SAME_CALL);
-        if used.len() < MAX_REMEMBERED {
-            let first = Use {
-                approval: approval.clone(),
-                scopes: vec![question.scope.clone()],
-                at: Instant::now(),
-            };
-            used.insert((binding, call), first);
-        }
-    }
 }
 
 /// What is known about a question while it is answered.
@@ -109,21 +55,37 @@ impl CallPath {
         let scope = (question.scope.as_str(), &*name);
         let needs = policy.needs_of_scope(&call, scope.0);
         let counted = Counted::question_of(&call.attempt.host.who, question.agent.as_deref());
-        let gathered = shared
+        let mut gathered = shared
             .facts
             .look_up(&call, &counted, needs, policy.protected())
             .await;
-        let checks = policy.judge_scope(&call, scope, &gathered.facts);
-        let (kind, ruling) = Ruling::strictest(checks);
-        let asking = Asking {
+        let judged = |gathered: &Gathered| {
+            Ruling::strictest(policy.judge_scope(&call, scope, &gathered.facts))
+        };
+        let (mut kind, mut ruling) = judged(&gathered);
+        if kind == Kind::Allow && gathered.owes_rate() {
+            shared.facts.charge(&counted, &mut gathered);
+            (kind, ruling) = judged(&gathered);
+        }
+        let mut asking = Asking {
             question,
             call: &call,
             ruling,
         };
         let answer = match kind {
-            Kind::Allow => self.answered(&asking, Kind::Allow, None).await?,
-            Kind::Deny => self.answered(&asking, Kind::Deny, None).await?,
-            Kind::Confirm | Kind::RequireApproval => self.ask_person(asking).await?,
+            Kind::Allow | Kind::Deny => self.answered(&asking, kind, None).await?,
+            Kind::Confirm | Kind::RequireApproval => {
+                match self
+                    .ask_person(&mut asking, &counted, &mut gathered)
+                    .await?
+                {
+                    Some(answer) => answer,
+                    None => {
+                        (_, asking.ruling) = judged(&gathered);
+                        self.answered(&asking, Kind::Deny, None).await?
+                    }
+                }
+            }
         };
         if answer.kind == Kind::Allow {
             let (facts, target) = (&shared.facts, &call.target);
@@ -132,32 +94,37 @@ impl CallPath {
         Ok(answer)
     }
 
-    async fn ask_person(&self, mut asking: Asking<'_>) -> Result<Answer, NotChecked> {
+    /// Asks a person; `None` where nobody has said yes and the question has no room in its rate limit.
+    async fn ask_person(
+        &self,
+        asking: &mut Asking<'_>,
+        counted: &Counted,
+        gathered: &mut Gathered,
+    ) -> Result<Option<Answer>, NotChecked> {
         let Some(desk) = self.desk() else {
             let reason = "it needs approval, and nobody can be asked here";
             asking.refuse(NOBODY_RULE, reason);
-            return self.answered(&asking, Kind::Deny, None).await;
+            return self.answered(asking, Kind::Deny, None).await.map(Some);
         };
         let (question, call) = (asking.question, asking.call);
-        let binding = question.binding(&call.attempt.host.who);
-        if let Some(id) = self.shared.uses.again(binding, question) {
-            return self.answered(&asking, Kind::Allow, Some((id, None))).await;
-        }
+        let facts = &self.shared.facts;
+        facts.held(call, gathered);
+        let who = &call.attempt.host.who;
         let terms = desk.terms();
-        let asked = desk.ask(self.put(&asking, binding, &terms), call.attempt.id);
-        match asked.await.map_err(NotChecked::NoApprovals)? {
-            Asked::Claimed(approval) => {
-                let id = approval.id;
-                let yes = Some((id.clone(), None));
-                let answer = self.answered(&asking, Kind::Allow, yes).await;
+        let put = self.put(asking, question.binding(who), &terms);
+        let asked = desk.ask(put, whole(asking), call.attempt.id);
+        let answer = match asked.await.map_err(NotChecked::NoApprovals)? {
+            Asked::Claimed(claim) => {
+                let yes = Some((claim.approval, None));
+                let answer = self.answered(asking, Kind::Allow, yes).await;
                 match &answer {
-                    Ok(_) => {
-                        desk.used(&id).await;
-                        self.shared.uses.note(binding, question, &id);
-                    }
-                    Err(_) => desk.give_back(&id).await,
+                    Ok(_) => desk.used(&claim.id).await,
+                    Err(_) => desk.give_back(&claim.id).await,
                 }
                 answer
+            }
+            Asked::Pending { .. } if gathered.owes_rate() && !facts.charge(counted, gathered) => {
+                return Ok(None);
             }
             Asked::Pending { approval, .. } => {
                 let url = terms.url(&approval.id);
@@ -169,18 +136,19 @@ impl CallPath {
                     url: &url,
                 });
                 let needed = Some((approval, Some(url)));
-                self.answered(&asking, Kind::RequireApproval, needed).await
+                self.answered(asking, Kind::RequireApproval, needed).await
             }
             Asked::Denied(_) => {
                 let rule = asking.ruling.rule.clone();
                 asking.refuse(&rule, "a person decided that this call may not happen");
-                self.answered(&asking, Kind::Deny, None).await
+                self.answered(asking, Kind::Deny, None).await
             }
             Asked::TooMany { limit } => {
                 asking.refuse(TOO_MANY_RULE, &too_many(limit));
-                self.answered(&asking, Kind::Deny, None).await
+                self.answered(asking, Kind::Deny, None).await
             }
-        }
+        };
+        answer.map(Some)
     }
 
     /// What a person is asked.
@@ -191,8 +159,14 @@ impl CallPath {
         terms: &Terms,
     ) -> callgate_record::Question {
         let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        let mut request = BoundRequest::of(asking.call);
+        request.others = Some(asking.question.bound().to_owned());
         callgate_record::Question {
-            asking: self.recorder().asking(asking.call, &asking.ruling),
+            asking: self
+                .recorder()
+                .asking(asking.call, &request, &asking.ruling),
+            sealed: Vec::new(),
+            joins: true,
             binding,
             named: asking.question.approval.clone(),
             expire_after: span(terms.expire_after),
@@ -236,6 +210,15 @@ impl CallPath {
             reason: ruling.reason.clone(),
             approval,
         })
+    }
+}
+
+/// What an approver is shown: what is judged, and the question with every field that the answer is bound to.
+fn whole(asking: &Asking<'_>) -> Whole {
+    Whole {
+        tool: asking.call.target.name().to_owned(),
+        arguments: BoundRequest::of(asking.call).arguments,
+        others: Some(asking.question.bound().to_owned()),
     }
 }
 

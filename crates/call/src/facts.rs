@@ -12,16 +12,18 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{
-    ApprovalId, Call, Cost, Facts, Needs, Owner, Policy, Protected, Reach, RealPath, Target, Who,
+    ApprovalId, Call, Cost, Digest, Facts, Needs, Owner, Policy, Protected, RateLimit, Reach,
+    RealPath, Target, Who, fingerprint,
     guard::{Guarded, Inquiry},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use crate::Guard;
 
-use self::{history::History, rates::Rates, spending::Spending};
+use self::{history::History, paid::Paid, rates::Rates, spending::Spending};
 
 mod history;
+mod paid;
 mod paths;
 mod protected;
 mod rates;
@@ -43,6 +45,7 @@ const LOOKING_AT_ONCE: usize = 16;
 pub(crate) struct FactSources {
     history: History,
     rates: Rates,
+    paid: Paid,
     spending: Arc<Spending>,
     looking: Arc<Semaphore>,
     /// Who is asked in place of rules.
@@ -91,6 +94,19 @@ pub(crate) struct Gathered {
     pub(crate) facts: Facts,
     /// Given back when the call does not happen.
     reserved: Option<spending::Reserved>,
+    /// The limits that this request was counted against.
+    taken: Vec<RateLimit>,
+    /// The limits that this call was counted against when it was held; a yes lets it run without being counted again.
+    owing: Vec<RateLimit>,
+    /// The held call that what it paid was noted for.
+    noted: Option<Digest>,
+}
+
+impl Gathered {
+    /// Whether the call was let past a limit because it may have been approved.
+    pub(crate) fn owes_rate(&self) -> bool {
+        !self.owing.is_empty()
+    }
 }
 
 impl Default for FactSources {
@@ -98,6 +114,7 @@ impl Default for FactSources {
         Self {
             history: History::default(),
             rates: Rates::default(),
+            paid: Paid::default(),
             spending: Arc::default(),
             looking: Arc::new(Semaphore::new(LOOKING_AT_ONCE)),
             guard: ArcSwapOption::empty(),
@@ -131,10 +148,13 @@ impl FactSources {
     ) -> Gathered {
         let now = Instant::now();
         let met = |prior: &_| self.history.has(counted, prior, now);
-        let used_up = |rate: &_| !self.rates.take(rate, counted, now);
+        let (owing, due) = self.paid_before(call, needs.rates);
+        let (taken, used_up): (Vec<_>, Vec<_>) = due
+            .into_iter()
+            .partition(|rate| self.rates.take(rate, counted, now));
         let mut facts = Facts {
             met: needs.prior.into_iter().filter(met).collect(),
-            used_up: needs.rates.into_iter().filter(used_up).collect(),
+            used_up: used_up.into_iter().collect(),
             ..Facts::default()
         };
         let reserved = needs.cost.map(|cost| {
@@ -154,7 +174,46 @@ impl FactSources {
         if !needs.inquiries.is_empty() {
             facts.guard = self.ask_guard(call, needs.inquiries).await;
         }
-        Gathered { facts, reserved }
+        Gathered {
+            facts,
+            reserved,
+            taken,
+            owing,
+            noted: None,
+        }
+    }
+
+    /// The limits that a call was counted against when it was held, and those that it was not.
+    fn paid_before(&self, call: &Call, rates: Vec<RateLimit>) -> (Vec<RateLimit>, Vec<RateLimit>) {
+        if rates.is_empty() || self.paid.is_empty() {
+            return (Vec::new(), rates);
+        }
+        let paid = self.paid.by(&fingerprint(&call.attempt, &call.target));
+        rates.into_iter().partition(|rate| paid.contains(rate))
+    }
+
+    /// Notes that a call waits for a person, with what it has paid by then.
+    pub(crate) fn held(&self, call: &Call, gathered: &mut Gathered) {
+        let paid: Vec<RateLimit> = [&gathered.taken[..], &gathered.owing].concat();
+        if !paid.is_empty() {
+            let call = fingerprint(&call.attempt, &call.target);
+            self.paid.note(call, paid, Instant::now());
+            gathered.noted = Some(call);
+        }
+    }
+
+    /// Counts a request after all that nobody has approved. Returns `false` where a limit has no room for it: then
+    /// the facts say so.
+    pub(crate) fn charge(&self, counted: &Counted, gathered: &mut Gathered) -> bool {
+        let now = Instant::now();
+        for rate in std::mem::take(&mut gathered.owing) {
+            if self.rates.take(&rate, counted, now) {
+                gathered.taken.push(rate);
+            } else {
+                gathered.facts.used_up.insert(rate);
+            }
+        }
+        gathered.facts.used_up.is_empty()
     }
 
     /// Another gateway is asked in place of rules from now on, or none is.
@@ -204,6 +263,9 @@ impl FactSources {
     ) {
         if let Some(reserved) = gathered.reserved {
             reserved.keep();
+        }
+        if let Some(call) = gathered.noted {
+            self.paid.settle(&call);
         }
         if policy.remembers()
             && let Target::Tool(tool) = target

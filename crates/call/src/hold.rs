@@ -11,17 +11,17 @@ mod elsewhere;
 mod waiting;
 
 use callgate_gate::{
-    ApprovalId, Consent, Denied, Hold, Permit, Target, Verdict, decide,
+    ApprovalId, BoundRequest, Consent, Denied, Hold, Permit, Ruling, Target, Verdict, decide,
     pins::{Names, flags},
 };
-use callgate_record::{Asked, NotRecorded, Question, Recorder, Status};
+use callgate_record::{Asked, NotRecorded, Question, Recorder, Status, Whole};
 use jiff::SignedDuration;
 
 use crate::{
     Desk, Events, Exchange, Providers,
     approvals::Terms,
     events::calls::ApprovalRequired,
-    facts::{FactSources, Gathered},
+    facts::{Counted, FactSources, Gathered},
     parking::Back,
 };
 pub(crate) use come_again::{Asks, question};
@@ -34,6 +34,11 @@ const APPROVAL_KEYS: [&str; 2] = ["dev.callgate/approval_id", "dev.agentguard/ap
 pub(crate) const NOBODY_RULE: &str = "deny:gateway:no_approvals";
 /// The rule named when a caller has asked too much already.
 pub(crate) const TOO_MANY_RULE: &str = "deny:gateway:too_many_approvals";
+
+/// The rule named when a call is too large for a person to be shown.
+const TOO_LARGE_RULE: &str = "deny:gateway:too_large_to_approve";
+/// An approver is shown the whole call, so a larger one cannot be asked about.
+const MAX_SHOWN_BYTES: usize = 1024 * 1024;
 
 /// What holding a call needs of the path.
 pub(crate) struct Keeper<'a> {
@@ -99,12 +104,18 @@ impl Keeper<'_> {
             let reason = "it needs approval, and nobody can be asked here";
             return nobody(hold, NOBODY_RULE, reason);
         };
+        let request = BoundRequest::of(hold.call());
+        if request.len() > MAX_SHOWN_BYTES {
+            return nobody(hold, TOO_LARGE_RULE, &too_large(request.len()));
+        }
         let terms = desk.terms();
         let mut wait = Wait::new(desk, &terms, exchange, &hold);
+        self.facts.held(hold.call(), gathered);
         let mut hold = hold;
         loop {
-            let question = self.question(&hold, &terms);
-            let asked = match desk.ask(question, hold.call().attempt.id).await {
+            let question = self.question(&hold, &request, &terms);
+            let whole = whole(&hold, &request);
+            let asked = match desk.ask(question, whole, hold.call().attempt.id).await {
                 Ok(asked) => asked,
                 Err(error) => {
                     tracing::error!(%error, "a call that needs approval is refused");
@@ -113,8 +124,8 @@ impl Keeper<'_> {
                 }
             };
             hold = match asked {
-                Asked::Claimed(approval) => {
-                    match self.release(desk, hold, approval.id, gathered, &wait).await {
+                Asked::Claimed(claim) => {
+                    match self.release(desk, hold, claim.id, gathered, &wait).await {
                         Released::Permit(permit) => return Ok(permit),
                         Released::Denied(denied) => return unreleased(Unreleased::Denied(denied)),
                         // Another rule asks by now, so another approval is needed.
@@ -127,6 +138,15 @@ impl Keeper<'_> {
                 }
                 Asked::TooMany { limit } => {
                     return nobody(hold, TOO_MANY_RULE, &too_many(limit));
+                }
+                // Only a yes lets a call past its rate limit.
+                Asked::Pending { .. } if !self.has_room(&hold, gathered) => {
+                    let policy = self.providers.policy();
+                    match decide(hold.into_call(), &policy, &gathered.facts) {
+                        Verdict::Deny(denied) => return unreleased(Unreleased::Denied(denied)),
+                        Verdict::Permit(permit) => return Ok(permit),
+                        Verdict::Hold(hold) => hold,
+                    }
                 }
                 Asked::Pending { approval, .. } => {
                     let url = terms.url(&approval.id);
@@ -166,15 +186,23 @@ impl Keeper<'_> {
         }
     }
 
-    fn question(&self, hold: &Hold, terms: &Terms) -> Question {
+    /// Counts a call that is not approved against the limits that it was let past.
+    fn has_room(&self, hold: &Hold, gathered: &mut Gathered) -> bool {
+        let counted = Counted::call_of(&hold.call().attempt.host.who);
+        !gathered.owes_rate() || self.facts.charge(&counted, gathered)
+    }
+
+    fn question(&self, hold: &Hold, request: &BoundRequest, terms: &Terms) -> Question {
         let frame = &hold.call().attempt.frame;
         let named = APPROVAL_KEYS.iter().find_map(|key| frame.meta(key));
         let named = named.and_then(|named| named.as_str()?.parse().ok());
         let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
-        let mut asking = self.recorder.asking(hold.call(), hold.ruling());
+        let mut asking = self.recorder.asking(hold.call(), request, hold.ruling());
         asking.flags = self.odd_about(hold);
         Question {
             asking,
+            sealed: Vec::new(),
+            joins: false,
             binding: hold.binding(),
             named,
             expire_after: span(terms.expire_after),
@@ -270,6 +298,22 @@ enum Released {
     Permit(Permit),
     Denied(Denied),
     Held(Hold),
+}
+
+/// The call as it will run, for whoever decides.
+fn whole(hold: &Hold, request: &BoundRequest) -> Whole {
+    Whole {
+        tool: hold.call().target.name().to_owned(),
+        arguments: request.arguments.clone(),
+        others: request.others.clone(),
+    }
+}
+
+/// Why a call of so many bytes is not held.
+fn too_large(bytes: usize) -> String {
+    format!(
+        "it needs approval, and it has {bytes} bytes of arguments; an approver can be shown at most {MAX_SHOWN_BYTES}"
+    )
 }
 
 /// Why a caller with so many open questions may not ask another one.

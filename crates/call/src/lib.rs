@@ -43,7 +43,7 @@ mod trace;
 mod tray;
 
 pub use announce::{Announcement, Audience};
-pub use approvals::{Desk, DeskError, Terms};
+pub use approvals::{ApprovalView, Desk, DeskError, Terms};
 pub use check::NotChecked;
 pub use events::{Event, Events};
 pub use facts::{RateUsage, Usage, is_another_name, reach, real_path};

@@ -24,7 +24,6 @@ use tokio_util::task::TaskTracker;
 use crate::{
     Caller, Desk, Events, Exchange, Failure, Guard, InHand, Latency, Providers, Received, Registry,
     Reply, Spans, Telemetry,
-    check::Uses,
     events::calls::{CallStarted, IntentDoubtful},
     facts::{Counted, FactSources, Usage},
     finish::{Answer, Ended, Refusal, finish, finish_unresolved, refuse},
@@ -64,8 +63,6 @@ pub(crate) struct Shared {
     desk: OnceLock<Desk>,
     parking: Parking,
     schemas: Schemas,
-    /// Approvals that were used by answers to others.
-    pub(crate) uses: Uses,
     tasks: TaskTracker,
     /// Why the last call could not be put on record; nothing once one could.
     record_trouble: ArcSwapOption<String>,
@@ -105,7 +102,6 @@ impl CallPath {
                 desk: OnceLock::new(),
                 parking: Parking::new(key),
                 schemas: Schemas::default(),
-                uses: Uses::default(),
                 tasks,
                 record_trouble: ArcSwapOption::empty(),
             }),
@@ -278,6 +274,16 @@ impl Shared {
         let mut gathered = span.step("facts").over(gathering).await;
         let facts = &gathered.facts;
         let verdict = span.step("decide").of(|| decide(call, &policy, facts));
+        let verdict = match verdict {
+            // It was let past its rate limit for the sake of an approval that it does not need any more.
+            Verdict::Permit(permit) if gathered.owes_rate() => {
+                let call = permit.into_call();
+                let counted = Counted::call_of(&call.attempt.host.who);
+                self.facts.charge(&counted, &mut gathered);
+                decide(call, &policy, &gathered.facts)
+            }
+            verdict => verdict,
+        };
         let earlier = match (&round, rounds.as_deref()) {
             (Round::Again { agreed, .. }, _) | (_, Some(Rounds { agreed, .. })) => agreed.as_ref(),
             (Round::First | Round::Back(_), None) => None,

@@ -8,6 +8,7 @@ use std::fmt;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use callgate_gate::{Digest, Host};
+use callgate_record::SEAL_MARK_BYTES;
 use callgate_wire::{
     Frame,
     stateless::{INPUT_RESPONSES, REQUEST_STATE},
@@ -43,6 +44,8 @@ pub(crate) struct Seal {
     key: RandomizedNonceKey,
     /// What the texts begin with: states of another key are somebody else's.
     mark: String,
+    /// What sealed bytes in a store begin with.
+    kept_mark: [u8; SEAL_MARK_BYTES],
 }
 
 impl fmt::Debug for Seal {
@@ -111,10 +114,17 @@ impl Binding {
 
 impl Seal {
     pub(crate) fn new(key: &SealKey) -> Self {
-        let mark = format!("callgate.{}.", Digest::of(&key.0).short());
+        let digest = Digest::of(&key.0);
+        let mark = format!("callgate.{}.", digest.short());
+        let mut kept_mark = [0; SEAL_MARK_BYTES];
+        kept_mark.copy_from_slice(&digest.as_bytes()[..SEAL_MARK_BYTES]);
         let key = RandomizedNonceKey::new(&AES_256_GCM, &key.0)
             .expect("the key has the length that the cipher wants");
-        Self { key, mark }
+        Self {
+            key,
+            mark,
+            kept_mark,
+        }
     }
 
     /// Whether a text claims to be one of ours.
@@ -135,6 +145,28 @@ impl Seal {
         format!("{}{}", self.mark, URL_SAFE_NO_PAD.encode(sealed))
     }
 
+    /// Seals bytes that are kept in a store, beside what they are about. The result begins with a mark of the key.
+    pub(crate) fn close_bytes(&self, mut bytes: Vec<u8>, about: &str) -> Vec<u8> {
+        let aad = Aad::from(kept_about(about));
+        let nonce = self
+            .key
+            .seal_in_place_append_tag(aad, &mut bytes)
+            .expect("what fits in memory can be sealed");
+        let nonce: &[u8; NONCE_LEN] = nonce.as_ref();
+        [&self.kept_mark[..], nonce, &bytes].concat()
+    }
+
+    /// Opens such bytes; `None` when they were sealed with another key, or about something else.
+    pub(crate) fn open_bytes(&self, sealed: &[u8], about: &str) -> Option<Vec<u8>> {
+        let sealed = sealed.strip_prefix(&self.kept_mark[..])?;
+        let (nonce, bytes) = sealed.split_at_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut bytes = bytes.to_vec();
+        let aad = Aad::from(kept_about(about));
+        let opened = self.key.open_in_place(nonce, aad, &mut bytes).ok()?;
+        Some(opened.to_vec())
+    }
+
     /// Opens a text; `None` when it was not made here, or for another request.
     pub(crate) fn open(&self, text: &str, binding: &Binding) -> Option<State> {
         let sealed = URL_SAFE_NO_PAD
@@ -147,6 +179,11 @@ impl Seal {
         let opened = self.key.open_in_place(nonce, aad, &mut text).ok()?;
         State::from_bytes(opened)
     }
+}
+
+/// What sealed bytes in a store are bound to. A state is bound to a digest, which this can never be.
+fn kept_about(about: &str) -> Vec<u8> {
+    format!("callgate kept {about}").into_bytes()
 }
 
 impl State {
@@ -255,6 +292,25 @@ mod tests {
         let other = Seal::new(&SealKey::new([8; 32]));
         assert!(seal.is_ours(&text) && !other.is_ours(&text));
         assert_eq!(other.open(&text, &binding("p", again)), None);
+    }
+
+    #[test]
+    fn kept_bytes_open_with_their_key_for_what_they_are_about() {
+        let seal = Seal::new(&SealKey::new([7; 32]));
+        let sealed = seal.close_bytes(b"the call".to_vec(), "a");
+        assert!(!sealed.windows(8).any(|window| window == b"the call"));
+        assert_eq!(
+            seal.open_bytes(&sealed, "a").as_deref(),
+            Some(&b"the call"[..])
+        );
+        assert_eq!(seal.open_bytes(&sealed, "b"), None);
+        assert_eq!(seal.open_bytes(&sealed[..30], "a"), None);
+        let other = Seal::new(&SealKey::new([8; 32]));
+        assert_eq!(other.open_bytes(&sealed, "a"), None);
+        assert_ne!(
+            other.close_bytes(Vec::new(), "a")[..SEAL_MARK_BYTES],
+            sealed[..SEAL_MARK_BYTES]
+        );
     }
 
     #[test]

@@ -173,9 +173,11 @@ impl Running {
             version: env!("CARGO_PKG_VERSION"),
         });
         let served_at = format!("http://{}", settings.listen(None)?);
-        let desk = desk(settings, &served_at, &log, (&recorder, &events));
-        let fleet = Fleet::start(plan, recorder.clone(), events, profile);
         let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
+        let store = Arc::new(ApprovalStore::new(&settings.data_dir, Some(log.writer())));
+        let terms = settings.terms(&served_at);
+        let desk = Desk::new(store, &key, recorder.clone(), events.clone(), terms);
+        let fleet = Fleet::start(plan, recorder.clone(), events, profile);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
             .asking_at(desk.clone());
         path.set_guard(guard(settings, path.events())?);
@@ -311,18 +313,6 @@ pub(crate) fn guard(
     let guard = RemoteGuard::new(options, events.clone())
         .map_err(|error| Failed::config(format!("`guard`: {error}")))?;
     Ok(Some(Box::new(guard)))
-}
-
-/// Where people are asked about held calls.
-fn desk(
-    settings: &Settings,
-    served_at: &str,
-    log: &Log,
-    (recorder, events): (&Recorder, &Events),
-) -> Desk {
-    let store = ApprovalStore::new(&settings.data_dir, Some(log.writer()));
-    let terms = settings.terms(served_at);
-    Desk::new(Arc::new(store), recorder.clone(), events.clone(), terms)
 }
 
 /// Where what happens is told, and the exporter of spans where a collector is configured.

@@ -6,7 +6,7 @@ use callgate_wire::Json;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Call, Digest, Ruling, Target};
+use crate::{Attempt, Call, Digest, Ruling, Target};
 
 /// Members of a request that are not part of what is asked for: who waits for progress, and what
 /// carries a request over several rounds. The name is bound as the target that it leads to.
@@ -110,40 +110,98 @@ impl Consent {
     }
 }
 
+/// The part of a request that an approval is bound to, and that an approver is therefore shown. What is not
+/// in here (`_meta`, and what carries a request over several rounds) can change between asking and running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundRequest {
+    /// The arguments as JSON text, byte for byte; of a request without arguments, all its bound members.
+    pub arguments: String,
+    /// The members beside the arguments as a JSON object, where there are any.
+    pub others: Option<String>,
+}
+
+impl BoundRequest {
+    /// The bound part of a call's request.
+    pub fn of(call: &Call) -> Self {
+        let has_arguments = match &call.target {
+            Target::Tool(_) | Target::Prompt(_) => true,
+            Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => false,
+        };
+        let is_arguments =
+            |key: &Json<'_>| has_arguments && key.as_str().as_deref() == Some("arguments");
+        let others: Vec<String> = bound_members(&call.attempt)
+            .filter(|(key, _)| !is_arguments(key))
+            .map(|(key, value)| format!("{}:{}", key.as_text(), value.as_text()))
+            .collect();
+        let others = (!others.is_empty()).then(|| format!("{{{}}}", others.join(",")));
+        let arguments = bound_members(&call.attempt).find(|(key, _)| is_arguments(key));
+        let none = || "{}".to_owned();
+        if has_arguments {
+            Self {
+                arguments: arguments.map_or_else(none, |(_, value)| value.as_text().to_owned()),
+                others,
+            }
+        } else {
+            Self {
+                arguments: others.unwrap_or_else(none),
+                others: None,
+            }
+        }
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.arguments.len() + self.others.as_ref().map_or(0, String::len)
+    }
+
+    /// Whether it has no bytes; even an empty object has two.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// What an approval of a call holds for: the caller, the tool as it is defined now, the argument
 /// bytes and the rules that asked. Any change makes it another call.
 pub(crate) fn binding(call: &Call, ruling: &Ruling) -> Digest {
-    let who = &call.attempt.host.who;
+    let mut bound = same_call(&call.attempt, &call.target);
+    bound.add(ruling.asked_by().as_bytes());
+    bound.digest()
+}
+
+/// What makes two requests the same call, whichever rules are asked about it.
+pub fn fingerprint(attempt: &Attempt, target: &Target) -> Digest {
+    same_call(attempt, target).digest()
+}
+
+fn same_call(attempt: &Attempt, target: &Target) -> Bound {
+    let who = &attempt.host.who;
     let mut bound = Bound(Sha256::new());
     bound.add(b"callgate approval 1");
     bound.add(who.tenant.as_bytes());
     bound.add(who.principal.as_bytes());
     bound.add(who.agent.as_bytes());
-    bound.add(call.target.server().as_str().as_bytes());
-    bound.add(call.target.name().as_bytes());
-    bound.add(call.attempt.frame.method().unwrap_or_default().as_bytes());
-    match &call.target {
+    bound.add(target.server().as_str().as_bytes());
+    bound.add(target.name().as_bytes());
+    bound.add(attempt.frame.method().unwrap_or_default().as_bytes());
+    match target {
         Target::Tool(tool) => bound.add(&tool.descriptor),
         Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
         }
     }
-    for (key, value) in call
-        .attempt
-        .frame
-        .params()
-        .into_iter()
-        .flat_map(Json::members)
-    {
-        let is_bound = key
-            .as_str()
-            .is_none_or(|key| !UNBOUND.contains(&key.as_ref()));
-        if is_bound {
-            bound.add(key.bytes());
-            bound.add(value.bytes());
-        }
+    for (key, value) in bound_members(attempt) {
+        bound.add(key.bytes());
+        bound.add(value.bytes());
     }
-    bound.add(ruling.asked_by().as_bytes());
-    Digest::from_bytes(bound.0.finalize().into())
+    bound
+}
+
+/// The members of a request's parameters that an approval is bound to.
+fn bound_members(attempt: &Attempt) -> impl Iterator<Item = (Json<'_>, Json<'_>)> {
+    let params = attempt.frame.params().into_iter();
+    params.flat_map(Json::members).filter(|(key, _)| {
+        key.as_str()
+            .is_none_or(|key| !UNBOUND.contains(&key.as_ref()))
+    })
 }
 
 /// A hash over parts, each with its length in front, so that no two lists of parts are one text.
@@ -153,6 +211,10 @@ impl Bound {
     fn add(&mut self, part: &[u8]) {
         self.0.update((part.len() as u64).to_be_bytes());
         self.0.update(part);
+    }
+
+    fn digest(self) -> Digest {
+        Digest::from_bytes(self.0.finalize().into())
     }
 }
 

@@ -25,7 +25,7 @@ mod view;
 pub mod visible;
 mod who;
 
-pub use approval::{Agreed, ApprovalId, Consent, NoApprovalId};
+pub use approval::{Agreed, ApprovalId, BoundRequest, Consent, NoApprovalId, fingerprint};
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
 pub use catalog::{Catalog, Finding, Items, Listing, Named, Offers, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};

@@ -6,9 +6,11 @@
 
 mod edits;
 mod json;
+mod summary;
 
 pub use edits::{DiffLine, FileEdit, file_edits};
 pub use json::visible_json;
+pub use summary::summary;
 
 /// Ranges of characters that are never shown as they are. Spaces other than the plain one are among
 /// them, because two arguments that look alike must not be different ones.

@@ -123,6 +123,30 @@ pub struct Resolution {
     pub record_id: CallId,
 }
 
+/// A held call as it will run, with nothing left out. It is kept sealed, until the decision or the end of its time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whole {
+    /// The tool, or the method of another request.
+    pub tool: String,
+    /// The arguments as JSON text.
+    pub arguments: String,
+    /// What the request says beside its arguments, as a JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<String>,
+}
+
+/// How much of a held call an approval shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sight {
+    /// The call that will run, with nothing replaced.
+    Whole,
+    /// What is kept after the decision or the end of its time: the beginning, without secrets.
+    Redacted,
+    /// The call waits, and its sealed arguments were not opened or cannot be. Nobody can approve it so.
+    Unreadable,
+}
+
 /// What is asked of a person: the call as far as it may be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asking {
@@ -140,12 +164,15 @@ pub struct Asking {
     pub server: String,
     /// The tool, or the method of another request.
     pub tool: String,
-    /// The arguments as JSON text, without secrets.
+    /// The beginning of the arguments as JSON text, without secrets.
     pub arguments: String,
     /// How long the whole arguments are.
     pub arguments_bytes: u64,
     /// Whether `arguments` is all of them, apart from secrets.
     pub arguments_whole: bool,
+    /// What the request says beside its arguments, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<String>,
     /// SHA-256 of the tool's definition, where there is one.
     pub definition: Option<String>,
     /// The rule that asks.
@@ -159,6 +186,16 @@ pub struct Asking {
     pub flags: Vec<String>,
 }
 
+impl Asking {
+    /// Puts the whole call in place of what is kept of it.
+    pub fn reveal(&mut self, whole: Whole) {
+        self.tool = whole.tool;
+        self.arguments = whole.arguments;
+        self.others = whole.others;
+        self.arguments_whole = true;
+    }
+}
+
 /// An approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
@@ -169,6 +206,11 @@ pub struct Approval {
     /// What is asked.
     #[serde(flatten)]
     pub asking: Asking,
+    /// How much of the call `asking` and `also` show.
+    pub sight: Sight,
+    /// The further questions that the decision covers: a gateway asks about one call in several scopes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Asking>,
     /// When it was asked for.
     pub asked_at: Timestamp,
     /// Until when somebody may decide.
@@ -179,11 +221,26 @@ pub struct Approval {
     pub used_by: Option<CallId>,
 }
 
+/// What a store keeps of one question for whoever decides.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// What may stay.
+    pub asking: Asking,
+    /// What the answer holds for, as it is written.
+    pub binding: String,
+    /// The sealed [`Whole`], until it is erased.
+    pub sealed: Option<Vec<u8>>,
+}
+
 /// A question, with what it is bound to and how long it stands.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// What a person is asked.
     pub asking: Asking,
+    /// The sealed [`Whole`]. The first [`SEAL_MARK_BYTES`] say which key it was sealed with.
+    pub sealed: Vec<u8>,
+    /// Whether it may be put under the pending approval that it names, as a further question of the same decision.
+    pub joins: bool,
     /// What the answer holds for.
     pub binding: Digest,
     /// The approval that the caller names, if it names one.
@@ -194,11 +251,23 @@ pub struct Question {
     pub valid_for: jiff::SignedDuration,
 }
 
+/// How many bytes of a sealed call say which key it was sealed with.
+pub const SEAL_MARK_BYTES: usize = 8;
+
+/// A yes that is set aside for one call, which must use it or give it back.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// What is used or given back: the approval, or the further question of it that was asked.
+    pub id: ApprovalId,
+    /// The approval that says yes.
+    pub approval: ApprovalId,
+}
+
 /// What became of a question.
 #[derive(Debug, Clone)]
 pub enum Asked {
-    /// There was a yes. It is set aside for this call, and must be used or given back.
-    Claimed(Box<Approval>),
+    /// There was a yes, and it is set aside.
+    Claimed(Claim),
     /// Nobody has decided yet.
     Pending {
         /// The approval to wait for.
@@ -266,6 +335,11 @@ pub enum ResolveApprovalError {
     /// Whoever asked cannot answer.
     #[error("the token that made the call cannot decide about it")]
     OwnCall,
+    /// The arguments cannot be shown, so nobody can have seen what they approve.
+    #[error(
+        "its arguments cannot be read, so it cannot be approved: the key `seal.key` of the data folder changed; deny it, or have the agent make the call again"
+    )]
+    Unseen,
     /// It cannot be kept.
     #[error(transparent)]
     Store(#[from] ApprovalsError),
@@ -305,8 +379,15 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
         now: Timestamp,
     ) -> Result<Resolved, ResolveApprovalError>;
 
-    /// One approval.
+    /// One approval, as far as it may be kept.
     fn get(&self, id: &ApprovalId, now: Timestamp) -> Result<Option<Approval>, ApprovalsError>;
+
+    /// The questions that an approval covers, the first one first. With `to_a_person` they are about to be shown to
+    /// somebody who may decide: no further question is put under the approval from then on.
+    fn kept(&self, id: &ApprovalId, to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError>;
+
+    /// Erases the sealed calls whose time is over. Those that are decided are erased by the decision.
+    fn erase(&self, now: Timestamp) -> Result<(), ApprovalsError>;
 
     /// The approvals that are looked for, newest first; at most `limit`.
     fn list(

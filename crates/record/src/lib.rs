@@ -16,8 +16,9 @@ mod store;
 
 pub use activity::{Activity, ActivityError, Metadata};
 pub use approvals::{
-    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Asking, Question,
-    Resolution, ResolveApprovalError, Resolved, Way, Which,
+    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Asking, Claim,
+    Kept, Question, Resolution, ResolveApprovalError, Resolved, SEAL_MARK_BYTES, Sight, Way, Which,
+    Whole,
 };
 pub use archive::{ActivityFilter, Archive, ArchiveError, Format, Page, Summary};
 pub use entry::{

@@ -119,9 +119,9 @@ impl Redactor {
         body
     }
 
-    /// At most `cap` bytes of a text as they may be kept.
-    pub fn excerpt(&self, raw: &[u8], cap: usize) -> Excerpt {
-        let Kept { text, whole, .. } = self.keep(raw, cap);
+    /// As much of a text as is kept of a body.
+    pub fn excerpt(&self, raw: &[u8]) -> Excerpt {
+        let Kept { text, whole, .. } = self.keep(raw, self.body_bytes);
         Excerpt { text, whole }
     }
 

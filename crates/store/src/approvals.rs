@@ -8,6 +8,7 @@
 mod claims;
 mod rows;
 mod schema;
+mod sealed;
 
 use std::{
     path::{Path, PathBuf},
@@ -16,8 +17,8 @@ use std::{
 
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Question,
-    ResolveApprovalError, Resolved, Which, WriterId,
+    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Claim, Kept,
+    Question, ResolveApprovalError, Resolved, Which, WriterId,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
@@ -43,6 +44,8 @@ struct Inner {
     connection: Option<Connection>,
     /// What SQLite said when there was nothing new behind a mark, and the mark.
     seen: Option<(i64, u64, u64)>,
+    /// Whether the log of changes may still hold what was erased.
+    owes_emptying: bool,
 }
 
 /// Why something failed, before it is told in the port's words.
@@ -118,8 +121,54 @@ impl ApprovalStore {
             let mut connection = Connection::open(&path)?;
             schema::prepare(&mut connection)?;
             inner.connection = Some(connection);
+            // Whoever erased something last may have died before it was gone from there.
+            inner.owes_emptying = true;
+            empty_log(inner);
         }
         Ok(())
+    }
+
+    /// Erases sealed calls whose time is over.
+    fn erase_over(&self, inner: &mut Inner, now: Timestamp) -> Result<(), Trouble> {
+        inner.owes_emptying |= sealed::erase_over(connection(inner)?, now)?;
+        empty_log(inner);
+        Ok(())
+    }
+
+    /// What a known row says to a question about exactly its call.
+    fn answered(
+        &self,
+        transaction: &Transaction<'_>,
+        question: &Question,
+        found: rows::Found,
+        call: CallId,
+    ) -> Result<Asked, Trouble> {
+        let rows::Found {
+            mut approval,
+            under,
+        } = found;
+        let row = approval.id.clone();
+        if let Some(under) = under {
+            approval.id = under;
+        }
+        let approval = Box::new(approval);
+        Ok(match approval.status {
+            ApprovalStatus::Approved => {
+                claims::claim(transaction, &row, self.writer, call)?;
+                Asked::Claimed(Claim {
+                    id: row,
+                    approval: approval.id,
+                })
+            }
+            ApprovalStatus::Denied => Asked::Denied(approval),
+            ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
+                sealed::renew(transaction, &row, question)?;
+                Asked::Pending {
+                    approval,
+                    is_new: false,
+                }
+            }
+        })
     }
 
     fn told(&self, trouble: Trouble) -> ApprovalsError {
@@ -140,20 +189,14 @@ impl Approvals for ApprovalStore {
             claims::settle_dead(transaction, &self.dir, self.writer)?;
             let binding = question.binding.to_string();
             let named = question.named.as_ref();
-            if let Some(row) = rows::decisive(transaction, &binding, named, now)? {
-                let approval = Box::new(row);
-                return Ok(match approval.status {
-                    ApprovalStatus::Approved => {
-                        claims::claim(transaction, &approval.id, self.writer, call)?;
-                        Asked::Claimed(approval)
-                    }
-                    ApprovalStatus::Denied => Asked::Denied(approval),
-                    ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
-                        Asked::Pending {
-                            approval,
-                            is_new: false,
-                        }
-                    }
+            if let Some(found) = rows::decisive(transaction, &binding, named, now)? {
+                return self.answered(transaction, question, found, call);
+            }
+            if let Some(approval) = sealed::joined(transaction, question, now)? {
+                rows::insert(transaction, question, self.writer, now, Some(&approval))?;
+                return Ok(Asked::Pending {
+                    approval: Box::new(approval),
+                    is_new: false,
                 });
             }
             let principal = &question.asking.principal;
@@ -162,7 +205,7 @@ impl Approvals for ApprovalStore {
                     limit: OPEN_PER_PRINCIPAL,
                 });
             }
-            let approval = rows::insert(transaction, question, self.writer, now)?;
+            let approval = rows::insert(transaction, question, self.writer, now, None)?;
             Ok(Asked::Pending {
                 approval: Box::new(approval),
                 is_new: true,
@@ -185,7 +228,7 @@ impl Approvals for ApprovalStore {
         by: &Approver,
         now: Timestamp,
     ) -> Result<Resolved, ResolveApprovalError> {
-        self.change(|transaction| {
+        let resolved = self.change(|transaction| {
             let Some(approval) = rows::get(transaction, id, now)? else {
                 return Ok(Err(ResolveApprovalError::Unknown));
             };
@@ -215,11 +258,33 @@ impl Approvals for ApprovalStore {
                 approval,
                 is_new: true,
             }))
-        })?
+        })?;
+        // The sealed call is erased with its decision.
+        let mut inner = self.lock();
+        inner.owes_emptying = true;
+        empty_log(&mut inner);
+        resolved
     }
 
     fn get(&self, id: &ApprovalId, now: Timestamp) -> Result<Option<Approval>, ApprovalsError> {
-        self.read(|inner| rows::get(connection(inner)?, id, now))
+        self.read(|inner| {
+            self.erase_over(inner, now)?;
+            rows::get(connection(inner)?, id, now)
+        })
+    }
+
+    fn kept(&self, id: &ApprovalId, to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError> {
+        self.read(|inner| {
+            let connection = connection(inner)?;
+            if to_a_person {
+                sealed::note_shown(connection, id)?;
+            }
+            sealed::kept(connection, id)
+        })
+    }
+
+    fn erase(&self, now: Timestamp) -> Result<(), ApprovalsError> {
+        self.read(|inner| self.erase_over(inner, now))
     }
 
     fn list(
@@ -228,7 +293,10 @@ impl Approvals for ApprovalStore {
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError> {
-        self.read(|inner| rows::list(connection(inner)?, which, limit, now))
+        self.read(|inner| {
+            self.erase_over(inner, now)?;
+            rows::list(connection(inner)?, which, limit, now)
+        })
     }
 
     fn pending(&self, now: Timestamp) -> Result<usize, ApprovalsError> {
@@ -293,6 +361,13 @@ impl Approvals for ApprovalStore {
 fn connection(inner: &mut Inner) -> Result<&mut Connection, Trouble> {
     let closed = || Trouble::File(std::io::ErrorKind::NotFound.into());
     inner.connection.as_mut().ok_or_else(closed)
+}
+
+/// Empties the log of changes where that is owed. It stays owed while another process reads, or where it fails.
+fn empty_log(inner: &mut Inner) {
+    if let Some(connection) = inner.connection.as_ref().filter(|_| inner.owes_emptying) {
+        inner.owes_emptying = !schema::empty_log(connection).unwrap_or(false);
+    }
 }
 
 fn path(dir: &Path) -> PathBuf {

@@ -113,7 +113,9 @@ impl RemoteGuard {
         let named = named.and_then(|named| named.as_str());
         let mut guarded = Guarded::default();
         for inquiry in inquiries {
-            let body = message::question(call, &inquiry, named.as_deref());
+            // One decision covers all questions about a call: the later ones are asked under the first one's approval.
+            let open = guarded.approval.as_ref().map(|(id, _)| id.as_str());
+            let body = message::question(call, &inquiry, open.or(named.as_deref()));
             let check = match self.ask_one(body).await {
                 Ok(Said::Answer(answer)) => {
                     let Answer {

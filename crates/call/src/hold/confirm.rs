@@ -2,7 +2,7 @@
 //! It is never an approval; a host that cannot ask leaves the call to an approver.
 
 use callgate_gate::{
-    Call, Consent, Denied, Hold, Permit, Ruling, Verdict,
+    BoundRequest, Call, Consent, Denied, Hold, Permit, Ruling, Verdict,
     visible::{Layout, visible},
 };
 use callgate_wire::{Era, Frame, Id, Strictness, message, methods, quote};
@@ -10,8 +10,8 @@ use callgate_wire::{Era, Frame, Id, Strictness, message, methods, quote};
 use super::come_again::{self, CONFIRMATION, Shows};
 use crate::{AskFailed, Exchange, parking::Back};
 
-/// How much of the arguments is shown.
-const SHOWN_CHARS: usize = 2000;
+/// What does not fit into this many characters is left to an approver: nobody confirms what they were not shown.
+const SHOWN_CHARS: usize = 10_000;
 
 /// What came of asking.
 pub(super) enum Confirmed {
@@ -30,7 +30,8 @@ pub(super) enum Confirmed {
 /// Asks the person at the host, where that is enough and possible.
 pub(super) async fn confirm(hold: Hold, exchange: &Exchange, back: Option<&Back>) -> Confirmed {
     let host = &hold.call().attempt.host;
-    if !hold.asks_for_confirmation() || !Shows::of(&host.capabilities).form {
+    let can_ask = hold.asks_for_confirmation() && Shows::of(&host.capabilities).form;
+    if !can_ask || text(&hold).chars().count() > SHOWN_CHARS {
         return Confirmed::Unasked(hold);
     }
     match host.era {
@@ -88,19 +89,23 @@ fn said_no(hold: Hold) -> Confirmed {
 
 /// What the host's person is shown.
 pub(super) fn params(hold: &Hold) -> String {
+    form(&quote(&text(hold)))
+}
+
+/// The whole call, in words.
+fn text(hold: &Hold) -> String {
     let (call, ruling): (&Call, &Ruling) = (hold.call(), hold.ruling());
     let name = format!("{}:{}", call.target.server(), call.target.name());
-    let arguments = call.attempt.frame.param("arguments");
-    let arguments = arguments.map_or("{}", |arguments| arguments.as_text());
-    let shown = visible(arguments, Layout::OneLine);
-    let cut: String = shown.chars().take(SHOWN_CHARS).collect();
-    let more = if cut.len() < shown.len() { " …" } else { "" };
-    let text = format!(
-        "Should `{}` be called?\nReason: {}\nArguments: {cut}{more}",
-        visible(&name, Layout::OneLine),
-        ruling.reason
-    );
-    form(&quote(&text))
+    let BoundRequest { arguments, others } = BoundRequest::of(call);
+    let line = |text: &str| visible(text, Layout::OneLine);
+    let beside = others.map(|others| format!("\nBeside the arguments: {}", line(&others)));
+    format!(
+        "Should `{}` be called?\nReason: {}\nArguments: {}{}",
+        line(&name),
+        ruling.reason,
+        line(&arguments),
+        beside.unwrap_or_default()
+    )
 }
 
 /// A form with nothing to fill in: it is accepted or not.

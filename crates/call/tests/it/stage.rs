@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use callgate_call::{
     Announcement, AskFailed, CallPath, Caller, Desk, Exchange, Failure, Provider, Providers,
-    Reading, Received, Reply, Resident, Telemetry, Terms,
+    Reading, Received, Reply, Resident, SealKey, Telemetry, Terms,
 };
 use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
@@ -117,7 +117,13 @@ impl Setting {
         let (people, telemetry) = (Arc::new(People::default()), Telemetry::default());
         let desk = |terms| {
             let events = telemetry.events.clone();
-            Desk::new(people.clone(), recorder.clone(), events, terms)
+            Desk::new(
+                people.clone(),
+                &SealKey::random(),
+                recorder.clone(),
+                events,
+                terms,
+            )
         };
         let desk = self.terms.map(desk);
         let path = CallPath::new(Arc::new(cast), recorder, telemetry);

@@ -9,10 +9,13 @@ mod watch;
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
-use callgate_call::{Desk, Events, Terms};
-use callgate_gate::{ApprovalId, visible::Layout, visible::visible};
+use callgate_call::{ApprovalView, Desk, Events, SealKey, Terms};
+use callgate_gate::{
+    ApprovalId,
+    visible::{Layout, summary, visible},
+};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals as _, Approver, ResolveApprovalError, Way, Which,
+    Answer, Approval, ApprovalStatus, Approver, ResolveApprovalError, Way, Which,
 };
 use callgate_store::{ApprovalStore, Log};
 use jiff::Timestamp;
@@ -24,7 +27,7 @@ use crate::{
     config::Settings,
     exit::Failed,
     print::{outln, table},
-    wiring,
+    tokens, wiring,
 };
 
 /// Approvals in one list.
@@ -40,7 +43,7 @@ pub(crate) fn run(shared: &Shared, approvals: &Approvals) -> Result<ExitCode, Fa
         ApprovalsCommand::Show { id } => {
             let approval = find(&settings.data_dir, id)?;
             if as_json {
-                outln!("{}", json(&approval)?);
+                outln!("{}", json(&summarised(&approval)?)?);
             } else {
                 outln!("{}", show::text(&approval));
             }
@@ -62,15 +65,15 @@ fn list(data_dir: &Path, state: ApprovalState, as_json: bool) -> Result<ExitCode
         ApprovalState::Used => Some(ApprovalStatus::Used),
         ApprovalState::All => None,
     };
-    let store = ApprovalStore::new(data_dir, None);
     let which = Which {
         status,
         tenant: None,
     };
-    let found = store.list(&which, MAX_LISTED, Timestamp::now());
+    let found = view(data_dir)?.list((&which, MAX_LISTED), true, Timestamp::now());
     let found = found.map_err(failed)?;
     if as_json {
-        outln!("{}", json(&found)?);
+        let all: Result<Vec<_>, _> = found.iter().map(summarised).collect();
+        outln!("{}", json(&all?)?);
         return Ok(ExitCode::SUCCESS);
     }
     let line = |text: &str| visible(text, Layout::OneLine);
@@ -83,10 +86,12 @@ fn list(data_dir: &Path, state: ApprovalState, as_json: bool) -> Result<ExitCode
             line(&asking.agent),
             line(&format!("{}:{}", asking.server, asking.tool)),
             line(&asking.reason),
+            summary(&asking.arguments),
         ]
     };
     let rows: Vec<_> = found.iter().map(row).collect();
-    table(&["ID", "STATUS", "ASKED", "AGENT", "CALL", "WHY"], &rows);
+    let heads = ["ID", "STATUS", "ASKED", "AGENT", "CALL", "WHY", "ARGUMENTS"];
+    table(&heads, &rows);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -140,7 +145,9 @@ impl Office {
         settings.tokens()?;
         let (log, recorder) = wiring::own_record(settings)?;
         let store = Arc::new(ApprovalStore::new(&settings.data_dir, None));
-        let desk = Desk::new(store, recorder, Events::default(), Terms::default());
+        let key = seal_key(&settings.data_dir)?;
+        let (events, terms) = (Events::default(), Terms::default());
+        let desk = Desk::new(store, &key, recorder, events, terms);
         Ok(Self { desk, log })
     }
 
@@ -156,6 +163,7 @@ impl Office {
             Err(
                 error @ (ResolveApprovalError::Unknown
                 | ResolveApprovalError::Settled(_)
+                | ResolveApprovalError::Unseen
                 | ResolveApprovalError::OwnCall),
             ) => Err(Failed::user(format!("`{id}`: {error}"))),
             Err(ResolveApprovalError::Store(error)) => Err(failed(error)),
@@ -173,9 +181,25 @@ fn find(data_dir: &Path, id: &str) -> Result<Approval, Failed> {
             .help("`callgate approvals list` shows them")
     };
     let id: ApprovalId = id.parse().map_err(|_| unknown())?;
-    let store = ApprovalStore::new(data_dir, None);
-    let found = store.get(&id, Timestamp::now()).map_err(failed)?;
-    found.ok_or_else(unknown)
+    let found = view(data_dir)?.show(&id, Timestamp::now());
+    found.map_err(failed)?.ok_or_else(unknown)
+}
+
+/// The approvals of a data folder, for the person at this terminal.
+fn view(data_dir: &Path) -> Result<ApprovalView, Failed> {
+    let store = Arc::new(ApprovalStore::new(data_dir, None));
+    Ok(ApprovalView::new(store, &seal_key(data_dir)?))
+}
+
+fn seal_key(data_dir: &Path) -> Result<SealKey, Failed> {
+    Ok(SealKey::new(tokens::seal_key(data_dir)?))
+}
+
+/// An approval as JSON, with the line that lists show of its arguments.
+fn summarised(approval: &Approval) -> Result<serde_json::Value, Failed> {
+    let mut json = serde_json::to_value(approval).map_err(failed)?;
+    json["summary"] = summary(&approval.asking.arguments).into();
+    Ok(json)
 }
 
 fn json(data: &impl serde::Serialize) -> Result<String, Failed> {

@@ -24,8 +24,11 @@ pub const SCHEMA_VERSION: &str = "v1";
 pub const MAX_QUESTION_BYTES: usize = 1024 * 1024;
 /// How the arguments begin among what is known about a call.
 const ARGUMENT: &str = "arg_";
-/// What is known about a call and differs from one question about it to the next.
-const UNBOUND: [&str; 1] = ["call_id"];
+/// The member that names the arguments whose value is JSON text: all values of `meta` are strings.
+const JSON_ARGUMENTS: &str = "json_args";
+/// Members of a question that a yes to it is not bound to, and one of its `meta`.
+const UNBOUND: [&str; 2] = ["approval_id", "session_id"];
+const UNBOUND_META: &str = "call_id";
 /// Values are looked for this deep; what lies deeper is named beside them.
 const MAX_DEPTH: usize = 64;
 /// The server of a question that names none.
@@ -74,8 +77,8 @@ pub struct Question {
     intent: Option<(Operation, String)>,
     /// The arguments, as JSON text.
     arguments: Option<String>,
-    /// What a yes is bound to, as it came.
-    bound: Vec<String>,
+    /// What a yes is bound to: the question as JSON text, without what may change when it is asked again.
+    bound: String,
 }
 
 /// The question about a call, as JSON text. `named` is the approval that its host names.
@@ -93,14 +96,10 @@ pub fn question(call: &Call, inquiry: &Inquiry, named: Option<&str>) -> String {
     if let Target::Tool(tool) = &call.target {
         let descriptor = Json::validate(&tool.descriptor, Strictness::Full).ok();
         let annotations = descriptor.and_then(|json| json.get("annotations"));
-        meta.extend(annotations.map(|json| format!(r#""annotations":{}"#, json.as_text())));
+        meta.extend(annotations.map(|json| member("annotations", json.as_text())));
     }
     meta.extend(call.attempt.declared.as_deref().map(intent));
-    let values = arguments.into_iter().flat_map(Json::members);
-    meta.extend(values.map(|(key, value)| {
-        let key = key.as_str().unwrap_or_default();
-        format!("{}:{}", quote(&format!("{ARGUMENT}{key}")), value.as_text())
-    }));
+    meta.extend(argument_members(arguments));
     let mut members = vec![
         member("schema_version", SCHEMA_VERSION),
         member("scope", &inquiry.scope),
@@ -131,6 +130,27 @@ fn member(key: &str, text: &str) -> String {
     format!("{}:{}", quote(key), quote(text))
 }
 
+/// The arguments as members of `meta`: a string as itself, any other value as JSON text, and which those are.
+fn argument_members(arguments: Option<Json<'_>>) -> Vec<String> {
+    let mut members = Vec::new();
+    let mut as_json = Vec::new();
+    for (key, value) in arguments.into_iter().flat_map(Json::members) {
+        let key = key.as_str().unwrap_or_default();
+        let name = format!("{ARGUMENT}{key}");
+        match value.as_str() {
+            Some(text) => members.push(member(&name, &text)),
+            None => {
+                members.push(member(&name, value.as_text()));
+                as_json.push(quote(&key));
+            }
+        }
+    }
+    if !as_json.is_empty() {
+        members.push(member(JSON_ARGUMENTS, &format!("[{}]", as_json.join(","))));
+    }
+    members
+}
+
 fn intent(declared: &Declared) -> String {
     let given = [
         ("operation_type", &declared.operation_type),
@@ -142,10 +162,8 @@ fn intent(declared: &Declared) -> String {
         .filter_map(|(key, text)| Some(member(key, text.as_deref()?)));
     let given: Vec<String> = given.collect();
     let variant = declared.variant.as_str();
-    format!(
-        r#""tool_variant":"{variant}","intent":{{{}}}"#,
-        given.join(",")
-    )
+    let given = format!("{{{}}}", given.join(","));
+    [member("tool_variant", variant), member("intent", &given)].join(",")
 }
 
 impl Question {
@@ -157,7 +175,8 @@ impl Question {
         if !json.is_object() {
             return Err(no_object("it is another value".to_owned()));
         }
-        if json.get("schema_version").and_then(Json::as_str).as_deref() != Some(SCHEMA_VERSION) {
+        let version = json.get("schema_version").map(Json::as_str);
+        if version.is_some_and(|version| version.as_deref() != Some(SCHEMA_VERSION)) {
             return Err(BadQuestion::Version);
         }
         let text = |key: &'static str| text_of(json, key);
@@ -165,8 +184,7 @@ impl Question {
         let meta = json.get("meta").filter(|meta| meta.is_object());
         let known = |key: &str| meta?.get(key)?.as_str().map(Cow::into_owned);
         let variant = known("tool_variant").and_then(|word| Operation::of(&word));
-        let intent = meta.and_then(|meta| meta.get("intent")).map(Json::as_text);
-        let mut question = Self {
+        Ok(Self {
             scope: scope.ok_or(BadQuestion::NoScope)?,
             command: text("command")?,
             agent: text("agent_id")?,
@@ -180,35 +198,29 @@ impl Question {
             cost: json.get("est_cost").filter(|cost| !cost.is_null()).map(raw),
             server: known("namespace"),
             tool: known("tool_name"),
-            annotations: meta.and_then(|meta| meta.get("annotations")).map(raw),
-            intent: variant.zip(intent.map(str::to_owned)),
+            annotations: meta.and_then(|meta| object_of(meta, "annotations")),
+            intent: variant.zip(meta.and_then(|meta| object_of(meta, "intent"))),
             arguments: meta.and_then(arguments_of),
-            bound: Vec::new(),
-        };
-        question.bound = question.bound_to(json, meta);
-        Ok(question)
+            bound: bound_text(json),
+        })
     }
 
-    /// What a yes to this is for: where the whole call is known it is for that, whichever scope asks; else
-    /// it is for this very question.
-    fn bound_to(&self, json: Json<'_>, meta: Option<Json<'_>>) -> Vec<String> {
-        let whole = meta.filter(|meta| meta.get("args_sha256").is_some());
-        let parts = whole.unwrap_or(json).members().filter_map(|(key, value)| {
-            let key = key.as_str().unwrap_or_default();
-            let passing = ["approval_id", "session_id"];
-            let is_bound =
-                !UNBOUND.contains(&&*key) && (whole.is_some() || !passing.contains(&&*key));
-            is_bound.then(|| [key.into_owned(), value.as_text().to_owned()])
-        });
-        parts.flatten().collect()
+    /// What a yes to this is bound to, as JSON text: an approver is shown all of it.
+    pub fn bound(&self) -> &str {
+        &self.bound
     }
 
     /// What an approval of this question holds for: who asks, and what is asked.
     pub fn binding(&self, who: &Who) -> Digest {
         let mut hash = Sha256::new();
-        let own = ["callgate check 1", &who.tenant, &who.principal, &who.agent];
-        let parts = own.into_iter().chain(self.bound.iter().map(String::as_str));
-        for part in parts {
+        let (tenant, principal) = (&who.tenant, &who.principal);
+        for part in [
+            "callgate check 2",
+            tenant,
+            principal,
+            &who.agent,
+            &self.bound,
+        ] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -341,14 +353,68 @@ fn raw(json: Json<'_>) -> String {
     json.as_text().to_owned()
 }
 
+/// Every member of a question but those that may change when it is asked again, in the order of their names.
+fn bound_text(question: Json<'_>) -> String {
+    let meta =
+        |meta: Json<'_>| sorted(meta, |key, value| (key != UNBOUND_META).then(|| raw(value)));
+    sorted(question, |key, value| match key {
+        "meta" if value.is_object() => Some(meta(value)),
+        key => (!UNBOUND.contains(&key)).then(|| raw(value)),
+    })
+}
+
+/// An object in the order of its names, of the members that are written at all.
+fn sorted(object: Json<'_>, write: impl Fn(&str, Json<'_>) -> Option<String>) -> String {
+    let mut members: Vec<(String, String)> = object
+        .members()
+        .filter_map(|(key, value)| {
+            let key = key.as_str().unwrap_or_default();
+            let text = write(&key, value)?;
+            Some((key.into_owned(), text))
+        })
+        .collect();
+    members.sort_unstable();
+    let written: Vec<String> = members
+        .iter()
+        .map(|(key, value)| format!("{}:{value}", quote(key)))
+        .collect();
+    format!("{{{}}}", written.join(","))
+}
+
+/// A member of `meta` that is an object, or JSON text of one.
+fn object_of(meta: Json<'_>, key: &str) -> Option<String> {
+    let value = meta.get(key)?;
+    match value.as_str() {
+        None => Some(raw(value)),
+        Some(text) => {
+            let json = Json::validate(text.as_bytes(), Strictness::Full).ok()?;
+            json.is_object().then(|| text.into_owned())
+        }
+    }
+}
+
 /// The arguments of the call, where any are given.
 fn arguments_of(meta: Json<'_>) -> Option<String> {
+    let as_json = meta.get(JSON_ARGUMENTS).and_then(Json::as_str);
+    let as_json = as_json.unwrap_or_default();
+    let as_json = Json::validate(as_json.as_bytes(), Strictness::Full).ok();
+    let is_json = |key: &str| {
+        let names = as_json.filter(|names| names.kind() == JsonKind::Array);
+        let mut names = names.into_iter().flat_map(Json::elements);
+        names.any(|name| name.as_str().as_deref() == Some(key))
+    };
+    let value_of = |key: &str, value: Json<'_>| match value.as_str().filter(|_| is_json(key)) {
+        Some(text) if Json::validate(text.as_bytes(), Strictness::Full).is_ok() => {
+            text.into_owned()
+        }
+        Some(_) | None => raw(value),
+    };
     let values: Vec<String> = meta
         .members()
         .filter_map(|(key, value)| {
             let key = key.as_str()?;
             let key = key.strip_prefix(ARGUMENT)?;
-            Some(format!("{}:{}", quote(key), value.as_text()))
+            Some(format!("{}:{}", quote(key), value_of(key, value)))
         })
         .collect();
     let is_whole = meta.get("args_sha256").is_some() || !values.is_empty();
@@ -383,7 +449,7 @@ mod tests {
         let server = ServerName::new("fs").unwrap();
         let descriptor = r#"{"name":"put","annotations":{"destructiveHint":true}}"#;
         let tool = Tool::from_descriptor(&server, descriptor.into()).unwrap();
-        let arguments = r#"{"n":1e2,"text":"a\u0041","deep":{"path":["/x"]}}"#;
+        let arguments = r#"{"n":1e2,"text":"a\u0041","number":"1","deep":{"path":["/x"]}}"#;
         let request = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"put","arguments":{arguments}}}}}"#
         );
@@ -397,11 +463,19 @@ mod tests {
             path: Some("/x".to_owned()),
             ..Inquiry::default()
         };
-        let there = read(&question(&call, &inquiry, None));
+        let asked = question(&call, &inquiry, None);
+        let meta = Json::validate(asked.as_bytes(), Strictness::Full).unwrap();
+        let meta = meta.get("meta").unwrap();
+        assert!(
+            meta.members().all(|(_, value)| value.as_str().is_some()),
+            "{asked}"
+        );
+        let there = read(&asked);
         assert_eq!(there.name(), "fs:put");
         let seen = there.call(CallId(ulid::Ulid::nil()), who()).unwrap();
         let seen_arguments = seen.attempt.frame.param("arguments").map(Json::as_text);
-        assert_eq!(seen_arguments, Some(arguments));
+        let same = arguments.replace(r"\u0041", "A");
+        assert_eq!(seen_arguments, Some(same.as_str()));
         let Target::Tool(tool) = &seen.target else {
             panic!("a tool is asked about");
         };
@@ -425,29 +499,33 @@ mod tests {
     }
 
     #[test]
-    fn a_yes_is_for_one_call_whichever_scope_asks_and_for_no_other() {
-        let of = |scope: &str, meta: &str, who: &Who| {
-            read(&format!(
-                r#"{{"schema_version":"v1","scope":"{scope}","path":"/{scope}","meta":{{{meta}}}}}"#
-            ))
-            .binding(who)
+    fn a_yes_is_for_one_question_with_all_its_fields() {
+        let of = |fields: &str, meta: &str, who: &Who| {
+            let text = format!(r#"{{"scope":"shell",{fields},"meta":{{{meta}}}}}"#);
+            read(&text).binding(who)
         };
-        let call = r#""args_sha256":"1","arg_a":1,"call_id":"x""#;
-        let first = of("mcp_tool", call, &who());
-        assert_eq!(first, of("filesystem", call, &who()));
-        assert_eq!(first, of("mcp_tool", &call.replace('x', "y"), &who()));
+        let fields = r#""command":"ls","session_id":"s","approval_id":"x""#;
+        let meta = r#""args_sha256":"1","arg_a":"1","call_id":"x""#;
+        let first = of(fields, meta, &who());
+        let again = r#""approval_id":"y","command":"ls","session_id":"t""#;
+        let same = r#""call_id":"y","arg_a":"1","args_sha256":"1""#;
+        assert_eq!(first, of(again, same, &who()));
         let mut other = who();
         other.agent = "b".into();
         for different in [
-            of("mcp_tool", &call.replace("\"1\"", "\"2\""), &who()),
-            of("mcp_tool", &call.replace(":1,", ":2,"), &who()),
-            of("mcp_tool", call, &other),
-            of("mcp_tool", r#""arg_a":1"#, &who()),
+            of(&fields.replace("ls", "rm"), meta, &who()),
+            of(&format!(r#"{fields},"path":"/x""#), meta, &who()),
+            of(&format!(r#"{fields},"est_cost":1"#), meta, &who()),
+            of(
+                fields,
+                &meta.replace("sha256\":\"1", "sha256\":\"2"),
+                &who(),
+            ),
+            of(fields, &meta.replace("arg_a\":\"1", "arg_a\":\"2"), &who()),
+            of(fields, &format!(r#"{meta},"note":"x""#), &who()),
+            of(fields, meta, &other),
         ] {
             assert_ne!(first, different);
         }
-        // Without the whole call, each question is for itself.
-        let part = r#""arg_a":1"#;
-        assert_ne!(of("mcp_tool", part, &who()), of("filesystem", part, &who()));
     }
 }

@@ -1,13 +1,9 @@
 //! Held calls on record: what a person is asked, that a call waits, and what was decided.
 
-use callgate_gate::{ApprovalId, Call, Denied, Digest, Hold, Ruling, Target};
+use callgate_gate::{ApprovalId, BoundRequest, Call, Denied, Digest, Hold, Ruling, Target};
 
 use super::{NotRecorded, Recorder, name};
 use crate::{Answer, Approval, Asking, Decision, Entry, Event, Failed, RecordType, Status};
-
-/// Arguments are shown to whoever decides about them up to this length. They are told when there is
-/// more.
-const MAX_ASKED_BYTES: usize = 256 * 1024;
 
 impl Recorder {
     /// Puts a call that needs a person's yes on record: one that waits for it, or one that ends here
@@ -71,20 +67,19 @@ impl Recorder {
         Ok(self.take(&Entry::Checked(entry)).await?)
     }
 
-    /// What a person is asked about a held call. Secrets are left out, as in the record.
-    pub fn asking(&self, call: &Call, ruling: &Ruling) -> Asking {
+    /// What is kept of a question about a held call: like every body on record it is cut, and secrets are left out.
+    pub fn asking(&self, call: &Call, request: &BoundRequest, ruling: &Ruling) -> Asking {
         let Call { attempt, target } = call;
         let who = &attempt.host.who;
-        let frame = &attempt.frame;
-        let (body, definition) = match target {
-            Target::Tool(tool) => (frame.param("arguments"), Some(Digest::of(&tool.descriptor))),
+        let definition = match target {
+            Target::Tool(tool) => Some(Digest::of(&tool.descriptor)),
             Target::Prompt(_)
             | Target::Resource(_)
             | Target::Completion(_)
-            | Target::Method { .. } => (frame.params(), None),
+            | Target::Method { .. } => None,
         };
-        let raw = body.map_or(b"{}".as_slice(), |body| body.bytes());
-        let shown = self.redactor.excerpt(raw, MAX_ASKED_BYTES);
+        let kept = |text: &str| self.redactor.excerpt(text.as_bytes());
+        let arguments = kept(&request.arguments);
         Asking {
             record_id: attempt.id,
             tenant: who.tenant.clone(),
@@ -93,9 +88,10 @@ impl Recorder {
             session_id: who.session.clone(),
             server: target.server().to_string(),
             tool: name(&self.redactor.text(target.name())),
-            arguments: shown.text,
-            arguments_bytes: raw.len() as u64,
-            arguments_whole: shown.whole,
+            arguments: arguments.text,
+            arguments_bytes: request.arguments.len() as u64,
+            arguments_whole: arguments.whole,
+            others: request.others.as_deref().map(|others| kept(others).text),
             definition: definition.map(|digest| digest.to_string()),
             rule: ruling.rule.clone(),
             reason: ruling.reason.clone(),

@@ -14,10 +14,10 @@ use axum::{
     routing::{get, post},
 };
 use callgate_call::{Desk, Terms};
-use callgate_gate::ApprovalId;
+use callgate_gate::{ApprovalId, visible::summary};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approver, Asking, Check, Resolution, ResolveApprovalError,
-    Way, Which,
+    Answer, Approval, ApprovalStatus, Approver, Asking, Check, Decision, Resolution,
+    ResolveApprovalError, Sight, Way, Which,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -33,10 +33,12 @@ const MAX_LISTED: usize = 500;
 pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/v1/approvals", get(list))
+        .route("/v1/approvals/{id}", get(one))
         .route("/v1/approve/{id}", post(approve))
         .route("/v1/deny/{id}", post(deny))
         .route("/v1/status/{id}", get(status))
         .route("/v1/t/{tenant}/approvals", get(list))
+        .route("/v1/t/{tenant}/approvals/{id}", get(one))
         .route("/v1/t/{tenant}/approve/{id}", post(approve))
         .route("/v1/t/{tenant}/deny/{id}", post(deny))
         .route("/v1/t/{tenant}/status/{id}", get(status))
@@ -74,6 +76,12 @@ struct Row<'a> {
     arguments: Box<RawValue>,
     arguments_bytes: u64,
     arguments_whole: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    others: Option<Box<RawValue>>,
+    sight: Sight,
+    summary: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also: Vec<Further<'a>>,
     definition_sha256: Option<&'a str>,
     rule: &'a str,
     reason: &'a str,
@@ -83,6 +91,17 @@ struct Row<'a> {
     expires_at: Timestamp,
     resolution: Option<&'a Resolution>,
     used_by: Option<String>,
+}
+
+/// A further question that the same decision covers.
+#[derive(Debug, Serialize)]
+struct Further<'a> {
+    tool: &'a str,
+    arguments: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    others: Option<Box<RawValue>>,
+    rule: &'a str,
+    reason: &'a str,
 }
 
 async fn list(
@@ -96,11 +115,37 @@ async fn list(
         status: wanted.status,
         tenant: reach.into_tenant(),
     };
-    let found = desk.list(which, MAX_LISTED).await;
+    let found = desk.show_all(which, MAX_LISTED, true).await;
     let found = found.map_err(|error| unavailable(&error))?;
     let terms = desk.terms();
     let rows: Vec<Row<'_>> = found.iter().map(|one| Row::of(one, &terms)).collect();
     Ok(Json(json!({ "approvals": rows })))
+}
+
+async fn one(
+    State(shared): State<Arc<Shared>>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Extension(reach): Extension<Reach>,
+    Path(Named { id }): Path<Named>,
+) -> Result<Json<Value>, Problem> {
+    let desk = desk_for(&shared, &principal)?;
+    let found = visible_to(desk, &reach, &known(&id)?).await?;
+    let approval = found.ok_or_else(unknown)?;
+    Ok(Json(json!(Row::of(&approval, &desk.terms()))))
+}
+
+/// An approval as it is shown to somebody who decides within `reach`.
+pub(super) async fn visible_to(
+    desk: &Desk,
+    reach: &Reach,
+    id: &ApprovalId,
+) -> Result<Option<Approval>, Problem> {
+    let known = desk.get(id).await.map_err(|error| unavailable(&error))?;
+    let may_see = |approval: &Approval| reach.includes(Some(&approval.asking.tenant));
+    if !known.as_ref().is_some_and(may_see) {
+        return Ok(None);
+    }
+    desk.show(id).await.map_err(|error| unavailable(&error))
 }
 
 async fn approve(
@@ -149,7 +194,18 @@ async fn status(
             && (principal.role.approves() || asking.principal == principal.name)
     };
     let approval = found.filter(may_see).ok_or_else(unknown)?;
-    Ok(Json(json!({"id": id, "status": approval.status})))
+    // An approval that is over undecided is a no to whoever waits for it.
+    let decision = match approval.status {
+        ApprovalStatus::Pending => return Ok(Json(json!({"id": id, "status": "pending"}))),
+        ApprovalStatus::Approved | ApprovalStatus::Used => Decision::Allow,
+        ApprovalStatus::Denied | ApprovalStatus::Expired => Decision::Deny,
+    };
+    Ok(Json(json!({
+        "id": id,
+        "status": "resolved",
+        "decision": decision,
+        "state": approval.status,
+    })))
 }
 
 /// Somebody as they decide.
@@ -175,6 +231,11 @@ pub(super) async fn decide(
         Err(error @ ResolveApprovalError::Settled(_)) => Err(Problem::new(
             StatusCode::CONFLICT,
             "approval_settled",
+            error.to_string(),
+        )),
+        Err(error @ ResolveApprovalError::Unseen) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "approval_unreadable",
             error.to_string(),
         )),
         Err(error @ ResolveApprovalError::OwnCall) => Err(Problem::new(
@@ -225,6 +286,8 @@ impl<'a> Row<'a> {
             id,
             status,
             asking,
+            sight,
+            also,
             asked_at,
             expires_at,
             resolution,
@@ -241,6 +304,7 @@ impl<'a> Row<'a> {
             arguments,
             arguments_bytes,
             arguments_whole,
+            others,
             definition,
             rule,
             reason,
@@ -261,6 +325,10 @@ impl<'a> Row<'a> {
             arguments: json_or_text(arguments),
             arguments_bytes: *arguments_bytes,
             arguments_whole: *arguments_whole,
+            others: others.as_deref().map(json_or_text),
+            sight: *sight,
+            summary: summary(arguments),
+            also: also.iter().map(Further::of).collect(),
             definition_sha256: definition.as_deref(),
             rule,
             reason,
@@ -270,6 +338,18 @@ impl<'a> Row<'a> {
             expires_at: *expires_at,
             resolution: resolution.as_ref(),
             used_by: used_by.map(|call| call.to_string()),
+        }
+    }
+}
+
+impl<'a> Further<'a> {
+    fn of(asking: &'a Asking) -> Self {
+        Self {
+            tool: &asking.tool,
+            arguments: json_or_text(&asking.arguments),
+            others: asking.others.as_deref().map(json_or_text),
+            rule: &asking.rule,
+            reason: &asking.reason,
         }
     }
 }

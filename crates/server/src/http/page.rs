@@ -109,7 +109,8 @@ async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response
         status: None,
         tenant: Reach::of(&visit.principal).into_tenant(),
     };
-    match desk.list(which, MAX_SHOWN).await {
+    // Nobody decides by the list alone.
+    match desk.show_all(which, MAX_SHOWN, false).await {
         Ok(all) => Html(render::list(&visit, &all).into_string()).into_response(),
         Err(error) => approvals::unavailable(&error).into_response(),
     }
@@ -129,13 +130,10 @@ async fn show(
         Err(response) => return *response,
     };
     let reach = Reach::of(&visit.principal);
-    let found = desk.get(&id).await;
-    let found =
-        found.map(|found| found.filter(|approval| reach.includes(Some(&approval.asking.tenant))));
-    match found {
+    match approvals::visible_to(desk, &reach, &id).await {
         Ok(Some(approval)) => Html(render::one(&visit, &approval).into_string()).into_response(),
         Ok(None) => not_found(),
-        Err(error) => approvals::unavailable(&error).into_response(),
+        Err(problem) => problem.into_response(),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use callgate_gate::ApprovalId;
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approver, Question, Resolution, Way, Which, WriterId,
+    Answer, Approval, ApprovalStatus, Approver, Asking, Question, Resolution, Sight, Way, Which,
+    WriterId,
 };
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -16,7 +17,14 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24 * 30);
 const CHANGES_AT_ONCE: usize = 500;
 
 const COLUMNS: &str = "id, status, asking, asked_at, expires_at, answer, resolved_by, way, \
-                       resolved_at, valid_until, resolution, used_by";
+                       resolved_at, valid_until, resolution, used_by, under";
+
+/// A row: an approval, or a further question of one.
+pub(super) struct Found {
+    pub(super) approval: Approval,
+    /// The approval that it is a further question of.
+    pub(super) under: Option<ApprovalId>,
+}
 
 /// What was decided about exactly this call and still counts, else the open question about it. The
 /// approval that the caller names comes first where there are several.
@@ -25,25 +33,26 @@ pub(super) fn decisive(
     binding: &str,
     named: Option<&ApprovalId>,
     now: Timestamp,
-) -> Result<Option<Approval>, Trouble> {
+) -> Result<Option<Found>, Trouble> {
     let sql = format!("SELECT {COLUMNS} FROM approval WHERE binding = ?1 ORDER BY asked_at DESC");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([binding])?;
-    let mut best: Option<(u8, Approval)> = None;
+    let mut best: Option<(u8, Found)> = None;
     while let Some(row) = rows.next()? {
-        let approval = read(row, now)?;
-        let rank = match approval.status {
-            ApprovalStatus::Approved if Some(&approval.id) == named => 4,
+        let found = read_row(row, now)?;
+        let public = found.under.as_ref().unwrap_or(&found.approval.id);
+        let rank = match found.approval.status {
+            ApprovalStatus::Approved if Some(public) == named => 4,
             ApprovalStatus::Approved => 3,
             ApprovalStatus::Denied => 2,
             ApprovalStatus::Pending => 1,
             ApprovalStatus::Expired | ApprovalStatus::Used => continue,
         };
         if best.as_ref().is_none_or(|(known, _)| rank > *known) {
-            best = Some((rank, approval));
+            best = Some((rank, found));
         }
     }
-    Ok(best.map(|(_, approval)| approval))
+    Ok(best.map(|(_, found)| found))
 }
 
 /// How many open questions a caller has.
@@ -58,23 +67,27 @@ pub(super) fn open_of(
     Ok(statement.query_row(count, |row| row.get(0))?)
 }
 
-/// Writes a question down.
+/// Writes a question down, as an approval or under one.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     question: &Question,
     writer: Option<WriterId>,
     now: Timestamp,
+    under: Option<&Approval>,
 ) -> Result<Approval, Trouble> {
     forget_old(transaction, now)?;
     let id = fresh_id()?;
-    let expires_at = now
-        .saturating_add(question.expire_after)
-        .unwrap_or(Timestamp::MAX);
+    let expires_at = match under {
+        Some(approval) => approval.expires_at,
+        None => now
+            .saturating_add(question.expire_after)
+            .unwrap_or(Timestamp::MAX),
+    };
     transaction.execute(
         "INSERT INTO approval (id, binding, principal, status, asking, asked_at, asked_in, expires_at,
-            valid_for, revision)
+            valid_for, revision, sealed, under)
          VALUES (?1, ?2, ?3, 'pending', ?4, ?5, ?6, ?7, ?8,
-            (SELECT COALESCE(MAX(revision), 0) + 1 FROM approval))",
+            (SELECT COALESCE(MAX(revision), 0) + 1 FROM approval), ?9, ?10)",
         params![
             id.as_str(),
             question.binding.to_string(),
@@ -84,12 +97,16 @@ pub(super) fn insert(
             writer.map(|writer| writer.to_string()),
             expires_at.as_microsecond(),
             i64::try_from(question.valid_for.as_micros()).unwrap_or(i64::MAX),
+            question.sealed,
+            under.map(|approval| approval.id.as_str()),
         ],
     )?;
     Ok(Approval {
         id,
         status: ApprovalStatus::Pending,
         asking: question.asking.clone(),
+        sight: Sight::Unreadable,
+        also: Vec::new(),
         asked_at: now,
         expires_at,
         resolution: None,
@@ -107,9 +124,9 @@ pub(super) fn resolve(
 ) -> Result<(), Trouble> {
     transaction.execute(
         "UPDATE approval SET status = ?2, answer = ?3, resolved_by = ?4, way = ?5, resolved_at = ?6,
-            valid_until = ?6 + valid_for, resolution = ?7, recorded = 0,
+            valid_until = ?6 + valid_for, resolution = ?7, recorded = (under IS NOT NULL), sealed = NULL,
             revision = (SELECT MAX(revision) + 1 FROM approval)
-         WHERE id = ?1",
+         WHERE id = ?1 OR under = ?1",
         params![
             id.as_str(),
             answer.status().as_str(),
@@ -128,7 +145,7 @@ pub(super) fn get(
     id: &ApprovalId,
     now: Timestamp,
 ) -> Result<Option<Approval>, Trouble> {
-    let sql = format!("SELECT {COLUMNS} FROM approval WHERE id = ?1");
+    let sql = format!("SELECT {COLUMNS} FROM approval WHERE id = ?1 AND under IS NULL");
     Ok(select(connection, &sql, params![id.as_str()], now)?.pop())
 }
 
@@ -138,7 +155,7 @@ pub(super) fn list(
     limit: usize,
     now: Timestamp,
 ) -> Result<Vec<Approval>, Trouble> {
-    let sql = format!("SELECT {COLUMNS} FROM approval ORDER BY asked_at DESC");
+    let sql = format!("SELECT {COLUMNS} FROM approval WHERE under IS NULL ORDER BY asked_at DESC");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
@@ -155,7 +172,7 @@ pub(super) fn list(
 }
 
 pub(super) fn pending(connection: &Connection, now: Timestamp) -> Result<usize, Trouble> {
-    let sql = "SELECT COUNT(*) FROM approval WHERE status = 'pending' AND expires_at > ?1";
+    let sql = "SELECT COUNT(*) FROM approval WHERE status = 'pending' AND expires_at > ?1 AND under IS NULL";
     let mut statement = connection.prepare_cached(sql)?;
     Ok(statement.query_row([now.as_microsecond()], |row| row.get(0))?)
 }
@@ -177,8 +194,11 @@ pub(super) fn changes(
     let mut rows = statement.query([mark])?;
     let (mut mark, mut changed) = (mark, Vec::new());
     while let Some(row) = rows.next()? {
-        changed.push(read(row, now)?);
-        mark = row.get(12)?;
+        let found = read_row(row, now)?;
+        mark = row.get(13)?;
+        if found.under.is_none() {
+            changed.push(found.approval);
+        }
     }
     Ok((mark, changed))
 }
@@ -216,6 +236,10 @@ fn forget_old(transaction: &Transaction<'_>, now: Timestamp) -> Result<(), Troub
 }
 
 fn read(row: &Row<'_>, now: Timestamp) -> Result<Approval, Trouble> {
+    Ok(read_row(row, now)?.approval)
+}
+
+fn read_row(row: &Row<'_>, now: Timestamp) -> Result<Found, Trouble> {
     let at = |column: usize| -> Result<Timestamp, Trouble> {
         let micros: i64 = row.get(column)?;
         Timestamp::from_microsecond(micros).map_err(|_| Trouble::Word(micros.to_string()))
@@ -249,14 +273,29 @@ fn read(row: &Row<'_>, now: Timestamp) -> Result<Approval, Trouble> {
         "claimed" | "used" => ApprovalStatus::Used,
         other => return Err(Trouble::Word(other.to_owned())),
     };
-    Ok(Approval {
-        id: id.parse().map_err(|_| Trouble::Word(id.clone()))?,
+    let id_of = |text: String| text.parse().map_err(|_| Trouble::Word(text));
+    let under: Option<String> = row.get(12)?;
+    let asking: Asking = serde_json::from_str(&asking)?;
+    let approval = Approval {
+        id: id_of(id)?,
         status,
-        asking: serde_json::from_str(&asking)?,
+        asking,
+        sight: match status {
+            ApprovalStatus::Pending => Sight::Unreadable,
+            ApprovalStatus::Approved
+            | ApprovalStatus::Denied
+            | ApprovalStatus::Expired
+            | ApprovalStatus::Used => Sight::Redacted,
+        },
+        also: Vec::new(),
         asked_at: at(3)?,
         expires_at,
         resolution,
         used_by,
+    };
+    Ok(Found {
+        approval,
+        under: under.map(id_of).transpose()?,
     })
 }
 

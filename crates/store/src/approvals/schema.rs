@@ -7,9 +7,11 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Trouble;
 
 /// The form that this version reads and writes.
-const FORM: i64 = 1;
+const FORM: i64 = 2;
 /// How long a process waits for another one that is writing.
 const BUSY: Duration = Duration::from_secs(10);
+/// How long it waits to empty the log of changes.
+const LOG_BUSY: Duration = Duration::from_millis(250);
 
 const TABLES: &str = "
     CREATE TABLE approval (
@@ -43,6 +45,15 @@ const TABLES: &str = "
     CREATE INDEX approval_unrecorded ON approval (recorded) WHERE recorded = 0;
 ";
 
+/// What form 2 adds: the sealed call, the approval that a further question belongs to, and whether a person has seen it.
+const SEALED: &str = "
+    ALTER TABLE approval ADD COLUMN sealed BLOB;
+    ALTER TABLE approval ADD COLUMN under TEXT;
+    ALTER TABLE approval ADD COLUMN shown INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX approval_sealed ON approval (expires_at) WHERE sealed IS NOT NULL;
+    CREATE INDEX approval_under ON approval (under) WHERE under IS NOT NULL;
+";
+
 /// Brings the database into the form that this version knows, and forgets what is old.
 pub(super) fn prepare(connection: &mut Connection) -> Result<(), Trouble> {
     connection.busy_timeout(BUSY)?;
@@ -56,12 +67,28 @@ pub(super) fn prepare(connection: &mut Connection) -> Result<(), Trouble> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // A decision that was answered for is not lost in a power cut either; there are few of them.
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // What is erased is overwritten, not only unlinked.
+    connection.pragma_update(None, "secure_delete", "ON")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have made the tables in between.
     let form: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if form < FORM {
+    if form < 1 {
         transaction.execute_batch(TABLES)?;
+    }
+    if form < FORM {
+        transaction.execute_batch(SEALED)?;
         transaction.pragma_update(None, "user_version", FORM)?;
     }
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Writes the log of changes back into the database and empties it, so that nothing that was erased is left there.
+/// Returns `false` where another process reads right now: then it has to be done later.
+pub(super) fn empty_log(connection: &Connection) -> Result<bool, Trouble> {
+    connection.busy_timeout(LOG_BUSY)?;
+    let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+    let emptied = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    connection.busy_timeout(BUSY)?;
+    Ok(emptied? == 0)
 }

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use callgate_gate::{ApprovalId, CallId, Digest};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Question,
-    Resolution, ResolveApprovalError, Resolved, Which,
+    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Claim, Kept,
+    Question, Resolution, ResolveApprovalError, Resolved, Sight, Which,
 };
 use jiff::{SignedDuration, Timestamp};
 use ulid::Ulid;
@@ -21,6 +21,7 @@ pub(crate) struct People {
 struct Row {
     approval: Approval,
     binding: Digest,
+    sealed: Vec<u8>,
     revision: u64,
 }
 
@@ -61,7 +62,10 @@ impl Approvals for People {
             return Ok(match approval.status {
                 ApprovalStatus::Approved => {
                     row.approval.status = ApprovalStatus::Used;
-                    Asked::Claimed(approval)
+                    Asked::Claimed(Claim {
+                        id: approval.id.clone(),
+                        approval: approval.id,
+                    })
                 }
                 ApprovalStatus::Denied => Asked::Denied(approval),
                 _ => Asked::Pending {
@@ -75,6 +79,8 @@ impl Approvals for People {
             id: ApprovalId::from_random([u8::try_from(rows.len()).unwrap(); 16]),
             status: ApprovalStatus::Pending,
             asking: question.asking.clone(),
+            sight: Sight::Unreadable,
+            also: Vec::new(),
             asked_at: now,
             expires_at: now + question.expire_after,
             resolution: None,
@@ -83,6 +89,7 @@ impl Approvals for People {
         rows.push(Row {
             approval: approval.clone(),
             binding: question.binding,
+            sealed: question.sealed.clone(),
             revision,
         });
         Ok(Asked::Pending {
@@ -129,6 +136,21 @@ impl Approvals for People {
         let rows = self.rows.lock().unwrap();
         let found = rows.iter().find(|row| row.approval.id == *id);
         Ok(found.map(|row| row.approval.clone()))
+    }
+
+    fn kept(&self, id: &ApprovalId, _to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError> {
+        let rows = self.rows.lock().unwrap();
+        let found = rows.iter().filter(|row| row.approval.id == *id);
+        let kept = |row: &Row| Kept {
+            asking: row.approval.asking.clone(),
+            binding: row.binding.to_string(),
+            sealed: Some(row.sealed.clone()),
+        };
+        Ok(found.map(kept).collect())
+    }
+
+    fn erase(&self, _now: Timestamp) -> Result<(), ApprovalsError> {
+        Ok(())
     }
 
     fn list(

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use callgate_gate::visible::{DiffLine, FileEdit, Layout, file_edits, visible, visible_json};
-use callgate_record::{Approval, ApprovalStatus, Asking};
+use callgate_record::{Approval, ApprovalStatus, Asking, Sight};
 
 /// A file that is larger is not compared.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -52,25 +52,57 @@ pub(super) fn text(approval: &Approval) -> String {
         (ApprovalStatus::Pending, None) => lines.push(format!("open until {expires_at:.0}")),
         (_, None) => lines.push(format!("over since {expires_at:.0}")),
     }
-    lines.push("arguments".to_owned());
-    lines.push(indented(&visible_json(&asking.arguments)));
-    lines.extend(cut(asking));
-    for edit in file_edits(&asking.arguments) {
-        lines.push(format!("changes {}", line(&edit.path)));
-        lines.push(diff(&edit));
+    lines.extend(sight(approval));
+    lines.extend(request(asking));
+    for further in &approval.also {
+        let reason = line(&further.reason);
+        lines.push(format!(
+            "also asked, and covered by the same decision: {reason}"
+        ));
+        lines.extend(request(further));
     }
     lines.join("\n")
 }
 
-/// What is said when not all of the arguments can be shown.
-pub(super) fn cut(asking: &Asking) -> Option<String> {
-    (!asking.arguments_whole).then(|| {
-        format!(
-            "WARNING: only the first {} of {} bytes are shown",
-            asking.arguments.len(),
-            asking.arguments_bytes
-        )
-    })
+/// What the call says: its arguments, and what stands beside them in the request.
+fn request(asking: &Asking) -> Vec<String> {
+    let mut lines = vec![
+        "arguments".to_owned(),
+        indented(&visible_json(&asking.arguments)),
+    ];
+    if let Some(others) = &asking.others {
+        lines.push("beside the arguments".to_owned());
+        lines.push(indented(&visible_json(others)));
+    }
+    for edit in file_edits(&asking.arguments) {
+        let path = visible(&edit.path, Layout::OneLine);
+        lines.push(format!("changes {path}"));
+        lines.push(diff(&edit));
+    }
+    lines
+}
+
+/// What is said where the call that will run is not shown whole.
+fn sight(approval: &Approval) -> Option<String> {
+    let Asking {
+        arguments_whole,
+        arguments_bytes,
+        ..
+    } = &approval.asking;
+    match approval.sight {
+        Sight::Whole => None,
+        Sight::Redacted if *arguments_whole => Some(
+            "Secrets are left out below; the whole arguments were erased when the approval was decided or expired."
+                .to_owned(),
+        ),
+        Sight::Redacted => Some(format!(
+            "Secrets are left out below, and only the beginning of {arguments_bytes} bytes is kept; the whole arguments were erased when the approval was decided or expired."
+        )),
+        Sight::Unreadable => Some(
+            "WARNING: the arguments of this call cannot be read, because `seal.key` of the data folder changed. It can be denied, not approved. If the agent makes the call again, it can be read again."
+                .to_owned(),
+        ),
+    }
 }
 
 fn indented(text: &str) -> String {

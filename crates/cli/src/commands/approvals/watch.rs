@@ -1,43 +1,71 @@
 //! `callgate approvals watch`: each call that needs a person, as it comes; on a terminal it is asked.
+//!
+//! An answer names the call that it is for, and what was typed before a call was shown answers nothing.
 
 use std::{
     collections::HashSet,
-    io::{self, BufRead, IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     process::ExitCode,
     thread,
     time::Duration,
 };
 
-use callgate_record::{Answer, Approval, Approvals as _, Which};
-use callgate_store::ApprovalStore;
+use callgate_gate::{
+    ApprovalId,
+    visible::{Layout, visible},
+};
+use callgate_record::{Answer, Approval};
 use jiff::Timestamp;
+use rustix::termios::{QueueSelector, tcflush};
 
-use super::{MAX_LISTED, Office, failed, json, show};
+use super::{MAX_LISTED, Office, failed, json, show, summarised, view};
 use crate::{config::Settings, exit::Failed, print::outln, wiring};
 
 /// How often it is looked for new ones.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How many letters of an id name a call.
+const MIN_ID_CHARS: usize = "ap_".len() + 3;
+/// How an id begins; without it a name is a number.
+const ID_MARK: &str = "ap_";
+/// A longer answer is none.
+const MAX_ANSWER_BYTES: usize = 256;
+
+/// What a typed line says.
+#[derive(Debug, PartialEq, Eq)]
+enum Typed {
+    /// An answer about one call that was shown, by its place in the list of those.
+    Decides(Answer, usize),
+    /// An answer that names no call, or another than those that were shown.
+    Unnamed,
+    /// Nothing to decide by.
+    Nothing,
+}
 
 pub(super) fn run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failed> {
-    let store = ApprovalStore::new(&settings.data_dir, None);
+    let view = view(&settings.data_dir)?;
     let asks = !as_json && io::stdin().is_terminal();
     let mut seen = HashSet::new();
+    let mut shown: Vec<ApprovalId> = Vec::new();
     eprintln!("waiting for calls that need approval; end with Ctrl-C");
     loop {
-        let pending = store.list(&Which::pending(), MAX_LISTED, Timestamp::now());
-        let mut pending = pending.map_err(failed)?;
-        pending.reverse();
-        for approval in pending {
+        let waiting = view.waiting(MAX_LISTED, Timestamp::now());
+        let mut waiting = waiting.map_err(failed)?;
+        waiting.reverse();
+        for approval in waiting {
             if !seen.insert(approval.id.clone()) {
                 continue;
             }
+            let whole = view.show(&approval.id, Timestamp::now()).map_err(failed)?;
+            let approval = whole.unwrap_or(approval);
             if as_json {
-                outln!("{}", json(&approval)?);
+                outln!("{}", json(&summarised(&approval)?)?);
                 continue;
             }
+            shown.push(approval.id.clone());
+            outln!("number     {}", shown.len());
             outln!("{}", show::text(&approval));
-            if asks {
-                ask(settings, &approval)?;
+            if asks && !ask(settings, &approval, &shown)? {
+                return Ok(ExitCode::SUCCESS);
             }
             outln!();
         }
@@ -45,24 +73,121 @@ pub(super) fn run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failed
     }
 }
 
-/// Asks whoever sits at the terminal. Anything but a clear answer decides nothing.
-fn ask(settings: &Settings, approval: &Approval) -> Result<(), Failed> {
-    eprint!("approve? [y]es, [n]o, anything else leaves it open: ");
-    io::stderr().flush().map_err(failed)?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).map_err(failed)?;
-    let answer = match line.trim() {
-        "y" | "Y" | "yes" => Answer::Approve,
-        "n" | "N" | "no" => Answer::Deny,
-        _ => return Ok(()),
+/// Asks whoever sits at the terminal about the call that was shown last. Anything but a clear answer that names a call
+/// decides nothing. Returns `false` when the terminal is gone.
+fn ask(settings: &Settings, approval: &Approval, shown: &[ApprovalId]) -> Result<bool, Failed> {
+    let number = shown.len();
+    let asking = &approval.asking;
+    let call = format!("{}:{}", asking.server, asking.tool);
+    let call = visible(&call, Layout::OneLine);
+    let letters = &approval.id.as_str()[..MIN_ID_CHARS];
+    loop {
+        // What was typed until now was typed before this question.
+        tcflush(io::stdin(), QueueSelector::IFlush).map_err(failed)?;
+        eprint!(
+            "approve {number} ({letters}), {call}? `y {number}` approves, `n {number}` denies, anything else leaves it open: "
+        );
+        io::stderr().flush().map_err(failed)?;
+        let Some(line) = typed_line()? else {
+            return Ok(false);
+        };
+        match read(&line, shown) {
+            Typed::Nothing => return Ok(true),
+            Typed::Unnamed => eprintln!(
+                "an answer names its call, by its number or the first letters of its id: `y {number}` or `y {letters}`"
+            ),
+            Typed::Decides(answer, at) => {
+                decide(settings, &shown[at], answer)?;
+                if at + 1 == number {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+}
+
+/// What a line says about the calls that were shown.
+fn read(line: &str, shown: &[ApprovalId]) -> Typed {
+    let mut words = line.split_whitespace();
+    let answer = match words.next().map(str::to_lowercase).as_deref() {
+        Some("y" | "yes" | "approve") => Answer::Approve,
+        Some("n" | "no" | "deny") => Answer::Deny,
+        Some(_) | None => return Typed::Nothing,
     };
+    let (Some(name), None) = (words.next(), words.next()) else {
+        return Typed::Unnamed;
+    };
+    let named = if name.starts_with(ID_MARK) && name.len() >= MIN_ID_CHARS {
+        let mut fits = (0..shown.len()).filter(|at| shown[*at].as_str().starts_with(name));
+        fits.next().filter(|_| fits.next().is_none())
+    } else {
+        let number: Option<usize> = name.parse().ok();
+        number
+            .and_then(|number| number.checked_sub(1))
+            .filter(|at| *at < shown.len())
+    };
+    named.map_or(Typed::Unnamed, |at| Typed::Decides(answer, at))
+}
+
+/// One line from the terminal; `None` at its end. What follows the line in the same read is dropped: it was typed
+/// before the next question.
+fn typed_line() -> Result<Option<String>, Failed> {
+    let mut line = Vec::new();
+    let mut piece = [0; MAX_ANSWER_BYTES];
+    loop {
+        // Without a buffer of our own that would keep what follows.
+        let read = rustix::io::read(io::stdin(), &mut piece).map_err(failed)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        line.extend_from_slice(&piece[..read]);
+        if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
+            line.truncate(end);
+            return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
+        }
+        if line.len() > MAX_ANSWER_BYTES {
+            line.clear();
+        }
+    }
+}
+
+fn decide(settings: &Settings, id: &ApprovalId, answer: Answer) -> Result<(), Failed> {
     let office = Office::open(settings)?;
-    let decided = wiring::runtime()?.block_on(office.decide(&approval.id, answer));
+    let decided = wiring::runtime()?.block_on(office.decide(id, answer));
     office.close();
     match decided {
-        Ok(status) => outln!("{} {}", approval.id, status.as_str()),
+        Ok(status) => outln!("{id} {}", status.as_str()),
         // Somebody else may have been faster; the next call is still asked about.
         Err(failed) => eprintln!("{}", failed.message()),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_names_its_call() {
+        let ids = [[0xab; 16], [0xac; 16], [0x12; 16]].map(ApprovalId::from_random);
+        let (yes, no) = (Answer::Approve, Answer::Deny);
+        for (line, expected) in [
+            ("y 1", Typed::Decides(yes, 0)),
+            ("  Approve   2 ", Typed::Decides(yes, 1)),
+            ("n ap_aba", Typed::Decides(no, 0)),
+            ("no 3", Typed::Decides(no, 2)),
+            ("y", Typed::Unnamed),
+            ("y 0", Typed::Unnamed),
+            ("y 4", Typed::Unnamed),
+            ("y ap_", Typed::Unnamed),
+            ("y ap_a", Typed::Unnamed),
+            ("y ap_zzz", Typed::Unnamed),
+            ("y 1 2", Typed::Unnamed),
+            ("", Typed::Nothing),
+            ("perhaps 1", Typed::Nothing),
+            ("1", Typed::Nothing),
+        ] {
+            assert_eq!(read(line, &ids), expected, "{line}");
+        }
+    }
 }

@@ -130,17 +130,24 @@ fn the_api_lists_decides_and_says_what_does_not_count() {
         (&row["principal"], &row["agent"]),
         (&"agent".into(), &"testkit".into())
     );
-    let standing =
-        |id: &str| told(&served, &admin, "GET", &format!("/v1/status/{id}")).1["status"].clone();
-    assert_eq!(standing(&id), "pending");
+    assert_eq!(row["summary"], r#"{"key":"a"}"#);
+    assert_eq!(row["sight"], "whole");
+    let (_, one) = told(&served, &admin, "GET", &format!("/v1/approvals/{id}"));
+    assert_eq!(&one, row);
+    let standing = |id: &str| told(&served, &admin, "GET", &format!("/v1/status/{id}")).1;
+    let resolved = |state: &str| serde_json::json!({"id": id, "status": "resolved", "decision": "ALLOW", "state": state});
+    assert_eq!(
+        standing(&id),
+        serde_json::json!({"id": id, "status": "pending"})
+    );
     let decide = |what: &str, id: &str| told(&served, &admin, "POST", &format!("/v1/{what}/{id}"));
     let approved = serde_json::json!({"id": id, "status": "approved"});
     assert_eq!(decide("approve", &id), (200, approved.clone()));
     assert_eq!(decide("approve", &id), (200, approved));
     assert_eq!(decide("deny", &id).0, 409);
-    assert_eq!(standing(&id), "approved");
+    assert_eq!(standing(&id), resolved("approved"));
     assert_wiped(&wipe(&mut host, "a"), "a");
-    assert_eq!(standing(&id), "used");
+    assert_eq!(standing(&id), resolved("used"));
     assert_eq!(
         decide("approve", "ap_00000000000000000000000000000000").0,
         404

@@ -1,4 +1,4 @@
-//! `approvals watch` as a person meets it: on a terminal, with y and n.
+//! `approvals watch` as a person meets it: on a terminal, with answers that name their call.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -50,7 +50,7 @@ fn whoever_watches_at_a_terminal_says_yes_or_no() {
             bed.read("shown")
                 .rsplit(id)
                 .next()
-                .is_some_and(|rest| rest.contains("approve?"))
+                .is_some_and(|rest| rest.contains("leaves it open"))
         };
         assert!(wait_until(DEADLINE, asked), "{}", bed.read("shown"));
         keyboard
@@ -59,16 +59,16 @@ fn whoever_watches_at_a_terminal_says_yes_or_no() {
         keyboard.flush().expect("it reads");
     };
     let yes = approval_of(&wipe(&mut host, "a\\u202e"));
-    say("y", &yes);
+    say("y 1", &yes);
     sees(&format!("{yes} approved"));
     sees("a⟨U+202E⟩");
     let no = approval_of(&wipe(&mut host, "b"));
-    say("n", &no);
+    say(&format!("n {}", &no[..8]), &no);
     sees(&format!("{no} denied"));
     let open = approval_of(&wipe(&mut host, "c"));
     say("perhaps", &open);
     let last = approval_of(&wipe(&mut host, "d"));
-    say("y", &last);
+    say("Yes 4", &last);
     sees(&format!("{last} approved"));
     watching.kill().expect("it is ours");
     watching.wait().expect("it ends");

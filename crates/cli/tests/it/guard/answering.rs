@@ -150,9 +150,18 @@ fn each_scope_answers_by_its_rules() {
                 .as_str()
                 .is_some_and(|reason| !reason.is_empty())
         );
+        // Absent members are left out.
+        for member in ["approval_id", "approval_url"] {
+            let is_there = answer.get(member).is_some();
+            assert_eq!(is_there, decision == "REQUIRE_APPROVAL", "{answer}");
+        }
+        let mut unversioned = question;
+        unversioned["meta"]["again"] = "true".into();
+        let (status, same) = asked(&served, &agent, "/v1/check", &unversioned.to_string());
         assert_eq!(
-            answer["approval_id"].is_string(),
-            decision == "REQUIRE_APPROVAL"
+            (status, &same["decision"]),
+            (200, &decision.into()),
+            "{same}"
         );
     }
 }
@@ -170,6 +179,7 @@ fn what_is_no_question_is_refused_and_so_is_whoever_may_not_ask() {
         "{}",
         r#"{"schema_version":"v1"}"#,
         r#"{"schema_version":"v2","scope":"mcp_tool"}"#,
+        r#"{"schema_version":null,"scope":"mcp_tool"}"#,
         r#"{"schema_version":"v1","scope":"mcp_tool","command":7}"#,
         r#"{"schema_version":"v1","scope":"a","scope":"b"}"#,
     ] {

@@ -256,8 +256,8 @@ policy_mode: {mode}
             assert_eq!(meta[key], value, "{first}");
         }
         assert!(
-            heard[0].contains(r#""arg_n":1e2"#),
-            "as it came: {}",
+            heard[0].contains(r#""arg_n":"1e2","json_args":"[\"n\"]""#),
+            "as it came, and all values are strings: {}",
             heard[0]
         );
         assert_eq!(meta["args_sha256"].as_str().map(str::len), Some(64));

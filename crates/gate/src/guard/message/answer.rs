@@ -34,15 +34,16 @@ impl Answer {
             Kind::Confirm | Kind::RequireApproval => "REQUIRE_APPROVAL",
             Kind::Deny => "DENY",
         };
-        let (id, url) = match &self.approval {
-            Some((id, url)) => (quote(id.as_str()), url.as_deref().map(quote)),
-            None => ("null".to_owned(), None),
-        };
+        let approval = self.approval.as_ref();
+        let id = approval.map(|(id, _)| format!(r#","approval_id":{}"#, quote(id.as_str())));
+        let url = approval.and_then(|(_, url)| url.as_deref());
+        let url = url.map(|url| format!(r#","approval_url":{}"#, quote(url)));
         format!(
-            r#"{{"schema_version":"{SCHEMA_VERSION}","decision":"{decision}","reason":{},"matched_rule":{},"approval_id":{id},"approval_url":{}}}"#,
+            r#"{{"schema_version":"{SCHEMA_VERSION}","decision":"{decision}","reason":{},"matched_rule":{}{}{}}}"#,
             quote(&self.reason),
             quote(&self.rule),
-            url.as_deref().unwrap_or("null")
+            id.unwrap_or_default(),
+            url.unwrap_or_default()
         )
     }
 
@@ -53,7 +54,8 @@ impl Answer {
             let text = json.get(key).and_then(Json::as_str);
             text.filter(|text| !text.is_empty()).map(Cow::into_owned)
         };
-        if text("schema_version").as_deref() != Some(SCHEMA_VERSION) {
+        let version = json.get("schema_version").map(Json::as_str);
+        if version.is_some_and(|version| version.as_deref() != Some(SCHEMA_VERSION)) {
             return Err("it is of another version");
         }
         let rule = text("matched_rule").ok_or("it names no rule")?;

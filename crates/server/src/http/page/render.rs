@@ -1,8 +1,10 @@
 //! The page's HTML. Everything that is put in is text: the macro escapes it, and what a person would not
 //! see in it is written out and marked.
 
-use callgate_gate::visible::{DiffLine, FileEdit, Layout, file_edits, visible, visible_json};
-use callgate_record::{Approval, ApprovalStatus, Asking};
+use callgate_gate::visible::{
+    DiffLine, FileEdit, Layout, file_edits, summary, visible, visible_json,
+};
+use callgate_record::{Approval, ApprovalStatus, Asking, Sight};
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -51,14 +53,19 @@ pub(super) fn one(visit: &Visit, approval: &Approval) -> Markup {
             }
             dt { "Approval" } dd { code { (id) } }
         }
-        @if !asking.arguments_whole { (cut(asking)) }
-        h2 { "Arguments" }
-        pre { (marked(&visible_json(&asking.arguments))) }
-        @for edit in file_edits(&asking.arguments) { (change(&edit)) }
+        (sight(approval))
+        (request(asking))
+        @for further in &approval.also {
+            h2 { "Also asked, and covered by the same decision" }
+            p { (marked_line(&further.reason)) }
+            (request(further))
+        }
         @if approval.status == ApprovalStatus::Pending {
             form.decide method="post" action=(format!("/approvals/{id}")) {
                 input type="hidden" name="csrf" value=(visit.csrf);
-                button.yes name="answer" value="approve" { "Approve this call, once" }
+                @if approval.sight == Sight::Whole {
+                    button.yes name="answer" value="approve" { "Approve this call, once" }
+                }
                 button.no name="answer" value="deny" { "Deny it" }
             }
         }
@@ -138,12 +145,13 @@ fn page(title: &str, visit: Option<&Visit>, middle: &Markup) -> Markup {
 fn rows(approvals: &[&Approval]) -> Markup {
     html! {
         table {
-            thead { tr { th { "Call" } th { "Agent" } th { "Why" } th { "Asked" } th { "Status" } } }
+            thead { tr { th { "Call" } th { "Arguments" } th { "Agent" } th { "Why" } th { "Asked" } th { "Status" } } }
             tbody {
                 @for approval in approvals {
                     @let asking = &approval.asking;
                     tr {
                         td { a href=(format!("/approvals/{}", approval.id)) { (marked_line(&format!("{}:{}", asking.server, asking.tool))) } }
+                        td { code.summary { (marked(&summary(&asking.arguments))) } }
                         td { (marked_line(&asking.agent)) }
                         td { (marked_line(&asking.reason)) }
                         td { (time(approval.asked_at)) }
@@ -167,12 +175,36 @@ fn outcome(approval: &Approval) -> Markup {
     }
 }
 
-fn cut(asking: &Asking) -> Markup {
+/// What is said where the call that will run is not shown whole.
+fn sight(approval: &Approval) -> Markup {
+    let asking = &approval.asking;
     html! {
-        p.warning {
-            "Only the first " (asking.arguments.len()) " of " (asking.arguments_bytes)
-            " bytes of the arguments are shown. Approve only if you know the rest."
+        @match approval.sight {
+            Sight::Whole => {}
+            Sight::Redacted => p {
+                "Secrets are left out below. The whole arguments were erased when the approval was decided or expired."
+                @if !asking.arguments_whole {
+                    " Only the beginning of " (asking.arguments_bytes) " bytes is kept."
+                }
+            },
+            Sight::Unreadable => p.warning {
+                "The arguments of this call cannot be read, because the key of the data folder changed. It can be denied, not "
+                "approved. If the agent makes the call again, it can be read again."
+            },
         }
+    }
+}
+
+/// What the call says: its arguments, and what stands beside them in the request.
+fn request(asking: &Asking) -> Markup {
+    html! {
+        h2 { "Arguments" }
+        pre { (marked(&visible_json(&asking.arguments))) }
+        @if let Some(others) = &asking.others {
+            h2 { "Beside the arguments" }
+            pre { (marked(&visible_json(others))) }
+        }
+        @for edit in file_edits(&asking.arguments) { (change(&edit)) }
     }
 }
 

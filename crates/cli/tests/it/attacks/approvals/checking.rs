@@ -93,7 +93,6 @@ fn the_askers_digest_in_place_of_the_question() {
         "a check approval is bound to the asker's digest only",
     )
     .expect(Seen::Held)
-    .open()
     .tries(changes, |changes| {
         given(&ask(&served, &changed(&question, changes, &id)))
     })
@@ -168,7 +167,6 @@ fn fields_that_the_approver_does_not_see() {
         "a check asks with fields that the approver does not see",
     )
     .expect(Seen::Held)
-    .open()
     .tries(fields, |fields| {
         let question =
             json!({"schema_version": "v1", "scope": "shell", "command": "ls", "meta": {}});
@@ -219,7 +217,6 @@ fn status_of_an_approval() {
         "the status of an approval is read as a yes before it is one",
     )
     .expect(Seen::Harmless)
-    .open()
     .tries(
         [("approve", "ALLOW"), ("deny", "DENY")],
         |(how, decision)| {

@@ -85,7 +85,6 @@ fn arguments_kept_after_the_decision() {
     };
     attack("approvals", "whole arguments are kept after the decision")
         .expect(Seen::Harmless)
-        .open()
         .tries(
             ["api approve", "cli deny", "api deny", "cli approve"],
             |how| {
@@ -112,7 +111,6 @@ fn arguments_kept_after_their_time() {
         "whole arguments are kept after the approval expired",
     )
     .expect(Seen::Harmless)
-    .open()
     .tries(["killed", "ended", "running"], |how| {
         let bed = asking("approvals: {expire_after: 300ms}\n");
         let mut host = bed.stdio_ready();
@@ -143,7 +141,6 @@ fn arguments_kept_after_kill_9_of_the_decider() {
         "whole arguments are kept after a gateway died with its decision",
     )
     .expect(Seen::Harmless)
-    .open()
     .tries(["approve", "deny"], |how| {
         let served = bed.serve();
         let mut host = served.host_ready();
@@ -198,7 +195,6 @@ fn a_call_that_cannot_be_shown_is_approved() {
         "approving a call whose arguments cannot be read any more",
     )
     .expect(Seen::Refused)
-    .open()
     .tries(["another key", "no key"], |how| {
         let bed = asking("");
         let mut host = bed.stdio_ready();

@@ -18,7 +18,6 @@ fn shown_whole(cause: &'static str, more: &str, arguments: Vec<Value>) {
     let mut host = served.host_ready();
     attack("approvals", cause)
         .expect(Seen::Held)
-        .open()
         .tries(arguments, |arguments| {
             let id = held(&mut host, &arguments.to_string());
             seen_everywhere(&bed, &served, &id, PAYLOAD)
@@ -120,7 +119,6 @@ fn payload_beside_the_arguments() {
     let mut host = served.host_ready();
     attack("approvals", "a payload in the request beside the arguments")
         .expect(Seen::Held)
-        .open()
         .tries(["task", "args", "input", "options"], |member| {
             let payload = json!({ "then": PAYLOAD });
             let line = format!(
@@ -139,7 +137,6 @@ fn a_call_too_large_to_be_shown() {
     let mut host = served.host_ready();
     attack("approvals", "a call larger than a person can be shown")
         .expect(Seen::Refused)
-        .open()
         .tries([2_000_000, 1_100_000, 3_500_000], |bytes: &usize| {
             let arguments = json!({"a": "x".repeat(*bytes), "command": PAYLOAD});
             let response = call(&mut host, DELETE, &arguments.to_string());
@@ -264,7 +261,6 @@ fn rows_that_look_the_same() {
     ];
     attack("approvals", "two held calls whose rows look the same")
         .expect(Seen::Held)
-        .open()
         .tries(pairs, |(one, other)| {
             let ids = [one, other].map(|arguments| held(&mut host, &arguments.to_string()));
             let page = plain(&page::shown(&served, "/approvals"));
@@ -300,7 +296,6 @@ fn a_confirmation_of_what_its_form_does_not_show() {
         "a confirmation whose form does not show the whole call",
     )
     .expect_any(&[Seen::Held, Seen::Refused])
-    .open()
     .tries([long(3000), long(500_000), spaces], |arguments| {
         let before = bed.read("ledger").len();
         let mut seen = true;
@@ -336,7 +331,6 @@ fn a_payload_inside_a_script() {
         "a payload shaped like a secret in a call of a script",
     )
     .expect(Seen::Held)
-    .open()
     .tries(scripts, |script| {
         let response = call(&mut host, "run", &json!({ "command": script }).to_string());
         let held = &response["result"]["structuredContent"]["approval_ids"][0];

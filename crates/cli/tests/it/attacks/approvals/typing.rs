@@ -52,6 +52,18 @@ fn asked_about(bed: &Bed, id: &str) {
     assert!(wait_until(DEADLINE, asked), "{}", bed.read("shown"));
 }
 
+/// Leaves what is asked about open, until the watch asks about the next approval.
+fn go_on(bed: &Bed, watch: &mut Watching, next: &str) {
+    let asked = wait_until(DEADLINE, || {
+        watch.types("\n");
+        let shown = bed.read("shown");
+        shown
+            .split_once(next)
+            .is_some_and(|(_, rest)| rest.contains("approve"))
+    });
+    assert!(asked, "{}", bed.read("shown"));
+}
+
 fn status(bed: &Bed, id: &str) -> String {
     let shown = parsed(&stdout(&run(bed, &["approvals", "show", id, "--json"])));
     shown["status"].as_str().unwrap_or_default().to_owned()
@@ -73,7 +85,6 @@ fn hold(host: &mut StdioHost, key: &str) -> String {
 fn answers_typed_before_the_call_is_shown() {
     attack("approvals", "an answer typed before the call was shown")
         .expect(Seen::Held)
-        .open()
         .tries(
             ["y\n", "y\ny\ny\n", "y 1\ny 2\n", "approve 1\n", "yes"],
             |typed| {
@@ -109,7 +120,6 @@ fn an_answer_that_names_no_call() {
     let mut count = 0;
     attack("approvals", "an answer that does not name the call")
         .expect(Seen::Held)
-        .open()
         .tries(
             [
                 "y", "yes", "approve", "Y", "y ", "y ap_", "y ap", "y *", "1", "y -1",
@@ -118,11 +128,10 @@ fn an_answer_that_names_no_call() {
                 count += 1;
                 let id = hold(&mut host, &format!("key{count}"));
                 asked_about(&bed, &id);
-                watch.types(&format!("{typed}\n\n"));
+                watch.types(&format!("{typed}\n"));
                 count += 1;
                 let next = hold(&mut host, &format!("key{count}"));
-                asked_about(&bed, &next);
-                watch.types("\n");
+                go_on(&bed, &mut watch, &next);
                 undecided(&bed, &id)
             },
         )
@@ -150,11 +159,10 @@ fn an_answer_that_names_another_call() {
                 count += 1;
                 let id = hold(&mut host, &format!("key{count}"));
                 asked_about(&bed, &id);
-                watch.types(&format!("{typed}\ny\n\n"));
+                watch.types(&format!("{typed}\ny\n"));
                 count += 1;
                 let next = hold(&mut host, &format!("key{count}"));
-                asked_about(&bed, &next);
-                watch.types("\n");
+                go_on(&bed, &mut watch, &next);
                 undecided(&bed, &id)
             },
         )

@@ -183,7 +183,6 @@ fn an_approved_retry_beyond_the_rate() {
         "the rate that a held call paid refuses its approved retry",
     )
     .expect(Seen::Harmless)
-    .open()
     .tries(["same call", "by id"], |how| {
         let bed = rated(1);
         let served = bed.serve();

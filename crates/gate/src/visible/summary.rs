@@ -1,0 +1,45 @@
+//! A call's arguments on one line of a list, so that two rows that differ look different.
+
+use super::{Layout, visible};
+use crate::Digest;
+
+/// A longer text is cut in its middle.
+const MAX_CHARS: usize = 120;
+/// What is kept of the beginning and the end of a text that is cut.
+const HEAD_CHARS: usize = 72;
+const TAIL_CHARS: usize = 24;
+
+/// JSON arguments on one line, with nothing hidden in them. A text that does not fit says how long it is and carries a
+/// short digest of the whole: two texts that differ only where they are cut still look different.
+pub fn summary(arguments: &str) -> String {
+    let shown = visible(arguments, Layout::OneLine);
+    let count = shown.chars().count();
+    if count <= MAX_CHARS {
+        return shown;
+    }
+    let head: String = shown.chars().take(HEAD_CHARS).collect();
+    let tail: String = shown.chars().skip(count - TAIL_CHARS).collect();
+    let digest = Digest::of(arguments.as_bytes()).short();
+    let length = arguments.chars().count();
+    format!("{head} … {tail} ({length} characters, sha256 {digest})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_arguments_stand_as_they_are_and_hidden_characters_are_escaped() {
+        assert_eq!(summary(r#"{"a":1}"#), r#"{"a":1}"#);
+        assert_eq!(summary("{\"a\":\"\u{202e}\"}"), r#"{"a":"⟨U+202E⟩"}"#);
+    }
+
+    #[test]
+    fn long_arguments_that_differ_anywhere_differ_in_their_summary() {
+        let long = |middle: &str| format!("{{\"a\":\"{0}{middle}{0}\"}}", "x".repeat(500));
+        let one = summary(&long("1"));
+        assert_ne!(one, summary(&long("2")));
+        assert!(one.contains("(1009 characters, sha256 "), "{one}");
+        assert!(one.chars().count() < 200, "{one}");
+    }
+}
