@@ -11,7 +11,7 @@ mod elsewhere;
 mod waiting;
 
 use callgate_gate::{
-    ApprovalId, BoundRequest, Consent, Denied, Hold, Permit, Ruling, Target, Verdict, decide,
+    ApprovalId, BoundRequest, Consent, Denied, Hold, Permit, Target, Verdict, decide,
     pins::{Names, flags},
 };
 use callgate_record::{Asked, NotRecorded, Question, Recorder, Status, Whole};

@@ -1,6 +1,7 @@
 //! The configuration: the file as written ([`model`]), found and read ([`load`]), and turned
 //! into what the gateway runs on ([`Settings`]).
 
+mod accepted;
 mod approvals;
 mod checked;
 mod complaint;

@@ -14,7 +14,7 @@ use callgate_call::{InHouse, Terms};
 use callgate_code::{Limits, Program};
 use callgate_gate::{
     IntentRules, Naming, Pattern, Policy, Problem, Protected, ServerName, ToolFilter, View,
-    pins::{Lock, PinMode, Pins},
+    pins::Pins,
 };
 use callgate_server::{CodeSettings, Detail, IntentForm, PackSource, ViewSettings};
 use callgate_upstream::{
@@ -25,11 +25,10 @@ use callgate_upstream::{
 use callgate_wire::Era;
 
 use super::{
-    Config, Found, Origin, Source, complaint, governing,
-    governing::Governing,
+    Config, Found, Source, accepted, complaint,
     guard::Guard,
     launch::{demo, from_flag, launch},
-    model::{self, NamedServer, PinChoice, PluginEntry, Prefix, SearchDetail, Server, Span},
+    model::{self, NamedServer, PluginEntry, Prefix, SearchDetail, Server, Span},
     policies::ChosenPolicies,
     protected,
 };
@@ -96,8 +95,8 @@ impl Settings {
         } = found;
         let beside = source.file.as_deref().and_then(Path::parent);
         let lock_file = beside.unwrap_or(data_dir).join(pin_file::LOCK_FILE);
-        let pins = pins(config.pins, &lock_file, governing.as_ref());
-        let project_lock = project_lock(&source, &lock_file);
+        let pins = accepted::pins(config.pins, &lock_file, governing.as_ref());
+        let project_lock = accepted::project_lock(&source, &lock_file);
         let witness = project_lock.clone();
         let protected = protected::places(&source, &config, &policies, (data_dir, &lock_file));
         let protected = Arc::new(protected);
@@ -129,7 +128,7 @@ impl Settings {
         let guard_written = config.guard.told(flags);
         let guard = guard_written.meant(data_dir)?;
         let policy = policies.compiled(filters, &servers, (root, &protected), guard.is_some());
-        let packs = packs(beside, &config, governing.as_ref());
+        let packs = accepted::packs(beside, &config, governing.as_ref());
         let views = ViewSettings {
             code: code(&config.code, packs, data_dir),
             ..views(&config, flags)
@@ -326,58 +325,6 @@ fn servers(
     }
     check_names(&servers)?;
     Ok((servers, filters))
-}
-
-/// The local packs: of a project those that were trusted, else what is in the folder when a script runs.
-fn packs(beside: Option<&Path>, config: &Config, governing: Option<&Governing>) -> PackSource {
-    let folder = match (beside, &config.code.packs) {
-        (Some(beside), _) => governing::packs(beside, config),
-        (None, Some(folder)) => folder.clone(),
-        (None, None) => return PackSource::None,
-    };
-    match governing.and_then(|governing| governing.packs(&folder)) {
-        Some(trusted) => PackSource::Read(trusted),
-        None => PackSource::Folder(folder),
-    }
-}
-
-/// The lock of a trusted project.
-fn project_lock(source: &Source, lock_file: &Path) -> Option<ProjectLock> {
-    let root = source.file.clone()?;
-    match source.origin {
-        Origin::Project => Some(ProjectLock {
-            data_dir: source.trust_dir.clone(),
-            root,
-            file: lock_file.to_owned(),
-        }),
-        Origin::User | Origin::Defaults => None,
-    }
-}
-
-/// The lock as the mode wants it: one that is switched off is not even read. A project's is taken as it was compared
-/// with what is trusted.
-fn pins(choice: Option<PinChoice>, lock_file: &Path, governing: Option<&Governing>) -> Pins {
-    let only_tightens = governing.is_some();
-    let mode = match choice {
-        Some(PinChoice::Off) => {
-            return Pins {
-                mode: PinMode::Off,
-                lock: Lock::default(),
-                only_tightens,
-            };
-        }
-        Some(PinChoice::Tofu | PinChoice::Review) | None => PinMode::Tofu,
-        Some(PinChoice::Locked) => PinMode::Locked,
-    };
-    let lock = match governing {
-        Some(governing) => pin_file::parse(governing.content(lock_file)),
-        None => pin_file::read(lock_file),
-    };
-    Pins {
-        mode,
-        lock,
-        only_tightens,
-    }
 }
 
 fn protocol(written: model::Protocol) -> Protocol {

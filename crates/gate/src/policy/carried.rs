@@ -148,7 +148,7 @@ mod tests {
         ] {
             assert_eq!(carried(text, false), Ok(Vec::new()), "{text}");
         }
-        let many = vec!["/x"; 3].join(",") + &(0..100).map(|n| format!(",{n}")).collect::<String>();
+        let many = ["/x"; 3].join(",") + &(0..100).map(|n| format!(",{n}")).collect::<String>();
         assert_eq!(carried(&many, false), Err(TooMany));
     }
 }

@@ -1,0 +1,62 @@
+//! The lock and the local packs that count beside a configuration; of a project, those that were trusted.
+
+use std::path::Path;
+
+use callgate_gate::pins::{Lock, PinMode, Pins};
+use callgate_server::PackSource;
+use callgate_upstream::pin_file;
+
+use super::{Config, Origin, Source, governing, governing::Governing, model::PinChoice};
+use crate::trust::ProjectLock;
+
+/// The local packs: of a project those that were trusted, else what is in the folder when a script runs.
+pub(super) fn packs(beside: Option<&Path>, config: &Config, governing: Option<&Governing>) -> PackSource {
+    let folder = match (beside, &config.code.packs) {
+        (Some(beside), _) => governing::packs(beside, config),
+        (None, Some(folder)) => folder.clone(),
+        (None, None) => return PackSource::None,
+    };
+    match governing.and_then(|governing| governing.packs(&folder)) {
+        Some(trusted) => PackSource::Read(trusted),
+        None => PackSource::Folder(folder),
+    }
+}
+
+/// The lock of a trusted project.
+pub(super) fn project_lock(source: &Source, lock_file: &Path) -> Option<ProjectLock> {
+    let root = source.file.clone()?;
+    match source.origin {
+        Origin::Project => Some(ProjectLock {
+            data_dir: source.trust_dir.clone(),
+            root,
+            file: lock_file.to_owned(),
+        }),
+        Origin::User | Origin::Defaults => None,
+    }
+}
+
+/// The lock as the mode wants it: one that is switched off is not even read. A project's is taken as it was compared
+/// with what is trusted.
+pub(super) fn pins(choice: Option<PinChoice>, lock_file: &Path, governing: Option<&Governing>) -> Pins {
+    let only_tightens = governing.is_some();
+    let mode = match choice {
+        Some(PinChoice::Off) => {
+            return Pins {
+                mode: PinMode::Off,
+                lock: Lock::default(),
+                only_tightens,
+            };
+        }
+        Some(PinChoice::Tofu | PinChoice::Review) | None => PinMode::Tofu,
+        Some(PinChoice::Locked) => PinMode::Locked,
+    };
+    let lock = match governing {
+        Some(governing) => pin_file::parse(governing.content(lock_file)),
+        None => pin_file::read(lock_file),
+    };
+    Pins {
+        mode,
+        lock,
+        only_tightens,
+    }
+}
