@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Result, bail};
 use callgate_gate::{
     Builtin, Catalog, Grant, Listing, Naming, Policy, ServerName, Tool, Who,
-    pins::{Lock, PinMode, Pins},
+    pins::{Accepted, Lock, PinMode, Pins},
 };
 use clap::Args;
 
@@ -40,18 +40,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     servers
         .iter()
         .flatten()
-        .for_each(|tool| lock.accept_tool(tool));
+        .for_each(|tool| lock.accept_tool(tool, Accepted::ByPerson));
     let pins = Pins {
         mode: PinMode::Locked,
         only_tightens: false,
         lock,
     };
     let plain = catalog(servers.clone());
-    let pinned = catalog(pins.sort(&servers).accepted);
+    let pinned = catalog(pins.sort(&servers, &Naming::default()).accepted);
+    let naming = Naming::default();
     let (mut sorts, mut withouts, mut withs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..options.rounds {
         let started = Instant::now();
-        let sorted = black_box(pins.sort(black_box(&servers)));
+        let sorted = black_box(pins.sort(black_box(&servers), &naming));
         sorts.push(started.elapsed().as_secs_f64() * 1e3);
         if !sorted.quarantined.is_empty() {
             bail!("{} tools were kept away", sorted.quarantined.len());

@@ -10,7 +10,11 @@ use super::{Config, Origin, Source, governing, governing::Governing, model::PinC
 use crate::trust::ProjectLock;
 
 /// The local packs: of a project those that were trusted, else what is in the folder when a script runs.
-pub(super) fn packs(beside: Option<&Path>, config: &Config, governing: Option<&Governing>) -> PackSource {
+pub(super) fn packs(
+    beside: Option<&Path>,
+    config: &Config,
+    governing: Option<&Governing>,
+) -> PackSource {
     let folder = match (beside, &config.code.packs) {
         (Some(beside), _) => governing::packs(beside, config),
         (None, Some(folder)) => folder.clone(),
@@ -37,7 +41,11 @@ pub(super) fn project_lock(source: &Source, lock_file: &Path) -> Option<ProjectL
 
 /// The lock as the mode wants it: one that is switched off is not even read. A project's is taken as it was compared
 /// with what is trusted.
-pub(super) fn pins(choice: Option<PinChoice>, lock_file: &Path, governing: Option<&Governing>) -> Pins {
+pub(super) fn pins(
+    choice: Option<PinChoice>,
+    lock_file: &Path,
+    governing: Option<&Governing>,
+) -> Pins {
     let only_tightens = governing.is_some();
     let mode = match choice {
         Some(PinChoice::Off) => {

@@ -70,7 +70,7 @@ fn while_guarded(bed: &Bed, served: &Served, guard: &SlowGuard, way: Way, key: &
             let _ = host.send(ping);
             let _ = host.recv_within(std::time::Duration::from_millis(500));
         }
-        Begun::Http(..) | Begun::Socket(_) => {
+        Begun::Http { .. } | Begun::Socket(_) => {
             thread::sleep(std::time::Duration::from_millis(100));
         }
     }

@@ -34,7 +34,11 @@ pub(super) const WAYS: [Way; 7] = [
 /// A call that was made, and what cancels it.
 pub(super) enum Begun {
     Stdio(StdioHost),
-    Http(HttpHost, TcpStream),
+    Http {
+        host: HttpHost,
+        /// The answer would come here; closing it would be a cancellation of its own.
+        _waiting: TcpStream,
+    },
     Socket(TcpStream),
 }
 
@@ -64,7 +68,10 @@ impl Way {
             Self::Http | Self::EndedSession => {
                 let host = served.host_ready();
                 let socket = host.post_unread(&line).expect("it reads");
-                Begun::Http(host, socket)
+                Begun::Http {
+                    host,
+                    _waiting: socket,
+                }
             }
             Self::ClosedStatelessRequest => {
                 let host = StatelessHost::new(served.host());
@@ -78,7 +85,10 @@ impl Way {
                 let command = json!({"command": format!("n.{tool}(key={key})")});
                 let line = call_line("7", "run", &command.to_string());
                 let socket = host.post_unread(&line).expect("it reads");
-                Begun::Http(host, socket)
+                Begun::Http {
+                    host,
+                    _waiting: socket,
+                }
             }
             Self::ClosedRestRequest => {
                 let host = served.host().at("/api/v1/tools/call");
@@ -96,10 +106,10 @@ impl Way {
         let line = cancellation("7");
         match begun {
             Begun::Stdio(host) => host.send(&line).expect("it reads"),
-            Begun::Http(host, _) if self == Self::EndedSession => {
+            Begun::Http { host, .. } if self == Self::EndedSession => {
                 host.send("DELETE", &[], b"").expect("it is accepted");
             }
-            Begun::Http(host, _) => host.notify(&line).expect("it is accepted"),
+            Begun::Http { host, .. } => host.notify(&line).expect("it is accepted"),
             Begun::Socket(socket) => socket
                 .shutdown(std::net::Shutdown::Both)
                 .expect("it is open"),
