@@ -252,11 +252,12 @@ impl Compiler<'_> {
             return None;
         }
         let label = |what: &String| Label::new(kind, scope, what, message.as_deref());
+        let named = names::of(pattern.as_ref().map(|pattern| &pattern.value), &read);
         Some(ReadRule {
             rule: Rule {
                 kind,
                 place,
-                labels: names::of(&read).iter().map(label).collect(),
+                labels: named.iter().map(label).collect(),
                 hash: fields::hash(kind, scope, &written.value),
                 fields: read,
             },

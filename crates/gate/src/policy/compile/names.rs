@@ -2,10 +2,10 @@
 
 use crate::{Place, Problem, ServerName, policy::rule::Fields};
 
-/// What a rule's ids end in: its pattern, each of its paths or domains, its action.
-pub(super) fn of(fields: &Fields) -> Vec<String> {
-    if let Some(pattern) = &fields.pattern {
-        return vec![pattern.pattern().as_str().to_owned()];
+/// What a rule's ids end in: its pattern as it is written, each of its paths or domains, its action.
+pub(super) fn of(pattern: Option<&String>, fields: &Fields) -> Vec<String> {
+    if let Some(pattern) = pattern {
+        return vec![pattern.clone()];
     }
     if let Some(paths) = &fields.paths {
         return paths.clone();

@@ -104,6 +104,12 @@ fn methods_are_judged_where_there_are_rules_for_them() {
     assert_eq!(said(&with, "resources/read"), "deny:mcp_method:resources/*");
     assert_eq!(said(&with, "prompts/get"), "allow:mcp_method:prompts/get");
     assert_eq!(said(&with, "x"), "deny:default");
+    let of_one = policy(
+        "version: '1'\nrules: [{scope: mcp_method, deny: [{pattern: 'fs:sampling/*'}, {pattern: 'other:*'}], allow: [{pattern: '*'}]}]",
+    );
+    let sampling = said(&of_one, "sampling/createMessage");
+    assert_eq!(sampling, "deny:mcp_method:fs:sampling/*");
+    assert_eq!(said(&of_one, "roots/list"), "allow:mcp_method:*");
 }
 
 fn reference(kind: ItemKind, name: &str) -> Reference {
