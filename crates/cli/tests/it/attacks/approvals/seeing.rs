@@ -295,10 +295,10 @@ fn a_confirmation_of_what_its_form_does_not_show() {
         "approvals",
         "a confirmation whose form does not show the whole call",
     )
-    .expect_any(&[Seen::Held, Seen::Refused])
+    .expect_any(&[Seen::Held, Seen::Refused, Seen::Harmless])
     .tries([long(3000), long(500_000), spaces], |arguments| {
         let before = bed.read("ledger").len();
-        let mut seen = true;
+        let mut seen = false;
         let line = call_line("1", DELETE, &arguments.to_string());
         let frames = callgate_testkit::Host::exchange(&mut host, &line, &mut |question| {
             seen = question
@@ -310,7 +310,11 @@ fn a_confirmation_of_what_its_form_does_not_show() {
         let frames = frames.expect("it is answered");
         let response = parsed(frames.last().expect("an answer"));
         let reached = bed.read("ledger").len() > before;
-        judged(&response, reached && !seen)
+        if reached && seen {
+            // The person was shown what they confirmed.
+            return Seen::Harmless;
+        }
+        judged(&response, reached)
     })
     .check();
 }
