@@ -14,6 +14,7 @@ use crate::{
 
 mod calls;
 mod explain;
+mod known;
 mod replay;
 mod test;
 

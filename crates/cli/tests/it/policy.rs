@@ -4,3 +4,4 @@ mod commands;
 mod guide;
 mod refusals;
 mod reloads;
+mod truth;

@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use bytes::Bytes;
 use callgate_call::{reach, real_path};
 use callgate_gate::{
-    Attempt, Call, CallId, Door, Facts, Host, Kind, Needs, Policy, RealPath, ServerName, Source,
-    Target, Tool, Transport, Who,
+    Attempt, Call, CallId, Door, FIRST_TENANT, Facts, Host, Kind, Needs, Policy, RealPath, Ruling,
+    ServerName, Source, Target, Tool, Transport, Who,
 };
 use callgate_wire::{Era, Frame, Strictness, quote};
 use ulid::Ulid;
@@ -22,9 +22,28 @@ pub(super) struct Described<'a> {
     pub(super) arguments: &'a str,
     /// The raw JSON of the tool's annotations.
     pub(super) annotations: &'a str,
-    pub(super) agent: &'a str,
-    pub(super) vouched_for: bool,
+    pub(super) who: Caller<'a>,
     pub(super) cost: Option<f64>,
+}
+
+/// Who makes the call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub(super) tenant: &'a str,
+    /// What authenticated it; empty where that is not known.
+    pub(super) principal: &'a str,
+    pub(super) agent: &'a str,
+}
+
+impl<'a> Caller<'a> {
+    /// An agent of the first tenant; whether its name is that of its token is said beside it.
+    pub(super) fn named(agent: &'a str, vouched_for: bool) -> Self {
+        Self {
+            tenant: FIRST_TENANT,
+            principal: if vouched_for { agent } else { "" },
+            agent,
+        }
+    }
 }
 
 /// Makes the call.
@@ -54,15 +73,10 @@ pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
     );
     let frame = Frame::parse(line.into(), Strictness::Full)
         .map_err(|error| Failed::user(format!("the arguments are no JSON: {error}")))?;
-    let principal = if described.vouched_for {
-        described.agent
-    } else {
-        ""
-    };
     let who = Who {
-        tenant: "local".to_owned(),
-        principal: principal.to_owned(),
-        agent: described.agent.to_owned(),
+        tenant: described.who.tenant.to_owned(),
+        principal: described.who.principal.to_owned(),
+        agent: described.who.agent.to_owned(),
         session: "none".to_owned(),
         grant: callgate_gate::Grant::default(),
     };
@@ -128,10 +142,6 @@ pub(super) fn told_paths(
 
 /// What a policy says to a call, and by which rule.
 pub(super) fn verdict(policy: &Policy, call: &Call, facts: &Facts) -> (Kind, String) {
-    let checks = policy.judge(call, facts);
-    let strictest = checks.iter().rev().max_by_key(|check| check.kind);
-    match strictest {
-        Some(check) => (check.kind, check.rule.clone()),
-        None => (Kind::Deny, "deny:default".to_owned()),
-    }
+    let (kind, ruling) = Ruling::strictest(policy.judge(call, facts));
+    (kind, ruling.rule)
 }

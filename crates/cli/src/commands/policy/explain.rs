@@ -1,13 +1,19 @@
 //! `callgate policy explain`: why a call gets its verdict.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
-use callgate_gate::{Cost, Explained, ExplainedRule, ExplainedSubject, Facts, Needs, RealPath};
+use callgate_gate::{
+    Call, Cost, Explained, ExplainedRule, ExplainedSubject, Facts, Needs, RealPath, Target,
+};
 use serde_json::{Value, json};
 
-use super::calls::{self, Described};
+use super::{
+    calls::{self, Caller, Described},
+    known::Known,
+};
 use crate::{
     args::{Explain, Shared},
+    config::Settings,
     exit::Failed,
     print::{one_line, outln},
     wiring,
@@ -16,18 +22,20 @@ use crate::{
 pub(super) fn run(shared: &Shared, explain: &Explain) -> Result<ExitCode, Failed> {
     let settings = wiring::settings(shared, &explain.gateway, true)?;
     let annotations = match (explain.destructive, explain.read_only) {
-        (true, _) => r#"{"destructiveHint":true}"#,
-        (false, true) => r#"{"readOnlyHint":true}"#,
-        (false, false) => "{}",
+        (true, _) => Some(r#"{"destructiveHint":true}"#),
+        (false, true) => Some(r#"{"readOnlyHint":true}"#),
+        (false, false) => None,
     };
-    let call = calls::made(&Described {
+    let mut call = calls::made(&Described {
         tool: &explain.tool,
         arguments: &explain.arguments,
-        annotations,
-        agent: &explain.agent,
-        vouched_for: explain.vouched_for,
+        annotations: annotations.unwrap_or("{}"),
+        who: Caller::named(&explain.agent, explain.vouched_for),
         cost: None,
     })?;
+    if annotations.is_none() {
+        define(&settings, &explain.tool, &mut call);
+    }
     let policy = &settings.policy;
     let (facts, needs) = calls::facts_now(policy, &call);
     let (kind, rule) = calls::verdict(policy, &call, &facts);
@@ -61,6 +69,23 @@ pub(super) fn run(shared: &Shared, explain: &Explain) -> Result<ExitCode, Failed
     }
     print_facts(&facts, &needs);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Gives the call the definition that the gateway has of its tool.
+fn define(settings: &Settings, name: &str, call: &mut Call) {
+    let known = Known::of(settings);
+    if let Some(tool) = known.tool(name) {
+        call.target = Target::Tool(Arc::new(tool.clone()));
+    } else if let Some((tool, reason)) = known.quarantined(name) {
+        call.target = Target::Tool(Arc::new(tool.clone()));
+        eprintln!(
+            "note: {name} is quarantined, so a call is refused before policy is asked: {reason}"
+        );
+    } else {
+        eprintln!(
+            "note: no server has listed {name} yet; explained as a tool that declares nothing\nhelp: use --destructive or --read-only to say what it declares"
+        );
+    }
 }
 
 fn print_subject(subject: &ExplainedSubject) {

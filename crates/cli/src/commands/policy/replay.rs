@@ -1,13 +1,19 @@
 //! `callgate policy replay`: what a policy would have decided on the recorded calls.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
-use callgate_gate::{Facts, Kind, Policy};
+use callgate_gate::{
+    Call, Declared, FIRST_TENANT, Facts, Hints, IntentRules, Kind, Needs, Operation, Policy,
+    RealPath, Target, Tool,
+};
 use callgate_record::{Activity, Decision, RecordType, body_digest};
 use callgate_store::ActivityFilter as Filter;
 use serde_json::{Value, json};
 
-use super::calls::{self, Described};
+use super::{
+    calls::{self, Caller, Described},
+    known::Known,
+};
 use crate::{
     args::{Replay, Shared},
     commands::activity,
@@ -18,6 +24,12 @@ use crate::{
 
 /// Records that are read at once.
 const PAGE: usize = 1000;
+/// So many facts that are not on record are tried in every combination.
+const MAX_UNKNOWN: usize = 6;
+/// What a call may have cost, and what may have been spent before it.
+const COSTS: [f64; 2] = [0.0, 1e12];
+/// The scope of what a token's limits say.
+const TOKEN_SCOPE: &str = "token";
 
 /// What became of one recorded call.
 enum Now {
@@ -27,7 +39,7 @@ enum Now {
         rule: String,
     },
     /// The record does not have what the policy would look at.
-    Undecidable(&'static str),
+    Undecidable(String),
 }
 
 /// How the calls fared.
@@ -36,13 +48,15 @@ struct Sums {
     same: usize,
     other: usize,
     undecidable: usize,
+    /// Prompts, resources, runs and other requests, which are not decided again.
+    left_out: usize,
 }
 
 pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> {
     let settings = wiring::settings(shared, &replay.gateway, true)?;
     let mut index = activity::index(&settings.data_dir)?;
+    let known = Known::of(&settings);
     let mut filter = Filter {
-        record_type: Some(RecordType::ToolCall),
         since: replay.since.as_deref().map(activity::since).transpose()?,
         limit: Some(PAGE),
         ..Filter::default()
@@ -53,70 +67,202 @@ pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> 
             .query(&filter)
             .map_err(|error| Failed::system(error.to_string()))?;
         for record in &page.activities {
-            let Some(was) = record.decision else { continue };
-            let now = again(&settings.policy, record, was);
+            let Some(was) = record.decision.filter(|_| record.source.is_some()) else {
+                continue;
+            };
+            if record.record_type != RecordType::ToolCall {
+                sums.left_out += 1;
+                continue;
+            }
+            let now = again(&settings.policy, &known, record);
             sums.count(&now);
-            rows.extend(row(record, was, &now));
+            rows.extend(row(record, decided(record).unwrap_or(was), &now));
         }
         match page.next_cursor {
             Some(cursor) => filter.cursor = Some(cursor),
             None => break,
         }
     }
+    activity::tell(&mut index)?;
     report(&sums, &rows, shared.json);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Decides a recorded call again.
-fn again(policy: &Policy, record: &Activity, was: Decision) -> Now {
-    let (Some(server), Some(tool)) = (&record.server, &record.tool) else {
-        return Now::Undecidable("no tool on record");
+///
+/// What the record does not have is tried in every way: a call counts as different only where none of them gives what
+/// was decided, so an unchanged policy shows no difference.
+fn again(policy: &Policy, known: &Known, record: &Activity) -> Now {
+    let Some(was) = decided(record) else {
+        let rule = record.rule.as_deref().unwrap_or_default();
+        return Now::Undecidable(format!("policy did not decide it: {rule}"));
     };
-    let arguments = record
-        .arguments
-        .as_ref()
-        .map_or("{}", |arguments| arguments.get());
-    let kept = record.arguments_blake3.as_deref();
-    if kept.is_some_and(|kept| kept != body_digest(arguments.as_bytes())) {
-        return Now::Undecidable("the arguments are redacted or cut");
+    let arguments = match arguments(record) {
+        Ok(arguments) => arguments,
+        Err(why) => return Now::Undecidable(why.to_owned()),
+    };
+    let Some(mut call) = made(record, arguments, None) else {
+        return Now::Undecidable("the call cannot be made again".to_owned());
+    };
+    let mut base = None;
+    let mut reason = "it depends on earlier calls, limits or where its paths led";
+    for (at, hints) in declared_hints(known, record).into_iter().enumerate() {
+        take_as(&mut call, hints);
+        let needs = policy.needs(&call);
+        if !needs.inquiries.is_empty() {
+            return Now::Undecidable("another gateway decides".to_owned());
+        }
+        let mut verdicts = verdicts(policy, &call, &needs);
+        if needs.cost.is_some() {
+            let costly = COSTS
+                .iter()
+                .filter_map(|cost| made(record, arguments, Some(*cost)));
+            for mut call in costly {
+                take_as(&mut call, hints);
+                verdicts.extend(self::verdicts(policy, &call, &needs));
+            }
+        }
+        let is_was = |(kind, _): &(Kind, String)| decision(*kind) == was;
+        if at == 0 && verdicts.iter().all(is_was) {
+            return Now::Same;
+        }
+        if verdicts.iter().any(is_was) {
+            return Now::Undecidable(reason.to_owned());
+        }
+        base = base.or_else(|| verdicts.into_iter().next());
+        reason = "it depends on what the tool declared then";
     }
-    // What a server declared is not on record; what it was taken to do is.
-    let intent = record
-        .metadata
-        .intent
-        .as_ref()
-        .and_then(|intent| intent.operation_type.as_deref());
-    let annotations = match intent {
-        Some("destructive") => r#"{"destructiveHint":true}"#,
-        Some("read") => r#"{"readOnlyHint":true}"#,
-        Some(_) | None => "{}",
+    match base {
+        Some((kind, rule)) => Now::Other { kind, rule },
+        None => Now::Undecidable("the call cannot be made again".to_owned()),
+    }
+}
+
+/// What policy said, also where a person or a limit on open questions decided afterwards.
+fn decided(record: &Activity) -> Option<Decision> {
+    let checks = &record.checks;
+    let strictness = |decision: Decision| match decision {
+        Decision::Allow => 0,
+        Decision::RequireApproval => 1,
+        Decision::Deny => 2,
     };
-    let agent = record.agent.as_deref().unwrap_or("anonymous");
+    let by_token = checks.iter().any(|check| check.scope == TOKEN_SCOPE);
+    let strictest = checks.iter().map(|check| check.decision);
+    strictest
+        .max_by_key(|one| strictness(*one))
+        .filter(|_| !by_token)
+}
+
+/// The arguments, where the record has them as they were.
+fn arguments(record: &Activity) -> Result<&str, &'static str> {
+    let kept = record.arguments.as_ref();
+    let arguments = kept.map_or("{}", |arguments| arguments.get());
+    let digest = record.arguments_blake3.as_deref();
+    if digest.is_some_and(|digest| digest != body_digest(arguments.as_bytes())) {
+        return Err("the arguments are redacted or cut");
+    }
+    Ok(arguments)
+}
+
+/// The call as it was made, by whom and with what intent.
+fn made(record: &Activity, arguments: &str, cost: Option<f64>) -> Option<Call> {
+    let (server, tool) = (record.server.as_ref()?, record.tool.as_ref()?);
     let described = Described {
         tool: &format!("{server}:{tool}"),
         arguments,
-        annotations,
-        agent,
-        vouched_for: record.principal.as_deref() == Some(agent),
-        cost: None,
+        annotations: "{}",
+        who: Caller {
+            tenant: record.tenant.as_deref().unwrap_or(FIRST_TENANT),
+            principal: record.principal.as_deref().unwrap_or_default(),
+            agent: record.agent.as_deref().unwrap_or("anonymous"),
+        },
+        cost,
     };
-    let Ok(call) = calls::made(&described) else {
-        return Now::Undecidable("the call cannot be made again");
-    };
-    let (without, needs) = calls::facts_now(policy, &call);
-    let with = Facts {
-        met: needs.prior.into_iter().collect(),
-        ..without.clone()
-    };
-    let (kind, rule) = calls::verdict(policy, &call, &without);
-    if calls::verdict(policy, &call, &with).0 != kind {
-        return Now::Undecidable("it depends on earlier calls");
+    let mut call = calls::made(&described).ok()?;
+    call.attempt.declared = declared(record).map(Arc::new);
+    Some(call)
+}
+
+/// What the caller declared.
+fn declared(record: &Activity) -> Option<Declared> {
+    let variant = record.metadata.tool_variant.as_deref()?;
+    let mut all = Operation::ALL.into_iter();
+    let variant = all.find(|operation| operation.call_tool() == variant)?;
+    let intent = record.metadata.intent.clone().unwrap_or_default();
+    let mut declared = Declared::by_variant(variant, IntentRules::default());
+    declared.inferred = intent.inferred;
+    declared.operation_type = intent.operation_type.filter(|_| !intent.inferred);
+    declared.data_sensitivity = intent.data_sensitivity;
+    declared.reason = intent.reason;
+    Some(declared)
+}
+
+/// What the tool may have declared when it was called: what it declares now comes first. Where the record has what the
+/// tool was taken to do, nothing else counts.
+fn declared_hints(known: &Known, record: &Activity) -> Vec<Hints> {
+    let name = |text: &Option<String>| text.clone().unwrap_or_default();
+    let canonical = format!("{}:{}", name(&record.server), name(&record.tool));
+    let now = known.tool(&canonical).map(|tool| tool.hints);
+    let words = [None, Some(false), Some(true)];
+    let all = words.into_iter().flat_map(|read_only| {
+        words.into_iter().map(move |destructive| Hints {
+            read_only,
+            destructive,
+        })
+    });
+    let intent = record.metadata.intent.as_ref();
+    let inferred =
+        intent.filter(|intent| intent.inferred && record.metadata.tool_variant.is_none());
+    let taken = inferred.and_then(|intent| intent.operation_type.as_deref());
+    let fits = |hints: &Hints| taken.is_none_or(|taken| hints.operation().as_str() == taken);
+    now.into_iter().chain(all).filter(fits).collect()
+}
+
+fn take_as(call: &mut Call, hints: Hints) {
+    if let Target::Tool(tool) = &call.target {
+        let tool = (**tool).clone();
+        call.target = Target::Tool(Arc::new(Tool { hints, ..tool }));
     }
-    if decision(kind) == was {
-        Now::Same
-    } else {
-        Now::Other { kind, rule }
+}
+
+/// Every verdict that the facts may have given which are not on record; the first is that of a call without a past.
+fn verdicts(policy: &Policy, call: &Call, needs: &Needs) -> Vec<(Kind, String)> {
+    let Facts {
+        real_paths: now,
+        reached,
+        ..
+    } = calls::facts_now(policy, call).0;
+    let as_written = needs
+        .paths
+        .iter()
+        .map(|path| (path.clone(), RealPath::At(path.clone())));
+    let places = [now, as_written.collect()];
+    let places = &places[..if needs.paths.is_empty() { 1 } else { 2 }];
+    let unknown = needs.prior.len() + needs.rates.len();
+    let ways = 1_u32 << unknown.min(MAX_UNKNOWN);
+    let spent: &[f64] = if needs.cost.is_some() { &COSTS } else { &[0.0] };
+    let mut found = Vec::new();
+    for real_paths in places {
+        for way in 0..ways {
+            // Beyond so many, the last bit stands for all that are left.
+            let is_so = |at: usize| (way >> at.min(MAX_UNKNOWN - 1)) & 1 == 1;
+            let met = needs.prior.iter().enumerate().filter(|(at, _)| is_so(*at));
+            let rates = needs.rates.iter().enumerate();
+            let used_up = rates.filter(|(at, _)| is_so(needs.prior.len() + *at));
+            let mut facts = Facts {
+                real_paths: real_paths.clone(),
+                reached: reached.clone(),
+                met: met.map(|(_, prior)| prior.clone()).collect(),
+                used_up: used_up.map(|(_, rate)| rate.clone()).collect(),
+                ..Facts::default()
+            };
+            for spent in spent {
+                facts.spent = *spent;
+                found.push(calls::verdict(policy, call, &facts));
+            }
+        }
     }
+    found
 }
 
 fn decision(kind: Kind) -> Decision {
@@ -141,7 +287,7 @@ fn row(record: &Activity, was: Decision, now: &Now) -> Option<Vec<String>> {
     let (now, rule) = match now {
         Now::Same => return None,
         Now::Other { kind, rule } => (kind.as_str(), rule.as_str()),
-        Now::Undecidable(why) => ("undecidable", *why),
+        Now::Undecidable(why) => ("undecidable", why.as_str()),
     };
     let text = |text: &Option<String>| one_line(text.as_deref().unwrap_or_default(), 40);
     Some(vec![
@@ -160,6 +306,7 @@ fn report(sums: &Sums, rows: &[Vec<String>], as_json: bool) {
         same,
         other,
         undecidable,
+        left_out,
     } = sums;
     if as_json {
         let keys = ["id", "time", "agent", "tool", "was", "now", "rule"];
@@ -174,7 +321,7 @@ fn report(sums: &Sums, rows: &[Vec<String>], as_json: bool) {
             .collect();
         outln!(
             "{}",
-            json!({"same": same, "different": other, "undecidable": undecidable, "differences": differences})
+            json!({"same": same, "different": other, "undecidable": undecidable, "not_replayed": left_out, "differences": differences})
         );
         return;
     }
@@ -182,4 +329,7 @@ fn report(sums: &Sums, rows: &[Vec<String>], as_json: bool) {
         table(&["ID", "TIME", "AGENT", "TOOL", "WAS", "NOW", "RULE"], rows);
     }
     eprintln!("{same} calls as before, {other} different, {undecidable} undecidable");
+    if *left_out > 0 {
+        eprintln!("note: {left_out} requests that are not tool calls were not decided again");
+    }
 }

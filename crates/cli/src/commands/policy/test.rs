@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use serde_saphyr::Spanned;
 
 use super::{
-    calls::{self, Described},
+    calls::{self, Caller, Described},
     named_or_configured,
 };
 use crate::{
@@ -155,8 +155,10 @@ fn judged(
         tool: &case.call,
         arguments: &Value::Object(case.args.clone()).to_string(),
         annotations: &Value::Object(case.annotations.clone()).to_string(),
-        agent: case.agent.as_deref().unwrap_or("anonymous"),
-        vouched_for: case.vouched_for,
+        who: Caller::named(
+            case.agent.as_deref().unwrap_or("anonymous"),
+            case.vouched_for,
+        ),
         cost: case.cost,
     })?;
     let needs = policy.needs(&call);

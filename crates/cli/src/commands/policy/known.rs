@@ -1,0 +1,47 @@
+//! What a gateway on this data folder knows of a tool: what its server listed last, and what the lock says of it.
+
+use callgate_gate::{Tool, pins::Quarantine};
+use callgate_upstream::last_known;
+
+use crate::config::Settings;
+
+/// The tools of all servers as a gateway would take them.
+#[derive(Debug)]
+pub(super) struct Known {
+    accepted: Vec<Tool>,
+    quarantined: Vec<(Tool, Quarantine)>,
+}
+
+impl Known {
+    /// A running gateway writes down what servers list whenever they list anew, so this is what it knows, too.
+    pub(super) fn of(settings: &Settings) -> Self {
+        let listed = settings.servers.iter();
+        let listed = listed.map(|spec| last_known(&settings.options, &spec.name));
+        let in_house = settings.plan().in_house.into_iter();
+        let in_house = in_house.map(|one| one.listing().tools);
+        let servers: Vec<Vec<Tool>> = listed
+            .chain(in_house)
+            .map(Option::unwrap_or_default)
+            .collect();
+        let sorted = settings.pins.sort(&servers, &settings.options.naming);
+        let quarantined = sorted.quarantined.into_iter();
+        Self {
+            accepted: sorted.accepted.into_iter().flatten().collect(),
+            quarantined: quarantined.map(|one| (one.tool, one.reason)).collect(),
+        }
+    }
+
+    /// The tool of this name, with what the operator says it does.
+    pub(super) fn tool(&self, canonical: &str) -> Option<&Tool> {
+        self.accepted
+            .iter()
+            .find(|tool| tool.canonical() == canonical)
+    }
+
+    /// Why hosts do not get the tool of this name.
+    pub(super) fn quarantined(&self, canonical: &str) -> Option<(&Tool, &Quarantine)> {
+        let mut all = self.quarantined.iter();
+        let found = all.find(|(tool, _)| tool.canonical() == canonical)?;
+        Some((&found.0, &found.1))
+    }
+}
