@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use callgate_call::{Events, events::gateway::IndexRebuilt};
 use callgate_store::{Index, Limits, Log, retain};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,7 @@ pub(crate) async fn keep(
     log: Arc<Log>,
     indexed_through: Arc<AtomicU64>,
     limits: Limits,
-    stop: CancellationToken,
+    (events, stop): (Events, CancellationToken),
 ) {
     let mut retained: Option<Instant> = None;
     let mut indexed = Instant::now();
@@ -47,12 +48,12 @@ pub(crate) async fn keep(
         if retain_due {
             retained = Some(Instant::now());
         }
-        let keeping = log.clone();
+        let (keeping, telling) = (log.clone(), events.clone());
         let kept = tokio::task::spawn_blocking(move || {
             if retain_due {
                 drop_old(&keeping, limits);
             }
-            (idle || overdue) && catch_up(&keeping, overdue)
+            (idle || overdue) && catch_up(&keeping, overdue, &telling)
         });
         match kept.await {
             Ok(true) => {
@@ -73,10 +74,16 @@ fn drop_old(log: &Log, limits: Limits) {
 
 /// Whether the index has all that was in the log when this began. It makes way for calls, unless
 /// it is `overdue`.
-fn catch_up(log: &Log, overdue: bool) -> bool {
+fn catch_up(log: &Log, overdue: bool, events: &Events) -> bool {
     let began = log.head().seq;
     let make_way = || !overdue && log.head().seq - began > QUIET_ENTRIES;
-    let indexed = Index::open(log.dir()).and_then(|mut index| index.catch_up_until(&make_way));
+    let indexed = Index::open(log.dir()).and_then(|mut index| {
+        let done = index.catch_up_until(&make_way);
+        if index.was_rebuilt() {
+            events.emit(IndexRebuilt);
+        }
+        done
+    });
     match indexed {
         Ok(done) => !done.stopped,
         Err(error) => {

@@ -202,7 +202,7 @@ impl Running {
             log.clone(),
             indexed,
             limits,
-            stop_housekeeping.clone(),
+            (gateway.path().events().clone(), stop_housekeeping.clone()),
         ));
         Ok(Self {
             gateway,

@@ -80,6 +80,8 @@ fn unreadable(error: IndexError) -> ArchiveError {
         | IndexError::Version(_)
         | IndexError::Log(_)
         | IndexError::Database(_)
+        | IndexError::Changed
+        | IndexError::Differs
         | IndexError::Row(_) => ArchiveError::Unreadable {
             reason: error.to_string(),
         },

@@ -1,23 +1,39 @@
 //! A copy of the log to search in: one row per call, filled behind the log.
 //!
-//! Nothing is lost with it. It is made again from the log when it is missing, broken or of an
-//! older form; one of a newer form is left alone. Several processes may fill it at once.
+//! Nothing is lost with it. It is made again from the log when it is missing, broken, of an
+//! older form, or was changed by another program; one of a newer form is left alone. Several processes may fill it, one
+//! at a time.
+//!
+//! A row says what can be searched for, and where the entries of its record stand in the log. What is told of a record
+//! is read there ([`place`]). That no row was edited, hidden or added is told by the seal ([`seal`]) before each answer,
+//! and by a comparison with the whole log ([`compare`]), which `verify` and `doctor` make.
 
+mod compare;
 mod fill;
+mod place;
 mod query;
+mod rows;
 mod schema;
+mod seal;
 mod tally;
 
 use std::{
     fs::{self, File},
     io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use callgate_gate::CallId;
-use callgate_record::{Activity, ActivityFilter, Page, Status, Summary};
+use callgate_record::{Activity, ActivityFilter, Page, Summary};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
+use self::{
+    compare::Ends,
+    fill::Filling,
+    place::{Place, Reader, Row},
+    seal::Seal,
+};
 use crate::{
     folder,
     version::{self, VersionError},
@@ -55,6 +71,12 @@ pub enum IndexError {
     /// The database refuses.
     #[error("the index cannot be used: {0}")]
     Database(#[from] rusqlite::Error),
+    /// The index is not as it was left: another program changed it, or a process died while it filled it.
+    #[error("index.sqlite is not as callgate left it")]
+    Changed,
+    /// A row does not say what its entries in the log say.
+    #[error("a row of index.sqlite does not say what the log says")]
+    Differs,
     /// A row is not what this version writes.
     #[error("a row of the index is not understood: {0}")]
     Row(#[from] serde_json::Error),
@@ -65,17 +87,41 @@ pub enum IndexError {
 pub struct Index {
     connection: Connection,
     dir: PathBuf,
+    seal: Seal,
+    reader: Reader,
+    /// Which file the connection is to: another process may have put a new one in its place.
+    file: Option<u64>,
+    was_rebuilt: bool,
 }
 
 impl Index {
     /// Opens the index of a data folder, and makes it when there is none that can be used.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, IndexError> {
         let dir = dir.into();
+        version::check(&folder::log_path(&dir))?;
+        let seal = Seal::open(&dir)?;
+        let _held = seal.lock()?;
+        let (has_content, holds) = (has_content(&dir), seal.holds()?);
+        let mut was_rebuilt = false;
         let connection = match connect(&dir) {
-            Err(error) if is_broken(&error) => reset(&dir, &error)?,
-            other => other?,
+            Ok(connection) if holds || !has_content => connection,
+            Err(error) if !is_broken(&error) => return Err(error),
+            other => {
+                let why = other.err().unwrap_or(IndexError::Changed);
+                was_rebuilt = has_content && opened_rows(&dir);
+                reset(&dir, &why, was_rebuilt)?
+            }
         };
-        Ok(Self { connection, dir })
+        // For root, SQLite sets the owner of the WAL when it opens it, and that is a change of the file.
+        seal.renew()?;
+        Ok(Self {
+            connection,
+            reader: Reader::new(&dir),
+            file: inode(&dir),
+            dir,
+            seal,
+            was_rebuilt,
+        })
     }
 
     /// Takes over what the log has got since the last time; says how many entries that were.
@@ -85,25 +131,39 @@ impl Index {
 
     /// The same in small steps, until `stop` says that it is enough for now.
     pub fn catch_up_until(&mut self, stop: &dyn Fn() -> bool) -> Result<CaughtUp, IndexError> {
-        self.with_repair(|index| fill::catch_up(&mut index.connection, &index.dir, stop))
+        self.with_repair(|index| {
+            let _held = index.seal.lock()?;
+            index.look()?;
+            index.fill(stop)
+        })
     }
 
     /// Throws everything away and reads the whole log again.
     pub fn rebuild(&mut self) -> Result<u64, IndexError> {
         self.with_repair(|index| {
+            let _held = index.seal.lock()?;
             schema::clear(&mut index.connection)?;
-            fill::catch_up(&mut index.connection, &index.dir, &|| false).map(|done| done.entries)
+            index.fill(&|| false).map(|done| done.entries)
         })
     }
 
     /// One page of records, newest first.
     pub fn query(&mut self, filter: &ActivityFilter) -> Result<Page, IndexError> {
-        self.with_repair(|index| query::page(&index.connection, filter))
+        self.with_repair(|index| {
+            let _held = index.seal.lock_shared()?;
+            index.look()?;
+            query::page(&index.connection, &mut index.reader, filter)
+        })
     }
 
     /// One record.
     pub fn get(&mut self, id: CallId) -> Result<Option<Activity>, IndexError> {
-        self.with_repair(|index| load(&index.connection, id))
+        self.with_repair(|index| {
+            let _held = index.seal.lock_shared()?;
+            index.look()?;
+            let found = load(&index.connection, &mut index.reader, id)?;
+            Ok(found.map(|(record, _)| record))
+        })
     }
 
     /// How many records since then there are of each sort; of one tenant, where one is named.
@@ -112,7 +172,11 @@ impl Index {
         since: jiff::Timestamp,
         tenant: Option<&str>,
     ) -> Result<Summary, IndexError> {
-        self.with_repair(|index| query::summary(&index.connection, since, tenant))
+        self.with_repair(|index| {
+            let _held = index.seal.lock_shared()?;
+            index.look()?;
+            query::summary(&index.connection, since, tenant)
+        })
     }
 
     /// Shows every record that fits to `visit`, oldest first, as of one moment.
@@ -121,7 +185,91 @@ impl Index {
         filter: &ActivityFilter,
         visit: &mut dyn FnMut(Activity) -> io::Result<()>,
     ) -> Result<(), IndexError> {
-        query::for_each(&self.connection, filter, visit)
+        // The lock is not held while reading, so that a slow reader does not keep the index from being filled. SQLite
+        // shows the rows as they were when reading began; the seal is checked then and at the end.
+        let held = self.with_repair(|index| {
+            let held = index.seal.lock_shared()?;
+            index.look()?;
+            Ok(held)
+        })?;
+        let transaction = self.connection.transaction()?;
+        transaction.query_row("SELECT count(*) FROM writer", [], |_| Ok(()))?;
+        drop(held);
+        query::for_each(&transaction, &mut self.reader, filter, visit)?;
+        drop(transaction);
+        let _held = self.seal.lock_shared()?;
+        self.look()
+    }
+
+    /// Entries of the log that are not as they were written, and are therefore missing here.
+    pub fn damaged(&mut self) -> Result<u64, IndexError> {
+        let sql = "SELECT ifnull(sum(damaged), 0) FROM writer";
+        Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
+    }
+
+    /// Whether another program had changed the index, so that it was made again from the log.
+    pub fn was_rebuilt(&self) -> bool {
+        self.was_rebuilt
+    }
+
+    /// Compares everything with the log. What differs is told, and the index is made again.
+    fn compare(&mut self) -> Result<Option<String>, IndexError> {
+        let held = self.seal.lock()?;
+        let ends = Ends::of(&self.dir)?;
+        let found = self
+            .fill(&|| false)
+            .and_then(|_| compare::difference(&self.connection, &self.dir, &ends));
+        let what = match found {
+            Ok(None) => return Ok(None),
+            Ok(Some(what)) => what,
+            Err(
+                error @ (IndexError::Database(_)
+                | IndexError::Row(_)
+                | IndexError::Changed
+                | IndexError::Differs),
+            ) => error.to_string(),
+            Err(error) => {
+                // Filling has sealed an index that was not compared.
+                self.seal.void()?;
+                return Err(error);
+            }
+        };
+        self.replace(&IndexError::Changed)?;
+        drop(held);
+        Ok(Some(what))
+    }
+
+    /// Fails unless the index is as it was sealed. The caller holds a lock.
+    fn look(&mut self) -> Result<(), IndexError> {
+        if !self.seal.holds()? {
+            return Err(IndexError::Changed);
+        }
+        let file = inode(&self.dir);
+        if file != self.file {
+            self.connection = connect(&self.dir)?;
+            self.file = file;
+            self.seal.renew()?;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, stop: &dyn Fn() -> bool) -> Result<CaughtUp, IndexError> {
+        let filling = Filling {
+            dir: &self.dir,
+            seal: &self.seal,
+            stop,
+        };
+        fill::catch_up(&mut self.connection, filling)
+    }
+
+    /// Puts a new index in the place of this one. The caller holds the lock.
+    fn replace(&mut self, why: &IndexError) -> Result<(), IndexError> {
+        self.was_rebuilt = true;
+        self.connection = reset(&self.dir, why, true)?;
+        self.file = inode(&self.dir);
+        self.reader = Reader::new(&self.dir);
+        self.seal.renew()?;
+        self.fill(&|| false).map(drop)
     }
 
     /// Does something; when the file turns out to be broken, makes it again and does it once more.
@@ -131,8 +279,12 @@ impl Index {
     ) -> Result<T, IndexError> {
         match act(self) {
             Err(error) if is_broken(&error) => {
-                self.connection = reset(&self.dir, &error)?;
-                fill::catch_up(&mut self.connection, &self.dir, &|| false)?;
+                let held = self.seal.lock()?;
+                // Another process may have made it again meanwhile.
+                if self.look().is_err() || !matches!(error, IndexError::Changed) {
+                    self.replace(&error)?;
+                }
+                drop(held);
                 act(self)
             }
             other => other,
@@ -140,26 +292,74 @@ impl Index {
     }
 }
 
-/// The record with this id, as the index has it.
-fn load(connection: &Connection, id: CallId) -> Result<Option<Activity>, IndexError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT document.json, activity.status FROM activity JOIN document USING (key) WHERE activity.id = ?1",
-    )?;
-    let row = statement
-        .query_row([id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    row.map(|(json, status): (String, Option<String>)| activity(&json, status))
-        .transpose()
+/// Compares the index of a data folder with its log. What differs is told, and the index is made again. A folder
+/// without an index has nothing to compare.
+pub fn compare_index(dir: &Path) -> Result<Option<String>, IndexError> {
+    if !has_content(dir) {
+        return Ok(None);
+    }
+    let seal = Seal::open(dir)?;
+    let held = seal.lock()?;
+    let connection = match connect(dir) {
+        Ok(connection) => connection,
+        Err(error) if is_broken(&error) => {
+            drop(held);
+            let what = error.to_string();
+            Index::open(dir)?.rebuild()?;
+            return Ok(Some(what));
+        }
+        Err(error) => return Err(error),
+    };
+    let mut index = Index {
+        connection,
+        reader: Reader::new(dir),
+        file: inode(dir),
+        dir: dir.to_owned(),
+        seal,
+        was_rebuilt: false,
+    };
+    index.compare()
 }
 
-/// The column has the last word on the status: it also says which writers have died.
-fn activity(json: &str, status: Option<String>) -> Result<Activity, IndexError> {
-    let mut activity: Activity = serde_json::from_str(json)?;
-    activity.status = match status {
-        Some(word) => Some(serde_json::from_value::<Status>(word.into())?),
-        None => None,
+/// The record with this id, and where its entries stand.
+fn load(
+    connection: &Connection,
+    reader: &mut Reader,
+    id: CallId,
+) -> Result<Option<(Activity, Vec<Place>)>, IndexError> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, status, places FROM activity WHERE id = ?1")?;
+    let row = statement
+        .query_row([id.to_string()], |row| {
+            Ok(Row {
+                id: row.get(0)?,
+                status: row.get(1)?,
+                places: row.get(2)?,
+            })
+        })
+        .optional()?;
+    let Some(row) = row else { return Ok(None) };
+    let places = place::read(&row.places).ok_or(IndexError::Differs)?;
+    Ok(reader.record(&row)?.map(|record| (record, places)))
+}
+
+/// The number of the file that the index is in.
+fn inode(dir: &Path) -> Option<u64> {
+    fs::metadata(path(dir)).ok().map(|data| data.ino())
+}
+
+/// Whether the index has records, or cannot even say so: an empty one that is made again is worth no word.
+fn opened_rows(dir: &Path) -> bool {
+    let count = |connection: Connection| {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM activity LIMIT 1)";
+        connection.query_row(sql, [], |row| row.get::<_, u64>(0))
     };
-    Ok(activity)
+    Connection::open(path(dir)).and_then(count).unwrap_or(1) > 0
+}
+
+/// Whether there is an index that was filled.
+fn has_content(dir: &Path) -> bool {
+    fs::metadata(path(dir)).is_ok_and(|data| data.len() > 0)
 }
 
 fn path(dir: &Path) -> PathBuf {
@@ -197,9 +397,12 @@ fn connect(dir: &Path) -> Result<Connection, IndexError> {
     Ok(connection)
 }
 
-fn reset(dir: &Path, error: &IndexError) -> Result<Connection, IndexError> {
+/// Makes the files anew and empty. It is told where there was something before.
+fn reset(dir: &Path, why: &IndexError, is_told: bool) -> Result<Connection, IndexError> {
     let path = path(dir);
-    tracing::warn!(path = %path.display(), %error, "the index is broken and made again from the log");
+    if is_told {
+        tracing::warn!(path = %path.display(), error = %why, "rebuilding index.sqlite from the log");
+    }
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.clone().into_os_string();
         name.push(suffix);
@@ -213,7 +416,7 @@ fn reset(dir: &Path, error: &IndexError) -> Result<Connection, IndexError> {
 
 fn is_broken(error: &IndexError) -> bool {
     match error {
-        IndexError::Row(_) => true,
+        IndexError::Row(_) | IndexError::Changed | IndexError::Differs => true,
         IndexError::Database(error) => {
             matches!(
                 error.sqlite_error_code(),

@@ -91,6 +91,18 @@ impl Key {
             .is_some_and(|mac| self.mac(&keyed.head).verify_slice(&mac).is_ok())
     }
 
+    /// What stands in for a key where there is none.
+    pub(crate) fn none() -> Self {
+        Self([0; KEY_BYTES])
+    }
+
+    /// The code of a text that is not a head.
+    pub(crate) fn code(&self, text: &str) -> String {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let code = mac.chain_update(text).finalize().into_bytes();
+        Hash(code.into()).to_string()
+    }
+
     fn mac(&self, head: &Head) -> Hmac<Sha256> {
         let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         mac.chain_update(format!("{}\n{}\n{}", head.writer, head.seq, head.hash))

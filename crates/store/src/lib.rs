@@ -11,7 +11,8 @@
 //! log/<writer>/000001.jsonl   entries, one JSON line each
 //! log/<writer>/head           the newest keyed head, so that a cut tail is found
 //! log/<writer>/sealed         the last head, once a later writer has closed a dead one's calls
-//! index.sqlite                a copy to search in; it can always be made again from the log
+//! index.sqlite                what can be searched for, and where it stands; it can always be made again from the log
+//! index.seal                  how a gateway left the index, with a code made with the key
 //! approvals.sqlite            what people were asked and decided; no copy of anything
 //! tokens.json                 digests of tokens, and what each is for
 //! ```
@@ -51,7 +52,7 @@ pub use archive::Records;
 pub use callgate_record::{ActivityFilter, Format, Page};
 pub use disk::{Disk, RealDisk, SegmentFile};
 pub use export::{ExportError, export};
-pub use index::{CaughtUp, Index, IndexError};
+pub use index::{CaughtUp, Index, IndexError, compare_index};
 pub use key::KeyError;
 pub use line::LineError;
 pub use problem::{NamedBy, Problem, Verification};

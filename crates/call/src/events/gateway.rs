@@ -87,6 +87,26 @@ impl Event for PolicyLoosened<'_> {
     }
 }
 
+/// The index of the record was not as a gateway left it, and was made again from the log.
+#[derive(Debug)]
+pub struct IndexRebuilt;
+
+impl Event for IndexRebuilt {
+    const NAME: &'static str = "index.rebuilt";
+
+    fn log(&self) {
+        tracing::warn!("{}", Self::NAME);
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        let reason = "index.sqlite was not as callgate left it, and was rebuilt from the log";
+        Shown {
+            reason: Some(reason.to_owned()),
+            ..Shown::new(Self::NAME)
+        }
+    }
+}
+
 /// A configuration or policy cannot be used; the last good one stays.
 #[derive(Debug)]
 pub struct PolicyRejected<'a> {

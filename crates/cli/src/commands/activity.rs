@@ -11,7 +11,9 @@ use std::{
 
 use callgate_gate::CallId;
 use callgate_record::{Activity as Record, Head, KeyedHead, Status};
-use callgate_store::{ActivityFilter as Filter, ExportError, Format, Index, export, heads, verify};
+use callgate_store::{
+    ActivityFilter as Filter, ExportError, Format, Index, compare_index, export, heads, verify,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 
@@ -57,7 +59,9 @@ pub(crate) fn print(
 }
 
 fn list(data_dir: &Path, filter: &Filter, as_json: bool) -> Result<ExitCode, Failed> {
-    let page = index(data_dir)?.query(filter).map_err(failed)?;
+    let mut index = index(data_dir)?;
+    let page = index.query(filter).map_err(failed)?;
+    tell(&mut index)?;
     if as_json {
         let (activities, total, next_cursor) = (page.activities, page.total, page.next_cursor);
         outln!(
@@ -112,10 +116,9 @@ fn show(data_dir: &Path, id: &str) -> Result<ExitCode, Failed> {
             .help("`callgate activity list` shows ids")
     };
     let id = id.parse().map(CallId).map_err(|_| unknown())?;
-    let record = index(data_dir)?
-        .get(id)
-        .map_err(failed)?
-        .ok_or_else(unknown)?;
+    let mut index = index(data_dir)?;
+    let record = index.get(id).map_err(failed)?.ok_or_else(unknown)?;
+    tell(&mut index)?;
     let text = serde_json::to_string_pretty(&record).map_err(failed)?;
     outln!("{text}");
     Ok(ExitCode::SUCCESS)
@@ -124,10 +127,15 @@ fn show(data_dir: &Path, id: &str) -> Result<ExitCode, Failed> {
 fn check(data_dir: &Path, exported: Option<&Path>, as_json: bool) -> Result<ExitCode, Failed> {
     let exported = exported.map(read_heads).transpose()?;
     let found = verify(data_dir, exported.as_deref()).map_err(failed)?;
-    let problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+    let mut problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+    let differed = compare_index(data_dir).map_err(failed)?;
+    problems.extend(differed.map(|what| {
+        format!("index.sqlite differed from the log: {what}; it was rebuilt from the log")
+    }));
+    let is_sound = problems.is_empty();
     if as_json {
         let report = serde_json::json!({
-            "writers": found.writers, "entries": found.entries, "sound": found.is_sound(), "problems": problems
+            "writers": found.writers, "entries": found.entries, "sound": is_sound, "problems": problems
         });
         outln!("{report}");
     } else {
@@ -136,7 +144,7 @@ fn check(data_dir: &Path, exported: Option<&Path>, as_json: bool) -> Result<Exit
             .iter()
             .for_each(|problem| outln!("problem: {}", one_line(problem, 300)));
     }
-    if found.is_sound() {
+    if is_sound {
         eprintln!("the record is sound");
         return Ok(ExitCode::SUCCESS);
     }
@@ -184,6 +192,7 @@ fn write_out(
         ExportFormat::Jsonl => Format::Jsonl,
         ExportFormat::Csv => Format::Csv,
     };
+    tell(&mut index(data_dir)?)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let exported = export(data_dir, format, &meant(filter)?, &mut out);
     let written = match exported.and_then(|written| Ok(out.flush().map(|()| written)?)) {
@@ -202,6 +211,22 @@ pub(super) fn index(data_dir: &Path) -> Result<Index, Failed> {
     let mut index = Index::open(data_dir).map_err(failed)?;
     index.catch_up().map_err(failed)?;
     Ok(index)
+}
+
+/// Says what a reader of the record should know about where it comes from.
+pub(super) fn tell(index: &mut Index) -> Result<(), Failed> {
+    if index.was_rebuilt() {
+        eprintln!(
+            "warning: index.sqlite was not as callgate left it, and was rebuilt from the log"
+        );
+    }
+    match index.damaged().map_err(failed)? {
+        0 => {}
+        count => eprintln!(
+            "warning: {count} damaged entries of the log are left out\nhelp: `callgate activity verify` names them"
+        ),
+    }
+    Ok(())
 }
 
 /// The filter as meant; a word that means nothing is an error.

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time:
 use callgate_call::{Providers, RateUsage, Usage};
 use callgate_gate::pins;
 use callgate_record::{Activity, ActivityFilter, RecordType};
-use callgate_store::{Index, IndexError, verify};
+use callgate_store::{Index, IndexError, compare_index, verify};
 use callgate_upstream::{Launch, Profile, ServerReport, ServerStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -39,6 +39,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     findings.extend(exposed(&settings)?);
     findings.push(record(&settings.data_dir)?);
     findings.extend(damaged_lock(&settings));
+    findings.extend(index(&settings.data_dir)?);
     findings.extend(loosened(&settings.data_dir)?);
     let runtime = wiring::runtime()?;
     findings.extend(runtime.block_on(usage(&settings)));
@@ -212,6 +213,17 @@ fn damaged_lock(settings: &Settings) -> Option<Finding> {
         format!("`{file}` is damaged, so no new tools are accepted: {why}"),
         "mend it, restore it from version control, or move it away to accept tools anew",
     ))
+}
+
+/// The index is told of only where it lied: it was rebuilt by then.
+fn index(data_dir: &Path) -> Result<Option<Finding>, Failed> {
+    let differed = compare_index(data_dir).map_err(|error| Failed::system(error.to_string()))?;
+    Ok(differed.map(|what| {
+        problem(
+            format!("index.sqlite differed from the log: {what}"),
+            "it was rebuilt from the log; find out which program wrote to it",
+        )
+    }))
 }
 
 async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {

@@ -5,9 +5,14 @@ use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::Pa
 use callgate_gate::CallId;
 use callgate_record::Activity;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
-use serde::Serialize;
 
-use super::{IndexError, load, tally};
+use super::{
+    IndexError, load,
+    place::{Place, Reader},
+    rows::{self, Changed},
+    seal::Seal,
+    tally,
+};
 use crate::{
     folder::{self, Folder, SegmentPath},
     line::{self, Front, LineError},
@@ -19,13 +24,22 @@ use crate::{
 const BATCH_BYTES: u64 = 512 * 1024;
 
 /// How far a writer's log has been read.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Mark {
     segment: u32,
     offset: u64,
     /// The first segment that was there; earlier ones have been forgotten.
     first: u32,
     settled: Option<i64>,
+    damaged: u64,
+}
+
+/// What an index is filled from, and what is kept up to date with it.
+#[derive(Clone, Copy)]
+pub(super) struct Filling<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) seal: &'a Seal,
+    pub(super) stop: &'a dyn Fn() -> bool,
 }
 
 /// How far a filling came.
@@ -40,14 +54,14 @@ pub struct CaughtUp {
 /// Takes over everything that is new; asks before each batch whether to stop.
 pub(super) fn catch_up(
     connection: &mut Connection,
-    dir: &Path,
-    stop: &dyn Fn() -> bool,
+    filling: Filling<'_>,
 ) -> Result<CaughtUp, IndexError> {
-    let folders = Folder::list(&folder::log_path(dir))?;
+    let folders = Folder::list(&folder::log_path(filling.dir))?;
     forget_gone(connection, &folders)?;
+    filling.seal.renew()?;
     let mut all = CaughtUp::default();
     for folder in &folders {
-        let one = catch_up_writer(connection, folder, stop)?;
+        let one = catch_up_writer(connection, folder, filling)?;
         all.entries += one.entries;
         if one.stopped {
             all.stopped = true;
@@ -60,7 +74,7 @@ pub(super) fn catch_up(
 fn catch_up_writer(
     connection: &mut Connection,
     folder: &Folder,
-    stop: &dyn Fn() -> bool,
+    filling: Filling<'_>,
 ) -> Result<CaughtUp, IndexError> {
     let mut all = CaughtUp::default();
     let changed = changed_at(folder)?;
@@ -73,19 +87,21 @@ fn catch_up_writer(
     let is_sealed = folder.is_sealed();
     let is_dead = is_sealed || !folder.is_alive()?;
     loop {
-        if stop() {
+        if (filling.stop)() {
             all.stopped = true;
             return Ok(all);
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let batch = read_batch(&transaction, folder)?;
+        let batch = read_batch(&transaction, folder, filling.dir)?;
         all.entries += batch.entries;
         if batch.is_last {
             settle(&transaction, folder, is_dead, changed.filter(|_| is_sealed))?;
-            transaction.commit()?;
-            return Ok(all);
         }
         transaction.commit()?;
+        filling.seal.renew()?;
+        if batch.is_last {
+            return Ok(all);
+        }
     }
 }
 
@@ -94,9 +110,14 @@ struct Batch {
     is_last: bool,
 }
 
-fn read_batch(transaction: &Transaction<'_>, folder: &Folder) -> Result<Batch, IndexError> {
+fn read_batch(
+    transaction: &Transaction<'_>,
+    folder: &Folder,
+    dir: &Path,
+) -> Result<Batch, IndexError> {
     let segments = folder.segments()?;
-    let mut mark = mark(transaction, folder)?.unwrap_or_default();
+    let before = mark(transaction, folder)?;
+    let mut mark = before.unwrap_or_default();
     let Some(first) = segments.first() else {
         return Ok(Batch {
             entries: 0,
@@ -134,12 +155,19 @@ fn read_batch(transaction: &Transaction<'_>, folder: &Folder) -> Result<Batch, I
         });
     }
     let bytes = whole_lines(segment, mark.offset)?;
-    let mut fold = Fold::default();
+    let mut fold = Fold::new(dir);
     let mut entries = 0;
     for text in bytes.split_inclusive(|byte| *byte == b'\n') {
-        if let Err(error) = fold.add(transaction, &text[..text.len() - 1])? {
+        let place = Place {
+            writer: folder.writer,
+            segment: mark.segment,
+            offset: mark.offset,
+            length: text.len() as u64 - 1,
+        };
+        if let Err(error) = fold.add(transaction, &text[..text.len() - 1], place)? {
             let (writer, offset) = (folder.writer, mark.offset);
             tracing::warn!(%writer, segment = mark.segment, offset, %error, "a damaged entry is left out");
+            mark.damaged += 1;
         }
         entries += 1;
         mark.offset += text.len() as u64;
@@ -153,7 +181,10 @@ fn read_batch(transaction: &Transaction<'_>, folder: &Folder) -> Result<Batch, I
             None => is_last = true,
         }
     }
-    put_mark(transaction, folder, mark)?;
+    // Who finds nothing new changes nothing.
+    if before != Some(mark) {
+        put_mark(transaction, folder, mark)?;
+    }
     Ok(Batch { entries, is_last })
 }
 
@@ -176,27 +207,31 @@ fn whole_lines(segment: &SegmentPath, offset: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The records that a batch begins or changes.
-#[derive(Default)]
 struct Fold {
     changed: HashMap<CallId, Changed>,
     order: Vec<CallId>,
-}
-
-struct Changed {
-    activity: Activity,
-    /// Whether the index has had it before.
-    is_known: bool,
+    reader: Reader,
 }
 
 impl Fold {
+    fn new(dir: &Path) -> Self {
+        Self {
+            changed: HashMap::new(),
+            order: Vec::new(),
+            reader: Reader::new(dir),
+        }
+    }
+
     /// Adds a line; a damaged one changes nothing and is told of.
     fn add(
         &mut self,
         transaction: &Transaction<'_>,
         text: &[u8],
+        place: Place,
     ) -> Result<Result<(), LineError>, IndexError> {
-        let line = match line::parse_unchecked(text) {
-            Ok(line) => line,
+        let line = match line::parse(text) {
+            Ok(line) if line.front.writer == place.writer => line,
+            Ok(_) => return Ok(Err(LineError::NotALine { at: 0 })),
             Err(error) => return Ok(Err(error)),
         };
         // An entry without an id is about the chain.
@@ -209,23 +244,30 @@ impl Fold {
         };
         if let Some(changed) = self.changed.get_mut(&id) {
             changed.activity.apply(&entry);
+            changed.places.push(place);
             return Ok(Ok(()));
         }
         let Front {
             writer, seq, at, ..
         } = line.front;
-        let known = load(transaction, id)?;
+        let known = load(transaction, &mut self.reader, id)?;
         let is_known = known.is_some();
-        let activity = match known {
-            Some(mut known) => {
+        let begun = match known {
+            Some((mut known, mut places)) => {
                 known.apply(&entry);
-                Some(known)
+                places.push(place);
+                Some((known, places))
             }
             // The end of a call whose beginning retention has dropped begins nothing.
-            None => Activity::begin(writer, seq, at, &entry),
+            None => Activity::begin(writer, seq, at, &entry).map(|begun| (begun, vec![place])),
         };
-        if let Some(activity) = activity {
-            self.changed.insert(id, Changed { activity, is_known });
+        if let Some((activity, places)) = begun {
+            let changed = Changed {
+                activity,
+                places,
+                is_known,
+            };
+            self.changed.insert(id, changed);
             self.order.push(id);
         }
         Ok(Ok(()))
@@ -233,84 +275,15 @@ impl Fold {
 
     fn store(&self, transaction: &Transaction<'_>) -> Result<(), IndexError> {
         for id in &self.order {
-            let Changed { activity, is_known } = &self.changed[id];
-            if *is_known {
-                change(transaction, *id, activity)?;
+            let changed = &self.changed[id];
+            if changed.is_known {
+                rows::change(transaction, *id, changed)?;
             } else {
-                begin(transaction, *id, activity)?;
+                rows::begin(transaction, *id, changed)?;
             }
         }
         Ok(())
     }
-}
-
-/// Puts a new record into the index. A plain insert: one that could also replace would make SQLite
-/// copy every page it touches first.
-fn begin(transaction: &Transaction<'_>, id: CallId, activity: &Activity) -> Result<(), IndexError> {
-    let mut row = transaction.prepare_cached(
-        "INSERT INTO activity (id, at, writer, seq, type, tenant, agent, session_id, request_id, parent_id,
-            server, tool, decision, rule, scopes, intent_type, status)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-    )?;
-    let intent = activity.metadata.intent.as_ref();
-    let key = row.insert(params![
-        id.to_string(),
-        activity.timestamp.as_microsecond(),
-        activity.writer.to_string(),
-        activity.seq,
-        word(&activity.record_type)?,
-        activity.tenant,
-        activity.agent,
-        activity.session_id,
-        activity.request_id,
-        activity.parent_id.map(|id| id.to_string()),
-        activity.server,
-        activity.tool,
-        activity.decision.as_ref().map(word).transpose()?,
-        activity.rule,
-        scopes(activity),
-        intent.and_then(|intent| intent.operation_type.as_deref()),
-        activity.status.as_ref().map(word).transpose()?,
-    ])?;
-    let mut document =
-        transaction.prepare_cached("INSERT INTO document (key, json) VALUES (?1, ?2)")?;
-    document.execute(params![key, serde_json::to_string(activity)?])?;
-    Ok(tally::add(transaction, id)?)
-}
-
-/// Changes what can change about a record.
-fn change(
-    transaction: &Transaction<'_>,
-    id: CallId,
-    activity: &Activity,
-) -> Result<(), IndexError> {
-    tally::take(transaction, id)?;
-    let mut row = transaction.prepare_cached(
-        "UPDATE activity SET decision = ?2, rule = ?3, scopes = ?4, status = ?5 WHERE id = ?1",
-    )?;
-    row.execute(params![
-        id.to_string(),
-        activity.decision.as_ref().map(word).transpose()?,
-        activity.rule,
-        scopes(activity),
-        activity.status.as_ref().map(word).transpose()?,
-    ])?;
-    let mut document = transaction.prepare_cached(
-        "UPDATE document SET json = ?2 WHERE key = (SELECT key FROM activity WHERE id = ?1)",
-    )?;
-    document.execute(params![id.to_string(), serde_json::to_string(activity)?])?;
-    Ok(tally::add(transaction, id)?)
-}
-
-/// The scopes that were checked, so that each can be searched for.
-fn scopes(activity: &Activity) -> String {
-    let checks = activity.checks.iter();
-    checks.map(|check| format!("|{}|", check.scope)).collect()
-}
-
-/// The word that an enum is written as.
-pub(super) fn word<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
-    serde_json::from_value(serde_json::to_value(value)?)
 }
 
 /// A writer has been read to its end: a dead one's running calls will never be heard of again.
@@ -335,21 +308,23 @@ fn settle(
         tally::recount_after(transaction, unknown + rejected)?;
     }
     transaction.execute(
-        "UPDATE writer SET settled = ?2 WHERE id = ?1",
+        "UPDATE writer SET settled = ?2 WHERE id = ?1 AND settled IS NOT ?2",
         params![writer, settled],
     )?;
     Ok(())
 }
 
 fn mark(connection: &Connection, folder: &Folder) -> Result<Option<Mark>, rusqlite::Error> {
-    let mut statement = connection
-        .prepare_cached("SELECT segment, offset, first, settled FROM writer WHERE id = ?1")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT segment, offset, first, settled, damaged FROM writer WHERE id = ?1",
+    )?;
     let row = statement.query_row([folder.writer.to_string()], |row| {
         Ok(Mark {
             segment: row.get(0)?,
             offset: row.get(1)?,
             first: row.get(2)?,
             settled: row.get(3)?,
+            damaged: row.get(4)?,
         })
     });
     row.optional()
@@ -361,12 +336,13 @@ fn put_mark(
     mark: Mark,
 ) -> Result<(), rusqlite::Error> {
     transaction.execute(
-        "INSERT OR REPLACE INTO writer (id, segment, offset, first) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT OR REPLACE INTO writer (id, segment, offset, first, damaged) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![
             folder.writer.to_string(),
             mark.segment,
             mark.offset,
-            mark.first
+            mark.first,
+            mark.damaged
         ],
     )?;
     Ok(())
@@ -386,10 +362,6 @@ fn forget_before(
     };
     let seq = line.front.seq;
     let writer = folder.writer.to_string();
-    transaction.execute(
-        "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE writer = ?1 AND seq < ?2)",
-        params![writer, seq],
-    )?;
     let dropped = transaction.execute(
         "DELETE FROM activity WHERE writer = ?1 AND seq < ?2",
         params![writer, seq],
@@ -402,10 +374,6 @@ fn forget_writer(transaction: &Transaction<'_>, folder: &Folder) -> Result<(), r
 }
 
 fn forget_id(transaction: &Transaction<'_>, writer: &str) -> Result<(), rusqlite::Error> {
-    transaction.execute(
-        "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE writer = ?1)",
-        [writer],
-    )?;
     let dropped = transaction.execute("DELETE FROM activity WHERE writer = ?1", [writer])?;
     transaction.execute("DELETE FROM writer WHERE id = ?1", [writer])?;
     tally::recount_after(transaction, dropped)

@@ -6,7 +6,11 @@ use callgate_record::{Activity, ActivityFilter, Page, Summary};
 use jiff::Timestamp;
 use rusqlite::{Connection, params, params_from_iter, types::Value};
 
-use super::{IndexError, activity, fill::word};
+use super::{
+    IndexError,
+    place::{Reader, Row},
+    rows::word,
+};
 
 const DEFAULT_LIMIT: usize = 50;
 /// More than this is not given in one page.
@@ -20,7 +24,11 @@ const MAX_SORTS: usize = 20;
 const SORTABLE: u64 = 2000;
 
 /// One page.
-pub(super) fn page(connection: &Connection, filter: &ActivityFilter) -> Result<Page, IndexError> {
+pub(super) fn page(
+    connection: &Connection,
+    reader: &mut Reader,
+    filter: &ActivityFilter,
+) -> Result<Page, IndexError> {
     let mut terms = Terms::of(filter)?;
     let cursor = filter.cursor.as_deref().map(parse_cursor).transpose()?;
     let total = terms.count(connection)?;
@@ -36,10 +44,8 @@ pub(super) fn page(connection: &Connection, filter: &ActivityFilter) -> Result<P
         );
     }
     let limit = filter.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
-    // The inner query finds the keys in the narrow table alone; only a page of records is read.
     let sql = format!(
-        "SELECT json, status, at, id FROM (SELECT * FROM activity {} ORDER BY at DESC, id DESC LIMIT {})
-         JOIN document USING (key) ORDER BY at DESC, id DESC",
+        "SELECT id, status, places, at FROM activity {} ORDER BY at DESC, id DESC LIMIT {}",
         terms.sql(),
         limit + 1,
     );
@@ -51,14 +57,15 @@ pub(super) fn page(connection: &Connection, filter: &ActivityFilter) -> Result<P
         next_cursor: None,
     };
     let mut last = None;
+    let mut seen = 0;
     while let Some(row) = rows.next()? {
-        if page.activities.len() == limit {
+        if seen == limit {
             page.next_cursor = last.map(|(at, id): (i64, String)| format!("{at:x}-{id}"));
             break;
         }
-        let json: String = row.get(0)?;
-        page.activities.push(activity(&json, row.get(1)?)?);
-        last = Some((row.get(2)?, row.get(3)?));
+        page.activities.extend(reader.record(&found(row)?)?);
+        last = Some((row.get(3)?, row.get(0)?));
+        seen += 1;
     }
     Ok(page)
 }
@@ -66,21 +73,31 @@ pub(super) fn page(connection: &Connection, filter: &ActivityFilter) -> Result<P
 /// Every record that fits, oldest first.
 pub(super) fn for_each(
     connection: &Connection,
+    reader: &mut Reader,
     filter: &ActivityFilter,
     visit: &mut dyn FnMut(Activity) -> io::Result<()>,
 ) -> Result<(), IndexError> {
     let terms = Terms::of(filter)?;
     let sql = format!(
-        "SELECT document.json, activity.status FROM activity JOIN document USING (key) {} ORDER BY at, id",
+        "SELECT id, status, places FROM activity {} ORDER BY at, id",
         terms.sql(),
     );
     let mut statement = connection.prepare(&sql)?;
     let mut rows = statement.query(params_from_iter(terms.values()))?;
     while let Some(row) = rows.next()? {
-        let json: String = row.get(0)?;
-        visit(activity(&json, row.get(1)?)?)?;
+        if let Some(record) = reader.record(&found(row)?)? {
+            visit(record)?;
+        }
     }
     Ok(())
+}
+
+fn found(row: &rusqlite::Row<'_>) -> Result<Row, rusqlite::Error> {
+    Ok(Row {
+        id: row.get(0)?,
+        status: row.get(1)?,
+        places: row.get(2)?,
+    })
 }
 
 /// How many records since then there are of each sort.

@@ -1,13 +1,13 @@
-//! The form of the index: a narrow table to search in, and the whole records beside it.
+//! The form of the index: a narrow table to search in. Each row says where the entries of its record stand in the log.
 
 use std::{path::Path, time::Duration};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior, config::DbConfig};
 
 use super::{IndexError, tally};
 
 /// The form that this version reads and writes; any change to the tables makes it one more.
-const FORM: i64 = 3;
+const FORM: i64 = 4;
 /// What every database file starts with.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How much of a database file tells its form.
@@ -22,7 +22,9 @@ const TABLES: &str = "
         offset   INTEGER NOT NULL,
         first    INTEGER NOT NULL,
         -- When a sealed writer's folder was last changed; it need not be looked into until then.
-        settled  INTEGER
+        settled  INTEGER,
+        -- Entries that were left out, because they are not what was written.
+        damaged  INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID;
     CREATE TABLE activity (
         key         INTEGER PRIMARY KEY,
@@ -42,9 +44,9 @@ const TABLES: &str = "
         rule        TEXT,
         scopes      TEXT NOT NULL,
         intent_type TEXT,
-        status      TEXT
+        status      TEXT,
+        places      TEXT NOT NULL
     );
-    CREATE TABLE document (key INTEGER PRIMARY KEY, json TEXT NOT NULL);
     CREATE INDEX activity_at ON activity (at, id);
     CREATE INDEX activity_writer ON activity (writer, seq);
     CREATE INDEX activity_running ON activity (writer) WHERE status IS NULL;
@@ -64,6 +66,12 @@ const TABLES: &str = "
 /// Brings the database into the form that this version knows.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), IndexError> {
     connection.busy_timeout(BUSY)?;
+    // Only who fills the index changes its files; see `seal`.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // What another program put into the file is not run.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     let form = form(connection)?;
     refuse_newer(form, path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -107,7 +115,33 @@ pub(super) fn clear(connection: &mut Connection) -> Result<(), IndexError> {
     transaction.execute_batch(TABLES)?;
     transaction.execute_batch(tally::TABLE)?;
     transaction.pragma_update(None, "user_version", FORM)?;
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    // The header of the file tells the form to versions that do not open it.
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(())
+}
+
+/// What stands in the database besides the tables of this version, or does not stand there.
+pub(super) fn difference(connection: &Connection) -> Result<Option<String>, IndexError> {
+    let mut fresh = Connection::open_in_memory()?;
+    let transaction = fresh.transaction()?;
+    transaction.execute_batch(TABLES)?;
+    transaction.execute_batch(tally::TABLE)?;
+    transaction.commit()?;
+    let differs = listed(connection)? != listed(&fresh)?;
+    Ok(differs.then(|| "its tables are not those of callgate".to_owned()))
+}
+
+type Listed = Vec<(String, String, String, Option<String>)>;
+
+fn listed(connection: &Connection) -> Result<Listed, rusqlite::Error> {
+    let sql = "SELECT type, name, tbl_name, sql FROM sqlite_schema
+               WHERE name NOT LIKE 'sqlite_stat%' ORDER BY type, name";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    })?;
+    rows.collect()
 }
 
 fn form(connection: &Connection) -> Result<i64, rusqlite::Error> {

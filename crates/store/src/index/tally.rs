@@ -5,7 +5,7 @@
 //! SQLite then copies every page that a row touches before it changes it.
 
 use callgate_gate::CallId;
-use rusqlite::Transaction;
+use rusqlite::{Connection, Transaction};
 
 /// Nothing is null in it, so that each sort has one row.
 pub(super) const TABLE: &str = "
@@ -39,6 +39,18 @@ pub(super) fn take(transaction: &Transaction<'_>, id: CallId) -> Result<(), rusq
     );
     let mut statement = transaction.prepare_cached(&sql)?;
     statement.execute([id.to_string()]).map(drop)
+}
+
+/// Whether the counts are not those of the rows.
+pub(super) fn difference(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    let counted =
+        format!("SELECT {SORT}, count(*) FROM activity GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10");
+    let kept = "SELECT * FROM tally WHERE count <> 0";
+    let sql = format!(
+        "SELECT EXISTS (SELECT * FROM ({counted}) EXCEPT {kept})
+             OR EXISTS ({kept} EXCEPT SELECT * FROM ({counted}))"
+    );
+    connection.query_row(&sql, [], |row| row.get(0))
 }
 
 /// Counts everything anew, after so many records have changed at once.

@@ -13,7 +13,7 @@ use callgate_store::ActivityFilter as Filter;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{COLUMNS, failed, index, row, since};
+use super::{COLUMNS, failed, index, row, since, tell};
 use crate::{
     exit::Failed,
     print::{outln, table},
@@ -93,9 +93,9 @@ pub(super) fn summary(data_dir: &Path, period: &str, as_json: bool) -> Result<Ex
         "30d" => "720h",
         other => other,
     };
-    let summary = index(data_dir)?
-        .summary(since(hours)?, None)
-        .map_err(failed)?;
+    let mut index = index(data_dir)?;
+    let summary = index.summary(since(hours)?, None).map_err(failed)?;
+    tell(&mut index)?;
     let sorts = [
         ("by_status", &summary.by_status),
         ("by_intent", &summary.by_intent),

@@ -119,9 +119,7 @@ fn an_edited_row_tells_no_lie() {
         "UPDATE document SET json = replace(json, 'testkit', 'another')",
         "UPDATE document SET json = (SELECT json FROM document ORDER BY key LIMIT 1)",
     ];
-    edited("a row of the index is edited", &spellings)
-        .open()
-        .check();
+    edited("a row of the index is edited", &spellings).check();
 }
 
 #[test]
@@ -132,9 +130,7 @@ fn a_deleted_row_is_missed() {
         "DELETE FROM activity WHERE tool = 'effect';; DELETE FROM tally WHERE tool = 'effect'",
         "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE tool = 'effect')",
     ];
-    edited("a row of the index is deleted", &spellings)
-        .open()
-        .check();
+    edited("a row of the index is deleted", &spellings).check();
 }
 
 #[test]
@@ -143,9 +139,7 @@ fn an_added_row_is_no_record() {
         "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4711, id = '01J0000000000000000000FAKE';; INSERT INTO activity SELECT * FROM x;; INSERT INTO document SELECT 4711, replace(json, 'effect', 'forged') FROM document JOIN activity USING (key) WHERE tool = 'effect' LIMIT 1",
         "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4712, at = at + 1, id = '01J0000000000000000000000A';; INSERT INTO activity SELECT * FROM x",
     ];
-    edited("a row is added to the index", &spellings)
-        .open()
-        .check();
+    edited("a row is added to the index", &spellings).check();
 }
 
 #[test]
@@ -162,7 +156,6 @@ fn a_row_is_not_hidden_from_a_filter() {
         "a filter's column is edited, so that a filter hides a record",
         &spellings,
     )
-    .open()
     .check();
 }
 
@@ -173,9 +166,7 @@ fn edited_counts_are_not_told() {
         "DELETE FROM tally",
         "UPDATE tally SET count = 0 WHERE tool = 'effect'",
     ];
-    edited("the counts of the index are edited", &spellings)
-        .open()
-        .check();
+    edited("the counts of the index are edited", &spellings).check();
 }
 
 #[test]
@@ -218,7 +209,6 @@ fn planted_triggers_and_views_do_nothing() {
             Seen::Passed
         }
     })
-    .open()
     .check();
 }
 
@@ -238,7 +228,6 @@ fn moved_marks_hide_no_later_call() {
             edit(&bed, sql);
             judged(&bed, &truth)
         })
-        .open()
         .check();
 }
 
@@ -265,7 +254,6 @@ fn the_index_of_another_folder_is_not_believed() {
             }
             judged(&bed, &truth)
         })
-        .open()
         .check();
 }
 
@@ -350,7 +338,6 @@ fn verify_compares_the_index_with_the_log() {
             assert!(again.status.success(), "what differed was made again");
             seen
         })
-        .open()
         .check();
 }
 
@@ -364,7 +351,6 @@ fn doctor_compares_the_index_with_the_log() {
             edit(&bed, sql);
             found(&run(&bed, &["doctor"]))
         })
-        .open()
         .check();
 }
 
@@ -388,7 +374,6 @@ fn replay_reads_the_record_and_not_an_edited_index() {
                 Seen::Passed
             }
         })
-        .open()
         .check();
 }
 
@@ -422,6 +407,5 @@ fn the_api_of_a_running_gateway_tells_the_truth() {
                 Seen::Passed
             }
         })
-        .open()
         .check();
 }

@@ -201,7 +201,6 @@ fn a_list_does_not_show_an_edited_entry_as_if_it_were_sound() {
             fs::write(path, good).expect("it is ours");
             told_of_damage(&output)
         })
-        .open()
         .check();
 }
 
@@ -271,7 +270,6 @@ fn replay_of_held_and_denied_calls_shows_no_difference() {
         drop(host);
         replayed(&bed)
     })
-    .open()
     .check();
 }
 
@@ -312,7 +310,6 @@ fn replay_of_limited_calls_shows_no_difference() {
             drop(host);
             replayed(&bed)
         })
-        .open()
         .check();
 }
 
@@ -364,7 +361,6 @@ fn replay_of_calls_without_a_verdict_of_policy_shows_no_difference() {
             drop(served);
             replayed(&bed)
         })
-        .open()
         .check();
 }
 
@@ -404,7 +400,6 @@ fn explain_knows_what_a_tool_declared() {
         ["wipe", "delete_all", "delete_thing", "show", "plain"],
         |tool| explained(&governed("default", ""), tool),
     )
-    .open()
     .check();
 }
 
@@ -425,6 +420,5 @@ fn explain_knows_an_override_of_the_lock() {
             write(&bed.path("callgate.lock"), &with);
             explained(&bed, "plain")
         })
-        .open()
         .check();
 }

@@ -64,7 +64,7 @@ fn an_index_of_a_newer_form_is_refused_and_left_alone() {
     fs::write(&index, &content).expect("it is ours");
     let ran = run(&mut named(&bed, ["serve", "--listen", "127.0.0.1:0"]));
     let said = normalised(&bed, &ran.stderr);
-    let wanted = "error: the index `$DIR/data/index.sqlite` has form 9, and this callgate knows forms up to 3; use a newer callgate, or delete the file\n";
+    let wanted = "error: the index `$DIR/data/index.sqlite` has form 9, and this callgate knows forms up to 4; use a newer callgate, or delete the file\n";
     assert_eq!((ran.code, said.as_str()), (Some(4), wanted));
     assert_eq!(fs::read(&index).expect("it is there"), content);
 }
