@@ -59,7 +59,7 @@ fn blots_out_what_is_known_to_be_secret() {
             "https://api.example:8443/a@b",
         ),
         ("ssh://git@host/r.git", "ssh://git@host/r.git"),
-        ("PWD=/home/me pwd=hunter2", "PWD=/home/me pwd=[redacted]"),
+        ("PWD=/srv/me pwd=hunter2", "PWD=/srv/me pwd=[redacted]"),
         (
             "Cookie: a=b; c=d\r\nHost: x",
             "Cookie: [redacted]\r\nHost: x",

@@ -1,6 +1,7 @@
 //! Secrets that would be kept, told or sent in a readable form.
 
 mod forms;
+mod wrapping;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,67 +15,11 @@ use callgate_testkit::{HttpHost, wait_until};
 use serde_json::{Value, json};
 
 use self::forms::{Form, forms};
+use self::wrapping::{WRAPPINGS, Wrapping};
 use super::{CANNED, Seen, attack, can, plain_tool};
 use crate::evidence::{run, stdout};
 use crate::setup::{Bed, Served};
 use crate::talk::{DEADLINE, call, parsed};
-
-/// How a text with a secret is put into arguments.
-#[derive(Debug, Clone, Copy)]
-enum Wrapping {
-    Text,
-    Lines,
-    Command,
-    Header,
-    Url,
-    Nested,
-    Twice,
-    Member,
-}
-
-const WRAPPINGS: [Wrapping; 8] = [
-    Wrapping::Text,
-    Wrapping::Nested,
-    Wrapping::Command,
-    Wrapping::Lines,
-    Wrapping::Header,
-    Wrapping::Url,
-    Wrapping::Twice,
-    Wrapping::Member,
-];
-
-impl Wrapping {
-    /// The arguments of a call. The key tells the call apart.
-    fn arguments(self, key: &str, form: &Form) -> String {
-        let text = &form.text;
-        let wrapped = match self {
-            Self::Text => json!(text),
-            Self::Lines => json!(format!("first line\n{text}\nlast line")),
-            Self::Command => json!(format!("cd /srv && run '{text}' | tee out.txt")),
-            Self::Header => json!(format!("Accept: */*\r\nX-Given: {text}\r\nHost: x.example")),
-            Self::Url => json!(format!("https://x.example/do?given={text}&next=1")),
-            Self::Nested => json!(json!({"inner": text, "n": 1}).to_string()),
-            Self::Twice => json!(json!({"a": json!({"b": text}).to_string()}).to_string()),
-            Self::Member => json!({"list": [1, {"value": text}]}),
-        };
-        json!({"key": key, "given": wrapped}).to_string()
-    }
-
-    /// Whether the form can be written so.
-    fn fits(self, form: &Form) -> bool {
-        match self {
-            // A URL in a parameter of a URL, or a header in one, would be encoded.
-            Self::Url => !form.text.contains([' ', ':', '\n', '"', '<']),
-            Self::Header => !form.text.contains('\n'),
-            Self::Text
-            | Self::Lines
-            | Self::Command
-            | Self::Nested
-            | Self::Twice
-            | Self::Member => true,
-        }
-    }
-}
 
 /// Everything that a gateway keeps or tells, with a server `s` whose tools give back what they get.
 struct Watched {
