@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::{CANNED, Seen, attack, can, plain_tool, write};
 use crate::evidence::{COUNTER, assert_done, run, segments, stdout};
 use crate::setup::Bed;
-use crate::talk::{call, parsed};
+use crate::talk::{DEADLINE, call, parsed};
 
 /// A data folder with calls of two processes on record.
 fn recorded() -> Bed {
@@ -368,7 +368,7 @@ fn replay_of_calls_without_a_verdict_of_policy_shows_no_difference() {
 fn explained(bed: &Bed, tool: &str) -> Seen {
     let mut host = bed.stdio_ready();
     call(&mut host, &format!("s__{tool}"), r#"{"key":"a"}"#);
-    drop(host);
+    host.close(DEADLINE).expect("the gateway ends");
     let page = parsed(&stdout(&run(
         bed,
         &["activity", "list", "--json", "--tool", tool],
@@ -410,7 +410,7 @@ fn explain_knows_an_override_of_the_lock() {
             let bed = governed("default", "");
             let mut host = bed.stdio_ready();
             call(&mut host, "s__plain", "{}");
-            drop(host);
+            host.close(DEADLINE).expect("the gateway ends");
             let lock = bed.read("callgate.lock");
             let with = lock.replace(
                 "class: write",

@@ -81,6 +81,19 @@ fn hold(host: &mut StdioHost, key: &str) -> String {
     held(host, &json!({ "key": key }).to_string())
 }
 
+/// Types this when a call is shown, lets the watch go on to another call, and says how the first one stands.
+fn answered(typed: &str) -> Seen {
+    let bed = asking("");
+    let mut host = bed.stdio_ready();
+    let mut watch = Watching::start(&bed);
+    let id = hold(&mut host, "a");
+    asked_about(&bed, &id);
+    watch.types(typed);
+    let next = hold(&mut host, "b");
+    go_on(&bed, &mut watch, &next);
+    undecided(&bed, &id)
+}
+
 #[test]
 fn answers_typed_before_the_call_is_shown() {
     attack("approvals", "an answer typed before the call was shown")
@@ -114,36 +127,19 @@ fn answers_typed_before_the_call_is_shown() {
 
 #[test]
 fn an_answer_that_names_no_call() {
-    let bed = asking("");
-    let mut host = bed.stdio_ready();
-    let mut watch = Watching::start(&bed);
-    let mut count = 0;
     attack("approvals", "an answer that does not name the call")
         .expect(Seen::Held)
         .tries(
             [
                 "y", "yes", "approve", "Y", "y ", "y ap_", "y ap", "y *", "1", "y -1",
             ],
-            |typed| {
-                count += 1;
-                let id = hold(&mut host, &format!("key{count}"));
-                asked_about(&bed, &id);
-                watch.types(&format!("{typed}\n"));
-                count += 1;
-                let next = hold(&mut host, &format!("key{count}"));
-                go_on(&bed, &mut watch, &next);
-                undecided(&bed, &id)
-            },
+            |typed| answered(&format!("{typed}\n")),
         )
         .check();
 }
 
 #[test]
 fn an_answer_that_names_another_call() {
-    let bed = asking("");
-    let mut host = bed.stdio_ready();
-    let mut watch = Watching::start(&bed);
-    let mut count = 0;
     attack("approvals", "an answer that names another call")
         .expect(Seen::Held)
         .tries(
@@ -155,16 +151,7 @@ fn an_answer_that_names_another_call() {
                 "y ap_00000000000000000000000000000000",
                 "y 1 2",
             ],
-            |typed| {
-                count += 1;
-                let id = hold(&mut host, &format!("key{count}"));
-                asked_about(&bed, &id);
-                watch.types(&format!("{typed}\ny\n"));
-                count += 1;
-                let next = hold(&mut host, &format!("key{count}"));
-                go_on(&bed, &mut watch, &next);
-                undecided(&bed, &id)
-            },
+            |typed| answered(&format!("{typed}\ny\n")),
         )
         .check();
 }
