@@ -3,7 +3,9 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, OpenOptions},
+    io::Read,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,6 +14,7 @@ use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
     event::{AccessKind, AccessMode},
 };
+use rustix::fs::OFlags;
 use tokio::{
     sync::mpsc::{Receiver, Sender, channel},
     time::sleep,
@@ -43,7 +46,7 @@ impl Watched {
         }
         let content = |file: &PathBuf| match known.iter().find(|(known, _)| known == file) {
             Some((_, content)) => Some(content.to_vec()),
-            None => fs::read(file).ok(),
+            None => read(file),
         };
         // Something may have changed since `known` was read: look once in any case.
         let _ = stir.try_send(());
@@ -83,8 +86,18 @@ impl Watched {
     }
 
     fn contents(&self) -> Vec<Option<Vec<u8>>> {
-        self.files.iter().map(|file| fs::read(file).ok()).collect()
+        self.files.iter().map(|file| read(file)).collect()
     }
+}
+
+/// The content of a regular file. A FIFO in its place must not make us wait for a writer, so opening does not block.
+fn read(file: &Path) -> Option<Vec<u8>> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).custom_flags(flags).open(file).ok()?;
+    let mut content = Vec::new();
+    let is_file = file.metadata().ok()?.is_file();
+    (is_file && file.read_to_end(&mut content).is_ok()).then_some(content)
 }
 
 fn watcher(files: &[PathBuf], stir: Sender<()>) -> notify::Result<RecommendedWatcher> {
