@@ -94,7 +94,7 @@ impl CallPath {
         Ok(answer)
     }
 
-    /// Asks a person; `None` where nobody has said yes and the question has no room in its rate limit.
+    /// Asks a person; `None` where no person has said yes and the question has no room in its rate limit.
     async fn ask_person(
         &self,
         asking: &mut Asking<'_>,

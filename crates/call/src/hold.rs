@@ -300,7 +300,7 @@ enum Released {
     Held(Hold),
 }
 
-/// The call as it will run, for whoever decides.
+/// The call as it will run, for the approver.
 fn whole(hold: &Hold, request: &BoundRequest) -> Whole {
     Whole {
         tool: hold.call().target.name().to_owned(),

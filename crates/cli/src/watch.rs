@@ -91,7 +91,7 @@ impl Watched {
 }
 
 /// The content of a regular file. A FIFO in its place must not make us wait for a writer, so opening does not block.
-fn read(file: &Path) -> Option<Vec<u8>> {
+pub(crate) fn read(file: &Path) -> Option<Vec<u8>> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = OpenOptions::new();
     let mut file = options.read(true).custom_flags(flags).open(file).ok()?;

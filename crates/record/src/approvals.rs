@@ -143,7 +143,7 @@ pub enum Sight {
     Whole,
     /// What is kept after the decision or the end of its time: the beginning, without secrets.
     Redacted,
-    /// The call waits, and its sealed arguments were not opened or cannot be. Nobody can approve it so.
+    /// The call waits, and its sealed arguments were not opened or cannot be. It cannot be approved like that.
     Unreadable,
 }
 
@@ -221,7 +221,7 @@ pub struct Approval {
     pub used_by: Option<CallId>,
 }
 
-/// What a store keeps of one question for whoever decides.
+/// What a store keeps of one question for the approver.
 #[derive(Debug, Clone)]
 pub struct Kept {
     /// What may stay.

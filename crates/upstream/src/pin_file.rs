@@ -190,7 +190,7 @@ fn replace(path: &Path, folder: &Path, lock: &Lock, text: &str) -> Result<(), Pi
     result
 }
 
-/// Writes a file that was not there: a link that somebody has put in its place is not followed.
+/// Writes a new file; a link in its place is not followed.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     // It is not synced: that can take long, and a power cut that empties the file leaves a damaged lock, not a forgotten one.

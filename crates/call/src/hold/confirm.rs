@@ -10,7 +10,7 @@ use callgate_wire::{Era, Frame, Id, Strictness, message, methods, quote};
 use super::come_again::{self, CONFIRMATION, Shows};
 use crate::{AskFailed, Exchange, parking::Back};
 
-/// What does not fit into this many characters is left to an approver: nobody confirms what they were not shown.
+/// What does not fit into this many characters is left to an approver: a person confirms only what was shown.
 const SHOWN_CHARS: usize = 10_000;
 
 /// What came of asking.

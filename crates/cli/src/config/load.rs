@@ -17,6 +17,7 @@ use crate::{
     exit::Failed,
     folders::{self, CONFIG_FILE},
     trust::{Manifest, TrustList},
+    watch,
 };
 
 /// Where a configuration came from.
@@ -58,7 +59,7 @@ pub(crate) struct Found {
     pub(super) governing: Option<Governing>,
 }
 
-/// A file in the working folder that is not used, because nobody said that it may be.
+/// A file in the working folder that is not used, because it is not trusted yet.
 #[derive(Debug)]
 pub(crate) struct Untrusted {
     pub(crate) file: PathBuf,
@@ -74,7 +75,7 @@ pub(crate) fn load(named: Option<&Path>, data_dir: &Path) -> Result<Found, Faile
     }
     let here = PathBuf::from(CONFIG_FILE);
     let mut untrusted = None;
-    if let Ok(content) = fs::read(&here) {
+    if let Some(content) = watch::read(&here) {
         match projects(&here, &content, data_dir)? {
             Ok(found) => return Ok(found),
             Err(not) => untrusted = Some(not),

@@ -134,7 +134,7 @@ async fn one(
     Ok(Json(json!(Row::of(&approval, &desk.terms()))))
 }
 
-/// An approval as it is shown to somebody who decides within `reach`.
+/// An approval as it is shown to an approver within `reach`.
 pub(super) async fn visible_to(
     desk: &Desk,
     reach: &Reach,

@@ -109,7 +109,7 @@ async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response
         status: None,
         tenant: Reach::of(&visit.principal).into_tenant(),
     };
-    // Nobody decides by the list alone.
+    // The list alone is not enough to decide by.
     match desk.show_all(which, MAX_SHOWN, false).await {
         Ok(all) => Html(render::list(&visit, &all).into_string()).into_response(),
         Err(error) => approvals::unavailable(&error).into_response(),

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::support::{forwarding, new_id, open};
 
-/// What a sealed call is made of here; nobody else writes it.
+/// What a sealed call is made of; it is written only here.
 const SEALED: &str = "sealed-call-bytes";
 
 fn question(of: &str) -> Question {

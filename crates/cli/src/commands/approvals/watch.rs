@@ -73,7 +73,7 @@ pub(super) fn run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failed
     }
 }
 
-/// Asks whoever sits at the terminal about the call that was shown last. Anything but a clear answer that names a call
+/// Asks the person at the terminal about the call that was shown last. Anything but a clear answer that names a call
 /// decides nothing. Returns `false` when the terminal is gone.
 fn ask(settings: &Settings, approval: &Approval, shown: &[ApprovalId]) -> Result<bool, Failed> {
     let number = shown.len();

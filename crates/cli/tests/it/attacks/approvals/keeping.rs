@@ -124,7 +124,7 @@ fn arguments_kept_after_their_time() {
             _ => {}
         }
         let erased = wait_until(DEADLINE, || {
-            // Whoever opens the store next erases what is over.
+            // The next process that opens the store erases what is over.
             stdout(&run(&bed, &["approvals", "list"]));
             weight(&bed) < 100_000
         });
