@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -14,7 +13,10 @@ use callgate_gate::Naming;
 use callgate_plugin::{
     Found, NoSuchOperation, NotFound, Plugin, PluginError, PluginSpec, PluginTools, Shelf,
 };
-use callgate_upstream::environment::{self, Inherit};
+use callgate_upstream::{
+    environment::{self, Inherit},
+    regular_file,
+};
 use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -124,7 +126,7 @@ impl StepPlugins {
         let trusted = TrustList::load(&self.data_dir);
         let trusted = trusted.map_err(|failed| failed.message().to_owned())?;
         let covers = |file: &PathBuf| {
-            let content = fs::read(file);
+            let content = regular_file::read(file);
             content.is_ok_and(|content| trusted.covers(file, &content))
         };
         match found.needs_trust.iter().find(|file| !covers(file)) {

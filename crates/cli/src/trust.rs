@@ -9,7 +9,7 @@ use std::{
 };
 
 use callgate_gate::Digest;
-use callgate_upstream::pin_file::Witness;
+use callgate_upstream::{pin_file::Witness, regular_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ impl TrustList {
             Failed::config(format!("`{}`: {error}", file.display()))
                 .help("remove it to forget what was trusted")
         };
-        let text = match fs::read(&file) {
+        let text = match regular_file::read(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => b"{}".to_vec(),
             Err(error) => return Err(Failed::system(format!("`{}`: {error}", file.display()))),
@@ -192,7 +192,7 @@ pub(crate) struct ProjectLock {
 impl ProjectLock {
     /// The lock's content, if that is trusted.
     pub(crate) fn trusted_content(&self) -> Result<Option<Vec<u8>>, Failed> {
-        let content = match fs::read(&self.file) {
+        let content = match regular_file::read(&self.file) {
             Ok(content) => Some(content),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(unreadable(&self.file, &error)),

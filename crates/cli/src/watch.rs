@@ -3,18 +3,16 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, OpenOptions},
-    io::Read,
-    os::unix::fs::OpenOptionsExt,
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use callgate_upstream::regular_file;
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
     event::{AccessKind, AccessMode},
 };
-use rustix::fs::OFlags;
 use tokio::{
     sync::mpsc::{Receiver, Sender, channel},
     time::sleep,
@@ -29,6 +27,8 @@ pub(crate) struct Watched {
     files: Vec<PathBuf>,
     seen: Vec<Option<Vec<u8>>>,
     stirred: Receiver<()>,
+    /// Whether the files are being looked at. It outlives a look that was given up halfway.
+    is_looking: bool,
     /// Keeps the system telling us; `None` when it does not.
     _watcher: Option<RecommendedWatcher>,
     /// Keeps `stirred` open when there is no watcher.
@@ -54,15 +54,18 @@ impl Watched {
             seen: files.iter().map(content).collect(),
             files,
             stirred,
+            is_looking: false,
             _watcher: watcher.ok(),
             _open: stir,
         }
     }
 
-    /// Waits until a file is another than it was. A change is told once.
+    /// Waits until a file differs from what it was. A change is told once. Waiting may be given up at any time: a change
+    /// that was not told yet is told by the next call.
     pub(crate) async fn changed(&mut self) {
-        // It is kept open as long as we live.
-        while self.stirred.recv().await.is_some() {
+        // The channel stays open as long as we live.
+        while self.is_looking || self.stirred.recv().await.is_some() {
+            self.is_looking = true;
             // Not the folder must be quiet, where others may write all the time, but the files.
             let mut seen = self.contents();
             loop {
@@ -73,6 +76,7 @@ impl Watched {
                 }
                 seen = now;
             }
+            self.is_looking = false;
             if self.seen != seen {
                 self.seen = seen;
                 return;
@@ -90,14 +94,8 @@ impl Watched {
     }
 }
 
-/// The content of a regular file. A FIFO in its place must not make us wait for a writer, so opening does not block.
-pub(crate) fn read(file: &Path) -> Option<Vec<u8>> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let mut options = OpenOptions::new();
-    let mut file = options.read(true).custom_flags(flags).open(file).ok()?;
-    let mut content = Vec::new();
-    let is_file = file.metadata().ok()?.is_file();
-    (is_file && file.read_to_end(&mut content).is_ok()).then_some(content)
+fn read(file: &Path) -> Option<Vec<u8>> {
+    regular_file::read(file).ok()
 }
 
 fn watcher(files: &[PathBuf], stir: Sender<()>) -> notify::Result<RecommendedWatcher> {
@@ -186,6 +184,15 @@ mod tests {
         bed.assert_told("removed").await;
         fs::write(bed.path("file"), "2").expect("it is ours");
         bed.assert_told("made").await;
+    }
+
+    #[tokio::test]
+    async fn a_change_is_told_although_the_first_wait_for_it_was_given_up() {
+        let mut bed = Bed::new();
+        fs::write(bed.path("file"), "1").expect("it is ours");
+        let given_up = timeout(QUIET / 2, bed.watched.changed()).await;
+        assert!(given_up.is_err(), "it looks twice");
+        bed.assert_told("written").await;
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use callgate_upstream::regular_file;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -270,7 +271,9 @@ fn is_program(file: &Path) -> bool {
 }
 
 fn read(file: &Path) -> Result<Option<String>, NotFound> {
-    match fs::read_to_string(file) {
+    let text = regular_file::read(file)
+        .and_then(|text| String::from_utf8(text).map_err(|_| io::Error::other("it is not UTF-8")));
+    match text {
         Ok(text) => Ok(Some(text)),
         Err(error)
             if matches!(

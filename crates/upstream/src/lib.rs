@@ -36,6 +36,7 @@ pub mod command_line;
 pub mod environment;
 pub mod pin_file;
 pub mod process;
+pub mod regular_file;
 pub mod stderr_tail;
 pub mod warden;
 

@@ -8,14 +8,14 @@ use std::{
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Read, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
 use callgate_gate::pins::{Lock, MAX_LOCK_BYTES};
-use rustix::fs::OFlags;
+
+use crate::regular_file;
 
 /// What the file is called.
 pub const LOCK_FILE: &str = "callgate.lock";
@@ -93,16 +93,9 @@ fn content(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The bytes of a regular file of a reasonable size. Opening does not block, whatever the file is.
+/// The bytes of a file of a reasonable size.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
+    let file = regular_file::open(path)?;
     let mut bytes = Vec::new();
     let limit = MAX_LOCK_BYTES as u64 + 1;
     file.take(limit).read_to_end(&mut bytes)?;

@@ -34,10 +34,13 @@ pub(super) fn slow_sockets() -> Result<()> {
     run(CLI, test, "CALLGATE_SLOW_SOCKETS", "1000")
 }
 
-/// A million calls are decided by two evaluators, and a policy file is changed 1,000 times under load.
+/// A million calls are decided by two evaluators, a policy is swapped 10,000 times under load, and its file changed
+/// 1,000 times.
 pub(super) fn policy() -> Result<()> {
     let agree = "the_gate_and_the_naive_evaluator_agree";
     run("callgate-gate", agree, "CALLGATE_POLICY_CASES", "1000000")?;
+    let swaps = "policies_swapped_under_load";
+    run("callgate-upstream", swaps, "CALLGATE_POLICY_SWAPS", "10000")?;
     let reloads = "policy_reloads_under_load";
     run(CLI, reloads, "CALLGATE_POLICY_RELOADS", "1000")
 }

@@ -1,13 +1,13 @@
 //! `callgate trust`: allow a project that was found in a folder to be used, or a plugin.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use callgate_gate::Digest;
 use callgate_plugin::{NotFound, Shelf};
+use callgate_upstream::regular_file;
 
 use crate::{
     args::{Shared, Trust},
@@ -61,7 +61,7 @@ fn revoke(data_dir: &Path, file: &Path) -> Result<ExitCode, Failed> {
 fn of_files(files: &[PathBuf]) -> Result<Manifest, Failed> {
     let one = |file: &PathBuf| {
         let wrong = |error| Failed::user(format!("`{}`: {error}", file.display()));
-        let content = fs::read(file).map_err(wrong)?;
+        let content = regular_file::read(file).map_err(wrong)?;
         let name = trust::name(file).map_err(wrong)?;
         Ok((name, Digest::of(&content).to_string()))
     };

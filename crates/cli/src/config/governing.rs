@@ -9,7 +9,7 @@ use std::{
 
 use callgate_gate::Digest;
 use callgate_plugin::{Found as FoundPlugin, Shelf};
-use callgate_upstream::pin_file::LOCK_FILE;
+use callgate_upstream::{pin_file::LOCK_FILE, regular_file};
 
 use super::{Config, model::PolicyChoice};
 use crate::trust::{self, Manifest};
@@ -119,10 +119,8 @@ pub(super) fn packs(base: &Path, config: &Config) -> PathBuf {
     packs.unwrap_or_else(|| base.join(".callgate/packs"))
 }
 
-/// A regular file's content; a pipe would keep its reader for ever.
 fn content(file: &Path) -> Option<Vec<u8>> {
-    let is_file = fs::metadata(file).is_ok_and(|data| data.is_file());
-    is_file.then(|| fs::read(file).ok()).flatten()
+    regular_file::read(file).ok()
 }
 
 fn files_in(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {

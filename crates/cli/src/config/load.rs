@@ -2,11 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 
 use callgate_gate::Problem;
+use callgate_upstream::regular_file;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -17,7 +17,6 @@ use crate::{
     exit::Failed,
     folders::{self, CONFIG_FILE},
     trust::{Manifest, TrustList},
-    watch,
 };
 
 /// Where a configuration came from.
@@ -75,7 +74,7 @@ pub(crate) fn load(named: Option<&Path>, data_dir: &Path) -> Result<Found, Faile
     }
     let here = PathBuf::from(CONFIG_FILE);
     let mut untrusted = None;
-    if let Some(content) = watch::read(&here) {
+    if let Ok(content) = regular_file::read(&here) {
         match projects(&here, &content, data_dir)? {
             Ok(found) => return Ok(found),
             Err(not) => untrusted = Some(not),
@@ -155,7 +154,7 @@ pub(super) fn of_content(file: &Path, content: &[u8], trust_dir: &Path) -> Resul
 /// Everything that trust in a project's configuration covers.
 pub(crate) fn manifest_of(file: &Path) -> Result<Manifest, Failed> {
     let wrong = |error| Failed::user(format!("`{}`: {error}", file.display()));
-    let content = fs::read(file).map_err(wrong)?;
+    let content = regular_file::read(file).map_err(wrong)?;
     let found = of_content(file, &content, Path::new(""))?;
     Ok(Governing::of(file, &content, &found.config)
         .manifest()
@@ -208,7 +207,7 @@ fn projects(
 }
 
 fn content(file: &Path) -> Result<Vec<u8>, Failed> {
-    fs::read(file)
+    regular_file::read(file)
         .map_err(|error| Failed::config(format!("configuration `{}`: {error}", file.display())))
 }
 

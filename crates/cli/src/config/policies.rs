@@ -11,7 +11,7 @@ use callgate_gate::{
     Builtin, Ground, Layer, Mode, Policy, Problem, Protected, Rules, ServerName, Surroundings,
     ToolFilter,
 };
-use callgate_upstream::{Launch, ServerSpec};
+use callgate_upstream::{Launch, ServerSpec, regular_file};
 
 use super::{
     Found, complaint,
@@ -211,7 +211,7 @@ impl PolicyFile {
     /// Reads and compiles a policy file.
     pub(crate) fn read(file: &Path) -> Result<Self, Failed> {
         let wrong = |error| Failed::config(format!("policy `{}`: {error}", file.display()));
-        Self::of(file, fs::read(file).map_err(wrong)?)
+        Self::of(file, regular_file::read(file).map_err(wrong)?)
     }
 
     /// Compiles the content of a policy file.

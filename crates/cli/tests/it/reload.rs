@@ -15,7 +15,7 @@ use crate::shell::{run, typed};
 use crate::talk::{DEADLINE, call, call_line, is_notification, parsed, tools};
 
 /// Reloads in CI; `CALLGATE_RELOADS` sets another number.
-const RELOADS: usize = 150;
+const RELOADS: usize = 40;
 
 pub(crate) fn health(served: &Served) -> Value {
     let url = served.url.replace("/mcp", "/healthz");

@@ -15,7 +15,7 @@ use crate::setup::Bed;
 use crate::talk::{DEADLINE, parsed};
 
 /// How many processes are killed unless `CALLGATE_APPROVAL_KILLS` says otherwise.
-const KILLS: u64 = 20;
+const KILLS: u64 = 6;
 
 /// Who is killed, and over what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,8 @@ mod running;
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
 
 use callgate_testkit::{StdioHost, wait_until};
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use crate::setup::Bed;
 use crate::talk::{DEADLINE, call, text_of, tools};
 
 /// Changes of the file in CI; `CALLGATE_POLICY_RELOADS` sets another number.
-const RELOADS: usize = 200;
+const RELOADS: usize = 40;
 
 const CONFIG: &str = "\
 servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// How many calls are compared; a soak sets more by `CALLGATE_POLICY_CASES`.
-const CASES: u32 = 100_000;
+const CASES: u32 = 20_000;
 /// Calls for each policy, since reading a policy costs more than asking it.
 const CALLS: u32 = 200;
 

@@ -112,3 +112,61 @@ fn revoked_trust_counts_on() {
         })
         .check();
 }
+
+/// Puts a pipe, which a plain read would wait at for ever, in place of a file.
+fn pipe_at(file: &Path) {
+    fs::remove_file(file).expect("it is ours");
+    let made = Command::new("mkfifo").arg(file).status();
+    assert!(made.expect("mkfifo runs").success());
+}
+
+#[test]
+fn a_pipe_in_place_of_a_governing_file() {
+    attack(
+        "trust",
+        "a pipe in place of a file that governs keeps the gateway, or a command, waiting for ever",
+    )
+    .expect(Seen::Harmless)
+    .tries(
+        [
+            "callgate.lock",
+            "policy.yaml",
+            "callgate.yaml",
+            ".callgate/packs/p.py",
+        ],
+        |file| {
+            let bed = project("policy: policy.yaml\n", &[plain_tool("save")]);
+            users(&bed, "policy: allow-all\n");
+            write(&bed.path("policy.yaml"), OPEN);
+            let pack = bed.path(".callgate/packs/p.py");
+            write(&pack, "def f():\n    return 1\n");
+            trust(&bed);
+            meet(&bed);
+            let mut host = host(&bed);
+            assert_eq!(attempt(&bed, &mut host, "w__save", "{}"), Seen::Passed);
+            let before = fs::read(bed.path(file)).expect("it is ours");
+            pipe_at(&bed.path(file));
+            // A pack is read when a project is loaded, and not watched.
+            if *file != ".callgate/packs/p.py" {
+                told(&host, &["policy.rejected"]);
+            }
+            assert_eq!(attempt(&bed, &mut host, "w__save", "{}"), Seen::Passed);
+            let ran = run(&mut typed(&bed, ["doctor"]));
+            assert!(ran.code.is_some(), "doctor ends: {}", ran.stderr);
+            fs::remove_file(bed.path(file)).expect("it is ours");
+            fs::write(bed.path(file), before).expect("it is ours");
+            // The gateway still follows its files.
+            write(&bed.path("policy.yaml"), STRICT);
+            trust(&bed);
+            let follows = wait_until(DEADLINE, || {
+                attempt(&bed, &mut host, "w__save", "{}") == Seen::Refused
+            });
+            if follows {
+                Seen::Harmless
+            } else {
+                Seen::Passed
+            }
+        },
+    )
+    .check();
+}

@@ -1,0 +1,57 @@
+//! Reading a file that other programs can replace. Nothing but a regular file is read: a pipe would keep its reader
+//! waiting for a writer, and a device may have no end.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use rustix::fs::OFlags;
+
+/// Opens a regular file for reading. Opening does not block, whatever stands there.
+pub fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// The content of a regular file.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    open(path)?.read_to_end(&mut content)?;
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn only_a_regular_file_is_read_and_nothing_is_waited_for() {
+        let dir = tempfile::tempdir().expect("the temporary folder is writable");
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "text").expect("it is ours");
+        std::os::unix::fs::symlink(path("file"), path("link")).expect("it is ours");
+        let made = Command::new("mkfifo").arg(path("pipe")).status();
+        assert!(made.expect("mkfifo runs").success());
+        for name in ["file", "link"] {
+            assert_eq!(read(&path(name)).expect("it is a file"), b"text", "{name}");
+        }
+        for name in ["pipe", ""] {
+            let error = read(&path(name)).expect_err("it is not a file");
+            assert_eq!(error.to_string(), "it is not a regular file", "{name}");
+        }
+        let error = read(Path::new("/dev/zero")).expect_err("it is a device");
+        assert_eq!(error.to_string(), "it is not a regular file");
+        let missing = read(&path("missing")).expect_err("there is nothing");
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}
