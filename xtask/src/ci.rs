@@ -1,6 +1,6 @@
 //! What CI runs, in CI's order.
 
-use std::time::Instant;
+use std::{num::NonZero, thread, time::Instant};
 
 use anyhow::{Context, Result};
 
@@ -9,19 +9,27 @@ use crate::tidy;
 
 /// Runs every step, prints its time, and stops at the first that fails.
 pub(crate) fn run() -> Result<()> {
-    for (name, arguments) in cargo_steps() {
+    let threads = test_threads();
+    for (name, arguments) in cargo_steps(&threads) {
         step(name, || command::run(cargo().args(arguments)))?;
     }
     step("tidy", tidy::run)
 }
 
-fn cargo_steps() -> [(&'static str, &'static [&'static str]); 5] {
-    let tests: &[&str] = if command::exists("cargo-nextest", "--version") {
-        &["nextest", "run", "--workspace", "--locked"]
+/// Most tests wait for processes and clocks, so twice as many run at once as there are cores.
+fn test_threads() -> String {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    (2 * cores).to_string()
+}
+
+fn cargo_steps(threads: &str) -> [(&'static str, Vec<&str>); 5] {
+    let tests = if command::exists("cargo-nextest", "--version") {
+        let run = ["nextest", "run", "--workspace", "--locked"];
+        [&run[..], &["--test-threads", threads]].concat()
     } else {
-        &["test", "--workspace", "--locked"]
+        vec!["test", "--workspace", "--locked"]
     };
-    let clippy = &[
+    let clippy = vec![
         "clippy",
         "--workspace",
         "--all-targets",
@@ -31,14 +39,17 @@ fn cargo_steps() -> [(&'static str, &'static [&'static str]); 5] {
         "warnings",
     ];
     [
-        ("fmt", &["fmt", "--all", "--check"]),
+        ("fmt", vec!["fmt", "--all", "--check"]),
         ("clippy", clippy),
         (
             "build",
-            &["build", "--workspace", "--all-targets", "--locked"],
+            vec!["build", "--workspace", "--all-targets", "--locked"],
         ),
         ("tests", tests),
-        ("doc tests", &["test", "--workspace", "--doc", "--locked"]),
+        (
+            "doc tests",
+            vec!["test", "--workspace", "--doc", "--locked"],
+        ),
     ]
 }
 
