@@ -20,9 +20,9 @@ pub struct Inquiry {
     pub command: String,
     /// What is done to files, where the scope is about them and the tool's name says it.
     pub action: Option<String>,
-    /// The first path in the arguments, where the scope is about files.
+    /// A path in the arguments, where the scope is about files.
     pub path: Option<String>,
-    /// The first host in the arguments, where the scope is about the network.
+    /// A host in the arguments, where the scope is about the network.
     pub domain: Option<String>,
     /// Whether it says what the call costs: the last of several does, as cost is judged last.
     pub with_cost: bool,

@@ -85,15 +85,28 @@ impl<'a> View<'a> {
     }
 }
 
-/// Every check of a call.
+/// Every check of a call. Of checks that are equally strict the first is told, so what is protected comes first.
 pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
-    let mut checks = rules_judge(policy, call, facts);
-    if !policy.protected.is_empty() {
-        let ground = policy.ground_of(&call.target);
-        let protected = policy.protected.check(call, ground, &facts.reached);
-        checks.extend(protected);
-    }
+    let mut checks = Vec::from_iter(protected(policy, call, facts));
+    checks.extend(rules_judge(policy, call, facts));
     checks
+}
+
+/// What is said to a call that leads to a protected place, whatever the rules say.
+fn protected(policy: &Policy, call: &Call, facts: &Facts) -> Option<Check> {
+    if policy.protected.is_empty() {
+        return None;
+    }
+    let ground = policy.ground_of(&call.target);
+    policy.protected.check(call, ground, &facts.reached)
+}
+
+/// The paths of a call that may lead to a protected place.
+fn reach(policy: &Policy, call: &Call) -> Vec<String> {
+    if policy.protected.is_empty() {
+        return Vec::new();
+    }
+    policy.protected.asked(call, policy.ground_of(&call.target))
 }
 
 /// What the configuration, the token, the guard and the layers say.
@@ -116,7 +129,8 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     if policy.guarded {
         return match &facts.guard {
             Some(guarded) => guarded.checks.clone(),
-            None => vec![FailMode::Deny.check("nobody asked it")],
+            None if inquiries(policy, call).is_none() => vec![Check::too_large_to_ask()],
+            None => vec![FailMode::Deny.check("it was not asked")],
         };
     }
     let mut view = None;
@@ -142,13 +156,12 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
 
 /// What must be looked up for a call.
 pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
-    let mut needs = Needs::default();
-    if !policy.protected.is_empty() {
-        let ground = policy.ground_of(&call.target);
-        needs.reach = policy.protected.asked(call, ground);
-    }
+    let mut needs = Needs {
+        reach: reach(policy, call),
+        ..Needs::default()
+    };
     if policy.guarded {
-        needs.inquiries = inquiries(policy, call);
+        needs.inquiries = inquiries(policy, call).unwrap_or_default();
         return needs;
     }
     for layer in &policy.layers {
@@ -200,8 +213,8 @@ fn once_each(needs: &mut Needs) {
 }
 
 /// What another gateway is asked about a call in place of these rules: its name, and in strict mode what
-/// its arguments mean in the scope that the file maps it to.
-fn inquiries(policy: &Policy, call: &Call) -> Vec<Inquiry> {
+/// its arguments mean in the scope that the file maps it to. `None` where they are too much to be asked about.
+fn inquiries(policy: &Policy, call: &Call) -> Option<Vec<Inquiry>> {
     let about = |scope: &str, command: String| Inquiry {
         scope: scope.to_owned(),
         command,
@@ -216,8 +229,10 @@ fn inquiries(policy: &Policy, call: &Call) -> Vec<Inquiry> {
                 Layer::Builtin(_) => None,
             });
             let mapped = mapped.filter(|_| policy.mode == Mode::Strict);
-            let second =
-                mapped.map(|scope| direct::projected(scope, &tool.name, &name, arguments(call)));
+            let second = match mapped {
+                Some(scope) => direct::projected(scope, &tool.name, &name, arguments(call))?,
+                None => Vec::new(),
+            };
             [about(TOOL_SCOPE, name.clone())]
                 .into_iter()
                 .chain(second)
@@ -234,7 +249,7 @@ fn inquiries(policy: &Policy, call: &Call) -> Vec<Inquiry> {
     if let Some(last) = all.last_mut() {
         last.with_cost = true;
     }
-    all
+    Some(all)
 }
 
 /// The rule sets that are asked about a call, for the caller and, where the caller's name is only its

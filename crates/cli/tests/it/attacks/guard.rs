@@ -3,7 +3,7 @@
 use callgate_testkit::{HttpHost, StdioHost};
 use serde_json::json;
 
-use super::Seen::{Passed, Refused};
+use super::Seen::{Held, Passed, Refused};
 use super::{Seen, attack, attempt, write};
 use crate::guard::asked;
 use crate::guard::fake::{Does, Fake, answer, http};
@@ -258,5 +258,120 @@ fn questions_about_cost_pass_no_limit() {
             Refused
         }
     })
+    .check();
+}
+
+/// A guard that looks at `path` alone, and allows nothing under `/secret`.
+fn by_path_alone(question: &str) -> Does {
+    let question: serde_json::Value = serde_json::from_str(question).expect("it is JSON");
+    let path = question["path"].as_str().unwrap_or_default();
+    match path.starts_with("/secret") {
+        true => http("200 OK", &answer("DENY", "deny:secret")),
+        false => http("200 OK", &answer("ALLOW", "allow:x")),
+    }
+}
+
+#[test]
+fn every_path_is_asked_about() {
+    let fake = Fake::start();
+    fake.now(Does::Judges(by_path_alone));
+    let bed = Bed::new(&format!(
+        "servers: {{n: {{command: '@counter@', args: [--ledger, '@dir@/ledger']}}}}\npolicy: '@dir@/policy.yaml'\npolicy_mode: strict\nguard: {{url: '{}', api_key: k, timeout: 5s}}\n",
+        fake.url
+    ));
+    write(
+        &bed.path("policy.yaml"),
+        "version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*:*'}]}]\ntool_scope_map: [{pattern: 'n:effect', scope: filesystem}]\n",
+    );
+    let mut host = bed.stdio_ready();
+    let plain = r#"{"key":"k","path":"/a"}"#;
+    assert_eq!(attempt(&bed, &mut host, "n__effect", plain), Passed);
+    let many = |count: usize| {
+        let paths: Vec<String> = (0..count).map(|at| format!("/a/{at}")).collect();
+        json!({"key": "k", "paths": [paths, ["/secret/key"]]}).to_string()
+    };
+    attack(
+        "guard",
+        "a guard is asked about the first path of a call, and the call names another",
+    )
+    .expect(Refused)
+    .tries(
+        [
+            r#"{"key":"k","path":"/a","target":"/secret/key"}"#.to_owned(),
+            r#"{"key":"k","paths":["/a","/secret/key"]}"#.to_owned(),
+            many(40),
+            many(300),
+            r#"{"key":"k","path":"/a","more":[{"file":"/b"},{"file":"/secret/key"}]}"#.to_owned(),
+            r#"{"key":"k","source":"/a","destination":"/secret/new"}"#.to_owned(),
+            many(30),
+        ],
+        |arguments| attempt(&bed, &mut host, "n__effect", arguments),
+    )
+    .check();
+}
+
+#[test]
+fn questions_about_protected_paths_are_not_answered_with_yes() {
+    let bed = Bed::new("servers: {n: {command: '@counter@'}}\npolicy: '@dir@/policy.yaml'\n");
+    write(
+        &bed.path("policy.yaml"),
+        "version: '1'\nrules: [{scope: mcp_tool, allow: [{pattern: '*'}]}, {scope: filesystem, allow: [{paths: ['**']}]}, {scope: shell, allow: [{pattern: '**'}]}]\n",
+    );
+    let served = bed.serve();
+    let config = bed.path("callgate.yaml").display().to_string();
+    let data = bed.path("data").display().to_string();
+    let ask = |question: &serde_json::Value| {
+        let (status, answer) = asked(&served, &served.token, "/v1/check", &question.to_string());
+        assert_eq!(status, 200, "{answer}");
+        match answer["decision"].as_str() {
+            Some("ALLOW") => Passed,
+            Some("REQUIRE_APPROVAL") => Held,
+            _ => Refused,
+        }
+    };
+    let about = |scope: &str, command: &str, more: serde_json::Value| {
+        let mut question = json!({"schema_version": "v1", "scope": scope, "command": command});
+        let members = more.as_object().expect("an object").clone();
+        question.as_object_mut().expect("an object").extend(members);
+        question
+    };
+    let plain = about(
+        "filesystem",
+        "Write",
+        json!({"action": "write", "path": "/tmp/x"}),
+    );
+    assert_eq!(ask(&plain), Passed, "what is not protected");
+    attack(
+        "guard",
+        "a program that asks before it writes is told that it may change what governs",
+    )
+    .expect_any(&[Held, Refused])
+    .tries(
+        [
+            about(
+                "filesystem",
+                "Write",
+                json!({"action": "write", "path": config}),
+            ),
+            about("shell", &format!("echo x > {config}"), json!({})),
+            about(
+                "mcp_tool",
+                "n:effect",
+                json!({"meta": {"arg_path": config}}),
+            ),
+            about(
+                "filesystem",
+                "Write",
+                json!({"action": "write", "path": format!("{data}/tokens.json")}),
+            ),
+            about(
+                "filesystem",
+                "Edit",
+                json!({"path": format!("{data}/../callgate.yaml")}),
+            ),
+            about("shell", &format!("sed -i s/a/b/ '{config}'"), json!({})),
+        ],
+        ask,
+    )
     .check();
 }

@@ -10,6 +10,8 @@ use std::thread;
 pub(crate) enum Does {
     /// Answers this, raw.
     Says(String),
+    /// Answers what the question's body leads it to.
+    Judges(fn(&str) -> Does),
     /// Takes it and says nothing.
     Nothing,
     /// Goes away.
@@ -36,10 +38,14 @@ impl Fake {
             let mut silent = Vec::new();
             for stream in listener.incoming().flatten() {
                 let (key, body) = question(&stream);
-                hearing.lock().expect("nobody panicked").push(body);
+                hearing.lock().expect("nobody panicked").push(body.clone());
                 *knowing.lock().expect("nobody panicked") = key;
-                let does = doing.lock().expect("nobody panicked").clone();
+                let mut does = doing.lock().expect("nobody panicked").clone();
+                while let Does::Judges(judge) = does {
+                    does = judge(&body);
+                }
                 match does {
+                    Does::Judges(_) => {}
                     // Whoever has been answered may have gone.
                     Does::Says(answer) => drop((&stream).write_all(answer.as_bytes())),
                     Does::Nothing => silent.push(stream),

@@ -1,9 +1,12 @@
 //! One scope that is asked directly, by another gateway or a program: its rules and nothing else.
 
+use std::collections::HashSet;
+
 use callgate_wire::Json;
 
 use super::{
     COST_SCOPE, METHOD_SCOPE, TOOL_SCOPE, View, add_needs, check_cost, cost, once_each, passes,
+    protected, reach,
 };
 use crate::{
     Call, Facts, Needs, Target,
@@ -16,6 +19,9 @@ use crate::{
         scope::Scope,
     },
 };
+
+/// About how many paths, hosts or commands of one call a guard is asked.
+const MOST_ASKED: usize = 32;
 
 /// What one scope says to what is called `name` there.
 pub(in crate::policy) fn judge_scope(
@@ -30,7 +36,7 @@ pub(in crate::policy) fn judge_scope(
     if policy.guarded {
         return vec![FailMode::Deny.check("this gateway has no rules of its own")];
     }
-    let mut checks = Vec::new();
+    let mut checks = Vec::from_iter(protected(policy, call, facts));
     for layer in &policy.layers {
         match (layer, &call.target) {
             (Layer::Builtin(builtin), Target::Tool(tool)) if scope == TOOL_SCOPE => {
@@ -72,7 +78,10 @@ pub(in crate::policy) fn judge_scope(
 
 /// What must be looked up for that.
 pub(in crate::policy) fn needs_of_scope(policy: &Policy, call: &Call, scope: &str) -> Needs {
-    let mut needs = Needs::default();
+    let mut needs = Needs {
+        reach: reach(policy, call),
+        ..Needs::default()
+    };
     for layer in &policy.layers {
         let Layer::Rules(rules) = layer else { continue };
         for set in sets(rules, call, scope) {
@@ -123,28 +132,51 @@ fn without_rules(scope: &str) -> Check {
     }
 }
 
-/// The question about what a tool's arguments mean in a scope.
+/// The questions about what a tool's arguments mean in a scope: one for each path, host or command in them. `None`
+/// where there are more than a guard is asked about.
 pub(super) fn projected(
     scope: &str,
     tool: &str,
     name: &str,
     arguments: Option<Json<'_>>,
-) -> Inquiry {
-    let first = |sought| {
-        let found = projection::project(arguments, sought).unwrap_or_default();
-        found.into_iter().next()
-    };
-    let mut inquiry = Inquiry {
+) -> Option<Vec<Inquiry>> {
+    let plain = Inquiry {
         scope: scope.to_owned(),
         command: name.to_owned(),
         action: Action::of_name(tool).map(|action| action.as_str().to_owned()),
         ..Inquiry::default()
     };
-    match Scope::read(scope).and_then(|scope| scope.sought()) {
-        Some(Sought::Paths) => inquiry.path = first(Sought::Paths),
-        Some(Sought::Hosts) => inquiry.domain = first(Sought::Hosts),
-        Some(Sought::Commands) => inquiry.command = first(Sought::Commands).unwrap_or_default(),
-        Some(Sought::Texts) | None => {}
+    let sought = Scope::read(scope).and_then(|scope| scope.sought());
+    let Some(sought) = sought.filter(|sought| *sought != Sought::Texts) else {
+        return Some(vec![plain]);
+    };
+    let mut found = projection::project(arguments, sought).ok()?;
+    let mut asked = HashSet::new();
+    found.retain(|subject| asked.insert(subject.clone()));
+    let about = |subject: String| {
+        let mut inquiry = plain.clone();
+        match sought {
+            Sought::Paths => inquiry.path = Some(subject),
+            Sought::Hosts => inquiry.domain = Some(subject),
+            Sought::Commands => inquiry.command = subject,
+            Sought::Texts => {}
+        }
+        inquiry
+    };
+    match found.len() {
+        0 => Some(vec![about_nothing(plain, sought)]),
+        1..=MOST_ASKED => Some(found.into_iter().map(about).collect()),
+        _ => None,
     }
-    inquiry
+}
+
+/// The question about a call that names no path, host or command.
+fn about_nothing(plain: Inquiry, sought: Sought) -> Inquiry {
+    match sought {
+        Sought::Commands => Inquiry {
+            command: String::new(),
+            ..plain
+        },
+        Sought::Paths | Sought::Hosts | Sought::Texts => plain,
+    }
 }
