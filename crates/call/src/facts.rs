@@ -12,8 +12,8 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{
-    ApprovalId, Call, Cost, Digest, Facts, Needs, Owner, Policy, Protected, RateLimit, Reach,
-    RealPath, Target, Who, fingerprint,
+    ApprovalId, Call, Cost, Digest, Facts, Leads, Needs, Owner, Policy, Protected, RateLimit,
+    Reach, RealPath, Target, Who, fingerprint,
     guard::{Guarded, Inquiry},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
@@ -127,7 +127,9 @@ impl FactSources {
     pub(crate) async fn gather(&self, call: &Call, policy: &Policy) -> Gathered {
         let needs = policy.needs(call);
         if needs.is_empty() {
-            return Gathered::default();
+            let mut gathered = Gathered::default();
+            gathered.facts.leads = needs.leads;
+            return gathered;
         }
         // Boxed to keep the future of calls that need no facts small.
         Box::pin(async {
@@ -168,9 +170,7 @@ impl FactSources {
         if !needs.paths.is_empty() {
             facts.real_paths = self.real_paths(needs.paths).await;
         }
-        if !needs.reach.is_empty() {
-            facts.reached = self.reached(needs.reach, protected).await;
-        }
+        self.reach(&mut facts, needs.leads, protected).await;
         if !needs.inquiries.is_empty() {
             facts.guard = self.ask_guard(call, needs.inquiries).await;
         }
@@ -245,9 +245,8 @@ impl FactSources {
         if !needs.paths.is_empty() {
             gathered.facts.real_paths = self.real_paths(needs.paths).await;
         }
-        if !needs.reach.is_empty() {
-            gathered.facts.reached = self.reached(needs.reach, policy.protected()).await;
-        }
+        self.reach(&mut gathered.facts, needs.leads, policy.protected())
+            .await;
         if !needs.inquiries.is_empty() {
             gathered.facts.guard = self.ask_guard(call, needs.inquiries).await;
         }
@@ -290,14 +289,15 @@ impl FactSources {
         self.look(asked, RealPath::Unknown, paths::real).await
     }
 
-    async fn reached(
-        &self,
-        asked: Vec<String>,
-        protected: &Arc<Protected>,
-    ) -> HashMap<String, Reach> {
-        let protected = protected.clone();
-        let reach = move |path: &str| protected::reach(path, &protected);
-        self.look(asked, Reach::Unknown, reach).await
+    /// Looks whether what a call leads to is protected.
+    async fn reach(&self, facts: &mut Facts, leads: Option<Leads>, protected: &Arc<Protected>) {
+        let asked = leads.as_ref().map(Leads::paths).unwrap_or_default();
+        facts.leads = leads;
+        if !asked.is_empty() {
+            let protected = protected.clone();
+            let reach = move |path: &str| protected::reach(path, &protected);
+            facts.reached = self.look(asked, Reach::Unknown, reach).await;
+        }
     }
 
     /// Looks at the file system, for so long and no longer. What was not seen by then is `unknown`.

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     guard::{Guarded, Inquiry},
-    policy::{Cost, RateLimit, Reach},
+    policy::{Cost, Leads, RateLimit, Reach},
 };
 
 /// What was looked up for one call before deciding it. What is missing here is never taken for a
@@ -17,6 +17,8 @@ use crate::{
 pub struct Facts {
     /// Where paths really are, by the path that [`Needs`] asks about.
     pub real_paths: HashMap<String, RealPath>,
+    /// What the arguments may lead to; looked for again where it is not said.
+    pub leads: Option<Leads>,
     /// Whether paths lead to what governs the gateway, by the path that [`Needs`] asks about.
     pub reached: HashMap<String, Reach>,
     /// The conditions that are met.
@@ -52,8 +54,8 @@ pub struct Prior {
 pub struct Needs {
     /// Paths whose real place decides.
     pub paths: Vec<String>,
-    /// Paths that may lead to what governs the gateway.
-    pub reach: Vec<String>,
+    /// What may lead to what governs the gateway.
+    pub leads: Option<Leads>,
     /// Earlier calls that rules ask for.
     pub prior: Vec<Prior>,
     /// Limits that this call counts against.
@@ -68,7 +70,7 @@ impl Needs {
     /// Whether nothing must be looked up.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
-            && self.reach.is_empty()
+            && self.leads.as_ref().is_none_or(Leads::is_empty)
             && self.prior.is_empty()
             && self.rates.is_empty()
             && self.cost.is_none()

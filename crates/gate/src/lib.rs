@@ -37,7 +37,7 @@ pub use item::{Item, ItemError, ItemKind, Reference, respelled, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, FIRST_TENANT,
-    Ground, Judged, Kind, Layer, Mode, Pattern, Policy, Protected, RateLimit, Reach, Rules,
+    Ground, Judged, Kind, Layer, Leads, Mode, Pattern, Policy, Protected, RateLimit, Reach, Rules,
     Surroundings, ToolFilter,
 };
 pub use problem::{Place, Problem};

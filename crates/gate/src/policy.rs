@@ -45,7 +45,7 @@ pub use limits::{Cost, RateLimit};
 pub use path::Ground;
 pub use pattern::Pattern;
 pub(crate) use pattern::looks;
-pub use protected::{Protected, Reach};
+pub use protected::{Leads, Protected, Reach};
 pub use rules::Rules;
 
 /// What a rule says, from the most lenient to the strictest.

@@ -9,6 +9,7 @@ use super::{
     expression::Seen,
     limits::Cost,
     path::Ground,
+    protected::{Leads, Protected},
     resource,
     rule::Asked,
     rule_set::{Question, RuleSet},
@@ -97,16 +98,17 @@ fn protected(policy: &Policy, call: &Call, facts: &Facts) -> Option<Check> {
     if policy.protected.is_empty() {
         return None;
     }
-    let ground = policy.ground_of(&call.target);
-    policy.protected.check(call, ground, &facts.reached)
+    match &facts.leads {
+        Some(leads) => Protected::check(call, leads, &facts.reached),
+        None => Protected::check(call, &leads(policy, call)?, &facts.reached),
+    }
 }
 
-/// The paths of a call that may lead to a protected place.
-fn reach(policy: &Policy, call: &Call) -> Vec<String> {
-    if policy.protected.is_empty() {
-        return Vec::new();
-    }
-    policy.protected.asked(call, policy.ground_of(&call.target))
+/// What a call may lead to, where something is protected.
+fn leads(policy: &Policy, call: &Call) -> Option<Leads> {
+    let protected = &policy.protected;
+    let leads = || protected.leads(call, policy.ground_of(&call.target));
+    (!protected.is_empty()).then(leads)
 }
 
 /// What the configuration, the token, the guard and the layers say.
@@ -157,7 +159,7 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
 /// What must be looked up for a call.
 pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
     let mut needs = Needs {
-        reach: reach(policy, call),
+        leads: leads(policy, call),
         ..Needs::default()
     };
     if policy.guarded {

@@ -39,6 +39,25 @@ pub enum Reach {
     Unknown,
 }
 
+/// What a call's arguments may lead to. Looking through them is the dearest part of judging a long call, so it is done
+/// once and kept with the facts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leads(Result<Vec<Candidate>, TooMuch>);
+
+impl Leads {
+    /// The paths that must be looked at before the call can be judged.
+    pub fn paths(&self) -> Vec<String> {
+        let found = self.0.iter().flatten();
+        let paths: BTreeSet<&String> = found.map(|one| &one.path).collect();
+        paths.into_iter().cloned().collect()
+    }
+
+    /// Whether there are none of them.
+    pub fn is_empty(&self) -> bool {
+        self.0.as_ref().map_or(true, Vec::is_empty)
+    }
+}
+
 /// A path that a call may mean.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
@@ -92,21 +111,18 @@ impl Protected {
         self.places.iter().any(|place| is_within(place, folder))
     }
 
-    /// The paths that must be looked at before a call can be judged.
-    pub(super) fn asked(&self, call: &Call, ground: &Ground) -> Vec<String> {
-        let found = self.candidates(call, ground).unwrap_or_default();
-        let paths: BTreeSet<String> = found.into_iter().map(|one| one.path).collect();
-        paths.into_iter().collect()
+    /// What the arguments of a call may lead to.
+    pub(super) fn leads(&self, call: &Call, ground: &Ground) -> Leads {
+        Leads(self.candidates(call, ground))
     }
 
     /// What is said to a call that leads to a protected place.
     pub(super) fn check(
-        &self,
         call: &Call,
-        ground: &Ground,
+        leads: &Leads,
         reached: &HashMap<String, Reach>,
     ) -> Option<Check> {
-        let found = match self.candidates(call, ground) {
+        let found = match &leads.0 {
             Ok(found) => found,
             Err(TooMuch) => {
                 let why =

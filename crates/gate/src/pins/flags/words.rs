@@ -5,7 +5,7 @@
 
 mod signs;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use regex::Regex;
 
@@ -33,11 +33,12 @@ pub(super) fn suspicious(text: &str) -> Vec<Said> {
     let mut found: Vec<(Weight, Said)> = Vec::new();
     for form in [Some(plain.clone()), folded(&plain)].into_iter().flatten() {
         let small = form.to_lowercase();
-        for sign in SIGNS.iter().filter(|sign| sign.may_be_in(&small)) {
-            let text = if sign.over_lines { &lines } else { &form };
-            let Some(words) = sign.find(text) else {
+        for found_by in SIGNS.iter().filter(|sign| sign.may_be_in(&small)) {
+            let text = if found_by.over_lines { &lines } else { &form };
+            let Some(words) = found_by.find(text) else {
                 continue;
             };
+            let sign = found_by.sign;
             let said = Said {
                 what: sign.says,
                 words: words.chars().take(QUOTED_CHARS).collect(),
@@ -91,24 +92,28 @@ struct Sign {
     pattern: &'static str,
 }
 
+/// A sign whose pattern is compiled when a text has one of its words: most texts have none, and the patterns of all
+/// signs take megabytes.
 struct Compiled {
-    says: &'static str,
-    weight: Weight,
-    needs: &'static [&'static str],
-    unless_negated: bool,
+    sign: &'static Sign,
+    is_ascii: bool,
     over_lines: bool,
-    pattern: Regex,
+    pattern: OnceLock<Regex>,
 }
 
 impl Compiled {
     fn may_be_in(&self, small: &str) -> bool {
-        self.needs.is_empty() || self.needs.iter().any(|word| small.contains(word))
+        let needs = self.sign.needs;
+        needs.is_empty() || needs.iter().any(|word| small.contains(word))
     }
 
     fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
-        let counts =
-            |found: &regex::Match<'_>| !self.unless_negated || !is_negated(text, found.start());
+        let counts = |found: &regex::Match<'_>| {
+            !self.sign.unless_negated || !is_negated(text, found.start())
+        };
+        let compile = || compiled(self.sign.pattern, self.is_ascii);
         self.pattern
+            .get_or_init(compile)
             .find_iter(text)
             .find(counts)
             .map(|found| found.as_str())
@@ -139,12 +144,10 @@ static SIGNS: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
     english
         .chain(others)
         .map(|(sign, is_ascii)| Compiled {
-            says: sign.says,
-            weight: sign.weight,
-            needs: sign.needs,
-            unless_negated: sign.unless_negated,
+            sign,
+            is_ascii,
             over_lines: sign.pattern.contains(r"\n"),
-            pattern: compiled(sign.pattern, is_ascii),
+            pattern: OnceLock::new(),
         })
         .collect()
 });

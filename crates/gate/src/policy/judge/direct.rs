@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use callgate_wire::Json;
 
 use super::{
-    COST_SCOPE, METHOD_SCOPE, TOOL_SCOPE, View, add_needs, check_cost, cost, once_each, passes,
-    protected, reach,
+    COST_SCOPE, METHOD_SCOPE, TOOL_SCOPE, View, add_needs, check_cost, cost, leads, once_each,
+    passes, protected,
 };
 use crate::{
     Call, Facts, Needs, Target,
@@ -79,7 +79,7 @@ pub(in crate::policy) fn judge_scope(
 /// What must be looked up for that.
 pub(in crate::policy) fn needs_of_scope(policy: &Policy, call: &Call, scope: &str) -> Needs {
     let mut needs = Needs {
-        reach: reach(policy, call),
+        leads: leads(policy, call),
         ..Needs::default()
     };
     for layer in &policy.layers {

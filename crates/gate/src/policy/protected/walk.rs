@@ -110,7 +110,7 @@ impl<'a> Walk<'a> {
             return Err(TooMuch);
         }
         let is_command = key.is_some_and(|key| self.is_shell || projection::is_command_key(key));
-        if let (true, Some(line)) = (is_command, value.as_str()) {
+        if is_command && let Some(line) = value.as_str() {
             self.lines.push(line.into_owned());
         }
         let raw = value.bytes();
