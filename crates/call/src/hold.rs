@@ -87,18 +87,9 @@ impl Keeper<'_> {
         if let Some(there) = guard.and_then(|guarded| guarded.approval.take()) {
             return self.keep_elsewhere(hold, there, gathered, exchange).await;
         }
-        let hold = match confirm(hold, exchange, self.back).await {
-            Confirmed::Permit(permit) => return Ok(permit),
-            Confirmed::Refused(denied) => return unreleased(Unreleased::Refused(denied, None)),
-            Confirmed::Cancelled(hold) => return unreleased(Unreleased::Cancelled(hold, None)),
-            Confirmed::ComeAgain(hold) => {
-                let held = self.recorder.held(&hold, None, Status::Blocked).await;
-                return unreleased(match held {
-                    Ok(()) => Unreleased::NeedsConfirmation(hold),
-                    Err(error) => Unreleased::NotRecorded(hold, error),
-                });
-            }
-            Confirmed::Unasked(hold) => hold,
+        let hold = match self.confirm(hold, exchange).await {
+            Ok(hold) => hold,
+            Err(released) => return released,
         };
         let Some(desk) = self.desk else {
             let reason = "it needs approval, and nobody can be asked here";
@@ -108,9 +99,9 @@ impl Keeper<'_> {
         if request.len() > MAX_SHOWN_BYTES {
             return nobody(hold, TOO_LARGE_RULE, &too_large(request.len()));
         }
+        self.facts.held(hold.call(), gathered);
         let terms = desk.terms();
         let mut wait = Wait::new(desk, &terms, exchange, &hold);
-        self.facts.held(hold.call(), gathered);
         let mut hold = hold;
         loop {
             let question = self.question(&hold, &request, &terms);
@@ -123,39 +114,67 @@ impl Keeper<'_> {
                     return nobody(hold, NOBODY_RULE, reason);
                 }
             };
-            hold = match asked {
-                Asked::Claimed(claim) => {
-                    match self.release(desk, hold, claim.id, gathered, &wait).await {
-                        Released::Permit(permit) => return Ok(permit),
-                        Released::Denied(denied) => return unreleased(Unreleased::Denied(denied)),
-                        // Another rule asks by now, so another approval is needed.
-                        Released::Held(other) => other,
-                    }
+            match self.answered(hold, asked, gathered, &mut wait).await {
+                Ok(again) => hold = again,
+                Err(released) => return released,
+            }
+        }
+    }
+
+    /// Asks the person at the host, where that is enough. Gives the hold back where an approver has to be asked.
+    async fn confirm(&self, hold: Hold, exchange: &Exchange) -> Result<Hold, Release> {
+        Err(match confirm(hold, exchange, self.back).await {
+            Confirmed::Unasked(hold) => return Ok(hold),
+            Confirmed::Permit(permit) => Ok(permit),
+            Confirmed::Refused(denied) => unreleased(Unreleased::Refused(denied, None)),
+            Confirmed::Cancelled(hold) => unreleased(Unreleased::Cancelled(hold, None)),
+            Confirmed::ComeAgain(hold) => {
+                let held = self.recorder.held(&hold, None, Status::Blocked).await;
+                unreleased(match held {
+                    Ok(()) => Unreleased::NeedsConfirmation(hold),
+                    Err(error) => Unreleased::NotRecorded(hold, error),
+                })
+            }
+        })
+    }
+
+    /// Does what the desk answered. Gives the hold back where it has to be asked about again.
+    async fn answered(
+        &self,
+        hold: Hold,
+        asked: Asked,
+        gathered: &mut Gathered,
+        wait: &mut Wait<'_>,
+    ) -> Result<Hold, Release> {
+        match asked {
+            Asked::Claimed(claim) => {
+                match self.release(hold, claim.id, gathered, wait).await {
+                    Released::Permit(permit) => Err(Ok(permit)),
+                    Released::Denied(denied) => Err(unreleased(Unreleased::Denied(denied))),
+                    // Another rule asks by now, so another approval is needed.
+                    Released::Held(other) => Ok(other),
                 }
-                Asked::Denied(approval) => {
-                    let denied = hold.deny("a person decided that this call may not happen");
-                    return unreleased(Unreleased::Refused(denied, Some(approval.id)));
+            }
+            Asked::Denied(approval) => {
+                let denied = hold.deny("a person decided that this call may not happen");
+                Err(unreleased(Unreleased::Refused(denied, Some(approval.id))))
+            }
+            Asked::TooMany { limit } => Err(nobody(hold, TOO_MANY_RULE, &too_many(limit))),
+            // Only a yes lets a call past its rate limit.
+            Asked::Pending { .. } if !self.has_room(&hold, gathered) => {
+                let policy = self.providers.policy();
+                match decide(hold.into_call(), &policy, &gathered.facts) {
+                    Verdict::Deny(denied) => Err(unreleased(Unreleased::Denied(denied))),
+                    Verdict::Permit(permit) => Err(Ok(permit)),
+                    Verdict::Hold(hold) => Ok(hold),
                 }
-                Asked::TooMany { limit } => {
-                    return nobody(hold, TOO_MANY_RULE, &too_many(limit));
-                }
-                // Only a yes lets a call past its rate limit.
-                Asked::Pending { .. } if !self.has_room(&hold, gathered) => {
-                    let policy = self.providers.policy();
-                    match decide(hold.into_call(), &policy, &gathered.facts) {
-                        Verdict::Deny(denied) => return unreleased(Unreleased::Denied(denied)),
-                        Verdict::Permit(permit) => return Ok(permit),
-                        Verdict::Hold(hold) => hold,
-                    }
-                }
-                Asked::Pending { approval, .. } => {
-                    let url = terms.url(&approval.id);
-                    match self.await_decision(hold, approval.id, url, &mut wait).await {
-                        Ok(hold) => hold,
-                        Err(ended) => return Err(ended),
-                    }
-                }
-            };
+            }
+            Asked::Pending { approval, .. } => {
+                let url = wait.url(&approval.id);
+                self.await_decision(hold, approval.id, url, wait)
+                    .await
+                    .map_err(Err)
+            }
         }
     }
 
@@ -254,13 +273,12 @@ impl Keeper<'_> {
     /// decided again, by the policy of now.
     async fn release(
         &self,
-        desk: &Desk,
         hold: Hold,
         id: ApprovalId,
         gathered: &mut Gathered,
         wait: &Wait<'_>,
     ) -> Released {
-        let binding = hold.binding();
+        let (binding, desk) = (hold.binding(), wait.desk());
         let verdict = if wait.has_waited() {
             let policy = self.providers.policy();
             let call = hold.into_call();

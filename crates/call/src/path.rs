@@ -1,11 +1,18 @@
 //! The one path: the order of the steps, and who walks them.
+//!
+//! A door calls [`CallPath::start`] and polls the [`Pending`] that it gets; polling that walks the steps, in the door's own
+//! task. When the door stops polling and drops it, the call is cancelled, and what is left of it (above all `finish`)
+//! becomes a task of the path. `forward` polls the provider, which asks the host's questions through the [`Caller`] that
+//! the door handed in.
 
 mod drain;
 mod enclosing;
 mod entering;
+mod forwarding;
 mod holding;
 mod pending;
 mod questions;
+mod recording;
 mod refusing;
 mod repeat;
 mod rounds;
@@ -16,19 +23,15 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use callgate_gate::{Attempt, Consent, Permit, Verdict, decide};
+use callgate_gate::{Attempt, Call, Consent, Permit, Policy, Verdict, decide};
 use callgate_record::{Recorded, Recorder};
-use callgate_wire::{Era, bridge};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    Caller, Desk, Events, Exchange, Failure, Guard, InHand, Latency, Providers, Received, Registry,
-    Reply, Spans, Telemetry,
-    events::calls::{CallStarted, IntentDoubtful},
-    facts::{Counted, FactSources, Usage},
-    finish::{Answer, Ended, Refusal, finish, finish_unresolved, refuse},
-    forward::forward,
-    inspect::inspect,
+    Caller, Desk, Events, Exchange, Guard, InHand, Providers, Received, Registry, Spans, Telemetry,
+    events::calls::IntentDoubtful,
+    facts::{Counted, FactSources, Gathered, Usage},
+    finish::{Answer, finish_unresolved},
     intent::{self, Schemas},
     parking::{Parking, Round},
     receive::{Begun, receive},
@@ -42,7 +45,6 @@ pub use enclosing::{Enclosed, Enclosing};
 use entering::Entered;
 pub use pending::Pending;
 use pending::Walked;
-use questions::{About, Gated, carried};
 use repeat::Rounds;
 use rounds::OnRecord;
 
@@ -68,10 +70,12 @@ pub(crate) struct Shared {
     record_trouble: ArcSwapOption<String>,
 }
 
-/// What the steps of one round know of the others.
+/// What all steps of a call share.
 struct Walk<'a> {
+    started: Instant,
+    exchange: Exchange,
     span: &'a CallSpan,
-    /// Those before it, where its host is asked in between.
+    /// The rounds before this one, where the host is asked in between.
     rounds: Option<Box<Rounds>>,
 }
 
@@ -216,7 +220,15 @@ impl Shared {
         }
         let span = self.telemetry.spans.call(&attempt, trace);
         let answer = match nowhere {
-            None => self.steps(attempt, started, exchange, &span, None).await,
+            None => {
+                let walk = Walk {
+                    started,
+                    exchange,
+                    span: &span,
+                    rounds: None,
+                };
+                self.steps(attempt, walk).await
+            }
             Some(error) => {
                 let nowhere = Unresolved::of_view(attempt, *error);
                 finish_unresolved(&self.recorder, &self.telemetry.events, nowhere)
@@ -227,208 +239,118 @@ impl Shared {
         (answer.frame, answer.code, answer.held)
     }
 
-    async fn steps(
+    /// The steps in their order. Each hands on to the next, or ends the call with an answer.
+    async fn steps(self: &Arc<Self>, attempt: Attempt, mut walk: Walk<'_>) -> Answer {
+        match self.up_to_record(attempt, &mut walk).await {
+            Ok((recorded, on_record, round)) => {
+                self.forward(recorded, on_record, round, walk).await
+            }
+            Err(answer) => answer,
+        }
+    }
+
+    async fn up_to_record(
         self: &Arc<Self>,
-        mut attempt: Attempt,
-        started: Instant,
-        exchange: Exchange,
-        span: &CallSpan,
-        rounds: Option<Box<Rounds>>,
-    ) -> Answer {
-        let events = &self.telemetry.events;
-        if let Some(fault) = intent::stated(&attempt) {
-            return self.faulted(&attempt, None, fault);
-        }
-        let round = match attempt.host.era {
-            Era::Handshake => Round::First,
-            Era::Stateless => match self.parking.round_of(&attempt) {
-                Ok(round) => round,
-                Err(error) => return self.no_round(attempt, error),
-            },
-        };
-        match &round {
-            Round::First => {}
-            Round::Back(back) => attempt.frame = back.request.clone(),
-            Round::Again { parent, .. } => attempt.parent = Some(*parent),
-        }
-        let resolving = resolve(&*self.providers, attempt);
-        let call = match span.step("resolve").over(resolving).await {
-            Ok(call) => call,
-            Err(unresolved) => return finish_unresolved(&self.recorder, events, unresolved),
-        };
-        let (attempt, target) = (call.attempt.clone(), call.target.clone());
-        span.aim(&target);
+        attempt: Attempt,
+        walk: &mut Walk<'_>,
+    ) -> Result<(Recorded<Permit>, Box<OnRecord>, Round), Answer> {
+        self.read_intent(&attempt)?;
+        let (attempt, round) = self.find_round(attempt)?;
+        let call = self.resolve(attempt, walk.span).await?;
         let policy = self.providers.policy();
-        if let Some(declared) = &attempt.declared {
-            let holds = || intent::holds(declared, &call, &policy, &self.schemas);
-            match span.step("intent").of(holds) {
-                Ok(None) => {}
-                Ok(Some(warning)) => events.emit(IntentDoubtful {
-                    call: &call,
-                    warning: &warning,
-                }),
-                Err(fault) => return self.faulted(&attempt, Some(&target), &fault),
+        self.hold_to_intent(&call, &policy, walk.span)?;
+        let (verdict, mut gathered) = self.decide(call, &policy, walk.span).await;
+        let permit = self.permit(verdict, &mut gathered, &round, walk).await?;
+        let (recorded, on_record) = self.record(permit, gathered, &policy, walk).await?;
+        Ok((recorded, on_record, round))
+    }
+
+    /// A declaration that cannot be read ends the call before anything is looked up.
+    fn read_intent(&self, attempt: &Attempt) -> Result<(), Answer> {
+        match intent::stated(attempt) {
+            Some(fault) => Err(self.faulted(attempt, None, fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// resolve: what is called.
+    async fn resolve(&self, attempt: Attempt, span: &CallSpan) -> Result<Call, Answer> {
+        let resolving = resolve(&*self.providers, attempt);
+        match span.step("resolve").over(resolving).await {
+            Ok(call) => {
+                span.aim(&call.target);
+                Ok(call)
+            }
+            Err(unresolved) => {
+                let events = &self.telemetry.events;
+                Err(finish_unresolved(&self.recorder, events, unresolved))
             }
         }
-        let gathering = self.facts.gather(&call, &policy);
+    }
+
+    /// intent: what a call declares holds for the tool as it is now.
+    fn hold_to_intent(&self, call: &Call, policy: &Policy, span: &CallSpan) -> Result<(), Answer> {
+        let Some(declared) = &call.attempt.declared else {
+            return Ok(());
+        };
+        let holds = || intent::holds(declared, call, policy, &self.schemas);
+        match span.step("intent").of(holds) {
+            Ok(None) => {}
+            Ok(Some(warning)) => self.telemetry.events.emit(IntentDoubtful {
+                call,
+                warning: &warning,
+            }),
+            Err(fault) => return Err(self.faulted(&call.attempt, Some(&call.target), &fault)),
+        }
+        Ok(())
+    }
+
+    /// facts and decide: what policy says to the call, and what it was told for that.
+    async fn decide(&self, call: Call, policy: &Policy, span: &CallSpan) -> (Verdict, Gathered) {
+        let gathering = self.facts.gather(&call, policy);
         let mut gathered = span.step("facts").over(gathering).await;
         let facts = &gathered.facts;
-        let verdict = span.step("decide").of(|| decide(call, &policy, facts));
-        let verdict = match verdict {
+        let verdict = span.step("decide").of(|| decide(call, policy, facts));
+        match verdict {
             // It was let past its rate limit for the sake of an approval that it does not need any more.
             Verdict::Permit(permit) if gathered.owes_rate() => {
                 let call = permit.into_call();
                 let counted = Counted::call_of(&call.attempt.host.who);
                 self.facts.charge(&counted, &mut gathered);
-                decide(call, &policy, &gathered.facts)
+                (decide(call, policy, &gathered.facts), gathered)
             }
-            verdict => verdict,
-        };
-        let earlier = match (&round, rounds.as_deref()) {
+            verdict => (verdict, gathered),
+        }
+    }
+
+    /// hold: a call that needs a person waits, unless the person's yes to an earlier round covers it.
+    async fn permit(
+        self: &Arc<Self>,
+        verdict: Verdict,
+        gathered: &mut Gathered,
+        round: &Round,
+        walk: &Walk<'_>,
+    ) -> Result<Permit, Answer> {
+        let earlier = match (round, walk.rounds.as_deref()) {
             (Round::Again { agreed, .. }, _) | (_, Some(Rounds { agreed, .. })) => agreed.as_ref(),
             (Round::First | Round::Back(_), None) => None,
         };
         let verdict = match (verdict, earlier) {
-            // Who said yes to the call said yes to all of its rounds.
             (Verdict::Hold(held), Some(agreed)) => held.release(Consent::of_earlier_round(agreed)),
             (verdict, _) => verdict,
         };
-        let permit = match verdict {
-            Verdict::Permit(permit) => permit,
-            // Boxed, so that calls which are not held do not carry the room for it.
+        match verdict {
+            Verdict::Permit(permit) => Ok(permit),
             Verdict::Hold(held) => {
-                let back = match &round {
+                let back = match round {
                     Round::Back(back) => Some(back),
                     Round::First | Round::Again { .. } => None,
                 };
-                let keeping = self.held(held, &mut gathered, (&exchange, back), span);
-                match Box::pin(keeping).await {
-                    Ok(permit) => permit,
-                    Err(answer) => return answer,
-                }
+                let keeping = self.held(held, gathered, (&walk.exchange, back), walk.span);
+                // Boxed, so that calls which are not held do not carry the room for it.
+                Box::pin(keeping).await
             }
-            Verdict::Deny(denied) => return self.denied(&denied, span),
-        };
-        if exchange.cancelled.is_cancelled() {
-            return self.withdrawn(permit).await;
-        }
-        let agreed = permit.agreed().cloned();
-        let recording = self.about_to_forward(permit);
-        let (recorded, open) = match span.step("record").over(recording).await {
-            Ok(recorded) => self.on_record(recorded),
-            Err(error) => return self.not_recorded(&attempt, &target, &error),
-        };
-        let counted = || Counted::call_of(&attempt.host.who);
-        self.facts.allowed(counted, &target, &policy, gathered);
-        let (call, ruling) = (recorded.call(), recorded.ruling());
-        events.emit(CallStarted { call, ruling });
-        let on_record = Box::new(OnRecord {
-            attempt,
-            target,
-            open,
-            started,
-            agreed,
-        });
-        let walk = Walk { span, rounds };
-        match round {
-            Round::First if on_record.attempt.host.era == Era::Handshake => {
-                self.ask_meanwhile(recorded, exchange, on_record, walk)
-                    .await
-            }
-            // Boxed like what is held.
-            Round::First | Round::Back(_) => {
-                Box::pin(self.first_round(recorded, exchange, on_record, span)).await
-            }
-            Round::Again { park, .. } => {
-                let span = (park, span);
-                Box::pin(self.next_round(recorded, exchange, on_record, span)).await
-            }
+            Verdict::Deny(denied) => Err(self.denied(&denied, walk.span)),
         }
     }
-
-    /// Forwards the call of a host that can be asked while it waits.
-    async fn ask_meanwhile(
-        self: &Arc<Self>,
-        recorded: Recorded<Permit>,
-        mut exchange: Exchange,
-        round: Box<OnRecord>,
-        walk: Walk<'_>,
-    ) -> Answer {
-        let Walk { span, rounds } = walk;
-        let step = span.step("forward");
-        exchange.trace = span.handed_on(&step, &round.attempt);
-        let caller = exchange.caller.clone();
-        let about = About::call(&round.attempt, round.target.server());
-        exchange.caller = Gated::new(self, about, exchange.caller);
-        let sent = Instant::now();
-        let outcome = step
-            .over(forward(&*self.providers, recorded, exchange))
-            .await;
-        let asking = outcome.as_ref().ok().filter(|reply| asks(reply)).cloned();
-        let first = asking.is_some().then(|| {
-            let server = round.target.server().clone();
-            (round.attempt.clone(), server, round.agreed.clone())
-        });
-        let answer = self.put_on_record(round, sent, outcome, span).await;
-        match (asking, first) {
-            (Some(reply), Some((attempt, server, agreed))) => {
-                let new = || Box::new(Rounds::of(&attempt, server, agreed));
-                let rounds = rounds.unwrap_or_else(new);
-                Box::pin(self.repeat(&attempt, rounds, &reply, caller, span)).await
-            }
-            (None, _) | (_, None) => answer,
-        }
-    }
-
-    /// Ends a forwarded call.
-    async fn put_on_record(
-        &self,
-        round: Box<OnRecord>,
-        sent: Instant,
-        outcome: Result<Reply, Failure>,
-        span: &CallSpan,
-    ) -> Answer {
-        let latency = Latency {
-            forwarded: sent.elapsed(),
-            total: round.started.elapsed(),
-        };
-        let carried = match &outcome {
-            Ok(reply) => carried(reply, round.attempt.host.era),
-            Err(_) => Vec::new(),
-        };
-        let inspected = |reply| {
-            let read = span.step("inspect").of(|| inspect(&reply));
-            (reply, read)
-        };
-        let ended = Ended {
-            attempt: &round.attempt,
-            target: &round.target,
-            open: round.open,
-            outcome: outcome.map(inspected),
-            latency,
-        };
-        let finishing = finish(&self.recorder, &self.telemetry.events, ended);
-        let answer = span.step("finish").over(finishing).await;
-        if carried.is_empty() {
-            return answer;
-        }
-        let about = About::call(&round.attempt, round.target.server());
-        match Box::pin(self.questions_in(&about, carried)).await {
-            Ok(()) => answer,
-            Err(ruling) => refuse(&round.attempt, &Refusal::Denied(&ruling)),
-        }
-    }
-
-    /// A record that can be written again is no trouble any more.
-    fn on_record<T>(&self, recorded: T) -> T {
-        if self.record_trouble.load().is_some() {
-            self.record_trouble.store(None);
-        }
-        recorded
-    }
-}
-
-/// Whether a server answers with questions that its host has to be asked.
-fn asks(reply: &Reply) -> bool {
-    reply.era == Era::Stateless && bridge::asks(&reply.frame)
 }

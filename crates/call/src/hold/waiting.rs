@@ -17,6 +17,8 @@ const PROGRESS_STEP: f64 = 1e-6;
 
 /// A wait for one held call.
 pub(super) struct Wait<'a> {
+    desk: &'a Desk,
+    terms: &'a Terms,
     exchange: &'a Exchange,
     /// The host's progress token, raw.
     token: Option<String>,
@@ -38,10 +40,17 @@ pub(super) enum Woken {
 }
 
 impl<'a> Wait<'a> {
-    pub(super) fn new(desk: &Desk, terms: &Terms, exchange: &'a Exchange, hold: &Hold) -> Self {
+    pub(super) fn new(
+        desk: &'a Desk,
+        terms: &'a Terms,
+        exchange: &'a Exchange,
+        hold: &Hold,
+    ) -> Self {
         let now = Instant::now();
         let token = hold.call().attempt.frame.meta("progressToken");
         Self {
+            desk,
+            terms,
             exchange,
             token: token.map(|token| token.as_text().to_owned()),
             until: (!terms.wait.is_zero()).then(|| now + terms.wait),
@@ -50,6 +59,16 @@ impl<'a> Wait<'a> {
             next_beat: now,
             told: None,
         }
+    }
+
+    /// Where the person is asked.
+    pub(super) fn desk(&self) -> &'a Desk {
+        self.desk
+    }
+
+    /// Where an approver finds an approval.
+    pub(super) fn url(&self, id: &ApprovalId) -> String {
+        self.terms.url(id)
     }
 
     /// Whether this approval was not told of before.

@@ -1,7 +1,7 @@
-//! Held calls on the path: what becomes of them, and how an approval is used up.
+//! hold: what becomes of calls that need a person.
 
 use callgate_gate::{Call, Hold, Permit, Ruling};
-use callgate_record::{Decision, NotRecorded, Open, Recorded};
+use callgate_record::Decision;
 
 use super::Shared;
 use crate::{
@@ -93,22 +93,5 @@ impl Shared {
         let Call { attempt, target } = call;
         let events = &self.telemetry.events;
         events.emit(CallCancelled { attempt, target });
-    }
-
-    /// Puts "about to forward" on record, which also uses up the approval that a call rests on: the
-    /// store of approvals only follows.
-    pub(super) async fn about_to_forward(
-        &self,
-        permit: Permit,
-    ) -> Result<(Recorded<Permit>, Open), NotRecorded> {
-        let approval = permit.approval().cloned();
-        let recorded = self.recorder.forwarding(permit).await;
-        if let (Some(approval), Some(desk)) = (&approval, self.desk.get()) {
-            match &recorded {
-                Ok(_) => desk.used(approval).await,
-                Err(_) => desk.give_back(approval).await,
-            }
-        }
-        recorded
     }
 }

@@ -2,7 +2,10 @@
 //! to the host as requests, and the call is made again with its answers. Each time it is decided and on
 //! record like any other, as a child of the first.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use callgate_gate::{Agreed, Attempt, CallId, Ruling, ServerName};
 use callgate_wire::{
@@ -15,7 +18,7 @@ use futures_util::future::try_join_all;
 use ulid::Ulid;
 
 use super::{
-    Shared,
+    Shared, Walk,
     questions::{About, Gated},
 };
 use crate::{
@@ -97,9 +100,13 @@ impl Shared {
             door: attempt.door,
             declared: attempt.declared.clone(),
         };
-        let started = std::time::Instant::now();
-        self.steps(again, started, exchange, span, Some(rounds))
-            .await
+        let walk = Walk {
+            started: Instant::now(),
+            exchange,
+            span,
+            rounds: Some(rounds),
+        };
+        self.steps(again, walk).await
     }
 
     async fn next_request(

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Instant};
 use callgate_gate::{Agreed, Attempt, Permit, Target};
 use callgate_record::{Effect, Open, Outcome, Recorded, Status};
 use callgate_wire::{
-    message, quote,
+    Era, message, quote,
     stateless::{INPUT_REQUIRED, INPUT_RESPONSES},
 };
 use futures_util::future::BoxFuture;
@@ -23,7 +23,7 @@ use crate::{
     Exchange, Failure, Reply,
     finish::{Answer, for_stateless_host, rejected},
     forward::forward,
-    parking::Parked,
+    parking::{Parked, Round},
     trace::CallSpan,
     tray::Tray,
 };
@@ -54,6 +54,23 @@ enum Waited {
 }
 
 impl Shared {
+    /// Which round of a call this request is. A later one stands for the request that began the call.
+    pub(super) fn find_round(&self, mut attempt: Attempt) -> Result<(Attempt, Round), Answer> {
+        let round = match attempt.host.era {
+            Era::Handshake => Round::First,
+            Era::Stateless => match self.parking.round_of(&attempt) {
+                Ok(round) => round,
+                Err(error) => return Err(self.no_round(attempt, error)),
+            },
+        };
+        match &round {
+            Round::First => {}
+            Round::Back(back) => attempt.frame = back.request.clone(),
+            Round::Again { parent, .. } => attempt.parent = Some(*parent),
+        }
+        Ok((attempt, round))
+    }
+
     /// The first round: forwards the call.
     pub(super) async fn first_round(
         self: &Arc<Self>,
