@@ -5,7 +5,6 @@
 mod gateway;
 mod pins;
 mod policy;
-mod record_spike;
 mod search;
 mod workflow;
 
@@ -25,8 +24,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Measurement {
-    /// Ways of recording a proxied call, side by side
-    Record(record_spike::Options),
     /// Calls: direct, raw and through Callgate
     Calls(gateway::calls::Options),
     /// Decisions: an empty policy, many rules, expressions
@@ -81,7 +78,6 @@ fn main() -> ExitCode {
 
 fn run(measurement: Measurement) -> anyhow::Result<()> {
     match measurement {
-        Measurement::Record(options) => record_spike::run(&options),
         Measurement::Calls(options) => gateway::calls::run(&options),
         Measurement::Policy(options) => policy::run(&options),
         Measurement::Pins(options) => pins::run(&options),

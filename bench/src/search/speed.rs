@@ -40,12 +40,32 @@ pub(crate) struct Options {
 
 /// Measures, prints and compares with the budgets.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    println!(
-        "{:<52} {:>12} {:>12} {:>12}",
-        "what", "median", "p99", "budget"
+    let mut report = Report::begin();
+    measure_search(options, &mut report);
+    report.add(
+        "intent checked, 1,000 tools",
+        intents(options.questions)?,
+        Duration::from_millis(1),
     );
-    let mut broken = Vec::new();
-    let mut told = |what: &str, mut times: Vec<Duration>, budget: Duration| {
+    measure_records(options, &mut report)?;
+    report.end()
+}
+
+/// The table of measurements, printed row by row, and the names of those over their budget.
+struct Report {
+    broken: Vec<String>,
+}
+
+impl Report {
+    fn begin() -> Self {
+        println!(
+            "{:<52} {:>12} {:>12} {:>12}",
+            "what", "median", "p99", "budget"
+        );
+        Self { broken: Vec::new() }
+    }
+
+    fn add(&mut self, what: &str, mut times: Vec<Duration>, budget: Duration) {
         times.sort_unstable();
         let (median, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
         println!(
@@ -55,19 +75,27 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             shown(budget)
         );
         if p99 > budget {
-            broken.push(what.to_owned());
+            self.broken.push(what.to_owned());
         }
-    };
-    let documents = documents(options.tools);
-    let ms = Duration::from_millis;
+    }
+
+    fn end(self) -> Result<()> {
+        if self.broken.is_empty() {
+            return Ok(());
+        }
+        bail!("over budget: {}", self.broken.join(", "))
+    }
+}
+
+/// Builds an index of the tools, then searches it.
+fn measure_search(options: &Options, report: &mut Report) {
+    let tools = options.tools;
+    let documents = documents(tools);
     let made = timed(5, |_| black_box(Index::new(&documents)));
-    told(
-        &format!(
-            "a changed catalog of {} tools made searchable",
-            options.tools
-        ),
+    report.add(
+        &format!("a changed catalog of {tools} tools made searchable"),
         made,
-        ms(1000),
+        Duration::from_secs(1),
     );
     let index = Index::new(&documents);
     let questions = timed(options.questions, |n| {
@@ -78,42 +106,39 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         );
         black_box(index.search(&question, 15, |_| true))
     });
-    told(
-        &format!("a search among {} tools", options.tools),
+    report.add(
+        &format!("a search among {tools} tools"),
         questions,
-        ms(2),
+        Duration::from_millis(2),
     );
-    told(
-        "intent checked, 1,000 tools",
-        intents(options.questions)?,
-        ms(1),
-    );
+}
+
+/// Exports a short record, then lists pages of a long one.
+fn measure_records(options: &Options, report: &mut Report) -> Result<()> {
     let folder = tempfile::tempdir()?;
     fill(folder.path(), options.exported)?;
     let records = Records::new(folder.path());
+    // The first page fills the index, which is not what is measured.
     records.page(&ActivityFilter::default())?;
     let exported = timed(3, |_| {
         records.export(Format::Jsonl, &ActivityFilter::default(), &mut io::sink())
     });
-    told(
+    report.add(
         &format!("an export of {} records", options.exported),
         exported,
-        ms(2000),
+        Duration::from_secs(2),
     );
     fill(folder.path(), options.records - options.exported)?;
     records.page(&ActivityFilter::default())?;
     for (name, filter) in filters() {
         let listed = timed(50, |_| records.page(&filter));
-        told(
+        report.add(
             &format!("a page of {} records, {name}", options.records),
             listed,
-            ms(20),
+            Duration::from_millis(20),
         );
     }
-    if broken.is_empty() {
-        return Ok(());
-    }
-    bail!("over budget: {}", broken.join(", "))
+    Ok(())
 }
 
 fn timed<T>(count: usize, mut act: impl FnMut(usize) -> T) -> Vec<Duration> {
