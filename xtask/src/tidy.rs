@@ -6,7 +6,7 @@ mod invariants;
 mod sources;
 mod texts;
 
-use std::fs;
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -47,6 +47,8 @@ struct File {
 
 struct Package {
     name: String,
+    /// The path of its folder from the workspace's folder.
+    folder: String,
     dependencies: Vec<Dependency>,
 }
 
@@ -115,9 +117,17 @@ impl Package {
         let dependencies = value["dependencies"].as_array().into_iter().flatten();
         Self {
             name: value["name"].as_str().unwrap_or_default().to_owned(),
+            folder: folder(value),
             dependencies: dependencies.map(dependency).collect(),
         }
     }
+}
+
+fn folder(package: &Value) -> String {
+    let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+    let folder = manifest.parent().unwrap_or(manifest);
+    let folder = folder.strip_prefix(root()).unwrap_or(folder);
+    folder.display().to_string()
 }
 
 #[cfg(test)]
@@ -141,6 +151,7 @@ impl Tree {
         };
         self.packages.push(Package {
             name: name.to_owned(),
+            folder: format!("crates/{name}"),
             dependencies: dependencies.iter().map(dependency).collect(),
         });
         self

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use callgate_upstream::process::{CloseTimes, Ending, Process, ProcessSpec};
+use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
 use tokio::io::AsyncReadExt;
 
 use crate::failed::StepFailed;

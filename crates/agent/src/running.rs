@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
+use callgate_process::{CloseTimes, Ending, Process, ProcessSpec, warden};
 use callgate_server::StepDoor;
-use callgate_upstream::{
-    process::{CloseTimes, Ending, Process, ProcessSpec},
-    warden,
-};
 use callgate_wire::{Cut, LineCutter};
 use serde_json::Value;
 use tokio::{
@@ -139,35 +136,57 @@ async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
     format!("{prompt}\n\n{ONLY_OURS}")
 }
 
+/// Runs the program until it ends, is stopped or runs out of time, and cleans up after it.
 async fn program(
     run: &Run<'_>,
     folder: &Folder,
-    mut env: Vec<(String, String)>,
+    env: Vec<(String, String)>,
     launch: Launch,
     closing: &CancellationToken,
     watched: &mut Watched,
 ) -> Result<How, StepFailed> {
+    let name = launch.program.clone();
+    let mut process = spawn(run, folder, env, launch)?;
+    let stderr = tokio::spawn(tail(process.take_stderr()));
+    let ended = watch(run, &mut process, watched).await;
+    // Calls that are under way end together with the agent that made them.
+    closing.cancel();
+    if ended.is_err() {
+        let times = CloseTimes {
+            after_eof: Duration::ZERO,
+            after_term: TERM_GRACE,
+        };
+        process.close(times).await;
+    }
+    let stderr = tokio::time::timeout(STREAM_SLACK, stderr).await;
+    let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
+    started(name, ended?, stderr)
+}
+
+/// Starts the program and hands it its prompt.
+fn spawn(
+    run: &Run<'_>,
+    folder: &Folder,
+    mut env: Vec<(String, String)>,
+    launch: Launch,
+) -> Result<Process, StepFailed> {
     env.extend(launch.env);
     if let Some(trace) = run.span.context() {
         env.push(("TRACEPARENT".to_owned(), trace.parent().to_owned()));
     }
     let mut args = launch.args;
     args.extend(run.step.options.extra_args.iter().cloned());
+    let cwd = launch.cwd.unwrap_or_else(|| run.step.workdir.clone());
     let spec = ProcessSpec {
         warden_program: run.house.warden_program.clone(),
         command: launch.program.clone(),
         args,
         env,
-        cwd: Some(
-            launch
-                .cwd
-                .clone()
-                .unwrap_or_else(|| run.step.workdir.clone()),
-        ),
+        cwd: Some(cwd),
     };
     let spawned = Process::spawn_for(&spec, folder.path());
     let mut process = spawned.map_err(|error| StepFailed::NotStarted {
-        program: launch.program.clone(),
+        program: launch.program,
         reason: error.to_string(),
     })?;
     if let Some(mut stdin) = process.take_stdin() {
@@ -177,56 +196,55 @@ async fn program(
             let _ = stdin.write_all(&text).await;
         });
     }
-    let stderr = tokio::spawn(tail(process.take_stderr()));
+    Ok(process)
+}
+
+/// Reads the agent's events until the program ends, the step is stopped or its time is up.
+async fn watch(
+    run: &Run<'_>,
+    process: &mut Process,
+    watched: &mut Watched,
+) -> Result<Ending, StepFailed> {
     let stdout = process.take_stdout();
     let mut watcher = Watcher { run, watched };
     let reading = watcher.read(stdout);
-    let (mut ended, timeout) = (None, run.step.timeout.unwrap_or(Duration::MAX));
-    let outcome = tokio::select! {
-        how = async {
-            tokio::pin!(reading);
-            tokio::select! {
-                () = &mut reading => process.wait().await,
-                ending = process.wait() => {
-                    let _ = tokio::time::timeout(STREAM_SLACK, reading).await;
-                    ending
-                }
+    let timeout = run.step.timeout.unwrap_or(Duration::MAX);
+    let ending = async {
+        tokio::pin!(reading);
+        tokio::select! {
+            () = &mut reading => process.wait().await,
+            ending = process.wait() => {
+                let _ = tokio::time::timeout(STREAM_SLACK, reading).await;
+                ending
             }
-        } => {
-            ended = Some(how);
-            Ok(())
         }
+    };
+    tokio::select! {
+        ending = ending => Ok(ending),
         () = run.stop.cancelled() => Err(StepFailed::Stopped),
         () = tokio::time::sleep(timeout) => Err(StepFailed::TimedOut(timeout)),
-    };
-    // Calls that are under way end together with the agent that made them.
-    closing.cancel();
-    if ended.is_none() {
-        let times = CloseTimes {
-            after_eof: Duration::ZERO,
-            after_term: TERM_GRACE,
-        };
-        process.close(times).await;
     }
-    let stderr = tokio::time::timeout(STREAM_SLACK, stderr).await;
-    let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
-    outcome?;
-    match ended {
-        Some(Ending::NotStarted { message }) => Err(StepFailed::NotStarted {
-            program: launch.program,
+}
+
+/// Tells a program that ran from one that the warden could not start.
+fn started(program: String, ending: Ending, stderr: String) -> Result<How, StepFailed> {
+    match ending {
+        Ending::NotStarted { message } => Err(StepFailed::NotStarted {
+            program,
             reason: message,
         }),
-        Some(Ending::Exited { code })
+        Ending::Exited { code }
             if code == i32::from(warden::EXIT_NOT_STARTED)
                 && stderr.starts_with(warden::NOT_STARTED_PREFIX) =>
         {
             Err(StepFailed::NotStarted {
-                program: launch.program,
+                program,
                 reason: stderr.trim().to_owned(),
             })
         }
-        Some(ending) => Ok(How { ending, stderr }),
-        None => Err(StepFailed::Stopped),
+        Ending::Exited { .. } | Ending::WardenKilled { .. } | Ending::Unknown => {
+            Ok(How { ending, stderr })
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use callgate_call::Desk;
+use callgate_process::environment;
 use callgate_record::{Approval, Which};
-use callgate_upstream::environment;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::{Method, Request, header};
 use jiff::Timestamp;

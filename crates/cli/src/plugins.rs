@@ -13,7 +13,7 @@ use callgate_gate::Naming;
 use callgate_plugin::{
     Found, NoSuchOperation, NotFound, Plugin, PluginError, PluginSpec, PluginTools, Shelf,
 };
-use callgate_upstream::{
+use callgate_process::{
     environment::{self, Inherit},
     regular_file,
 };

@@ -9,7 +9,8 @@ use std::{
 };
 
 use callgate_gate::Digest;
-use callgate_upstream::{pin_file::Witness, regular_file};
+use callgate_process::regular_file;
+use callgate_upstream::pin_file::Witness;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_upstream::regular_file;
+use callgate_process::regular_file;
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
     event::{AccessKind, AccessMode},

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use callgate_upstream::process::ProcessSpec;
+use callgate_process::ProcessSpec;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 

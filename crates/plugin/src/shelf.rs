@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use callgate_upstream::regular_file;
+use callgate_process::regular_file;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -37,7 +37,7 @@ pub mod weird;
 pub use chat::{ChatModel, ChatReply};
 pub use frame::Frame;
 pub use http::{Event, EventStream, HttpHost, HttpReply};
-pub use place::{DataDir, bin, callgate, processes_with, wait_until};
+pub use place::{DataDir, bin, callgate, processes_with, until, wait_until};
 pub use proxy::BearerProxy;
 pub use stateless::StatelessHost;
 pub use stdio::StdioHost;

@@ -131,6 +131,19 @@ pub fn wait_until(deadline: Duration, mut condition: impl FnMut() -> bool) -> bo
     }
 }
 
+/// Looks at the condition until it holds, for tests whose own tasks go on meanwhile.
+///
+/// # Panics
+/// When it does not hold after 20 seconds.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut look = tokio::time::interval(POLL);
+    while !condition() {
+        assert!(Instant::now() < end, "never came true: {what}");
+        look.tick().await;
+    }
+}
+
 /// `target/<profile>`, seen from a test executable, which lies in its `deps`, or from a binary in it.
 fn built_dir() -> PathBuf {
     let exe = std::env::current_exe().expect("a running program has a path");

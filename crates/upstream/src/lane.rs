@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use callgate_gate::ServerName;
+use callgate_process::{CloseTimes, Process, ProcessSpec, SpawnError, stderr_tail::StderrTail};
 use callgate_wire::Era;
 
 use crate::{
@@ -11,8 +12,6 @@ use crate::{
     handshake::{HandshakeError, Introduction, discover, initialize},
     http::HttpFailed,
     inbound::Wiring,
-    process::{CloseTimes, Process, ProcessSpec, SpawnError},
-    stderr_tail::StderrTail,
     supplies::Supplies,
 };
 

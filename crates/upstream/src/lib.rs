@@ -32,13 +32,7 @@ mod stopped_clock;
 mod supplies;
 mod tasks;
 
-pub mod command_line;
-pub mod environment;
 pub mod pin_file;
-pub mod process;
-pub mod regular_file;
-pub mod stderr_tail;
-pub mod warden;
 
 pub use definitions::last_known;
 pub use fleet::{Fleet, FleetPlan, ServerReport};

@@ -15,7 +15,7 @@ use std::{
 
 use callgate_gate::pins::{Lock, MAX_LOCK_BYTES};
 
-use crate::regular_file;
+use callgate_process::regular_file;
 
 /// What the file is called.
 pub const LOCK_FILE: &str = "callgate.lock";

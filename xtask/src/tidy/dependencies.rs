@@ -1,12 +1,16 @@
-//! Every outside crate has a line in docs/dependencies.md that says why it is there, and every line has a crate.
+//! Every outside crate has a line in docs/dependencies.md that says why it is there, every line has a crate, and each
+//! crate of ours names in its sources what its manifest declares.
 //!
 //! A line is a list item or a table row that begins with the crate's name in backticks.
 
 use std::collections::BTreeSet;
 
-use super::Tree;
+use super::{Dependency, Package, Tree, sources::is_word};
 
 const REASONS: &str = "docs/dependencies.md";
+
+/// What only generated code names.
+const GENERATED: [&str; 2] = ["prost", "tonic-prost"];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let used: BTreeSet<&str> = tree
@@ -32,7 +36,31 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
         .union(&declared)
         .filter(|name| !used.contains(*name))
         .map(|name| format!("{REASONS}: no crate of ours uses `{name}`"));
-    missing.chain(unused).collect()
+    missing.chain(unused).chain(unnamed(tree)).collect()
+}
+
+/// Dependencies that no source of their package names.
+fn unnamed(tree: &Tree) -> impl Iterator<Item = String> {
+    let of_package = |package: &'_ Package| {
+        let folder = format!("{}/", package.folder);
+        let sources: Vec<&str> = tree
+            .with_extension(".rs")
+            .filter(|file| file.path.starts_with(&folder))
+            .map(|file| file.text.as_str())
+            .collect();
+        let is_named = |dependency: &&Dependency| {
+            let name = dependency.name.replace('-', "_");
+            sources.iter().any(|text| is_word(text, &name))
+        };
+        let unnamed = package
+            .dependencies
+            .iter()
+            .filter(|dependency| !GENERATED.contains(&dependency.name.as_str()))
+            .filter(|dependency| !is_named(dependency))
+            .map(|dependency| format!("{folder}Cargo.toml: `{}` is not used", dependency.name));
+        unnamed.collect::<Vec<String>>()
+    };
+    tree.packages.iter().flat_map(of_package)
 }
 
 /// The outside crates in `[workspace.dependencies]`.
@@ -69,12 +97,21 @@ mod tests {
     const MANIFEST: &str = "[workspace]\n[workspace.dependencies]\ncallgate-wire = { path = \"x\" }\nbytes = \"1\"\nserde = { version = \"1\" }\n\n[profile.dev]\ndebug = 1\n";
 
     fn found(reasons: &str) -> Vec<String> {
-        let tree = Tree::of(&[("Cargo.toml", MANIFEST), (REASONS, reasons)])
-            .with_package(
-                "callgate-gate",
-                &[("callgate-wire", false), ("bytes", false)],
-            )
-            .with_package("bench", &[("serde", true), ("odd", false)]);
+        found_with(reasons, "use callgate_wire::A; use bytes::B;")
+    }
+
+    fn found_with(reasons: &str, source: &str) -> Vec<String> {
+        let tree = Tree::of(&[
+            ("Cargo.toml", MANIFEST),
+            (REASONS, reasons),
+            ("crates/callgate-gate/src/lib.rs", source),
+            ("crates/bench/tests/it/main.rs", "serde::x(); odd::y!();"),
+        ])
+        .with_package(
+            "callgate-gate",
+            &[("callgate-wire", false), ("bytes", false)],
+        )
+        .with_package("bench", &[("serde", true), ("odd", false)]);
         check(&tree)
     }
 
@@ -82,6 +119,16 @@ mod tests {
     fn a_line_for_each_crate_passes() {
         let reasons = "# Why\n- `bytes`: shared buffers\n| `serde` | data |\n* `odd` is odd\ntext `ignored`\n";
         assert_eq!(found(reasons), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_dependency_that_no_source_names_is_found() {
+        let reasons = "- `bytes`: shared buffers\n- `serde`: data\n- `odd`: odd\n";
+        let found = found_with(reasons, "use callgate_wire::A; let my_bytes = 1;");
+        assert_eq!(
+            found,
+            ["crates/callgate-gate/Cargo.toml: `bytes` is not used"]
+        );
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn unfinished(file: &File) -> Vec<String> {
 }
 
 /// True where the word stands alone: the escape for a character is written with the same letters.
-fn is_word(line: &str, word: &str) -> bool {
+pub(super) fn is_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     let mut places = line.match_indices(word);
     places.any(|(at, _)| !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part))

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use bytes::Bytes;
 use callgate_call::Exchange;
-use callgate_upstream::process::{CloseTimes, Ending, Process, ProcessSpec};
+use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
 use callgate_wire::{Content, ToolAnswer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},

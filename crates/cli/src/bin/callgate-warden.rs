@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    callgate_upstream::warden::main(std::env::args_os())
+    callgate_process::warden::main(std::env::args_os())
 }

@@ -12,11 +12,9 @@ use callgate_agent::{
     AgentKind, House, Options, ProbeReport, Proxy, Step, StepEvent, StepFailed, Verdicts, probe,
     relay::PluginTools,
 };
+use callgate_process::environment::{self, Inherit};
 use callgate_server::Gateway as Gate;
-use callgate_upstream::{
-    Profile,
-    environment::{self, Inherit},
-};
+use callgate_upstream::Profile;
 use serde_json::{Value, json};
 
 use crate::{

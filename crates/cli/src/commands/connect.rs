@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use callgate_upstream::command_line;
+use callgate_process::command_line;
 use serde_json::json;
 
 use crate::{

@@ -3,8 +3,9 @@
 use std::{fs, process::ExitCode, time::Duration};
 
 use callgate_gate::ServerName;
+use callgate_process::stderr_tail::sanitise;
 use callgate_server::ServerRow;
-use callgate_upstream::{Profile, stderr_tail::sanitise};
+use callgate_upstream::Profile;
 
 use crate::{
     admin,

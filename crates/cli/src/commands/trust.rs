@@ -7,7 +7,7 @@ use std::{
 
 use callgate_gate::Digest;
 use callgate_plugin::{NotFound, Shelf};
-use callgate_upstream::regular_file;
+use callgate_process::regular_file;
 
 use crate::{
     args::{Shared, Trust},

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use callgate_upstream::warden;
+use callgate_process::warden;
 
 use crate::args::Warden;
 

@@ -9,7 +9,8 @@ use std::{
 
 use callgate_gate::Digest;
 use callgate_plugin::{Found as FoundPlugin, Shelf};
-use callgate_upstream::{pin_file::LOCK_FILE, regular_file};
+use callgate_process::regular_file;
+use callgate_upstream::pin_file::LOCK_FILE;
 
 use super::{Config, model::PolicyChoice};
 use crate::trust::{self, Manifest};

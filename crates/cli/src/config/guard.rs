@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, env, fmt, path::Path, time::Duration};
 
 use callgate_gate::{FIRST_TENANT, guard};
-use callgate_upstream::{Endpoint, GuardOptions, environment};
+use callgate_process::environment;
+use callgate_upstream::{Endpoint, GuardOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 

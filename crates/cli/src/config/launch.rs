@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use callgate_gate::ServerName;
-use callgate_upstream::{
-    Endpoint, Launch, Protocol, ServerSpec, command_line,
+use callgate_process::{
+    command_line,
     environment::{self, Inherit, MissingVariable},
 };
+use callgate_upstream::{Endpoint, Launch, Protocol, ServerSpec};
 
 use super::model::Server;
 use crate::exit::Failed;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use callgate_gate::Problem;
-use callgate_upstream::regular_file;
+use callgate_process::regular_file;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 

@@ -11,7 +11,8 @@ use callgate_gate::{
     Builtin, Ground, Layer, Mode, Policy, Problem, Protected, Rules, ServerName, Surroundings,
     ToolFilter,
 };
-use callgate_upstream::{Launch, ServerSpec, regular_file};
+use callgate_process::regular_file;
+use callgate_upstream::{Launch, ServerSpec};
 
 use super::{
     Found, complaint,

@@ -1,5 +1,7 @@
 //! The configuration as meant: checked, filled in, flags applied.
 
+mod views;
+
 use std::{
     collections::HashMap,
     net::SocketAddr,
@@ -11,16 +13,16 @@ use std::{
 
 use callgate_builtin::{Builtins, Roots};
 use callgate_call::{InHouse, Terms};
-use callgate_code::{Limits, Program};
 use callgate_gate::{
-    IntentRules, Naming, Pattern, Policy, Problem, Protected, ServerName, ToolFilter, View,
-    pins::Pins,
+    Naming, Pattern, Policy, Problem, Protected, ServerName, ToolFilter, pins::Pins,
 };
-use callgate_server::{CodeSettings, Detail, IntentForm, PackSource, ViewSettings};
-use callgate_upstream::{
-    FleetOptions, FleetPlan, GuardOptions, LockWitness, Protocol, ServerSpec,
+use callgate_process::{
     environment::{self, Inherit},
-    pin_file, warden,
+    warden,
+};
+use callgate_server::ViewSettings;
+use callgate_upstream::{
+    FleetOptions, FleetPlan, GuardOptions, LockWitness, Protocol, ServerSpec, pin_file,
 };
 use callgate_wire::Era;
 
@@ -28,16 +30,12 @@ use super::{
     Config, Found, Source, accepted, complaint,
     guard::Guard,
     launch::{demo, from_flag, launch},
-    model::{self, NamedServer, PluginEntry, Prefix, SearchDetail, Server, Span},
+    model::{self, NamedServer, PluginEntry, Prefix, Server, Span},
     policies::ChosenPolicies,
     protected,
 };
 use crate::{
-    args::{Gateway, ViewName},
-    exit::Failed,
-    folders::CONFIG_FILE,
-    tokens,
-    tokens::TokenPair,
+    args::Gateway, exit::Failed, folders::CONFIG_FILE, tokens, tokens::TokenPair,
     trust::ProjectLock,
 };
 
@@ -97,42 +95,21 @@ impl Settings {
         let lock_file = beside.unwrap_or(data_dir).join(pin_file::LOCK_FILE);
         let pins = accepted::pins(config.pins, &lock_file, governing.as_ref());
         let project_lock = accepted::project_lock(&source, &lock_file);
-        let witness = project_lock.clone();
         let protected = protected::places(&source, &config, &policies, (data_dir, &lock_file));
         let protected = Arc::new(protected);
         let options = FleetOptions {
-            naming: naming(&config),
-            warden_program: warden_program()?,
-            log_dir: Some(data_dir.join("logs")),
-            definitions_dir: Some(data_dir.join("definitions")),
             lock_file: Some(lock_file.clone()),
-            lock_witness: witness.map(|one| LockWitness(Arc::new(one))),
-            connect_wait: config.upstream.connect_wait.0,
-            reconnect_cap: time(
-                flags.reconnect_cap.as_deref(),
-                config.upstream.reconnect_cap,
-            )?,
-            listed_while_down: LISTED_WHILE_DOWN,
-            frame_bytes: bytes(config.limits.frame_mib),
-            http_bytes: bytes(config.limits.http_mib),
-            concurrency_per_server: config.limits.concurrency_per_server.get(),
-            processes_per_server: config.limits.processes_per_server.get(),
+            lock_witness: project_lock.clone().map(|one| LockWitness(Arc::new(one))),
+            ..fleet_options(&config, flags, data_dir)?
         };
-        let roots = config.builtins.roots.clone();
-        let builtins = config.builtins.enabled.then(|| {
-            let roots = roots.unwrap_or_else(|| vec![PathBuf::from(".")]);
-            builtins(roots, &options, &protected)
-        });
-        let builtins = builtins.transpose()?;
+        let builtins = configured_builtins(&config, &options, &protected)?;
         let root = builtins.as_ref().map(Builtins::root);
         let guard_written = config.guard.told(flags);
         let guard = guard_written.meant(data_dir)?;
         let policy = policies.compiled(filters, &servers, (root, &protected), guard.is_some());
         let packs = accepted::packs(beside, &config, governing.as_ref());
-        let views = ViewSettings {
-            code: code(&config.code, packs, data_dir),
-            ..views(&config, flags)
-        };
+        let code = views::code(&config.code, packs, data_dir);
+        let views = views::views(&config, flags, code);
         Ok(Self {
             config,
             data_dir: data_dir.to_owned(),
@@ -270,6 +247,46 @@ impl Settings {
     }
 }
 
+/// The options of the fleet, without a lock file.
+fn fleet_options(
+    config: &Config,
+    flags: &Gateway,
+    data_dir: &Path,
+) -> Result<FleetOptions, Failed> {
+    Ok(FleetOptions {
+        naming: naming(config),
+        warden_program: warden_program()?,
+        log_dir: Some(data_dir.join("logs")),
+        definitions_dir: Some(data_dir.join("definitions")),
+        lock_file: None,
+        lock_witness: None,
+        connect_wait: config.upstream.connect_wait.0,
+        reconnect_cap: time(
+            flags.reconnect_cap.as_deref(),
+            config.upstream.reconnect_cap,
+        )?,
+        listed_while_down: LISTED_WHILE_DOWN,
+        frame_bytes: bytes(config.limits.frame_mib),
+        http_bytes: bytes(config.limits.http_mib),
+        concurrency_per_server: config.limits.concurrency_per_server.get(),
+        processes_per_server: config.limits.processes_per_server.get(),
+    })
+}
+
+/// The built-in tools, if they are enabled; by default over the current folder.
+fn configured_builtins(
+    config: &Config,
+    options: &FleetOptions,
+    protected: &Arc<Protected>,
+) -> Result<Option<Builtins>, Failed> {
+    if !config.builtins.enabled {
+        return Ok(None);
+    }
+    let roots = config.builtins.roots.clone();
+    let roots = roots.unwrap_or_else(|| vec![PathBuf::from(".")]);
+    builtins(roots, options, protected).map(Some)
+}
+
 /// The built-in tools over these folders.
 pub(crate) fn builtins(
     roots: Vec<PathBuf>,
@@ -344,56 +361,6 @@ fn filter(server: &Server) -> ToolFilter {
     ToolFilter {
         allow: server.tools.allow.as_deref().map(patterns),
         deny: patterns(&server.tools.deny),
-    }
-}
-
-fn views(config: &Config, flags: &Gateway) -> ViewSettings {
-    let declared = &config.intent_declaration;
-    ViewSettings {
-        default: match flags.view {
-            None => config.view.meant(),
-            Some(ViewName::Direct) => View::Direct,
-            Some(ViewName::Search) => View::Search,
-            Some(ViewName::Code) => View::Code,
-        },
-        intent: IntentRules {
-            required: declared.required,
-            strict: declared.strict_server_validation,
-        },
-        form: declared.form.map(|form| match form {
-            model::IntentForm::Nested => IntentForm::Nested,
-            model::IntentForm::Flat => IntentForm::Flat,
-        }),
-        detail: match config.search.detail {
-            SearchDetail::Compact => Detail::Compact,
-            SearchDetail::Full => Detail::Full,
-        },
-        inline_chars: config.search.inline_chars.get(),
-        code: CodeSettings::default(),
-    }
-}
-
-/// What the `code` view is told. A worker is our own program once more.
-fn code(written: &model::Code, packs: PackSource, data_dir: &Path) -> CodeSettings {
-    let kib = |number: NonZeroUsize| number.get().saturating_mul(1024);
-    let worker = std::env::current_exe().ok().map(|path| Program {
-        path,
-        args: vec!["worker".into()],
-    });
-    CodeSettings {
-        limits: Limits {
-            cpu: written.cpu.0,
-            wall: written.wall.0,
-            memory_bytes: (bytes(written.memory_mib)) as u64,
-            calls: u32::try_from(written.calls.get()).unwrap_or(u32::MAX),
-            source_bytes: kib(written.source_kib),
-            nesting: written.nesting.get(),
-            output_bytes: kib(written.output_kib),
-        },
-        inline_chars: written.inline_chars.get(),
-        packs,
-        runs: Some(data_dir.join("runs")),
-        worker,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use callgate_upstream::process::{CloseTimes, Ending, Process};
+use callgate_process::{CloseTimes, Ending, Process};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
@@ -304,7 +304,7 @@ async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
         let over = kept.len().saturating_sub(STDERR_BYTES);
         kept.drain(..over);
     }
-    callgate_upstream::stderr_tail::sanitise(&String::from_utf8_lossy(&kept))
+    callgate_process::stderr_tail::sanitise(&String::from_utf8_lossy(&kept))
 }
 
 fn how(ending: &Ending) -> String {

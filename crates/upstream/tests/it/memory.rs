@@ -9,15 +9,15 @@ use callgate_gate::{Builtin, Naming, Policy, ServerName, pins::Pins};
 use callgate_record::{
     Entry, OnFailure, Position, Recorder, Redactor, Settling, Store, StoreError,
 };
-use callgate_testkit::{HttpUpstream, bin};
+use callgate_testkit::{HttpUpstream, bin, until};
 use callgate_upstream::{
     Endpoint, Fleet, FleetOptions, FleetPlan, Launch, Profile, ServerSpec, ServerStatus,
 };
 use futures_util::future::{Either, ready};
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
-use crate::given::{DEADLINE, until, warden_program};
-
+/// Far longer than anything here takes, so that only a real fault reaches it.
+const DEADLINE: Duration = Duration::from_secs(20);
 /// How long a server of these tests keeps its place in the list.
 const LISTED: Duration = Duration::from_millis(400);
 
@@ -216,4 +216,13 @@ async fn a_server_that_went_away_for_good_is_announced_once_and_once_more_when_i
     until("it is back", || listed(&fleet) == tools).await;
     until("that was announced", || announced(&mut announcements) == 1).await;
     fleet.shutdown().await;
+}
+
+/// The example beside this test, which cargo builds with it.
+fn warden_program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap();
+    let program = built.join("examples/plain_warden");
+    assert!(program.exists(), "it is not built: {}", program.display());
+    program
 }

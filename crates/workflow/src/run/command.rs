@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use callgate_upstream::process::{CloseTimes, Ending, Process, ProcessSpec};
+use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     task::JoinHandle,

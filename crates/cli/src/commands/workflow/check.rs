@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::ExitCode};
 
 use callgate_agent::{AgentKind, Verdict, Verdicts};
-use callgate_upstream::environment::{self, Inherit};
+use callgate_process::environment::{self, Inherit};
 use callgate_workflow::{Code, Finding, Kind, Reading, Severity, Workflow, check_plugins, read};
 use serde_json::json;
 

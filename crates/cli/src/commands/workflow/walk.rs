@@ -2,10 +2,8 @@
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use callgate_upstream::{
-    Profile,
-    environment::{self, Inherit},
-};
+use callgate_process::environment::{self, Inherit};
+use callgate_upstream::Profile;
 use callgate_workflow::{
     Beginning, Ended, Event, Journal, Run, RunError, RunReport, RunStatus, Status, Walk, Workflow,
     given, read,

@@ -7,12 +7,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use callgate_upstream::process::{CloseTimes, Ending};
+use callgate_process::{CloseTimes, Ending};
+use callgate_testkit::until;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::given::{
-    DEADLINE, Mark, SHORT, cmdlines, spawn, spec, started, started_spec, until, wait,
-    warden_program,
+    DEADLINE, Mark, SHORT, cmdlines, spawn, spec, started, started_spec, wait, warden_program,
 };
 
 /// Three survivors-to-be: in a session of its own, forked twice, and both at once.

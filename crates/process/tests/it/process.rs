@@ -4,12 +4,13 @@ use std::fs;
 use std::io::ErrorKind::BrokenPipe;
 use std::time::{Duration, Instant};
 
-use callgate_upstream::process::{Ending, Process, ProcessSpec, SpawnError};
-use callgate_upstream::stderr_tail::{StderrTail, TAIL_BYTES};
+use callgate_process::stderr_tail::{StderrTail, TAIL_BYTES};
+use callgate_process::{Ending, Process, ProcessSpec, SpawnError};
+use callgate_testkit::until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 
 use crate::given::{
-    DEADLINE, EOF_ONLY, Mark, SHORT, line, spawn, spec, started, started_spec, until, wait,
+    DEADLINE, EOF_ONLY, Mark, SHORT, line, spawn, spec, started, started_spec, wait,
 };
 
 #[tokio::test]

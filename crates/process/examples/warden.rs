@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use callgate_upstream::process::{Process, ProcessSpec};
-use callgate_upstream::stderr_tail::StderrTail;
-use callgate_upstream::warden;
+use callgate_process::stderr_tail::StderrTail;
+use callgate_process::warden;
+use callgate_process::{Process, ProcessSpec};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);

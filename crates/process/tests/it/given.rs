@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use callgate_upstream::process::{CloseTimes, Ending, Process, ProcessSpec};
-use callgate_upstream::stderr_tail::StderrTail;
+use callgate_process::stderr_tail::StderrTail;
+use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::ChildStdout;
@@ -139,13 +139,4 @@ pub(crate) async fn wait(process: &mut Process) -> Ending {
     tokio::time::timeout(DEADLINE, process.wait())
         .await
         .expect("the process ends")
-}
-
-pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    let mut look = tokio::time::interval(Duration::from_millis(10));
-    while !condition() {
-        assert!(Instant::now() < deadline, "never came true: {what}");
-        look.tick().await;
-    }
 }

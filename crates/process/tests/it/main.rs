@@ -1,0 +1,5 @@
+//! Real processes: how they end, and what they leave behind.
+
+mod ending;
+mod given;
+mod process;
