@@ -32,59 +32,12 @@ const BY_VARIABLE: [&str; 3] = [
 const PREFIX: &str = "mcp__callgate__";
 
 pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
-    let mut args = Vec::new();
-    push(
-        &mut args,
-        &[
-            "-p",
-            "--output-format",
-            "stream-json",
-            "--verbose",
-            "--no-session-persistence",
-        ],
-    );
-    if let Some(model) = &task.options.model {
-        push(&mut args, &["--model", model]);
-    }
-    if let Some(mode) = &task.options.permission_mode {
-        push(&mut args, &["--permission-mode", mode]);
-    }
-    let mut allowed = task.options.allowed_tools.clone();
-    if let Some(relay) = &task.relay {
-        let server = json!({
-            "type": "stdio",
-            "command": relay.command(),
-            "args": relay.args(),
-            "env": nothing(),
-            "alwaysLoad": true,
-        });
-        let file = json!({"mcpServers": {SERVER: server}});
-        let file = task.folder.write("claude-mcp.json", &compact(&file))?;
-        push(&mut args, &["--mcp-config", &file.display().to_string()]);
-        allowed.insert(0, "mcp__callgate".to_owned());
-    }
-    if !allowed.is_empty() {
-        push(&mut args, &["--allowedTools", &allowed.join(",")]);
-    }
-    if task.relay.is_some() {
-        // Settings of the work folder could run commands and send the user's key elsewhere.
-        push(&mut args, &["--setting-sources", "user"]);
-    }
+    let mut args = output_args(task);
+    push_tools(&mut args, task)?;
     let mut stdin = task.prompt.clone();
     match task.proxy {
         Proxy::Full => {
-            let settings = r#"{"permissions":{"deny":["Read"]},"disableAllHooks":true}"#;
-            push(
-                &mut args,
-                &[
-                    "--strict-mcp-config",
-                    "--tools",
-                    "",
-                    "--disable-slash-commands",
-                    "--settings",
-                    settings,
-                ],
-            );
+            push_isolation(&mut args);
             // A command of Claude's own begins with a slash.
             stdin.insert(0, ' ');
         }
@@ -102,6 +55,69 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         stdin,
         cwd: None,
     })
+}
+
+/// How Claude runs and reports, whichever tools it has.
+fn output_args(task: &Task<'_>) -> Vec<String> {
+    let mut args = Vec::new();
+    push(
+        &mut args,
+        &[
+            "-p",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            "--no-session-persistence",
+        ],
+    );
+    if let Some(model) = &task.options.model {
+        push(&mut args, &["--model", model]);
+    }
+    if let Some(mode) = &task.options.permission_mode {
+        push(&mut args, &["--permission-mode", mode]);
+    }
+    args
+}
+
+/// Connects Claude to our server and says which tools it may call without asking.
+fn push_tools(args: &mut Vec<String>, task: &Task<'_>) -> Result<(), StepFailed> {
+    let mut allowed = task.options.allowed_tools.clone();
+    if let Some(relay) = &task.relay {
+        let server = json!({
+            "type": "stdio",
+            "command": relay.command(),
+            "args": relay.args(),
+            "env": nothing(),
+            "alwaysLoad": true,
+        });
+        let file = json!({"mcpServers": {SERVER: server}});
+        let file = task.folder.write("claude-mcp.json", &compact(&file))?;
+        push(args, &["--mcp-config", &file.display().to_string()]);
+        allowed.insert(0, "mcp__callgate".to_owned());
+    }
+    if !allowed.is_empty() {
+        push(args, &["--allowedTools", &allowed.join(",")]);
+    }
+    if task.relay.is_some() {
+        // Settings of the work folder could run commands and send the user's key elsewhere.
+        push(args, &["--setting-sources", "user"]);
+    }
+    Ok(())
+}
+
+/// Switches off everything but the tools of our server.
+fn push_isolation(args: &mut Vec<String>) {
+    push(
+        args,
+        &[
+            "--strict-mcp-config",
+            "--tools",
+            "",
+            "--disable-slash-commands",
+            "--settings",
+            r#"{"permissions":{"deny":["Read"]},"disableAllHooks":true}"#,
+        ],
+    );
 }
 
 /// A folder for what Claude notes about itself, with the user's settings in it: it would write into the

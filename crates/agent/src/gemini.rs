@@ -1,13 +1,18 @@
 //! Gemini CLI.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     Proxy, StepFailed,
     events::{Said, Tokens},
-    launch::{CALL_TIMEOUT_MS, Launch, SERVER, Task, compact, nothing, number, push, text, used},
+    launch::{
+        CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, nothing, number, push, text, used,
+    },
 };
 
 /// Nothing but our tools, whatever else is offered.
@@ -104,15 +109,37 @@ fn users_variables(task: &Task<'_>) -> Option<String> {
     read(own.join(".env")).or_else(|| read(beside))
 }
 
-/// The settings of the step, in a home of its own: the user's are read, never written.
+/// Writes the settings of the step into a home of its own. The user's settings are read, never written.
 fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
+    let Some(relay) = &task.relay else {
+        return Ok(());
+    };
     let home = users_home(task);
-    let written = home
-        .as_ref()
-        .and_then(|home| fs::read_to_string(home.join("settings.json")).ok());
-    let users: Value = written
+    let mut settings = inherited_settings(task, &users_settings(home.as_deref()));
+    let servers = settings.entry("mcpServers").or_insert_with(nothing);
+    if let Some(servers) = servers.as_object_mut() {
+        servers.insert(SERVER.to_owned(), server(relay));
+    }
+    for (key, value) in quiet_settings() {
+        settings.insert(key.to_owned(), value);
+    }
+    task.folder
+        .write(".gemini/settings.json", &compact(&Value::Object(settings)))?;
+    if let Some(home) = home {
+        copy_credentials(task, &home)?;
+    }
+    Ok(())
+}
+
+fn users_settings(home: Option<&Path>) -> Value {
+    let written = home.and_then(|home| fs::read_to_string(home.join("settings.json")).ok());
+    written
         .and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or_else(nothing);
+        .unwrap_or_else(nothing)
+}
+
+/// What the step keeps of the user's settings.
+fn inherited_settings(task: &Task<'_>, users: &Value) -> Map<String, Value> {
     let mut settings = match task.proxy {
         Proxy::Full | Proxy::Off => Map::new(),
         // Native tools stay, and so does what the user has set for them.
@@ -123,29 +150,31 @@ fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
             settings.insert(key.to_owned(), value.clone());
         }
     }
-    let mut advanced = object(&users, "advanced");
+    let mut advanced = object(users, "advanced");
     advanced.insert("ignoreLocalEnv".to_owned(), json!(true));
     settings.insert("advanced".to_owned(), Value::Object(advanced));
     if task.proxy == Proxy::Full {
-        // Nor are instructions looked for in the folders above the step's own.
+        // Gemini must not read instructions from the folders above the step's own.
         let context = json!({"memoryBoundaryMarkers": []});
         settings.insert("context".to_owned(), context);
     }
-    let Some(relay) = &task.relay else {
-        return Ok(());
-    };
-    let server = json!({
+    settings
+}
+
+/// Our server as Gemini's settings describe one.
+fn server(relay: &Relay) -> Value {
+    json!({
         "command": relay.command(),
         "args": relay.args(),
         "env": nothing(),
         "trust": true,
         "timeout": CALL_TIMEOUT_MS,
-    });
-    let servers = settings.entry("mcpServers").or_insert_with(nothing);
-    if let Some(servers) = servers.as_object_mut() {
-        servers.insert(SERVER.to_owned(), server);
-    }
-    for (key, value) in [
+    })
+}
+
+/// Settings that keep Gemini from running hooks, reporting usage, updating itself or shortening results.
+fn quiet_settings() -> [(&'static str, Value); 5] {
+    [
         ("hooksConfig", json!({"enabled": false})),
         ("telemetry", json!({"enabled": false})),
         ("privacy", json!({"usageStatisticsEnabled": false})),
@@ -154,16 +183,13 @@ fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
             json!({"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "disableAutoUpdate": true}),
         ),
         ("tools", json!({"truncateToolOutputThreshold": 500_000})),
-    ] {
-        settings.insert(key.to_owned(), value);
-    }
-    task.folder
-        .write(".gemini/settings.json", &compact(&Value::Object(settings)))?;
+    ]
+}
+
+/// Copies the user's login, so that the step need not log in.
+fn copy_credentials(task: &Task<'_>, home: &Path) -> Result<(), StepFailed> {
     for name in CREDENTIALS {
-        let own = home
-            .as_ref()
-            .and_then(|home| fs::read_to_string(home.join(name)).ok());
-        if let Some(own) = own {
+        if let Ok(own) = fs::read_to_string(home.join(name)) {
             task.folder.write(&format!(".gemini/{name}"), &own)?;
         }
     }

@@ -177,67 +177,82 @@ fn script(kind: AgentKind, workdir: &Path, reached: &str) -> Vec<Turn> {
     turns
 }
 
-/// How each agent is led to the scripted model, in a home that is not the user's.
+/// Leads an agent to the scripted model, in a home that is not the user's.
 fn options(kind: AgentKind, home: &Folder, model: &ScriptedModel) -> Result<Options, StepFailed> {
     let place = home.path().display().to_string();
     let url = format!("http://{}", model.address);
     let mut options = Options {
-        extra_env: vec![("HOME".to_owned(), place.clone())],
+        extra_env: home_variables(&place),
         ..Options::default()
     };
+    match kind {
+        AgentKind::Claude => lead_claude(&mut options, &place, &url),
+        AgentKind::Gemini => lead_gemini(&mut options, home, &url)?,
+        AgentKind::Codex => lead_codex(&mut options, &place, &url),
+        AgentKind::OpenCode => lead_opencode(&mut options, &url),
+        AgentKind::OpenAiCompatible => {}
+    }
+    Ok(options)
+}
+
+/// The variables by which programs find the user's folders.
+fn home_variables(place: &str) -> Vec<(String, String)> {
+    let mut variables = vec![("HOME".to_owned(), place.to_owned())];
     for name in [
         "XDG_CONFIG_HOME",
         "XDG_DATA_HOME",
         "XDG_STATE_HOME",
         "XDG_CACHE_HOME",
     ] {
-        options
-            .extra_env
-            .push((name.to_owned(), format!("{place}/{name}")));
+        variables.push((name.to_owned(), format!("{place}/{name}")));
     }
-    let mut set = |name: &str, value: &str| {
-        options.extra_env.push((name.to_owned(), value.to_owned()));
-    };
-    match kind {
-        AgentKind::Claude => {
-            set("ANTHROPIC_BASE_URL", &url);
-            set("ANTHROPIC_API_KEY", KEY);
-            set("CLAUDE_CONFIG_DIR", &format!("{place}/claude"));
-            set("IS_SANDBOX", "1");
-        }
-        AgentKind::Gemini => {
-            let auth = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}});
-            home.write(".gemini/settings.json", &auth.to_string())?;
-            set("GEMINI_CLI_HOME", &place);
-            set("GOOGLE_GEMINI_BASE_URL", &url);
-            set("GEMINI_API_KEY", KEY);
-            options.model = Some("gemini-2.5-pro".to_owned());
-        }
-        AgentKind::Codex => {
-            set("CODEX_HOME", &place);
-            set("PROBE_KEY", KEY);
-            for setting in [
-                r#"model_provider="probe""#.to_owned(),
-                r#"model_providers.probe.name="probe""#.to_owned(),
-                format!(r#"model_providers.probe.base_url="{url}/v1""#),
-                r#"model_providers.probe.wire_api="responses""#.to_owned(),
-                r#"model_providers.probe.env_key="PROBE_KEY""#.to_owned(),
-            ] {
-                options.extra_args.extend(["-c".to_owned(), setting]);
-            }
-        }
-        AgentKind::OpenCode => {
-            let provider = json!({
-                "npm": "@ai-sdk/openai-compatible",
-                "name": "probe",
-                "options": {"baseURL": format!("{url}/v1"), "apiKey": KEY},
-                "models": {"probe": {"name": "probe", "tool_call": true, "limit": {"context": 100_000, "output": 10_000}}},
-            });
-            let config = json!({"provider": {"probe": provider}, "small_model": "probe/probe"});
-            set("OPENCODE_CONFIG_CONTENT", &config.to_string());
-            options.model = Some("probe/probe".to_owned());
-        }
-        AgentKind::OpenAiCompatible => {}
+    variables
+}
+
+fn set(options: &mut Options, name: &str, value: &str) {
+    options.extra_env.push((name.to_owned(), value.to_owned()));
+}
+
+fn lead_claude(options: &mut Options, place: &str, url: &str) {
+    set(options, "ANTHROPIC_BASE_URL", url);
+    set(options, "ANTHROPIC_API_KEY", KEY);
+    set(options, "CLAUDE_CONFIG_DIR", &format!("{place}/claude"));
+    set(options, "IS_SANDBOX", "1");
+}
+
+fn lead_gemini(options: &mut Options, home: &Folder, url: &str) -> Result<(), StepFailed> {
+    let auth = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}});
+    home.write(".gemini/settings.json", &auth.to_string())?;
+    let place = home.path().display().to_string();
+    set(options, "GEMINI_CLI_HOME", &place);
+    set(options, "GOOGLE_GEMINI_BASE_URL", url);
+    set(options, "GEMINI_API_KEY", KEY);
+    options.model = Some("gemini-2.5-pro".to_owned());
+    Ok(())
+}
+
+fn lead_codex(options: &mut Options, place: &str, url: &str) {
+    set(options, "CODEX_HOME", place);
+    set(options, "PROBE_KEY", KEY);
+    for setting in [
+        r#"model_provider="probe""#.to_owned(),
+        r#"model_providers.probe.name="probe""#.to_owned(),
+        format!(r#"model_providers.probe.base_url="{url}/v1""#),
+        r#"model_providers.probe.wire_api="responses""#.to_owned(),
+        r#"model_providers.probe.env_key="PROBE_KEY""#.to_owned(),
+    ] {
+        options.extra_args.extend(["-c".to_owned(), setting]);
     }
-    Ok(options)
+}
+
+fn lead_opencode(options: &mut Options, url: &str) {
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "probe",
+        "options": {"baseURL": format!("{url}/v1"), "apiKey": KEY},
+        "models": {"probe": {"name": "probe", "tool_call": true, "limit": {"context": 100_000, "output": 10_000}}},
+    });
+    let config = json!({"provider": {"probe": provider}, "small_model": "probe/probe"});
+    set(options, "OPENCODE_CONFIG_CONTENT", &config.to_string());
+    options.model = Some("probe/probe".to_owned());
 }

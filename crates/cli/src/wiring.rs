@@ -47,10 +47,7 @@ pub(crate) struct Running {
     pub(crate) desk: Desk,
     /// Where approvers reach this gateway unless the configuration says otherwise.
     pub(crate) served_at: String,
-    following: JoinHandle<()>,
-    notifying: Option<Notifying>,
-    housekeeping: JoinHandle<()>,
-    stop_housekeeping: CancellationToken,
+    background: Background,
     exporter: Option<Exporter>,
 }
 
@@ -109,6 +106,24 @@ pub(crate) fn close_record(log: &Log) {
     }
 }
 
+/// The gateway's record, as durable and as strict as configured.
+fn gateway_record(settings: &Settings) -> Result<(Arc<Log>, Recorder), Failed> {
+    let audit = &settings.config.audit;
+    let mut options = LogOptions::new(&settings.data_dir, env!("CARGO_PKG_VERSION"));
+    options.durability = match audit.durability {
+        config::Durability::Process => callgate_store::Durability::Process,
+        config::Durability::Power => callgate_store::Durability::Power,
+    };
+    let log = Log::open(options).map_err(|error| Failed::system(error.to_string()))?;
+    let log = Arc::new(log);
+    let on_failure = match audit.on_failure {
+        config::OnFailure::Refuse => OnFailure::Refuse,
+        config::OnFailure::Allow => OnFailure::Allow,
+    };
+    let recorder = Recorder::new(log.clone(), redactor(settings)?, on_failure);
+    Ok((log, recorder))
+}
+
 fn redactor(settings: &Settings) -> Result<Redactor, Failed> {
     let audit = &settings.config.audit;
     Redactor::new(&audit.redact, audit.body_bytes)
@@ -153,19 +168,7 @@ impl Running {
         profile: Profile,
     ) -> Result<Self, Failed> {
         outlive_file_limit()?;
-        let audit = &settings.config.audit;
-        let mut options = LogOptions::new(&settings.data_dir, env!("CARGO_PKG_VERSION"));
-        options.durability = match audit.durability {
-            config::Durability::Process => callgate_store::Durability::Process,
-            config::Durability::Power => callgate_store::Durability::Power,
-        };
-        let log = Log::open(options).map_err(|error| Failed::system(error.to_string()))?;
-        let log = Arc::new(log);
-        let on_failure = match audit.on_failure {
-            config::OnFailure::Refuse => callgate_record::OnFailure::Refuse,
-            config::OnFailure::Allow => callgate_record::OnFailure::Allow,
-        };
-        let recorder = Recorder::new(log.clone(), redactor(settings)?, on_failure);
+        let (log, recorder) = gateway_record(settings)?;
         let (telemetry, exporter) = telemetry(settings)?;
         let events = telemetry.events.clone();
         recorder.event(RecordType::System, "gateway.started", None, None);
@@ -180,7 +183,6 @@ impl Running {
         let fleet = Fleet::start(plan, recorder.clone(), events, profile);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
             .asking_at(desk.clone());
-        path.set_guard(guard(settings, path.events())?);
         let standing = Arc::new(Standing::default());
         let status = Status {
             fleet: fleet.clone(),
@@ -189,21 +191,8 @@ impl Running {
             indexed: Arc::default(),
         };
         let indexed = status.indexed.clone();
-        let gateway = Gateway::new(path, status).inflight(settings.inflight_bytes());
-        gateway.set_views(settings.views.clone());
-        let stop_housekeeping = CancellationToken::new();
-        let limits = Limits {
-            days: audit.retain.days,
-            max_mb: audit.retain.max_mb,
-        };
-        let notifying = Notifying::start(&settings.config.approvals.notify, desk.clone())?;
-        let following = tokio::spawn(desk.clone().follow(stop_housekeeping.clone()));
-        let housekeeping = tokio::spawn(housekeeping::keep(
-            log.clone(),
-            indexed,
-            limits,
-            (gateway.path().events().clone(), stop_housekeeping.clone()),
-        ));
+        let gateway = gateway(settings, path, status)?;
+        let background = Background::start(settings, &gateway, &desk, log.clone(), indexed)?;
         Ok(Self {
             gateway,
             fleet,
@@ -212,10 +201,7 @@ impl Running {
             log,
             desk,
             served_at,
-            following,
-            notifying,
-            housekeeping,
-            stop_housekeeping,
+            background,
             exporter,
         })
     }
@@ -238,15 +224,13 @@ impl Running {
         let key = SealKey::new(tokens::seal_key(&settings.data_dir)?);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
             .asking_at(self.desk.clone());
-        path.set_guard(guard(settings, path.events())?);
         let status = Status {
             fleet: fleet.clone(),
             standing: self.standing.clone(),
             log: self.log.clone(),
             indexed: Arc::default(),
         };
-        let gateway = Gateway::new(path, status).inflight(settings.inflight_bytes());
-        gateway.set_views(settings.views.clone());
+        let gateway = gateway(settings, path, status)?;
         Ok(StepGate { gateway, fleet })
     }
 
@@ -270,13 +254,7 @@ impl Running {
             tracing::warn!("servers do not go; their wardens end them");
         }
         self.plugins.stop().await;
-        if let Some(notifying) = self.notifying {
-            notifying.stop().await;
-        }
-        self.stop_housekeeping.cancel();
-        if self.housekeeping.await.is_err() || self.following.await.is_err() {
-            tracing::error!("housekeeping failed");
-        }
+        self.background.stop().await;
         if let Err(error) = self.log.close() {
             let error = error.to_string();
             let events = self.gateway.path().events();
@@ -284,6 +262,52 @@ impl Running {
         }
         if let Some(exporter) = self.exporter {
             exporter.stop().await;
+        }
+    }
+}
+
+/// The gateway's own tasks, which run beside its calls.
+struct Background {
+    /// Follows what is asked and decided about held calls.
+    following: JoinHandle<()>,
+    notifying: Option<Notifying>,
+    housekeeping: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Background {
+    fn start(
+        settings: &Settings,
+        gateway: &Gateway,
+        desk: &Desk,
+        log: Arc<Log>,
+        indexed: Arc<AtomicU64>,
+    ) -> Result<Self, Failed> {
+        let retain = &settings.config.audit.retain;
+        let limits = Limits {
+            days: retain.days,
+            max_mb: retain.max_mb,
+        };
+        let stop = CancellationToken::new();
+        let notifying = Notifying::start(&settings.config.approvals.notify, desk.clone())?;
+        let following = tokio::spawn(desk.clone().follow(stop.clone()));
+        let told = (gateway.path().events().clone(), stop.clone());
+        let housekeeping = tokio::spawn(housekeeping::keep(log, indexed, limits, told));
+        Ok(Self {
+            following,
+            notifying,
+            housekeeping,
+            stop,
+        })
+    }
+
+    async fn stop(self) {
+        if let Some(notifying) = self.notifying {
+            notifying.stop().await;
+        }
+        self.stop.cancel();
+        if self.housekeeping.await.is_err() || self.following.await.is_err() {
+            tracing::error!("housekeeping failed");
         }
     }
 }
@@ -300,6 +324,14 @@ impl StepGate {
         self.gateway.path().drain(patience).await;
         self.fleet.shutdown().await;
     }
+}
+
+/// A gateway over a call path, with the guard, the limits and the views of the settings.
+fn gateway(settings: &Settings, path: CallPath, status: Status) -> Result<Gateway, Failed> {
+    path.set_guard(guard(settings, path.events())?);
+    let gateway = Gateway::new(path, status).inflight(settings.inflight_bytes());
+    gateway.set_views(settings.views.clone());
+    Ok(gateway)
 }
 
 /// Who is asked in place of rules, where somebody is.

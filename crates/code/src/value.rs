@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use jiter::JsonValue;
-use monty_types::{MontyDateTime, MontyObject, MontyTime};
+use monty_types::{DictPairs, MontyDate, MontyDateTime, MontyObject, MontyTime, MontyTimeDelta};
 
 /// How deep a value may be nested.
 const MAX_DEPTH: usize = 200;
@@ -68,16 +68,7 @@ fn write_value(
         MontyObject::List(items)
         | MontyObject::Tuple(items)
         | MontyObject::Set(items)
-        | MontyObject::FrozenSet(items) => {
-            json.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    json.push(',');
-                }
-                write_value(json, item, strictness, depth - 1)?;
-            }
-            json.push(']');
-        }
+        | MontyObject::FrozenSet(items) => elements(json, items, strictness, depth)?,
         MontyObject::NamedTuple {
             field_names,
             values,
@@ -86,32 +77,41 @@ fn write_value(
             let keys = field_names.iter().cloned();
             members(json, keys.zip(values), strictness, depth)?;
         }
-        MontyObject::Dict(pairs) => {
-            let pairs = pairs.into_iter().map(|(key, value)| (key_text(key), value));
-            members(json, pairs, strictness, depth)?;
-        }
+        MontyObject::Dict(pairs) => members(json, keyed(pairs), strictness, depth)?,
         MontyObject::ClassInstance(instance) => {
-            let pairs = &instance.attrs;
-            let pairs = pairs.into_iter().map(|(key, value)| (key_text(key), value));
-            members(json, pairs, strictness, depth)?;
+            members(json, keyed(&instance.attrs), strictness, depth)?;
         }
-        MontyObject::Date(date) => quote(
-            json,
-            &format!("{:04}-{:02}-{:02}", date.year, date.month, date.day),
-        ),
+        MontyObject::Date(date) => quote(json, &calendar_date(date)),
         MontyObject::DateTime(moment) => quote(json, &date_time(moment)),
         MontyObject::Time(time) => quote(json, &clock_time(time)),
-        MontyObject::TimeDelta(span) => {
-            let days = f64::from(span.days) * 86_400.0;
-            let seconds = days + f64::from(span.seconds) + f64::from(span.microseconds) / 1e6;
-            float(json, seconds, strictness)?;
-        }
+        MontyObject::TimeDelta(span) => float(json, total_seconds(span), strictness)?,
         other if strictness == Strictness::Argument => {
             return Err(format!("`{other}` has no form in JSON"));
         }
         other => quote(json, &other.to_string()),
     }
     Ok(())
+}
+
+fn elements(
+    json: &mut String,
+    items: &[MontyObject],
+    strictness: Strictness,
+    depth: usize,
+) -> Result<(), String> {
+    json.push('[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            json.push(',');
+        }
+        write_value(json, item, strictness, depth - 1)?;
+    }
+    json.push(']');
+    Ok(())
+}
+
+fn keyed(pairs: &DictPairs) -> impl Iterator<Item = (String, &MontyObject)> {
+    pairs.into_iter().map(|(key, value)| (key_text(key), value))
 }
 
 fn members<'a>(
@@ -151,6 +151,15 @@ fn float(json: &mut String, number: f64, strictness: Strictness) -> Result<(), S
         None => json.push_str("null"),
     }
     Ok(())
+}
+
+fn calendar_date(date: &MontyDate) -> String {
+    format!("{:04}-{:02}-{:02}", date.year, date.month, date.day)
+}
+
+fn total_seconds(span: &MontyTimeDelta) -> f64 {
+    let days = f64::from(span.days) * 86_400.0;
+    days + f64::from(span.seconds) + f64::from(span.microseconds) / 1e6
 }
 
 fn date_time(moment: &MontyDateTime) -> String {

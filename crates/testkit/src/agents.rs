@@ -137,22 +137,7 @@ fn environment() -> Value {
 }
 
 fn act(role: Role, script: &AgentScript, argv: &[String], log: &mut Value) -> Result<ExitCode> {
-    if script.misbehave == Misbehave::HangsDeaf {
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
-        }
-    }
-    if script.misbehave == Misbehave::ExitsWellWhenTold {
-        let mut signals = signal_hook::iterator::Signals::new([
-            signal_hook::consts::SIGTERM,
-            signal_hook::consts::SIGINT,
-        ])?;
-        thread::spawn(move || {
-            if signals.forever().next().is_some() {
-                std::process::exit(0);
-            }
-        });
-    }
+    handle_signals(script.misbehave)?;
     if script.misbehave == Misbehave::NoServer {
         role.done(&script.text);
         return Ok(ExitCode::SUCCESS);
@@ -175,18 +160,54 @@ fn act(role: Role, script: &AgentScript, argv: &[String], log: &mut Value) -> Re
     for native in &script.native {
         role.native(&native.tool, &native.arguments);
     }
+    let Some(results) = make_calls(role, script, &mut server)? else {
+        role.done(&script.text);
+        return Ok(ExitCode::SUCCESS);
+    };
+    log["results"] = json!(results);
+    finish(role, script, server)
+}
+
+/// Ignores signals to stop, or ends well at the first of them, where that is the misbehaviour.
+fn handle_signals(misbehave: Misbehave) -> Result<()> {
+    let stop = [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT];
+    if misbehave == Misbehave::HangsDeaf {
+        for signal in stop {
+            signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+        }
+    }
+    if misbehave == Misbehave::ExitsWellWhenTold {
+        let mut signals = signal_hook::iterator::Signals::new(stop)?;
+        thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                std::process::exit(0);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Makes the calls of the script. `None` if the server is killed during one of them.
+fn make_calls(
+    role: Role,
+    script: &AgentScript,
+    server: &mut ToolServer,
+) -> Result<Option<Vec<Value>>> {
     let mut results = Vec::new();
     for call in &script.calls {
         role.call(&call.tool, &call.arguments);
         if script.misbehave == Misbehave::ServerCrashesInCall {
             server.send_call(&call.tool, &call.arguments)?;
             server.kill();
-            role.done(&script.text);
-            return Ok(ExitCode::SUCCESS);
+            return Ok(None);
         }
         results.push(server.call(&call.tool, &call.arguments)?);
     }
-    log["results"] = json!(results);
+    Ok(Some(results))
+}
+
+/// Ends as the script says, after all calls.
+fn finish(role: Role, script: &AgentScript, server: ToolServer) -> Result<ExitCode> {
     match script.misbehave {
         Misbehave::Hangs | Misbehave::HangsDeaf | Misbehave::ExitsWellWhenTold => loop {
             thread::sleep(Duration::from_secs(3600));

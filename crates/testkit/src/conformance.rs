@@ -12,127 +12,154 @@ pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42
 /// A WAV file without samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
+/// The arguments that a tool takes.
+enum Takes {
+    Nothing,
+    /// One text: its name and its description.
+    Text(&'static str, &'static str),
+    HeaderArguments,
+    Schema202012,
+}
+
+/// The tools: name, description, arguments.
+const TOOLS: &[(&str, &str, Takes)] = &[
+    ("test_simple_text", "Returns simple text", Takes::Nothing),
+    ("test_image_content", "Returns an image", Takes::Nothing),
+    ("test_audio_content", "Returns audio", Takes::Nothing),
+    (
+        "test_embedded_resource",
+        "Returns an embedded resource",
+        Takes::Nothing,
+    ),
+    (
+        "test_multiple_content_types",
+        "Returns several types of content",
+        Takes::Nothing,
+    ),
+    (
+        "test_tool_with_logging",
+        "Logs while it works",
+        Takes::Nothing,
+    ),
+    (
+        "test_tool_with_progress",
+        "Reports progress while it works",
+        Takes::Nothing,
+    ),
+    ("test_error_handling", "Always fails", Takes::Nothing),
+    (
+        "test_sampling",
+        "Asks the client's model",
+        Takes::Text("prompt", "What to ask the model"),
+    ),
+    (
+        "test_elicitation",
+        "Asks the user",
+        Takes::Text("message", "What to ask the user"),
+    ),
+    (
+        "test_elicitation_sep1034_defaults",
+        "Asks with default values",
+        Takes::Nothing,
+    ),
+    (
+        "test_elicitation_sep1330_enums",
+        "Asks with every kind of enum",
+        Takes::Nothing,
+    ),
+    ("test_reconnection", "Answers after a pause", Takes::Nothing),
+    (
+        "test_custom_headers",
+        "Has arguments that stand in headers, too",
+        Takes::HeaderArguments,
+    ),
+    ("test_missing_capability", "Needs sampling", Takes::Nothing),
+    ("test_logging_tool", "Logs while it works", Takes::Nothing),
+    (
+        "test_streaming_elicitation",
+        "Asks the user",
+        Takes::Nothing,
+    ),
+    (
+        "test_trigger_tool_change",
+        "Changes the list of tools",
+        Takes::Nothing,
+    ),
+    (
+        "test_trigger_prompt_change",
+        "Changes the list of prompts",
+        Takes::Nothing,
+    ),
+    (
+        "test_input_required_result_elicitation",
+        "Asks the user's name",
+        Takes::Nothing,
+    ),
+    (
+        "test_input_required_result_sampling",
+        "Asks the client's model",
+        Takes::Nothing,
+    ),
+    (
+        "test_input_required_result_list_roots",
+        "Asks for roots",
+        Takes::Nothing,
+    ),
+    (
+        "test_input_required_result_request_state",
+        "Asks with a state",
+        Takes::Nothing,
+    ),
+    (
+        "test_input_required_result_multiple_inputs",
+        "Asks three things",
+        Takes::Nothing,
+    ),
+    (
+        "test_input_required_result_multi_round",
+        "Asks twice",
+        Takes::Nothing,
+    ),
+    (
+        "test_input_required_result_tampered_state",
+        "Checks its state",
+        Takes::Nothing,
+    ),
+    (
+        "test_input_required_result_capabilities",
+        "Asks what it may",
+        Takes::Nothing,
+    ),
+    (
+        "json_schema_2020_12_tool",
+        "Tool with JSON Schema 2020-12 features",
+        Takes::Schema202012,
+    ),
+];
+
 /// The descriptors of the tools.
 pub fn tools() -> Vec<Value> {
-    let none = || json!({"type": "object", "properties": {}});
-    let one = |name: &str, description: &str| {
-        json!({
-            "type": "object",
-            "properties": {name: {"type": "string", "description": description}},
-            "required": [name],
-        })
-    };
-    let tool = |name: &str, description: &str, schema: Value| json!({"name": name, "description": description, "inputSchema": schema});
-    vec![
-        tool("test_simple_text", "Returns simple text", none()),
-        tool("test_image_content", "Returns an image", none()),
-        tool("test_audio_content", "Returns audio", none()),
-        tool(
-            "test_embedded_resource",
-            "Returns an embedded resource",
-            none(),
-        ),
-        tool(
-            "test_multiple_content_types",
-            "Returns several types of content",
-            none(),
-        ),
-        tool("test_tool_with_logging", "Logs while it works", none()),
-        tool(
-            "test_tool_with_progress",
-            "Reports progress while it works",
-            none(),
-        ),
-        tool("test_error_handling", "Always fails", none()),
-        tool(
-            "test_sampling",
-            "Asks the client's model",
-            one("prompt", "What to ask the model"),
-        ),
-        tool(
-            "test_elicitation",
-            "Asks the user",
-            one("message", "What to ask the user"),
-        ),
-        tool(
-            "test_elicitation_sep1034_defaults",
-            "Asks with default values",
-            none(),
-        ),
-        tool(
-            "test_elicitation_sep1330_enums",
-            "Asks with every kind of enum",
-            none(),
-        ),
-        tool("test_reconnection", "Answers after a pause", none()),
-        tool(
-            "test_custom_headers",
-            "Has arguments that stand in headers, too",
-            json!({"type": "object", "properties": {
+    let descriptor = |(name, description, takes): &(&str, &str, Takes)| json!({"name": name, "description": description, "inputSchema": takes.schema()});
+    TOOLS.iter().map(descriptor).collect()
+}
+
+impl Takes {
+    fn schema(&self) -> Value {
+        match self {
+            Self::Nothing => json!({"type": "object", "properties": {}}),
+            Self::Text(name, description) => json!({
+                "type": "object",
+                "properties": {*name: {"type": "string", "description": description}},
+                "required": [name],
+            }),
+            Self::HeaderArguments => json!({"type": "object", "properties": {
                 "region": {"type": "string", "x-mcp-header": "Region"},
                 "priority": {"type": "integer", "x-mcp-header": "Priority"},
                 "verbose": {"type": "boolean", "x-mcp-header": "Verbose"},
             }}),
-        ),
-        tool("test_missing_capability", "Needs sampling", none()),
-        tool("test_logging_tool", "Logs while it works", none()),
-        tool("test_streaming_elicitation", "Asks the user", none()),
-        tool(
-            "test_trigger_tool_change",
-            "Changes the list of tools",
-            none(),
-        ),
-        tool(
-            "test_trigger_prompt_change",
-            "Changes the list of prompts",
-            none(),
-        ),
-        tool(
-            "test_input_required_result_elicitation",
-            "Asks the user's name",
-            none(),
-        ),
-        tool(
-            "test_input_required_result_sampling",
-            "Asks the client's model",
-            none(),
-        ),
-        tool(
-            "test_input_required_result_list_roots",
-            "Asks for roots",
-            none(),
-        ),
-        tool(
-            "test_input_required_result_request_state",
-            "Asks with a state",
-            none(),
-        ),
-        tool(
-            "test_input_required_result_multiple_inputs",
-            "Asks three things",
-            none(),
-        ),
-        tool(
-            "test_input_required_result_multi_round",
-            "Asks twice",
-            none(),
-        ),
-        tool(
-            "test_input_required_result_tampered_state",
-            "Checks its state",
-            none(),
-        ),
-        tool(
-            "test_input_required_result_capabilities",
-            "Asks what it may",
-            none(),
-        ),
-        tool(
-            "json_schema_2020_12_tool",
-            "Tool with JSON Schema 2020-12 features",
-            schema_2020_12(),
-        ),
-    ]
+            Self::Schema202012 => schema_2020_12(),
+        }
+    }
 }
 
 /// The content of the tools that only return some.

@@ -201,69 +201,22 @@ impl Naive<'_> {
         let restricts = kind != "allow";
         let mut label = None;
         if let Some(actions) = rule.get("action") {
-            let actions = words(actions);
-            label = Some(actions.join(","));
-            match arguments::action(&case.tool) {
-                Some(action) if !actions.contains(&action.to_owned()) => return None,
-                None if !restricts => return None,
-                Some(_) | None => {}
-            }
+            label = Some(action_label(&words(actions), case, restricts)?);
         }
         if let Some(domains) = rule.get("domains").or_else(|| rule.get("domain")) {
-            let Subject::Host(host) = subject else {
-                return None;
-            };
-            let domains = words(domains);
-            label = Some(
-                domains
-                    .iter()
-                    .find(|d| arguments::is_in(&d.to_lowercase(), host))?
-                    .clone(),
-            );
+            label = Some(domain_label(&words(domains), subject)?);
         }
         if let Some(paths) = rule.get("paths") {
-            let Subject::Path { spelled, real } = subject else {
-                return None;
-            };
-            let paths = words(paths);
-            let hit = |path: &str| {
-                let glob = |glob: &&String| arguments::glob(glob, path, self.folder, self.home);
-                paths.iter().find(glob).cloned()
-            };
-            let found = if restricts {
-                hit(spelled).or_else(|| hit(real))
-            } else {
-                hit(real)
-            };
-            label = Some(found?);
+            label = Some(self.path_label(&words(paths), subject, restricts)?);
         }
         if let Some(pattern) = rule.get("pattern").and_then(Value::as_str) {
-            let matched = match subject {
-                Subject::Name(name) if restricts => in_any_case(pattern, name),
-                Subject::Name(name) => wild(pattern, name),
-                Subject::Text(text) if restricts => {
-                    let spaced = text.split_whitespace().collect::<Vec<_>>().join(" ");
-                    in_any_case(pattern, text) || in_any_case(pattern, &spaced)
-                }
-                Subject::Text(text) => wild(pattern, text),
-                Subject::Host(_)
-                | Subject::Path { .. }
-                | Subject::Unclear(_)
-                | Subject::Nothing => false,
-            };
+            let matched = pattern_matches(pattern, subject, restricts);
             label = Some(matched.then(|| pattern.to_owned())?);
         }
-        if let Some(when) = rule.get("when").and_then(Value::as_str) {
-            let expression = self
-                .expressions
-                .get(when)
-                .expect("every expression is known");
-            match expression.judge(case) {
-                Some(true) => {}
-                Some(false) => return None,
-                None if restricts => {}
-                None => return None,
-            }
+        if let Some(when) = rule.get("when").and_then(Value::as_str)
+            && !self.holds(when, case, restricts)
+        {
+            return None;
         }
         let conditions = list(rule, "conditions");
         if !conditions.is_empty() {
@@ -275,6 +228,65 @@ impl Naive<'_> {
             }
         }
         Some(label.unwrap_or_else(|| "*".into()))
+    }
+
+    /// The first of a rule's paths that matches. What restricts matches either spelling of a path.
+    fn path_label(&self, paths: &[String], subject: &Subject, restricts: bool) -> Option<String> {
+        let Subject::Path { spelled, real } = subject else {
+            return None;
+        };
+        let hit = |path: &str| {
+            let glob = |glob: &&String| arguments::glob(glob, path, self.folder, self.home);
+            paths.iter().find(glob).cloned()
+        };
+        if restricts {
+            hit(spelled).or_else(|| hit(real))
+        } else {
+            hit(real)
+        }
+    }
+
+    /// Whether an expression holds. One that cannot be judged holds only where it restricts.
+    fn holds(&self, when: &str, case: &Case, restricts: bool) -> bool {
+        let expression = self
+            .expressions
+            .get(when)
+            .expect("every expression is known");
+        expression.judge(case).unwrap_or(restricts)
+    }
+}
+
+/// The actions of a rule, if the tool's is among them. An unknown action matches what restricts.
+fn action_label(actions: &[String], case: &Case, restricts: bool) -> Option<String> {
+    let matched = match arguments::action(&case.tool) {
+        Some(action) => actions.contains(&action.to_owned()),
+        None => restricts,
+    };
+    matched.then(|| actions.join(","))
+}
+
+/// The first of a rule's domains that the host is in.
+fn domain_label(domains: &[String], subject: &Subject) -> Option<String> {
+    let Subject::Host(host) = subject else {
+        return None;
+    };
+    domains
+        .iter()
+        .find(|d| arguments::is_in(&d.to_lowercase(), host))
+        .cloned()
+}
+
+/// Whether a pattern matches a name or a text. What restricts matches in any case and any spacing.
+fn pattern_matches(pattern: &str, subject: &Subject, restricts: bool) -> bool {
+    match subject {
+        Subject::Name(name) if restricts => in_any_case(pattern, name),
+        Subject::Name(name) => wild(pattern, name),
+        Subject::Text(text) if restricts => {
+            let spaced = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            in_any_case(pattern, text) || in_any_case(pattern, &spaced)
+        }
+        Subject::Text(text) => wild(pattern, text),
+        Subject::Host(_) | Subject::Path { .. } | Subject::Unclear(_) | Subject::Nothing => false,
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
     inbound::Wiring,
     levels::Levels,
     link::{
-        Link, LinkEnded, Parcel,
+        Link, LinkEnded, Parcel, Sent,
         legacy_sse::{self, LegacySseError},
         stdio::{StdioLink, read_lines},
         streamable::StreamableLink,
@@ -217,13 +217,10 @@ impl Connection {
         makes_task: Option<Arc<TaskMaker>>,
     ) -> Result<Reply, Failure> {
         let inner = &*self.inner;
-        let name = recorded.call().target.name().to_owned();
-        let attempt = &recorded.call().attempt;
-        if self.is_foreign(attempt) {
+        if self.is_foreign(&recorded.call().attempt) {
             return Err(Failure::UnknownState);
         }
-        let host = &recorded.call().attempt.host;
-        let (session, is_strict) = (host.who.session.clone(), host.era == Era::Stateless);
+        let name = recorded.call().target.name().to_owned();
         let mut watch = Watch {
             server: &inner.server,
             name: &name,
@@ -231,15 +228,46 @@ impl Connection {
             deadline: Instant::now() + timeout,
         };
         let slot = inner.slots.acquire();
-        let _slot = match watch.unless_stopped(slot, &exchange).await? {
-            Ok(slot) => slot,
-            Err(_closed) => {
-                return Err(watch.unavailable(Effect::None, "the connection was closed"));
-            }
+        let Ok(_slot) = watch.unless_stopped(slot, &exchange).await? else {
+            return Err(watch.unavailable(Effect::None, "the connection was closed"));
         };
         let id = inner.pending.fresh_id();
+        let (message, on_behalf) = self.write_call(recorded, id, &exchange, makes_task);
+        let Some(reply) = inner.pending.enter(id, Some(on_behalf.clone())) else {
+            return Err(watch.unavailable(Effect::None, "the server went away"));
+        };
+        let waiting = WaitingGuard {
+            pending: &inner.pending,
+            id,
+        };
+        let sent = inner.link.send(Parcel {
+            message,
+            awaits: Some(id),
+        });
+        let Ok(mut sent) = watch.unless_stopped(sent, &exchange).await? else {
+            return Err(watch.unavailable(Effect::None, "the server went away"));
+        };
+        let replying = sent.reply(reply);
+        let ended = watch.reply(replying, &exchange, &on_behalf).await;
+        drop(waiting);
+        match ended {
+            Ok(ended) => self.reply_of(ended, &watch),
+            Err(failure) => Err(self.abandon(id, &sent, failure)),
+        }
+    }
+
+    /// The message of a call under our id, and the host's side of the call while it waits.
+    fn write_call(
+        &self,
+        recorded: Recorded<Permit>,
+        id: u64,
+        exchange: &Exchange,
+        makes_task: Option<Arc<TaskMaker>>,
+    ) -> (Message, OnBehalf) {
+        let host = &recorded.call().attempt.host;
+        let (session, is_strict) = (host.who.session.clone(), host.era == Era::Stateless);
         let reader = Reader {
-            era: inner.profile.era,
+            era: self.era(),
             trace: exchange.trace.as_ref(),
             level: self.level_of(recorded.call()),
         };
@@ -252,48 +280,39 @@ impl Connection {
             clock: StoppedClock::default(),
             makes_task,
         };
-        let Some(reply) = inner.pending.enter(id, Some(on_behalf.clone())) else {
-            return Err(watch.unavailable(Effect::None, "the server went away"));
-        };
-        let waiting = WaitingGuard {
-            pending: &inner.pending,
-            id,
-        };
-        let sent = inner.link.send(Parcel {
-            message,
-            awaits: Some(id),
-        });
-        let sent = watch.unless_stopped(sent, &exchange).await?;
-        let Ok(mut sent) = sent else {
-            return Err(watch.unavailable(Effect::None, "the server went away"));
-        };
-        let replying = sent.reply(reply);
-        let ended = watch.reply(replying, &exchange, &on_behalf).await;
-        drop(waiting);
+        (message, on_behalf)
+    }
+
+    fn reply_of(&self, ended: Ended, watch: &Watch<'_>) -> Result<Reply, Failure> {
         match ended {
-            Ok(Ended::Reply(frame)) => {
-                let era = inner.profile.era;
-                Ok(Reply { frame, era })
-            }
-            Ok(Ended::TooLarge) => Err(Failure::TooLarge {
-                server: inner.server.clone(),
+            Ended::Reply(frame) => Ok(Reply {
+                frame,
+                era: self.era(),
             }),
-            Ok(Ended::Gone) => {
+            Ended::TooLarge => Err(Failure::TooLarge {
+                server: self.inner.server.clone(),
+            }),
+            Ended::Gone => {
                 Err(watch.unavailable(Effect::Unknown, "the server went away during the call"))
             }
-            Ok(Ended::Lost { effect, detail, .. }) => Err(watch.unavailable(effect, &detail)),
-            // It still waited to be written: the server never sees it, and need not be told.
-            Err(failure) if sent.withdraw() => Err(failure.not_sent()),
-            Err(failure) => {
-                let reason = failure.to_string();
-                let what = Housekeeping::Cancelled {
-                    id,
-                    reason: &reason,
-                };
-                inner.link.give_up(id, Message::housekeeping(&what, 0));
-                Err(failure)
-            }
+            Ended::Lost { effect, detail, .. } => Err(watch.unavailable(effect, &detail)),
         }
+    }
+
+    /// Takes a call back that was cancelled or timed out, or tells the server to stop working on it.
+    fn abandon(&self, id: u64, sent: &Sent, failure: Failure) -> Failure {
+        if sent.withdraw() {
+            // The message was still queued: the server never sees it and need not be told.
+            return failure.not_sent();
+        }
+        let reason = failure.to_string();
+        let what = Housekeeping::Cancelled {
+            id,
+            reason: &reason,
+        };
+        let cancelled = Message::housekeeping(&what, 0);
+        self.inner.link.give_up(id, cancelled);
+        failure
     }
 
     /// Does something until the connection ends.

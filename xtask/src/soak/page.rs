@@ -28,22 +28,47 @@ pub(super) fn run() -> Result<()> {
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"n__wipe","arguments":{ARGUMENTS}}}}}"#
     );
     let browser = Browser::start()?;
+    log_in(&browser, &stage)?;
+    hold_call(&browser, &mut host, &line)?;
+    browser.click("main table a")?;
+    check_approval_page(&browser)?;
+    let id = browser.run("return location.pathname.split('/').pop()")?;
+    let id = id.as_str().context("the page is an approval's")?.to_owned();
+    browser.picture_of_text(&format!(
+        "$ callgate approvals show {id}\n{}",
+        stage.command(&["approvals", "show", &id])?
+    ))?;
+    browser.go(&format!("{}/approvals/{id}", stage.base))?;
+    approve_call(&browser, &mut host, &line)?;
+    let blocked = browser.logs()?;
+    ensure!(blocked.is_empty(), "the browser complains: {blocked:?}");
+    println!("page: logged in, seen, approved, gone ahead; pictures are in docs/pictures");
+    Ok(())
+}
+
+fn log_in(browser: &Browser, stage: &Stage) -> Result<()> {
     browser.go(&stage.command(&["approvals", "link"])?)?;
     browser.click("button.yes")?;
     ensure!(
         browser.text("main")?.contains("Nothing waits"),
         "an empty list"
     );
+    Ok(())
+}
 
-    let answer = exchange(&mut host, &line)?;
+/// Makes a call that needs approval, which the open list of approvals then shows.
+fn hold_call(browser: &Browser, host: &mut HttpHost, line: &str) -> Result<()> {
+    let answer = exchange(host, line)?;
     ensure!(answer.contains("requires approval"), "it is held: {answer}");
     wait(
         || Ok(browser.text("main")?.contains("n:wipe")),
         "the open list shows it",
     )?;
-    browser.shoot("approvals-list.png")?;
+    browser.shoot("approvals-list.png")
+}
 
-    browser.click("main table a")?;
+/// The page shows every argument as text, and marks characters that a reader would not see.
+fn check_approval_page(browser: &Browser) -> Result<()> {
     let shown = browser.text("main")?;
     for expected in [
         "⟨U+202E⟩",
@@ -67,31 +92,23 @@ pub(super) fn run() -> Result<()> {
     let hidden =
         browser.run(r"return /[\u202e\u200b]/.test(document.documentElement.innerHTML)")?;
     ensure!(hidden.as_bool() == Some(false), "nothing is left hidden");
-    browser.shoot("approvals-page.png")?;
-    let id = browser.run("return location.pathname.split('/').pop()")?;
-    let id = id.as_str().context("the page is an approval's")?.to_owned();
-    browser.picture_of_text(&format!(
-        "$ callgate approvals show {id}\n{}",
-        stage.command(&["approvals", "show", &id])?
-    ))?;
+    browser.shoot("approvals-page.png")
+}
 
-    browser.go(&format!("{}/approvals/{id}", stage.base))?;
+/// Approves the call on its page; the same call then goes ahead, which the open page shows.
+fn approve_call(browser: &Browser, host: &mut HttpHost, line: &str) -> Result<()> {
     browser.click("button.yes")?;
     wait(
         || Ok(browser.text("main")?.contains("approved by admin (page)")),
         "it is approved",
     )?;
-    let done = exchange(&mut host, &line)?;
+    let done = exchange(host, line)?;
     ensure!(done.contains("wipe invoice"), "it goes ahead: {done}");
     wait(
         || Ok(browser.text("main")?.contains("the call went ahead")),
         "the open page shows it",
     )?;
-    browser.shoot("approvals-used.png")?;
-    let blocked = browser.logs()?;
-    ensure!(blocked.is_empty(), "the browser complains: {blocked:?}");
-    println!("page: logged in, seen, approved, gone ahead; pictures are in docs/pictures");
-    Ok(())
+    browser.shoot("approvals-used.png")
 }
 
 /// A gateway with one server.

@@ -16,6 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::{TcpListener, UnixListener},
     signal::unix::{SignalKind, signal},
+    task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -60,14 +61,7 @@ async fn serve_until_told(
     make_room_for_sockets(settings.config.limits.connections.get());
     let hangup = signal(SignalKind::hangup())
         .map_err(|error| Failed::system(format!("signals: {error}")))?;
-    let listener = TcpListener::bind(listen).await.map_err(|error| {
-        Failed::system(format!("cannot listen on {listen}: {error}")).help(
-            "another gateway may be there already: run `callgate`, or choose another --listen",
-        )
-    })?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Failed::system(error.to_string()))?;
+    let (listener, address) = bind(listen).await?;
     let data_dir = settings.data_dir.clone();
     let attaching = listen_for_hosts(&data_dir);
     let mut running = Running::open(&settings, Profile::gateway()).await?;
@@ -80,12 +74,8 @@ async fn serve_until_told(
     };
     note.write(&data_dir)?;
     let door = http_door(&running, &settings, address, &tokens);
-    greet(
-        &settings,
-        address,
-        &tokens,
-        &page_link(&running, &door.logins),
-    );
+    let page = page_link(&running, &door.logins);
+    greet(&settings, address, &tokens, &page);
     let closing = Closing {
         drain: signals.stop.clone(),
         close: CancellationToken::new(),
@@ -98,24 +88,50 @@ async fn serve_until_told(
     let reloading = Reloading::start(&running, settings, &flags, Some(hangup));
     signals.stop.cancelled().await;
     eprintln!("stopping: letting calls under way end; a second signal ends at once");
-    let winding_down = async {
-        reloading.stop().await;
-        running.drain(PATIENCE).await;
-        closing.close.cancel();
-        if let Some((socket, attended)) = attended {
-            drop(socket);
-            if attended.await.is_err() {
-                tracing::error!("attached hosts could not be let go");
-            }
-        }
-        if serving.await.is_err() {
-            tracing::error!("the HTTP door failed");
-        }
-        running.end().await;
+    let doors = Doors {
+        closing,
+        serving,
+        attended,
     };
-    signals.wind_down(winding_down).await;
+    signals.wind_down(stop(running, reloading, doors)).await;
     note.remove(&data_dir);
     Ok(ExitCode::SUCCESS)
+}
+
+async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), Failed> {
+    let listener = TcpListener::bind(listen).await.map_err(|error| {
+        Failed::system(format!("cannot listen on {listen}: {error}")).help(
+            "another gateway may be there already: run `callgate`, or choose another --listen",
+        )
+    })?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failed::system(error.to_string()))?;
+    Ok((listener, address))
+}
+
+/// The open ways in, and the tasks that serve them.
+struct Doors {
+    closing: Closing,
+    serving: JoinHandle<()>,
+    attended: Option<(Socket, JoinHandle<()>)>,
+}
+
+/// Lets calls under way end, closes the doors, then ends the gateway.
+async fn stop(running: Running, reloading: Reloading, doors: Doors) {
+    reloading.stop().await;
+    running.drain(PATIENCE).await;
+    doors.closing.close.cancel();
+    if let Some((socket, attended)) = doors.attended {
+        drop(socket);
+        if attended.await.is_err() {
+            tracing::error!("attached hosts could not be let go");
+        }
+    }
+    if doors.serving.await.is_err() {
+        tracing::error!("the HTTP door failed");
+    }
+    running.end().await;
 }
 
 fn http_door(

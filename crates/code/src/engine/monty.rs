@@ -6,7 +6,7 @@ mod naming;
 
 use std::collections::HashMap;
 
-use monty::{MontyRepl, ReplProgress, ReplStartError};
+use monty::{MontyRepl, ReplFunctionCall, ReplProgress, ReplResolveFutures, ReplStartError};
 use monty_types::{
     CompileOptions, ExcType, ExtFunctionResult, MontyException, MontyObject, MontyUuid,
     NameLookupResult, OsFunctionCall, PrintWriter, ResourceLimits, ResourceTracker,
@@ -78,6 +78,8 @@ impl From<Gone> for Stopped {
     }
 }
 
+/// Where the interpreter stopped, or the exception that ended the script.
+type Progress = Result<ReplProgress, Box<ReplStartError>>;
 type Values = (Option<Box<RawValue>>, Vec<(String, Box<RawValue>)>);
 
 struct Run<'a> {
@@ -187,11 +189,7 @@ impl Run<'_> {
         fed
     }
 
-    fn go_on(
-        &mut self,
-        begun: Result<ReplProgress, Box<ReplStartError>>,
-        printed: &mut String,
-    ) -> Result<Fed, Stopped> {
+    fn go_on(&mut self, begun: Progress, printed: &mut String) -> Result<Fed, Stopped> {
         let limit = Some(self.work.limits.output_bytes);
         let mut progress = begun;
         loop {
@@ -215,39 +213,53 @@ impl Run<'_> {
                     let answer = self.of_system(&call.function_call);
                     call.resume(answer, print)
                 }
-                ReplProgress::FunctionCall(call) => {
-                    if call.object_id.is_none() && call.function_name == RETURN {
-                        let value = call.args.into_iter().next();
-                        return Ok(Fed::Returned(value.unwrap_or(MontyObject::None)));
-                    }
-                    let called = self.called(call.object_id, &call.function_name);
-                    match self.ask(&called, &call.args, &call.kwargs)? {
-                        Err(error) => call.resume(error, print),
-                        Ok(id) if called.is_later => {
-                            self.pending.insert(call.call_id, id);
-                            call.resume_pending(print)
-                        }
-                        Ok(id) => {
-                            let (_, outcome) = self.outside.answer(&[id])?;
-                            call.resume(result_of(outcome), print)
-                        }
-                    }
+                ReplProgress::FunctionCall(call) if is_return(&call) => {
+                    let value = call.args.into_iter().next();
+                    return Ok(Fed::Returned(value.unwrap_or(MontyObject::None)));
                 }
-                ReplProgress::ResolveFutures(waiting) => {
-                    let futures: Vec<(u32, u32)> = waiting
-                        .pending_call_ids()
-                        .iter()
-                        .filter_map(|future| Some((*future, *self.pending.get(future)?)))
-                        .collect();
-                    let calls: Vec<u32> = futures.iter().map(|(_, call)| *call).collect();
-                    let (call, outcome) = self.outside.answer(&calls)?;
-                    let future = futures.iter().find(|(_, id)| *id == call);
-                    let future = future.map(|(future, _)| *future).unwrap_or_default();
-                    self.pending.remove(&future);
-                    waiting.resume(vec![(future, result_of(outcome))], print)
-                }
+                ReplProgress::FunctionCall(call) => self.make_call(call, print)?,
+                ReplProgress::ResolveFutures(waiting) => self.resolve_one(waiting, print)?,
             };
         }
+    }
+
+    /// Makes the call that the script stopped at; one made for later goes on without its answer.
+    fn make_call(
+        &mut self,
+        call: ReplFunctionCall,
+        print: PrintWriter<'_>,
+    ) -> Result<Progress, Stopped> {
+        let called = self.called(call.object_id, &call.function_name);
+        Ok(match self.ask(&called, &call.args, &call.kwargs)? {
+            Err(error) => call.resume(error, print),
+            Ok(id) if called.is_later => {
+                self.pending.insert(call.call_id, id);
+                call.resume_pending(print)
+            }
+            Ok(id) => {
+                let (_, outcome) = self.outside.answer(&[id])?;
+                call.resume(result_of(outcome), print)
+            }
+        })
+    }
+
+    /// Waits until one of the calls that the script waits for is answered.
+    fn resolve_one(
+        &mut self,
+        waiting: ReplResolveFutures,
+        print: PrintWriter<'_>,
+    ) -> Result<Progress, Stopped> {
+        let futures: Vec<(u32, u32)> = waiting
+            .pending_call_ids()
+            .iter()
+            .filter_map(|future| Some((*future, *self.pending.get(future)?)))
+            .collect();
+        let calls: Vec<u32> = futures.iter().map(|(_, call)| *call).collect();
+        let (call, outcome) = self.outside.answer(&calls)?;
+        let future = futures.iter().find(|(_, id)| *id == call);
+        let future = future.map(|(future, _)| *future).unwrap_or_default();
+        self.pending.remove(&future);
+        Ok(waiting.resume(vec![(future, result_of(outcome))], print))
     }
 
     /// What a name that the script does not bind stands for.
@@ -408,6 +420,11 @@ struct Called {
     tool: String,
     via: Option<String>,
     is_later: bool,
+}
+
+/// Whether the script calls the function that stands for its top-level `return`.
+fn is_return(call: &ReplFunctionCall) -> bool {
+    call.object_id.is_none() && call.function_name == RETURN
 }
 
 fn result_of(outcome: Outcome) -> ExtFunctionResult {

@@ -15,85 +15,132 @@ const MAX_BLOCKS: usize = 30;
 const MAX_TERMS: usize = 1500;
 /// Branches of one `if`.
 const MAX_BRANCHES: usize = 500;
+/// Tokens that make an expression one level deeper.
+const DEEPENING: [TokenKind; 23] = [
+    TokenKind::Plus,
+    TokenKind::Minus,
+    TokenKind::Star,
+    TokenKind::Slash,
+    TokenKind::DoubleSlash,
+    TokenKind::DoubleStar,
+    TokenKind::Percent,
+    TokenKind::At,
+    TokenKind::Vbar,
+    TokenKind::Amper,
+    TokenKind::CircumFlex,
+    TokenKind::Tilde,
+    TokenKind::LeftShift,
+    TokenKind::RightShift,
+    TokenKind::Dot,
+    TokenKind::Not,
+    TokenKind::And,
+    TokenKind::Or,
+    TokenKind::Lambda,
+    TokenKind::Await,
+    TokenKind::FStringStart,
+    TokenKind::Equal,
+    TokenKind::ColonEqual,
+];
 
+/// Refuses a script that is too large or too deeply nested to be parsed safely.
 pub(super) fn look(source: &str, limits: &Limits) -> Result<(), Refused> {
-    let refused = |message: String, line| Err(Refused { message, line });
+    refuse_size_and_nul(source, limits)?;
+    let mut lexer = lex(source, Mode::Module);
+    let mut nesting = Nesting::new();
+    loop {
+        match lexer.next_token() {
+            TokenKind::EndOfFile => return Ok(()),
+            token => nesting.count(token),
+        }
+        nesting.check()?;
+    }
+}
+
+fn refuse_size_and_nul(source: &str, limits: &Limits) -> Result<(), Refused> {
     if source.len() > limits.source_bytes {
         let (is, may) = (source.len(), limits.source_bytes);
         let message = format!(
             "the script is {is} bytes long, and {may} are allowed (code.source_kib): split it into several runs"
         );
-        return refused(message, None);
+        return Err(Refused {
+            message,
+            line: None,
+        });
     }
     if source.contains('\0') {
-        return refused("the script contains a NUL character".to_owned(), None);
+        return Err(Refused {
+            message: "the script contains a NUL character".to_owned(),
+            line: None,
+        });
     }
-    let mut lexer = lex(source, Mode::Module);
-    // How many terms there were before each open bracket: what stands beside each other in one does not nest.
-    let mut brackets: Vec<usize> = Vec::new();
-    let (mut blocks, mut terms, mut branches) = (0usize, 0usize, 0usize);
-    let mut line = 1;
-    loop {
-        match lexer.next_token() {
-            TokenKind::EndOfFile => return Ok(()),
-            TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace => brackets.push(terms),
+    Ok(())
+}
+
+/// How deep the script is nested at the token that was read last.
+struct Nesting {
+    /// How many terms there were before each open bracket: what stands beside each other in one does not nest.
+    brackets: Vec<usize>,
+    blocks: usize,
+    terms: usize,
+    branches: usize,
+    line: u32,
+}
+
+impl Nesting {
+    fn new() -> Self {
+        Self {
+            brackets: Vec::new(),
+            blocks: 0,
+            terms: 0,
+            branches: 0,
+            line: 1,
+        }
+    }
+
+    fn count(&mut self, token: TokenKind) {
+        match token {
+            TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace => self.brackets.push(self.terms),
             TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace => {
-                terms = brackets.pop().unwrap_or(terms) + 1;
+                self.terms = self.brackets.pop().unwrap_or(self.terms) + 1;
             }
-            TokenKind::Comma => terms = brackets.last().copied().unwrap_or(0),
-            TokenKind::Indent => blocks += 1,
-            TokenKind::Dedent => blocks = blocks.saturating_sub(1),
+            TokenKind::Comma => self.terms = self.brackets.last().copied().unwrap_or(0),
+            TokenKind::Indent => self.blocks += 1,
+            TokenKind::Dedent => self.blocks = self.blocks.saturating_sub(1),
             TokenKind::Newline => {
-                terms = 0;
-                line += 1;
+                self.terms = 0;
+                self.line += 1;
             }
-            TokenKind::Semi => terms = 0,
-            TokenKind::NonLogicalNewline => line += 1,
-            TokenKind::Elif => branches += 1,
+            TokenKind::Semi => self.terms = 0,
+            TokenKind::NonLogicalNewline => self.line += 1,
+            TokenKind::Elif => self.branches += 1,
             TokenKind::If => {
-                if terms == 0 {
-                    branches = 0;
+                if self.terms == 0 {
+                    self.branches = 0;
                 }
-                terms += 1;
+                self.terms += 1;
             }
-            TokenKind::Plus
-            | TokenKind::Minus
-            | TokenKind::Star
-            | TokenKind::Slash
-            | TokenKind::DoubleSlash
-            | TokenKind::DoubleStar
-            | TokenKind::Percent
-            | TokenKind::At
-            | TokenKind::Vbar
-            | TokenKind::Amper
-            | TokenKind::CircumFlex
-            | TokenKind::Tilde
-            | TokenKind::LeftShift
-            | TokenKind::RightShift
-            | TokenKind::Dot
-            | TokenKind::Not
-            | TokenKind::And
-            | TokenKind::Or
-            | TokenKind::Lambda
-            | TokenKind::Await
-            | TokenKind::FStringStart
-            | TokenKind::Equal
-            | TokenKind::ColonEqual => terms += 1,
+            token if DEEPENING.contains(&token) => self.terms += 1,
             _ => {}
         }
-        let (what, limit) = if brackets.len() > MAX_BRACKETS {
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        let (what, limit) = if self.brackets.len() > MAX_BRACKETS {
             ("brackets are nested", MAX_BRACKETS)
-        } else if blocks > MAX_BLOCKS {
+        } else if self.blocks > MAX_BLOCKS {
             ("blocks are nested", MAX_BLOCKS)
-        } else if branches > MAX_BRANCHES {
+        } else if self.branches > MAX_BRANCHES {
             ("an `if` has branches", MAX_BRANCHES)
-        } else if terms > MAX_TERMS {
+        } else if self.terms > MAX_TERMS {
             ("one statement has terms", MAX_TERMS)
         } else {
-            continue;
+            return Ok(());
         };
-        let message =
-            format!("{what} beyond {limit}: use several statements, or a loop over a list");
-        return refused(message, Some(line));
+        Err(Refused {
+            message: format!(
+                "{what} beyond {limit}: use several statements, or a loop over a list"
+            ),
+            line: Some(self.line),
+        })
     }
 }

@@ -110,6 +110,14 @@ struct Batch {
     is_last: bool,
 }
 
+impl Batch {
+    /// There is nothing to read.
+    const END: Self = Self {
+        entries: 0,
+        is_last: true,
+    };
+}
+
 fn read_batch(
     transaction: &Transaction<'_>,
     folder: &Folder,
@@ -119,42 +127,66 @@ fn read_batch(
     let before = mark(transaction, folder)?;
     let mut mark = before.unwrap_or_default();
     let Some(first) = segments.first() else {
-        return Ok(Batch {
-            entries: 0,
-            is_last: true,
-        });
+        return Ok(Batch::END);
     };
     if first.number > mark.first {
         forget_before(transaction, folder, first)?;
         mark.first = first.number;
     }
-    let Some(segment) = segments
-        .iter()
-        .find(|segment| segment.number >= mark.segment)
-    else {
-        return Ok(Batch {
-            entries: 0,
-            is_last: true,
-        });
+    let unread = segments.iter().find(|one| one.number >= mark.segment);
+    let Some(segment) = unread else {
+        return Ok(Batch::END);
     };
     if segment.number != mark.segment {
         (mark.segment, mark.offset) = (segment.number, 0);
     }
     if fs::metadata(&segment.path)?.len() < mark.offset {
-        // Somebody cut the file: what was read of this writer may not be there any more.
-        forget_writer(transaction, folder)?;
-        mark = Mark {
-            segment: first.number,
-            first: first.number,
-            ..Mark::default()
-        };
-        put_mark(transaction, folder, mark)?;
-        return Ok(Batch {
-            entries: 0,
-            is_last: false,
-        });
+        return start_over(transaction, folder, first);
     }
     let bytes = whole_lines(segment, mark.offset)?;
+    let entries = take_over(transaction, folder, dir, &bytes, &mut mark)?;
+    let next = segments.iter().find(|next| next.number > mark.segment);
+    let mut is_last = false;
+    if bytes.is_empty() {
+        match next {
+            Some(next) => (mark.segment, mark.offset) = (next.number, 0),
+            None => is_last = true,
+        }
+    }
+    // Without a change there is nothing to write.
+    if before != Some(mark) {
+        put_mark(transaction, folder, mark)?;
+    }
+    Ok(Batch { entries, is_last })
+}
+
+/// Reads a writer from its beginning again: its file was cut, so what was read may not be there any more.
+fn start_over(
+    transaction: &Transaction<'_>,
+    folder: &Folder,
+    first: &SegmentPath,
+) -> Result<Batch, IndexError> {
+    forget_writer(transaction, folder)?;
+    let mark = Mark {
+        segment: first.number,
+        first: first.number,
+        ..Mark::default()
+    };
+    put_mark(transaction, folder, mark)?;
+    Ok(Batch {
+        entries: 0,
+        is_last: false,
+    })
+}
+
+/// Stores the records of these lines and moves the mark behind them. Returns the number of lines.
+fn take_over(
+    transaction: &Transaction<'_>,
+    folder: &Folder,
+    dir: &Path,
+    bytes: &[u8],
+    mark: &mut Mark,
+) -> Result<u64, IndexError> {
     let mut fold = Fold::new(dir);
     let mut entries = 0;
     for text in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -173,19 +205,7 @@ fn read_batch(
         mark.offset += text.len() as u64;
     }
     fold.store(transaction)?;
-    let next = segments.iter().find(|next| next.number > mark.segment);
-    let mut is_last = false;
-    if bytes.is_empty() {
-        match next {
-            Some(next) => (mark.segment, mark.offset) = (next.number, 0),
-            None => is_last = true,
-        }
-    }
-    // Who finds nothing new changes nothing.
-    if before != Some(mark) {
-        put_mark(transaction, folder, mark)?;
-    }
-    Ok(Batch { entries, is_last })
+    Ok(entries)
 }
 
 /// Whole lines from `offset` on: about a batch of them, and one at least if there is one.

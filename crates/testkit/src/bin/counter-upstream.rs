@@ -284,37 +284,19 @@ impl Counter {
                 self.append(&format!("{called}:{key}"));
                 peer.reply_text(request, &format!("{called} {key}"));
             }
-            "effect" => {
-                self.append(&key);
-                thread::sleep(Duration::from_millis(self.options.delay_ms));
-                peer.reply_text(request, &format!("did {key}"));
-            }
+            "effect" => self.effect(peer, request, &key),
             "slow" => self.slow(peer, incoming, &key),
             "die" => {
                 self.append(&key);
                 std::process::exit(1);
             }
-            "grandchild" => match self.leave_processes() {
-                Ok(count) => peer.reply_text(request, &format!("left {count}")),
-                Err(error) => peer.reply_failure(request, &error.to_string()),
-            },
+            "grandchild" => self.grandchild(peer, request),
             "fail" => peer.reply_failure(request, "failed, as asked"),
-            "big" => {
-                let bytes = usize::try_from(request.number("bytes").unwrap_or(0)).unwrap_or(0);
-                peer.reply_text(request, &"b".repeat(bytes));
-            }
+            "big" => big(peer, request),
             "ask" => ask(peer, request),
             "progress" => progress(peer, request),
-            "list_change" => {
-                self.added_tools.fetch_add(1, Ordering::SeqCst);
-                peer.announce("notifications/tools/list_changed", "{}");
-                peer.reply_text(request, "changed");
-            }
-            "env" => {
-                let pair = |(name, value): (String, String)| (name, serde_json::Value::from(value));
-                let env: serde_json::Map<_, _> = std::env::vars().map(pair).collect();
-                peer.reply_text(request, &serde_json::Value::Object(env).to_string());
-            }
+            "list_change" => self.list_change(peer, request),
+            "env" => env(peer, request),
             "read_thing" => peer.reply_text(request, &format!("read {key}")),
             changed @ ("delete_thing" | "wipe") => {
                 self.append(&format!("{changed}:{key}"));
@@ -323,14 +305,27 @@ impl Counter {
             plain if plain.starts_with("tool_") || plain.starts_with("added_") => {
                 peer.reply_text(request, plain);
             }
-            unknown => {
-                let unknown = quoted(&format!("unknown tool `{unknown}`"));
-                peer.fail(
-                    request,
-                    &format!(r#"{{"code":-32602,"message":{unknown}}}"#),
-                );
-            }
+            unknown => refuse_unknown(peer, request, unknown),
         }
+    }
+
+    fn effect(&self, peer: &Peer, request: &Frame, key: &str) {
+        self.append(key);
+        thread::sleep(Duration::from_millis(self.options.delay_ms));
+        peer.reply_text(request, &format!("did {key}"));
+    }
+
+    fn grandchild(&self, peer: &Peer, request: &Frame) {
+        match self.leave_processes() {
+            Ok(count) => peer.reply_text(request, &format!("left {count}")),
+            Err(error) => peer.reply_failure(request, &error.to_string()),
+        }
+    }
+
+    fn list_change(&self, peer: &Peer, request: &Frame) {
+        self.added_tools.fetch_add(1, Ordering::SeqCst);
+        peer.announce("notifications/tools/list_changed", "{}");
+        peer.reply_text(request, "changed");
     }
 
     fn slow(&self, peer: &Peer, incoming: &Incoming, key: &str) {
@@ -388,6 +383,25 @@ impl Counter {
             ));
         }
     }
+}
+
+fn big(peer: &Peer, request: &Frame) {
+    let bytes = usize::try_from(request.number("bytes").unwrap_or(0)).unwrap_or(0);
+    peer.reply_text(request, &"b".repeat(bytes));
+}
+
+fn env(peer: &Peer, request: &Frame) {
+    let pair = |(name, value): (String, String)| (name, serde_json::Value::from(value));
+    let env: serde_json::Map<_, _> = std::env::vars().map(pair).collect();
+    peer.reply_text(request, &serde_json::Value::Object(env).to_string());
+}
+
+fn refuse_unknown(peer: &Peer, request: &Frame, name: &str) {
+    let message = quoted(&format!("unknown tool `{name}`"));
+    peer.fail(
+        request,
+        &format!(r#"{{"code":-32602,"message":{message}}}"#),
+    );
 }
 
 fn ask(peer: &Peer, request: &Frame) {

@@ -4,6 +4,14 @@ use serde_json::{Map, Value, json};
 
 use super::{defaults, elicitation, enums};
 
+/// Tools whose questions carry a state that the client has to bring back.
+const STATEFUL: [&str; 4] = [
+    "test_input_required_result_request_state",
+    "test_input_required_result_tampered_state",
+    "test_input_required_result_multiple_inputs",
+    "test_input_required_result_multi_round",
+];
+
 /// One question: what it is called, its method and its params.
 #[derive(Debug)]
 pub struct Question {
@@ -28,89 +36,68 @@ pub struct Asking {
 
 /// What a tool asks; `None` for one that asks nothing.
 pub fn asking(tool: &str, arguments: &Value, capabilities: &Value) -> Option<Asking> {
-    let text = |name: &str| arguments[name].as_str().unwrap_or_default().to_owned();
-    let plain = |rounds| Asking {
+    let rounds = match only_question(tool, arguments) {
+        Some(question) => vec![vec![question]],
+        None => several_questions(tool, capabilities)?,
+    };
+    Some(Asking {
         rounds,
-        has_state: false,
-        is_careless: false,
-    };
-    let stateful = |rounds| Asking {
-        has_state: true,
-        ..plain(rounds)
-    };
+        has_state: STATEFUL.contains(&tool),
+        is_careless: tool == "test_missing_capability",
+    })
+}
+
+/// The question of a tool that asks exactly one.
+fn only_question(tool: &str, arguments: &Value) -> Option<Question> {
+    let text = |name: &str| arguments[name].as_str().unwrap_or_default();
     Some(match tool {
-        "test_sampling" => plain(vec![vec![sample("sampling", &text("prompt"))]]),
-        "test_elicitation" => plain(vec![vec![elicit(
-            "elicitation",
-            elicitation(&text("message")),
-        )]]),
-        "test_elicitation_sep1034_defaults" => plain(vec![vec![elicit("defaults", defaults())]]),
-        "test_elicitation_sep1330_enums" => plain(vec![vec![elicit("enums", enums())]]),
-        "test_input_required_result_elicitation" | "test_streaming_elicitation" => {
-            plain(vec![vec![form(
-                "user_name",
-                "What is your name?",
-                "name",
-                "string",
-            )]])
-        }
-        "test_input_required_result_sampling" => plain(vec![vec![sample(
-            "capital_question",
-            "What is the capital of France?",
-        )]]),
-        "test_input_required_result_list_roots" => plain(vec![vec![roots()]]),
+        "test_sampling" => sample("sampling", text("prompt")),
+        "test_elicitation" => elicit("elicitation", elicitation(text("message"))),
+        "test_elicitation_sep1034_defaults" => elicit("defaults", defaults()),
+        "test_elicitation_sep1330_enums" => elicit("enums", enums()),
+        "test_input_required_result_elicitation" | "test_streaming_elicitation" => users_name(),
+        "test_input_required_result_sampling" => capital(),
+        "test_input_required_result_list_roots" => roots(),
         "test_input_required_result_request_state"
-        | "test_input_required_result_tampered_state" => stateful(vec![vec![form(
-            "confirm",
-            "Please confirm",
-            "ok",
-            "boolean",
-        )]]),
-        "test_input_required_result_multiple_inputs" => stateful(vec![vec![
-            form("user_name", "What is your name?", "name", "string"),
+        | "test_input_required_result_tampered_state" => {
+            form("confirm", "Please confirm", "ok", "boolean")
+        }
+        "test_input_required_result_prompt" => {
+            let message = "What context should the prompt use?";
+            form("user_context", message, "context", "string")
+        }
+        "test_missing_capability" => sample("needed", "Anything?"),
+        _ => return None,
+    })
+}
+
+/// The rounds of a tool that asks several questions, or only those that the client can answer.
+fn several_questions(tool: &str, capabilities: &Value) -> Option<Vec<Vec<Question>>> {
+    Some(match tool {
+        "test_input_required_result_multiple_inputs" => vec![vec![
+            users_name(),
             sample("greeting", "Generate a greeting"),
             roots(),
-        ]]),
-        "test_input_required_result_multi_round" => stateful(vec![
-            vec![form(
-                "step1",
-                "Step 1: What is your name?",
-                "name",
-                "string",
-            )],
-            vec![form(
-                "step2",
-                "Step 2: What is your favorite color?",
-                "color",
-                "string",
-            )],
-        ]),
+        ]],
+        "test_input_required_result_multi_round" => {
+            let color = "Step 2: What is your favorite color?";
+            vec![
+                vec![form(
+                    "step1",
+                    "Step 1: What is your name?",
+                    "name",
+                    "string",
+                )],
+                vec![form("step2", color, "color", "string")],
+            ]
+        }
         "test_input_required_result_capabilities" => {
-            let both = [
-                (
-                    "sampling",
-                    sample("capital_question", "What is the capital of France?"),
-                ),
-                (
-                    "elicitation",
-                    form("user_name", "What is your name?", "name", "string"),
-                ),
-            ];
+            let both = [("sampling", capital()), ("elicitation", users_name())];
             let declared = |(capability, question): (&str, Question)| {
                 capabilities.get(capability).map(|_| question)
             };
-            plain(vec![both.into_iter().filter_map(declared).collect()])
+            vec![both.into_iter().filter_map(declared).collect()]
         }
-        "test_input_required_result_prompt" => plain(vec![vec![form(
-            "user_context",
-            "What context should the prompt use?",
-            "context",
-            "string",
-        )]]),
-        "test_missing_capability" => Asking {
-            is_careless: true,
-            ..plain(vec![vec![sample("needed", "Anything?")]])
-        },
         _ => return None,
     })
 }
@@ -164,6 +151,14 @@ fn form(key: &'static str, message: &str, name: &str, kind: &str) -> Question {
     let schema =
         json!({"type": "object", "properties": {name: {"type": kind}}, "required": [name]});
     elicit(key, json!({"message": message, "requestedSchema": schema}))
+}
+
+fn users_name() -> Question {
+    form("user_name", "What is your name?", "name", "string")
+}
+
+fn capital() -> Question {
+    sample("capital_question", "What is the capital of France?")
 }
 
 fn sample(key: &'static str, text: &str) -> Question {
