@@ -21,14 +21,8 @@ const MODE: u32 = 0o7777;
 
 /// Opens a regular file for reading. Anything else, a pipe above all, could keep its reader for ever.
 pub(crate) fn open(place: &Place<'_>) -> Result<File, ToolFailed> {
-    let mut options = OpenOptions::new();
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
-    options
-        .read(true)
-        .custom_flags(i32::try_from(nonblocking).unwrap_or_default());
-    let dir = &place.root.dir;
-    let file = dir.open_with(&place.inside, &options);
-    let file = file.map_err(|error| place.failed(error))?.into_std();
+    let file = open_at_once(&place.root.dir, &place.inside);
+    let file = file.map_err(|error| place.failed(error))?;
     let kind = file.metadata().map_err(|error| place.failed(error))?;
     if kind.is_dir() {
         return Err(ToolFailed::told(format!("`{}` is a folder", place.asked())));
@@ -38,6 +32,24 @@ pub(crate) fn open(place: &Place<'_>) -> Result<File, ToolFailed> {
         return Err(ToolFailed::told(what));
     }
     Ok(place.checked(file)?)
+}
+
+/// Opens a regular file below a folder for a search. A walk saw a regular file there, but something else may have taken
+/// its place since; what cannot be used is passed over.
+pub(crate) fn open_below(place: &Place<'_>, inside: &Path) -> Option<File> {
+    let file = open_at_once(&place.root.dir, &place.inside.join(inside)).ok()?;
+    let is_file = file.metadata().is_ok_and(|data| data.is_file());
+    is_file.then(|| place.checked(file).ok()).flatten()
+}
+
+/// Opens for reading without waiting for the writer of a pipe.
+fn open_at_once(dir: &Dir, path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
+    options
+        .read(true)
+        .custom_flags(i32::try_from(nonblocking).unwrap_or_default());
+    Ok(dir.open_with(path, &options)?.into_std())
 }
 
 /// Puts `content` where the file is, or is to be: at once, with the mode that was there.

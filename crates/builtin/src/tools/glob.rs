@@ -65,12 +65,10 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
 
 /// A pattern relative to the folder; `None` when it leads out of it.
 fn relative(pattern: &str, folder: &Path) -> Option<String> {
-    let inside = match pattern.strip_prefix('/') {
-        None => pattern,
-        Some(_) => pattern
-            .strip_prefix(folder.to_str()?)?
-            .strip_prefix('/')
-            .unwrap_or_default(),
+    // By whole names: `/a/bc` does not lie in `/a/b`.
+    let inside = match pattern.starts_with('/') {
+        true => Path::new(pattern).strip_prefix(folder).ok()?.to_str()?,
+        false => pattern,
     };
     let climbs = |part: Component<'_>| matches!(part, Component::ParentDir);
     let climbs = Path::new(inside).components().any(climbs);

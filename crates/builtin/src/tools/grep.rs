@@ -1,6 +1,6 @@
 //! Grep: lines that match a regular expression, found by ripgrep's own searcher.
 
-use std::{fmt::Write, io, path::Path};
+use std::{fmt::Write, fs::File, io, path::Path};
 
 use globset::GlobMatcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -16,7 +16,6 @@ use crate::{
     answer::{Done, ToolFailed, texts},
     arguments::{ArgumentError, Arguments, Key},
     provider::Workplace,
-    roots::Place,
 };
 
 /// How much is answered.
@@ -61,11 +60,14 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
             if glob.as_ref().is_some_and(|glob| !glob.takes(inside)) {
                 return Next::GoOn;
             }
-            search.file(&at, Some(inside), &place.roots.shown(&path))
+            match files::open_below(&at, inside) {
+                Some(file) => search.file(&file, &place.roots.shown(&path)),
+                None => Next::GoOn,
+            }
         })
     } else {
-        files::open(&at)?;
-        search.file(&at, None, &place.roots.shown(&folder));
+        let file = files::open(&at)?;
+        search.file(&file, &place.roots.shown(&folder));
         WalkEnd::Whole
     };
     Ok(shown(search, end))
@@ -129,16 +131,8 @@ struct Search {
 }
 
 impl Search {
-    /// Searches one file, opened through its root. What cannot be read is passed over.
-    fn file(&mut self, at: &Place<'_>, inside: Option<&Path>, shown: &str) -> Next {
-        let opened = match inside {
-            Some(inside) => at.root.dir.open(at.inside.join(inside)),
-            None => at.root.dir.open(&at.inside),
-        };
-        let opened = opened.map(cap_std::fs::File::into_std).ok();
-        let Some(file) = opened.and_then(|file| at.checked(file).ok()) else {
-            return Next::GoOn;
-        };
+    /// Searches one open file. What cannot be read is passed over.
+    fn file(&mut self, file: &File, shown: &str) -> Next {
         let mut hits = Hits {
             shown,
             mode: self.mode,
@@ -147,7 +141,7 @@ impl Search {
             binary: false,
             room: MAX_BYTES.saturating_sub(self.out.len()),
         };
-        let searched = self.searcher.search_file(&self.matcher, &file, &mut hits);
+        let searched = self.searcher.search_file(&self.matcher, file, &mut hits);
         if searched.is_err() || hits.binary || hits.count == 0 {
             return Next::GoOn;
         }

@@ -1,6 +1,7 @@
 //! Walking a folder as ripgrep does: ignore files count, links are not followed, `.git` is left out.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -10,6 +11,11 @@ use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 
 use crate::{Roots, answer::ToolFailed};
+
+/// What a walk reads in each folder.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+/// A longer one is none.
+const MAX_IGNORE_BYTES: u64 = 1 << 20;
 
 /// A walk that takes longer says so and answers what it has.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
@@ -39,11 +45,18 @@ pub(crate) fn files(
     mut look: impl FnMut(PathBuf) -> Next,
 ) -> WalkEnd {
     let (end, roots) = (Instant::now() + LONGEST, roots.clone());
+    let ignores = has_plain_ignore_files(folder);
     let walk = WalkBuilder::new(folder)
         .hidden(false)
+        .ignore(ignores)
+        .git_ignore(ignores)
         .require_git(false)
         .follow_links(false)
-        .filter_entry(move |entry| entry.file_name() != ".git" && !roots.protects(entry.path()))
+        .filter_entry(move |entry| {
+            entry.file_name() != ".git"
+                && !roots.protects(entry.path())
+                && has_plain_ignore_files(entry.path())
+        })
         .sort_by_file_path(Path::cmp)
         .build();
     // What cannot be read is not there for this search.
@@ -60,6 +73,17 @@ pub(crate) fn files(
         }
     }
     WalkEnd::Whole
+}
+
+/// Whether the ignore files of a folder can be read to their end: the walk opens them by itself, and would wait for the
+/// writer of a pipe and read a device for ever. A folder with another one is left out.
+fn has_plain_ignore_files(folder: &Path) -> bool {
+    IGNORE_FILES.iter().all(|name| {
+        let file = fs::metadata(folder.join(name));
+        file.map_or(true, |data| {
+            data.is_file() && data.len() <= MAX_IGNORE_BYTES
+        })
+    })
 }
 
 /// A pattern in which `*` stays inside a folder and `**` crosses folders.

@@ -1,0 +1,176 @@
+//! Write and Edit: what stands in the file afterwards, and that a failed change leaves it alone.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+};
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::desk::Desk;
+
+#[tokio::test]
+async fn a_written_file_has_exactly_the_content_and_missing_folders_are_made() {
+    let desk = Desk::new();
+    let content = "é\r\n\u{0}tail without a line end";
+    let said = desk
+        .ok("Write", json!({"path": "a/b/c", "content": content}))
+        .await;
+    assert_eq!(said, format!("wrote {} bytes to `a/b/c`", content.len()));
+    assert_eq!(desk.content("a/b/c"), content.as_bytes());
+    desk.ok("Write", json!({"path": "a/b/c", "content": ""}))
+        .await;
+    assert_eq!(desk.content("a/b/c"), b"");
+    assert_eq!(desk.names("a/b"), ["c"], "no temporary file is left");
+}
+
+#[tokio::test]
+async fn a_replaced_file_keeps_its_mode_and_a_link_to_it_stays_a_link() {
+    let desk = Desk::new();
+    desk.file("real/run.sh", "old");
+    let script = desk.root().join("real/run.sh");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o751)).unwrap();
+    symlink("real/run.sh", desk.root().join("link")).unwrap();
+    desk.ok("Write", json!({"path": "link", "content": "new"}))
+        .await;
+    desk.ok(
+        "Edit",
+        json!({"path": "link", "old": "new", "new": "newer"}),
+    )
+    .await;
+    assert_eq!(desk.content("real/run.sh"), b"newer");
+    assert_eq!(fs::metadata(&script).unwrap().mode() & 0o7777, 0o751);
+    let link = fs::symlink_metadata(desk.root().join("link")).unwrap();
+    assert!(link.file_type().is_symlink());
+}
+
+/// A reader that opened the file before sees the old content to its end: the file is replaced, not overwritten.
+#[tokio::test]
+async fn a_reader_never_sees_half_of_a_change() {
+    let desk = Desk::new();
+    desk.file("file", "old content");
+    let mut before = File::open(desk.root().join("file")).unwrap();
+    desk.ok("Write", json!({"path": "file", "content": "new"}))
+        .await;
+    let mut seen = String::new();
+    std::io::Read::read_to_string(&mut before, &mut seen).unwrap();
+    assert_eq!(seen, "old content");
+    assert_eq!(desk.content("file"), b"new");
+}
+
+#[tokio::test]
+async fn what_is_not_a_file_is_not_written_to() {
+    let desk = Desk::new();
+    desk.file("folder/file", "kept");
+    desk.pipe("pipe");
+    for (path, expected) in [
+        ("folder", "`folder` is a folder"),
+        (".", "`.` is a folder"),
+        ("pipe", "`pipe` is not a regular file"),
+    ] {
+        let said = desk
+            .error("Write", json!({"path": path, "content": "x"}))
+            .await;
+        assert_eq!(said, expected);
+    }
+    let below_a_file = json!({"path": "folder/file/x", "content": "x"});
+    let said = desk.error("Write", below_a_file).await;
+    assert!(said.starts_with("`folder/file/x`: "), "{said}");
+    assert_eq!(desk.names("."), ["folder", "pipe"]);
+    assert_eq!(desk.content("folder/file"), b"kept");
+}
+
+#[tokio::test]
+async fn an_edit_is_literal_and_leaves_every_other_byte_alone() {
+    let desk = Desk::new();
+    desk.file("raw", b"\xff\x00 a.c abc $1 \r\n\xfe");
+    let said = desk
+        .ok("Edit", json!({"path": "raw", "old": "a.c", "new": "$1\\n"}))
+        .await;
+    assert_eq!(said, "replaced 1 time in `raw`");
+    assert_eq!(desk.content("raw"), b"\xff\x00 $1\\n abc $1 \r\n\xfe");
+    let all =
+        json!({"file_path": "raw", "old_string": "$1", "new_string": "", "replace_all": true});
+    assert_eq!(desk.ok("Edit", all).await, "replaced 2 times in `raw`");
+    assert_eq!(desk.content("raw"), b"\xff\x00 \\n abc  \r\n\xfe");
+}
+
+#[tokio::test]
+async fn an_edit_that_is_not_clear_says_why_and_changes_nothing() {
+    let desk = Desk::new();
+    desk.file("file", "one two two");
+    let cases = [
+        (
+            json!({"old": "two", "new": "2"}),
+            "`old` occurs 2 times in `file`: give more of the text around it, or set `replace_all`",
+        ),
+        (
+            json!({"old": "three", "new": "3"}),
+            "`old` does not occur in `file`",
+        ),
+        (
+            json!({"old": "TWO", "new": "2", "replace_all": true}),
+            "`old` does not occur in `file`",
+        ),
+        (
+            json!({"old": "one", "new": "one"}),
+            "`old` and `new` are the same",
+        ),
+        (
+            json!({"old": "", "new": "x"}),
+            "`old` must be a text that stands in the file, not an empty one; Write makes a new file",
+        ),
+        (
+            json!({"old": "one", "old_string": "two", "new": "x"}),
+            "`old` and `old_string` are the same argument and differ",
+        ),
+    ];
+    for (mut arguments, expected) in cases {
+        arguments["path"] = json!("file");
+        assert_eq!(
+            desk.error("Edit", arguments.clone()).await,
+            expected,
+            "{arguments}"
+        );
+    }
+    assert_eq!(desk.content("file"), b"one two two");
+    let missing = json!({"path": "none", "old": "a", "new": "b"});
+    let said = desk.error("Edit", missing).await;
+    assert_eq!(said, "`none`: No such file or directory (os error 2)");
+    assert_eq!(desk.names("."), ["file"]);
+}
+
+#[tokio::test]
+async fn a_file_over_the_limit_is_not_edited() {
+    let desk = Desk::new();
+    desk.file("huge", "start");
+    let huge = File::options()
+        .write(true)
+        .open(desk.root().join("huge"))
+        .unwrap();
+    huge.set_len(64 * 1024 * 1024 + 1).unwrap();
+    let said = desk
+        .error("Edit", json!({"path": "huge", "old": "start", "new": "x"}))
+        .await;
+    assert_eq!(
+        said,
+        "`huge` is larger than 67108864 bytes, and is not edited"
+    );
+}
+
+/// Each edit reads the file and writes it back, so without a lock most of these would be lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn edits_of_one_file_at_the_same_time_are_all_kept() {
+    const EDITS: usize = 24;
+    let desk = Desk::new();
+    let words: Vec<String> = (0..EDITS).map(|number| format!("<{number}>")).collect();
+    desk.file("file", words.join("\n"));
+    let edit = |number: usize| {
+        let (old, new) = (format!("<{number}>"), format!("[{number}]"));
+        desk.ok("Edit", json!({"path": "file", "old": old, "new": new}))
+    };
+    join_all((0..EDITS).map(edit)).await;
+    let expected: Vec<String> = (0..EDITS).map(|number| format!("[{number}]")).collect();
+    assert_eq!(desk.content("file"), expected.join("\n").as_bytes());
+}

@@ -1,0 +1,172 @@
+//! Glob: which files a pattern means, in which order, and how many of them are told.
+
+use std::{
+    fs::File,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::json;
+
+use crate::desk::Desk;
+
+/// Makes files, each a minute older than the one before it.
+fn aged(desk: &Desk, names: &[&str]) {
+    let mut time = SystemTime::now();
+    for name in names {
+        desk.file(name, "");
+        time -= Duration::from_secs(60);
+        let file = File::options()
+            .write(true)
+            .open(desk.root().join(name))
+            .unwrap();
+        file.set_modified(time).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_star_stays_in_its_folder_and_two_cross_folders_newest_first() {
+    let desk = Desk::new();
+    aged(
+        &desk,
+        &[
+            "src/deep/lib.rs",
+            "readme.md",
+            "src/main.rs",
+            "build.rs",
+            "src/ünïcode.txt",
+        ],
+    );
+    let cases = [
+        (
+            json!({"pattern": "**/*.rs"}),
+            "src/deep/lib.rs\nsrc/main.rs\nbuild.rs",
+        ),
+        (json!({"pattern": "*.rs"}), "build.rs"),
+        (json!({"pattern": "./src/*.rs"}), "src/main.rs"),
+        (json!({"pattern": "*.rs", "cwd": "src"}), "src/main.rs"),
+        (json!({"pattern": "*.rs", "path": "src"}), "src/main.rs"),
+        (
+            json!({"pattern": "**/*.{md,txt}"}),
+            "readme.md\nsrc/ünïcode.txt",
+        ),
+        (json!({"pattern": "src/ün*code.???"}), "src/ünïcode.txt"),
+        (
+            json!({"pattern": "**/[a-m]*.rs"}),
+            "src/deep/lib.rs\nsrc/main.rs\nbuild.rs",
+        ),
+        (json!({"pattern": "*.RS"}), "[no file matches]"),
+        (json!({"pattern": "src"}), "[no file matches]"),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(
+            desk.ok("Glob", arguments.clone()).await,
+            expected,
+            "{arguments}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn hidden_files_are_found_and_ignored_ones_are_not() {
+    let desk = Desk::new();
+    aged(
+        &desk,
+        &[
+            ".github/ci.yml",
+            ".env",
+            "target/out",
+            "deep/kept",
+            "deep/left-out",
+            ".git/config",
+        ],
+    );
+    desk.file("target/.gitignore", "");
+    desk.file(".gitignore", "target/\n*.log\n!kept.log\n");
+    desk.file("deep/.ignore", "left-out\n");
+    aged(&desk, &["kept.log", "left-out.log"]);
+    let found = desk.ok("Glob", json!({"pattern": "**"})).await;
+    let mut found: Vec<&str> = found.lines().collect();
+    found.sort_unstable();
+    let expected = [
+        ".env",
+        ".github/ci.yml",
+        ".gitignore",
+        "deep/.ignore",
+        "deep/kept",
+        "kept.log",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn an_absolute_pattern_must_lie_in_its_folder() {
+    let desk = Desk::new();
+    aged(&desk, &["src/main.rs", "src-other/main.rs"]);
+    let root = desk.root().display().to_string();
+    let inside = json!({"pattern": format!("{root}/src/*.rs"), "cwd": "src"});
+    assert_eq!(desk.ok("Glob", inside).await, "src/main.rs");
+    for pattern in [
+        "../**".to_owned(),
+        "x/../../**".to_owned(),
+        "/etc/*".to_owned(),
+        format!("{root}/*"),
+        // The name of the folder is only the beginning of this one.
+        format!("{root}/src-other/*.rs"),
+    ] {
+        let said = desk
+            .error("Glob", json!({"pattern": pattern, "cwd": "src"}))
+            .await;
+        let expected =
+            format!("`{pattern}` leads out of `{root}/src`; name another folder in `cwd`");
+        assert_eq!(said, expected);
+    }
+}
+
+#[tokio::test]
+async fn the_newest_thousand_are_told_and_how_many_there_are() {
+    let desk = Desk::new();
+    for number in 0..1003 {
+        desk.file(&format!("{number:04}"), "");
+    }
+    aged(&desk, &["0007"]);
+    let answer = desk.call("Glob", json!({"pattern": "*"})).await;
+    assert_eq!(
+        answer.texts[1],
+        "[the newest 1000 of 1003 files; narrow the pattern]"
+    );
+    let names: Vec<&str> = answer.texts[0].lines().collect();
+    assert_eq!(names.len(), 1000);
+    assert!(!names.contains(&"0007"), "the oldest is left out");
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_pattern_or_a_folder_is_told() {
+    let desk = Desk::new();
+    desk.file("file", "");
+    desk.pipe("pipe");
+    for (arguments, expected) in [
+        (
+            json!({"pattern": "a["}),
+            "`a[` is no pattern: unclosed character class; missing ']'",
+        ),
+        (
+            json!({"pattern": "*", "cwd": "file"}),
+            "`file` is not a folder",
+        ),
+        (
+            json!({"pattern": "*", "cwd": "pipe"}),
+            "`pipe` is not a folder",
+        ),
+        (
+            json!({"pattern": "*", "cwd": "none"}),
+            "`none`: No such file or directory (os error 2)",
+        ),
+    ] {
+        assert_eq!(desk.error("Glob", arguments).await, expected);
+    }
+    assert_eq!(
+        desk.ok("Glob", json!({"pattern": "*"})).await,
+        "file",
+        "a pipe is not a file"
+    );
+}

@@ -1,0 +1,232 @@
+//! Grep: which lines match, what is shown around them, and which files are searched at all.
+
+use serde_json::json;
+
+use crate::desk::Desk;
+
+#[tokio::test]
+async fn lines_are_shown_with_file_and_number_in_order_of_their_paths() {
+    let desk = Desk::new();
+    desk.file("b.txt", "needle\nhay\n  needle, needle\n");
+    desk.file("a/c.txt", "hay\nneedle without an end");
+    desk.file("dos.txt", "needle\r\n");
+    assert_eq!(
+        desk.ok("Grep", json!({"pattern": "needle"})).await,
+        "a/c.txt:2:needle without an end\nb.txt:1:needle\nb.txt:3:  needle, needle\ndos.txt:1:needle"
+    );
+    assert_eq!(
+        desk.ok("Grep", json!({"pattern": "needle", "output_mode": "count"}))
+            .await,
+        "a/c.txt:1\nb.txt:2\ndos.txt:1",
+        "lines are counted, not occurrences"
+    );
+    assert_eq!(
+        desk.ok(
+            "Grep",
+            json!({"pattern": "needle", "output_mode": "files_with_matches", "context": 3})
+        )
+        .await,
+        "a/c.txt\nb.txt\ndos.txt"
+    );
+    assert_eq!(
+        desk.ok("Grep", json!({"pattern": "^hay$", "path": "b.txt"}))
+            .await,
+        "b.txt:2:hay"
+    );
+    assert_eq!(
+        desk.ok("Grep", json!({"pattern": "nowhere"})).await,
+        "[nothing matches]"
+    );
+}
+
+#[tokio::test]
+async fn context_lines_are_marked_and_gaps_are_shown() {
+    let desk = Desk::new();
+    let lines: Vec<String> = (1..=12).map(|number| format!("line {number}")).collect();
+    desk.file("file", lines.join("\n"));
+    let around = json!({"pattern": "line (3|4|9)$", "context": 1});
+    assert_eq!(
+        desk.ok("Grep", around).await,
+        "file-2-line 2\nfile:3:line 3\nfile:4:line 4\nfile-5-line 5\n--\nfile-8-line 8\nfile:9:line 9\nfile-10-line 10"
+    );
+    let from_the_edge = json!({"pattern": "line 1$", "context": 2});
+    assert_eq!(
+        desk.ok("Grep", from_the_edge).await,
+        "file:1:line 1\nfile-2-line 2\nfile-3-line 3"
+    );
+}
+
+#[tokio::test]
+async fn at_most_a_thousand_lines_are_shown_around_a_match() {
+    let desk = Desk::new();
+    let lines = (1..=4000).map(|number| if number == 2000 { "needle" } else { "hay" });
+    desk.file("file", lines.collect::<Vec<_>>().join("\n"));
+    let shown = desk
+        .ok("Grep", json!({"pattern": "needle", "context": 100_000}))
+        .await;
+    let shown: Vec<&str> = shown.lines().collect();
+    assert_eq!(shown.len(), 2001);
+    assert_eq!((shown[0], shown[2000]), ("file-1000-hay", "file-3000-hay"));
+}
+
+#[tokio::test]
+async fn letters_of_every_language_match_and_bytes_that_are_no_text_do_no_harm() {
+    let desk = Desk::new();
+    desk.file("words", "Ärger\nстрока\n日本語\n🦀 crab\n");
+    desk.file("latin", b"caf\xe9 needle\n");
+    let cases = [
+        (
+            json!({"pattern": "äRGER", "case_insensitive": true}),
+            "words:1:Ärger",
+        ),
+        (json!({"pattern": "^\\w{6}$"}), "words:2:строка"),
+        (json!({"pattern": "本.$"}), "words:3:日本語"),
+        (
+            json!({"pattern": "\\p{Emoji_Presentation}"}),
+            "words:4:🦀 crab",
+        ),
+        (json!({"pattern": "needle"}), "latin:1:caf\u{fffd} needle"),
+        (json!({"pattern": "(?i)CRAB"}), "words:4:🦀 crab"),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(
+            desk.ok("Grep", arguments.clone()).await,
+            expected,
+            "{arguments}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn binary_files_are_left_out_and_hidden_ones_are_searched() {
+    let desk = Desk::new();
+    desk.file("binary", b"needle\n\x00\nneedle\n");
+    desk.file(".hidden/file", "needle\n");
+    desk.file(".git/config", "needle\n");
+    desk.pipe("pipe");
+    assert_eq!(
+        desk.ok("Grep", json!({"pattern": "needle"})).await,
+        ".hidden/file:1:needle"
+    );
+    let named = json!({"pattern": "needle", "path": "binary"});
+    assert_eq!(desk.ok("Grep", named).await, "[nothing matches]");
+}
+
+#[tokio::test]
+async fn ignore_files_count_unless_the_file_is_named() {
+    let desk = Desk::new();
+    desk.file(".gitignore", "*.log\n/target\n");
+    desk.file("sub/.gitignore", "!kept.log\n");
+    desk.file("sub/.ignore", "secret\n");
+    for name in [
+        "a.log",
+        "sub/kept.log",
+        "sub/secret",
+        "target/x",
+        "sub/target/y",
+    ] {
+        desk.file(name, "needle\n");
+    }
+    assert_eq!(
+        desk.ok("Grep", json!({"pattern": "needle"})).await,
+        "sub/kept.log:1:needle\nsub/target/y:1:needle"
+    );
+    let named = json!({"pattern": "needle", "path": "a.log"});
+    assert_eq!(desk.ok("Grep", named).await, "a.log:1:needle");
+}
+
+#[tokio::test]
+async fn a_glob_without_a_slash_is_about_names() {
+    let desk = Desk::new();
+    for name in ["top.rs", "src/main.rs", "src/deep/lib.rs", "src/notes.md"] {
+        desk.file(name, "needle\n");
+    }
+    for (glob, path, expected) in [
+        ("*.rs", ".", "src/deep/lib.rs\nsrc/main.rs\ntop.rs"),
+        ("src/*.rs", ".", "src/main.rs"),
+        ("./src/**/*.rs", ".", "src/deep/lib.rs\nsrc/main.rs"),
+        ("deep/*", "src", "src/deep/lib.rs"),
+        (
+            "*.{md,rs}",
+            "src",
+            "src/deep/lib.rs\nsrc/main.rs\nsrc/notes.md",
+        ),
+    ] {
+        let arguments = json!({"pattern": "needle", "glob": glob, "path": path, "output_mode": "files_with_matches"});
+        assert_eq!(
+            desk.ok("Grep", arguments).await,
+            expected,
+            "{glob} in {path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn long_lines_and_long_answers_are_cut_and_say_so() {
+    let desk = Desk::new();
+    desk.file("wide", format!("needle {}\n", "é".repeat(5000)));
+    let wide = desk.ok("Grep", json!({"pattern": "needle"})).await;
+    assert_eq!(
+        wide,
+        format!("wide:1:needle {}…", "é".repeat(2000 - "needle ".len()))
+    );
+    desk.file("many", "match\n".repeat(100_000));
+    let answer = desk.call("Grep", json!({"pattern": "match"})).await;
+    assert_eq!(
+        answer.texts[1],
+        "[there is more: narrow the pattern or the path]"
+    );
+    let length = answer.texts[0].len();
+    let (limit, line) = (256 * 1024, "many:100000:match".len());
+    assert!((limit - line..=limit + line).contains(&length), "{length}");
+    let counted = json!({"pattern": "match", "output_mode": "count"});
+    assert_eq!(desk.call("Grep", counted).await.texts, ["many:100000"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_searched_for_is_told() {
+    let desk = Desk::new();
+    desk.pipe("pipe");
+    for (arguments, expected) in [
+        (json!({"pattern": "("}), "`(` is no pattern: "),
+        (json!({"pattern": "(?=x)"}), "`(?=x)` is no pattern: "),
+        (json!({"pattern": "a\nb"}), "`a\nb` is no pattern: "),
+        (json!({"pattern": "x", "glob": "["}), "`[` is no pattern: "),
+        (
+            json!({"pattern": "x", "output_mode": "lines"}),
+            "`output_mode` must be content, files_with_matches or count",
+        ),
+        (
+            json!({"pattern": "x", "context": -1}),
+            "`context` must be a whole number that is not negative",
+        ),
+        (
+            json!({"pattern": "x", "path": "none"}),
+            "`none`: No such file or directory",
+        ),
+        (
+            json!({"pattern": "x", "path": "pipe"}),
+            "`pipe` is not a regular file",
+        ),
+    ] {
+        let said = desk.error("Grep", arguments).await;
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+/// The walk opens ignore files by itself; one that has no end must not keep it.
+#[tokio::test]
+async fn ignore_files_that_are_no_files_keep_no_search_waiting() {
+    for folder in ["", "bad/"] {
+        let desk = Desk::new();
+        desk.file("a.txt", "needle");
+        desk.file("bad/b.txt", "needle");
+        desk.pipe(&format!("{folder}.gitignore"));
+        std::os::unix::fs::symlink("/dev/zero", desk.root().join(format!("{folder}.ignore")))
+            .expect("the folder is ours");
+        let found = desk.ok("Grep", json!({"pattern": "needle"})).await;
+        assert!(found.contains("a.txt:1:needle"), "{folder}: {found}");
+        let found = desk.ok("Glob", json!({"pattern": "**/*.txt"})).await;
+        assert!(found.contains("a.txt"), "{folder}: {found}");
+    }
+}

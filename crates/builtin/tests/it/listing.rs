@@ -1,0 +1,103 @@
+//! What the tools say about themselves, and that they keep to it.
+
+use callgate_call::InHouse;
+use serde_json::{Map, Value, json};
+
+use crate::desk::{Desk, exchange, json_of};
+
+fn descriptors(desk: &Desk) -> Vec<Value> {
+    let tools = desk.builtins().listing().tools.unwrap();
+    let parse = |tool: &callgate_gate::Tool| serde_json::from_slice(&tool.descriptor).unwrap();
+    tools.iter().map(parse).collect()
+}
+
+#[test]
+fn six_tools_are_listed_and_three_of_them_only_read() {
+    let desk = Desk::new();
+    let listed: Vec<(String, bool)> = descriptors(&desk)
+        .iter()
+        .map(|tool| {
+            let name = tool["name"].as_str().unwrap().to_owned();
+            (name, tool["annotations"]["readOnlyHint"] == true)
+        })
+        .collect();
+    let expected = [
+        ("Bash", false),
+        ("Edit", false),
+        ("Glob", true),
+        ("Grep", true),
+        ("Read", true),
+        ("Write", false),
+    ];
+    assert_eq!(
+        listed,
+        expected.map(|(name, reads)| (name.to_owned(), reads))
+    );
+    assert_eq!(desk.builtins().server().to_string(), "builtin");
+    assert_eq!(desk.builtins().root(), desk.root());
+}
+
+/// Each argument of a schema is given with another type, and each required one is left out.
+#[tokio::test]
+async fn every_argument_is_checked_as_its_schema_says() {
+    let desk = Desk::new();
+    let mut checked = 0;
+    for tool in descriptors(&desk) {
+        let name = tool["name"].as_str().unwrap();
+        let schema = &tool["inputSchema"];
+        let required = schema["required"].as_array().unwrap();
+        let mut valid: Map<String, Value> = Map::new();
+        for key in required {
+            valid.insert(key.as_str().unwrap().to_owned(), json!(format!("{key}")));
+        }
+        for (key, property) in schema["properties"].as_object().unwrap() {
+            let (wrong, wanted) = match property["type"].as_str().unwrap() {
+                "string" => (json!(7), "a string"),
+                "integer" => (json!("x"), "a whole number that is not negative"),
+                "boolean" => (json!("x"), "true or false"),
+                other => panic!("{name} {key}: {other}"),
+            };
+            let mut arguments = valid.clone();
+            arguments.insert(key.clone(), wrong);
+            let said = desk.error(name, arguments.into()).await;
+            assert_eq!(said, format!("`{key}` must be {wanted}"), "{name}");
+            checked += 1;
+        }
+        for key in required {
+            let key = key.as_str().unwrap();
+            let mut arguments = valid.clone();
+            arguments.remove(key);
+            let said = desk.error(name, arguments.into()).await;
+            assert_eq!(said, format!("`{key}` is missing"), "{name}");
+        }
+    }
+    assert_eq!(checked, 20, "every property of six schemas");
+}
+
+#[tokio::test]
+async fn arguments_may_be_absent_or_null_but_not_a_list() {
+    let desk = Desk::new();
+    for params in [
+        json!({}),
+        json!({"arguments": null}),
+        json!({"arguments": {}}),
+    ] {
+        let reply = desk.forward("Read", &params, exchange()).await.unwrap();
+        let said = &json_of(&reply)["result"]["content"][0]["text"];
+        assert_eq!(said, "`path` is missing", "{params}");
+    }
+    for arguments in [json!([1]), json!("x"), json!(3), json!(true)] {
+        let said = desk.error("Read", arguments.clone()).await;
+        assert_eq!(said, "the arguments must be an object", "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_tool_is_a_protocol_error_under_the_same_id() {
+    let desk = Desk::new();
+    let reply = desk.forward("Delete", &json!({}), exchange()).await;
+    let reply = json_of(&reply.unwrap());
+    assert_eq!(reply["id"], 7);
+    assert_eq!(reply["error"]["code"], -32601);
+    assert_eq!(reply["error"]["message"], "there is no such tool");
+}

@@ -1,0 +1,92 @@
+//! Protected files lie in a root and are not used by any file tool, under whatever name.
+
+use std::{fs, os::unix::fs::symlink};
+
+use serde_json::json;
+
+use crate::desk::Desk;
+
+fn desk() -> Desk {
+    let desk = Desk::protecting(&["callgate.yaml", "data"]);
+    desk.file("callgate.yaml", "policy: mine\n");
+    desk.file("data/log/1.jsonl", "policy decisions\n");
+    desk.file("notes", "about the policy\n");
+    desk
+}
+
+#[tokio::test]
+async fn protected_paths_are_refused_by_every_spelling() {
+    let desk = desk();
+    symlink("callgate.yaml", desk.root().join("link")).unwrap();
+    symlink("data", desk.root().join("folder-link")).unwrap();
+    let whole = desk.root().join("callgate.yaml").display().to_string();
+    for path in [
+        "callgate.yaml",
+        "./notes/../callgate.yaml",
+        "CALLGATE.yaml",
+        "link",
+        "folder-link/log/1.jsonl",
+        "data",
+        "data/log/1.jsonl",
+        "data/new",
+        &whole,
+    ] {
+        let expected = format!(
+            "`{path}` is part of what governs this gateway, and the built-in tools do not use it; change it by hand"
+        );
+        for (tool, arguments) in [
+            ("Read", json!({"path": path})),
+            (
+                "Write",
+                json!({"path": path, "content": "policy: allow-all"}),
+            ),
+            (
+                "Edit",
+                json!({"path": path, "old": "mine", "new": "allow-all"}),
+            ),
+            ("Grep", json!({"path": path, "pattern": "policy"})),
+            ("Glob", json!({"cwd": path, "pattern": "**"})),
+        ] {
+            assert_eq!(desk.error(tool, arguments).await, expected, "{tool}");
+        }
+    }
+    assert_eq!(desk.content("callgate.yaml"), b"policy: mine\n");
+    assert_eq!(desk.names("data"), ["log"]);
+}
+
+#[tokio::test]
+async fn another_name_of_a_protected_file_is_refused_too() {
+    let desk = desk();
+    fs::hard_link(desk.root().join("callgate.yaml"), desk.root().join("alias")).unwrap();
+    fs::hard_link(
+        desk.root().join("data/log/1.jsonl"),
+        desk.root().join("log"),
+    )
+    .unwrap();
+    fs::hard_link(desk.root().join("notes"), desk.root().join("more-notes")).unwrap();
+    for path in ["alias", "log"] {
+        let said = desk.error("Read", json!({"path": path})).await;
+        assert!(said.contains("governs this gateway"), "{said}");
+        let said = desk
+            .error("Edit", json!({"path": path, "old": "policy", "new": "x"}))
+            .await;
+        assert!(said.contains("governs this gateway"), "{said}");
+    }
+    assert_eq!(
+        desk.ok("Read", json!({"path": "more-notes"})).await,
+        "about the policy\n"
+    );
+    let found = desk.ok("Grep", json!({"pattern": "policy"})).await;
+    assert_eq!(
+        found,
+        "more-notes:1:about the policy\nnotes:1:about the policy"
+    );
+}
+
+#[tokio::test]
+async fn searches_leave_protected_files_out() {
+    let desk = desk();
+    assert_eq!(desk.ok("Glob", json!({"pattern": "**"})).await, "notes");
+    let counted = json!({"pattern": "policy", "output_mode": "count"});
+    assert_eq!(desk.ok("Grep", counted).await, "notes:1");
+}

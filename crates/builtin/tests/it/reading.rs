@@ -1,0 +1,174 @@
+//! Read: lines, pages, and what is not text.
+
+use serde_json::json;
+
+use crate::desk::{Answer, Desk};
+
+const MIB: usize = 1024 * 1024;
+
+#[tokio::test]
+async fn lines_are_answered_as_they_stand_in_the_file() {
+    let desk = Desk::new();
+    desk.file("dos", "one\r\ntwo\r\n");
+    desk.file("unended", "één\n\u{1F980}");
+    desk.file("empty", "");
+    assert_eq!(
+        desk.ok("Read", json!({"path": "dos"})).await,
+        "one\r\ntwo\r\n"
+    );
+    assert_eq!(desk.ok("Read", json!({"path": "unended"})).await, "één\n🦀");
+    assert_eq!(desk.ok("Read", json!({"path": "empty"})).await, "");
+}
+
+#[tokio::test]
+async fn offset_and_limit_choose_lines_and_say_where_to_go_on() {
+    let desk = Desk::new();
+    desk.file("five", "1\n2\n3\n4\n5\n");
+    let more = |next: u32| format!("[there is more: go on with offset {next}]");
+    let cases = [
+        (json!({"limit": 2}), vec!["1\n2\n".to_owned(), more(3)]),
+        (
+            json!({"offset": 0, "limit": 1}),
+            vec!["1\n".to_owned(), more(2)],
+        ),
+        (
+            json!({"offset": 2.0, "limit": 3}),
+            vec!["2\n3\n4\n".to_owned(), more(5)],
+        ),
+        (json!({"offset": 4}), vec!["4\n5\n".to_owned()]),
+        (json!({"offset": 4, "limit": 2}), vec!["4\n5\n".to_owned()]),
+        (
+            json!({"offset": 6}),
+            vec!["[the file has 5 lines]".to_owned()],
+        ),
+        (
+            json!({"offset": u64::MAX}),
+            vec!["[the file has 5 lines]".to_owned()],
+        ),
+    ];
+    for (mut arguments, texts) in cases {
+        arguments["path"] = json!("five");
+        let answer = desk.call("Read", arguments.clone()).await;
+        let is_error = false;
+        assert_eq!(answer, Answer { is_error, texts }, "{arguments}");
+    }
+}
+
+/// Following the notes gives the whole file, without a gap and without a line twice.
+#[tokio::test]
+async fn the_pages_of_a_large_file_add_up_to_the_file() {
+    let desk = Desk::new();
+    let line = |number: usize| format!("{number:07} {}\n", "x".repeat(991));
+    let whole: String = (0..11_000).map(line).collect();
+    desk.file("large", &whole);
+    let (mut read, mut offset, mut pages) = (String::new(), 1, 0);
+    loop {
+        let answer = desk
+            .call("Read", json!({"path": "large", "offset": offset}))
+            .await;
+        assert!(
+            answer.texts[0].len() <= 5 * MIB,
+            "{}",
+            answer.texts[0].len()
+        );
+        read.push_str(&answer.texts[0]);
+        pages += 1;
+        let Some(note) = answer.texts.get(1) else {
+            break;
+        };
+        let next = note.strip_prefix("[there is more: go on with offset ");
+        offset = next
+            .and_then(|next| next.strip_suffix(']'))
+            .unwrap()
+            .parse()
+            .unwrap();
+    }
+    assert_eq!(pages, 3);
+    assert!(read == whole, "{} bytes of {}", read.len(), whole.len());
+}
+
+#[tokio::test]
+async fn a_line_longer_than_a_page_is_cut_and_the_next_one_is_named() {
+    let desk = Desk::new();
+    desk.file("wide", format!("first\n{}\nlast", "y".repeat(6 * MIB)));
+    let answer = desk.call("Read", json!({"path": "wide"})).await;
+    assert_eq!(
+        answer.texts,
+        ["first\n", "[there is more: go on with offset 2]"]
+    );
+    let answer = desk
+        .call("Read", json!({"path": "wide", "offset": 2}))
+        .await;
+    assert_eq!(answer.texts[0].len(), 5 * MIB);
+    assert_eq!(
+        answer.texts[1],
+        "[line 2 is longer than 5242880 bytes and was cut; the next line has offset 3]"
+    );
+    assert_eq!(
+        desk.ok("Read", json!({"path": "wide", "offset": 3})).await,
+        "last"
+    );
+}
+
+#[tokio::test]
+async fn binary_files_are_named_and_not_shown() {
+    let desk = Desk::new();
+    desk.file("picture", b"\x89PNG\x00\x01\x02");
+    let late = [&b"text\n".repeat(4000)[..], b"\x00"].concat();
+    desk.file("late", &late);
+    desk.file("latin", b"caf\xe9\n");
+    assert_eq!(
+        desk.ok("Read", json!({"path": "picture"})).await,
+        "[`picture` is a binary file of 7 bytes]"
+    );
+    assert_eq!(
+        desk.ok("Read", json!({"path": "late"})).await,
+        "[`late` is a binary file of 20001 bytes]"
+    );
+    assert_eq!(
+        desk.ok("Read", json!({"path": "latin"})).await,
+        "caf\u{fffd}\n"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_a_file_is_told_apart() {
+    let desk = Desk::new();
+    desk.file("folder/file", "x");
+    desk.pipe("pipe");
+    std::os::unix::fs::symlink("loop", desk.root().join("loop")).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(desk.root().join("socket")).unwrap();
+    let cases = [
+        ("folder", "`folder` is a folder"),
+        (".", "`.` is a folder"),
+        ("pipe", "`pipe` is not a regular file"),
+        ("socket", "`socket`: No such device or address (os error 6)"),
+        ("none", "`none`: No such file or directory (os error 2)"),
+        (
+            "folder/file/x",
+            "`folder/file/x`: Not a directory (os error 20)",
+        ),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(desk.error("Read", json!({"path": path})).await, expected);
+    }
+    let said = desk.error("Read", json!({"path": "loop"})).await;
+    assert!(said.starts_with("`loop`"), "{said}");
+}
+
+#[tokio::test]
+async fn both_spellings_of_a_path_are_one_argument() {
+    let desk = Desk::new();
+    desk.file("a", "alpha");
+    assert_eq!(desk.ok("Read", json!({"file_path": "a"})).await, "alpha");
+    assert_eq!(
+        desk.ok("Read", json!({"path": "a", "file_path": "a", "more": 1}))
+            .await,
+        "alpha"
+    );
+    assert_eq!(
+        desk.error("Read", json!({"path": "a", "file_path": "b"}))
+            .await,
+        "`path` and `file_path` are the same argument and differ"
+    );
+}
