@@ -126,11 +126,16 @@ fn changes_of_every_list_are_announced() {
     let bed = Bed::new(SEVERAL);
     let mut host = bed.stdio_ready();
     let before = (prompts(&mut host), resources(&mut host));
-    for (tool, method) in [
-        ("b__add_prompt", "notifications/prompts/list_changed"),
-        ("b__add_resource", "notifications/resources/list_changed"),
+    // A change may be announced before its call is answered, so the calls have different ids.
+    for (id, tool, method) in [
+        ("1", "b__add_prompt", "notifications/prompts/list_changed"),
+        (
+            "2",
+            "b__add_resource",
+            "notifications/resources/list_changed",
+        ),
     ] {
-        host.send(&crate::talk::call_line("1", tool, "{}"))
+        host.send(&crate::talk::call_line(id, tool, "{}"))
             .expect("it reads");
         host.recv_where(|frame| is_notification(frame, method))
             .expect("the change is announced");
