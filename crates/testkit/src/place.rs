@@ -134,9 +134,9 @@ pub fn wait_until(deadline: Duration, mut condition: impl FnMut() -> bool) -> bo
 /// Looks at the condition until it holds, for tests whose own tasks go on meanwhile.
 ///
 /// # Panics
-/// When it does not hold after 20 seconds.
+/// When it does not hold after a minute.
 pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     let mut look = tokio::time::interval(POLL);
     while !condition() {
         assert!(Instant::now() < end, "never came true: {what}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::setup::{Bed, Served, VERSION};
 
 /// Far longer than anything takes, so that only a real fault reaches it.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// An `initialize` line with these raw capabilities; `None` leaves them out.
 pub(crate) fn introduction(capabilities: Option<&str>) -> String {

@@ -59,7 +59,7 @@ fn tight() -> Limits {
 }
 
 /// What they may take besides their limit, on a machine that does other things too.
-const GRACE: Duration = Duration::from_secs(6);
+const GRACE: Duration = Duration::from_secs(10);
 
 /// The script ends with an error within its limits, and the next one runs.
 async fn ends(pool: &Pool, source: &str) -> String {

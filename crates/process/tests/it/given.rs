@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::ChildStdout;
 
 /// Far longer than anything here takes, so that only a real fault reaches it.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) const SHORT: CloseTimes = CloseTimes {
     after_eof: Duration::from_millis(50),

@@ -24,7 +24,7 @@ async fn bytes_pass_and_the_end_of_stdin_ends_a_server_at_once() {
     let asked = Instant::now();
     assert_eq!(process.close(EOF_ONLY).await, Ending::Exited { code: 0 });
     assert!(
-        asked.elapsed() < Duration::from_secs(2),
+        asked.elapsed() < Duration::from_secs(10),
         "{:?}",
         asked.elapsed()
     );

@@ -168,7 +168,7 @@ fn what_cannot_be_reached_stops_nobody_and_is_found_when_it_comes() {
     let started = Instant::now();
     host.initialize(VERSION)
         .expect("initialize waits for nobody");
-    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < Duration::from_secs(10));
     assert_eq!(call_text(&mut host, "good__read_thing", "{}"), "read ");
     for (name, words) in [("x", "cannot connect"), ("dead", "went away")] {
         let warned = host.wait_stderr(DEADLINE, |line| {
