@@ -45,11 +45,14 @@ pub(crate) fn files(
     mut look: impl FnMut(PathBuf) -> Next,
 ) -> WalkEnd {
     let (end, roots) = (Instant::now() + LONGEST, roots.clone());
-    let ignores = has_plain_ignore_files(folder);
+    // The walk reads those of the folders above, too.
+    let ignores = folder.ancestors().all(has_plain_ignore_files);
     let walk = WalkBuilder::new(folder)
         .hidden(false)
         .ignore(ignores)
         .git_ignore(ignores)
+        // It is found through files of `.git` that may lead anywhere.
+        .git_exclude(false)
         .require_git(false)
         .follow_links(false)
         .filter_entry(move |entry| {

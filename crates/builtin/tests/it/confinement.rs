@@ -249,7 +249,7 @@ async fn a_link_that_is_swapped_in_leads_nowhere() {
     assert_outside_untouched(&desk);
 }
 
-/// A pipe without a writer would keep whoever opens it for reading.
+/// Opening a pipe that has no writer would block.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_that_is_swapped_in_keeps_no_tool_waiting() {
     let desk = Desk::new();

@@ -222,6 +222,8 @@ async fn ignore_files_that_are_no_files_keep_no_search_waiting() {
         desk.file("a.txt", "needle");
         desk.file("bad/b.txt", "needle");
         desk.pipe(&format!("{folder}.gitignore"));
+        desk.file(".git/info/x", "");
+        desk.pipe(".git/info/exclude");
         std::os::unix::fs::symlink("/dev/zero", desk.root().join(format!("{folder}.ignore")))
             .expect("the folder is ours");
         let found = desk.ok("Grep", json!({"pattern": "needle"})).await;

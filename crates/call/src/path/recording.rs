@@ -30,7 +30,7 @@ impl Shared {
             Ok(recorded) => recorded,
             Err(error) => return Err(self.not_recorded(&attempt, &target, &error)),
         };
-        // A record that can be written again is no trouble any more.
+        // The record can be written again.
         if self.record_trouble.load().is_some() {
             self.record_trouble.store(None);
         }
