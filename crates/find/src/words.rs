@@ -1,11 +1,11 @@
 //! Texts to words: identifiers taken apart, lower case, stems; words that say nothing left out.
 
-use std::sync::OnceLock;
+use std::{borrow::Cow, sync::OnceLock};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Longer words are cut: they are no words.
-const MAX_WORD_CHARS: usize = 40;
+/// Longer words are cut: they are data, not language.
+const MAX_WORD_BYTES: usize = 40;
 
 /// Words of a question or a description that say nothing about what a tool is for.
 const SILENT: &[&str] = &[
@@ -180,32 +180,15 @@ const WHOLE: &[&str] = &[
     "setting",
 ];
 
-/// The words of a text, lower-cased and in order, identifiers taken apart: `listAll_files2` is list, all,
-/// files, 2.
+/// The words of a text, in lower case and in order, each cut to a sensible length.
 pub(crate) fn split(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut previous = ' ';
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        // The last capital of a run belongs to the word that follows it: `HTTPGet` is http, get.
-        let ends_capitals =
-            previous.is_uppercase() && chars.peek().is_some_and(|next| next.is_lowercase());
-        let starts = c.is_alphanumeric()
-            && (!previous.is_alphanumeric()
-                || (c.is_uppercase() && (previous.is_lowercase() || ends_capitals))
-                || c.is_numeric() != previous.is_numeric());
-        if starts {
-            words.push(String::new());
-        }
-        if c.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-            && word.len() < MAX_WORD_CHARS
-        {
-            word.extend(c.to_lowercase());
-        }
-        previous = c;
-    }
-    words
+    let cut = |word: Cow<'_, str>| {
+        let end = word.floor_char_boundary(MAX_WORD_BYTES);
+        let mut word = word.into_owned();
+        word.truncate(end);
+        word
+    };
+    callgate_wire::words(text).map(cut).collect()
 }
 
 /// Whether a word says nothing.
@@ -235,21 +218,6 @@ pub(crate) fn stems(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn identifiers_are_taken_apart() {
-        let cases = [
-            ("list_all-files", "list all files"),
-            ("listAllFiles2", "list all files 2"),
-            ("HTTPGetURL", "http get url"),
-            ("v2Search.users/by id", "v 2 search users by id"),
-            ("Größe ändern", "größe ändern"),
-            ("  ", ""),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(split(text).join(" "), expected, "{text}");
-        }
-    }
 
     #[test]
     fn stems_leave_out_what_says_nothing() {

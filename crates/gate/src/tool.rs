@@ -220,31 +220,6 @@ impl Hints {
     }
 }
 
-pub(crate) fn split_words(name: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut previous = ' ';
-    let mut chars = name.chars().peekable();
-    while let Some(c) = chars.next() {
-        // The last capital of a run belongs to the word that follows it: `DBDrop` is db, drop.
-        let ends_capitals =
-            previous.is_uppercase() && chars.peek().is_some_and(|next| next.is_lowercase());
-        let starts = c.is_alphanumeric()
-            && (!previous.is_alphanumeric()
-                || (c.is_uppercase() && (previous.is_lowercase() || ends_capitals))
-                || c.is_numeric() != previous.is_numeric());
-        if starts {
-            words.push(String::new());
-        }
-        if c.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
-            word.extend(c.to_lowercase());
-        }
-        previous = c;
-    }
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,18 +280,5 @@ mod tests {
         assert_eq!(tool("{}"), Err(ToolError::NoName));
         assert_eq!(tool(r#"{"name":3}"#), Err(ToolError::NoName));
         assert_eq!(tool(r#"{"tool":{"name":"a"}}"#), Err(ToolError::NoName));
-    }
-
-    #[test]
-    fn words_of_names() {
-        let words = |name| split_words(name).join(" ");
-        assert_eq!(words("deleteAll_files2"), "delete all files 2");
-        assert_eq!(words("drop-table"), "drop table");
-        assert_eq!(words("HTTPGet"), "http get");
-        assert_eq!(words("DBDrop"), "db drop");
-        assert_eq!(words("DELETE"), "delete");
-        assert_eq!(words("DROP_TABLE"), "drop table");
-        assert_eq!(words("undeleteDropdown"), "undelete dropdown");
-        assert_eq!(words(""), "");
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! The forms that are known stand in a table ([`forms`]). How each is tried where its sign stands is in [`shapes`].
 
+mod fingerprints;
 mod forms;
 mod keys;
 mod shapes;
@@ -19,7 +20,10 @@ use aho_corasick::AhoCorasick;
 use callgate_wire::Json;
 use regex::Regex;
 
-use self::forms::{FINGERPRINTS, FORMS};
+use self::{
+    fingerprints::Fingerprints,
+    forms::{FINGERPRINTS, FORMS},
+};
 use crate::{Body, RawJson};
 
 /// What stands where a secret was.
@@ -28,14 +32,12 @@ const BLOT: &str = "[redacted]";
 const SLACK_BYTES: usize = 1024;
 /// The cap of a message.
 const TEXT_BYTES: usize = 1024;
-/// So many words can be searched for at once with vector instructions.
-const WORDS_AT_ONCE: usize = 60;
 
 /// Finds secrets in what is about to be stored.
 #[derive(Debug)]
 pub struct Redactor {
-    /// Whether there is a fingerprint at all.
-    fingerprints: Vec<Regex>,
+    /// Whether there can be a sign at all.
+    fingerprints: Fingerprints,
     /// Where the signs are; the number of a sign is that of its form.
     signs: AhoCorasick,
     own: Option<Regex>,
@@ -96,15 +98,8 @@ impl Redactor {
                 Some(compile(&all, &all)?)
             }
         };
-        let fingerprints = FINGERPRINTS
-            .chunks(WORDS_AT_ONCE)
-            .map(|words| {
-                let words: Vec<String> = words.iter().map(|word| regex::escape(word)).collect();
-                compile(&words.join("|"), "built-in")
-            })
-            .collect::<Result<_, _>>()?;
         Ok(Self {
-            fingerprints,
+            fingerprints: Fingerprints::new(FINGERPRINTS),
             signs: signs()?,
             own,
             body_bytes,
@@ -183,7 +178,7 @@ impl Redactor {
     /// Every secret of `text`, in order and without overlaps.
     fn secrets(&self, text: &str) -> Vec<Secret> {
         let mut found = Vec::new();
-        if self.has_fingerprint(text) {
+        if self.fingerprints.are_in(text.as_bytes()) {
             self.find_built_in(text, &mut found);
         }
         if let Some(own) = &self.own {
@@ -192,13 +187,6 @@ impl Redactor {
         }
         found.sort_by_key(|secret| secret.range.start);
         merged(found)
-    }
-
-    /// Whether there can be a sign.
-    fn has_fingerprint(&self, text: &str) -> bool {
-        let lower = text.to_ascii_lowercase();
-        let mut words = self.fingerprints.iter();
-        words.any(|words| words.is_match(&lower))
     }
 
     fn find_built_in(&self, text: &str, found: &mut Vec<Secret>) {

@@ -1,10 +1,11 @@
 //! What a tool's arguments mean in a scope: the paths, hosts, commands or texts in them, wherever
 //! they stand. What could be one is taken for one, and arguments beyond a limit are not judged.
 
-use callgate_wire::{Json, JsonKind, Strictness};
+use std::borrow::Cow;
+
+use callgate_wire::{Json, JsonKind, Strictness, words};
 
 use super::{address, carried, path};
-use crate::tool::split_words;
 
 /// How many values are looked at.
 const MAX_VALUES: usize = 10_000;
@@ -144,7 +145,7 @@ impl Action {
 
     /// The action of a tool by the verb in its name; the strongest where there are several.
     pub(super) fn of_name(name: &str) -> Option<Self> {
-        let action = |word: &String| match word.as_str() {
+        let action = |word: Cow<'_, str>| match &*word {
             "read" | "list" | "get" | "stat" | "find" | "search" | "glob" | "grep" => {
                 Some(Self::Read)
             }
@@ -152,7 +153,7 @@ impl Action {
             "delete" | "remove" | "unlink" | "rm" => Some(Self::Delete),
             _ => None,
         };
-        split_words(name).iter().filter_map(action).max()
+        words(name).filter_map(action).max()
     }
 }
 
@@ -342,9 +343,9 @@ pub(super) fn is_command_key(key: &str) -> bool {
     is_one_of(Some(key), &COMMAND_KEYS) || is_one_of(Some(key), &COMMAND_ARGUMENT_KEYS)
 }
 
-/// Whether a word of a key says that a path stands there.
-pub(super) fn is_path_word(word: &str) -> bool {
-    PATH_WORDS.contains(&word)
+/// Whether a word of a key says that a path stands under it.
+pub(super) fn is_path_key(key: &str) -> bool {
+    words(key).any(|word| PATH_WORDS.contains(&&*word))
 }
 
 /// Whether a string is taken for a path, by where it stands and by what it looks like.
@@ -352,8 +353,7 @@ fn is_path(text: &str, key: Option<&str>) -> bool {
     if text.is_empty() || is_other_url(text) {
         return false;
     }
-    let words = split_words(key.unwrap_or_default());
-    if words.iter().any(|word| PATH_WORDS.contains(&word.as_str())) {
+    if key.is_some_and(is_path_key) {
         return true;
     }
     if is_text_key(key) {
@@ -365,15 +365,16 @@ fn is_path(text: &str, key: Option<&str>) -> bool {
 
 /// Whether a key says that a text stands under it.
 fn is_text_key(key: Option<&str>) -> bool {
-    let words = split_words(key.unwrap_or_default());
-    let is_path = words.iter().any(|word| PATH_WORDS.contains(&word.as_str()));
-    let last = words.last();
-    !is_path && last.is_some_and(|word| TEXT_WORDS.contains(&word.as_str()))
+    let Some(key) = key else {
+        return false;
+    };
+    let last = words(key).last();
+    last.is_some_and(|word| TEXT_WORDS.contains(&&*word)) && !is_path_key(key)
 }
 
 /// Whether a key says that an address stands under it: `url`, `base_url`, `hostName`.
 fn is_host_key(key: Option<&str>) -> bool {
-    let words = split_words(key.unwrap_or_default());
+    let words: Vec<_> = words(key.unwrap_or_default()).collect();
     let is_known = |word: &str| HOST_WORDS.contains(&word);
     words.last().is_some_and(|word| is_known(word)) || is_known(&words.concat())
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use callgate_wire::Json;
 
 use super::{Check, Kind, path::Ground};
-use crate::{Call, Digest, ServerName, Target, tool::split_words};
+use crate::{Call, Digest, ServerName, Target};
 use spelling::{absolute, is_within, plain};
 use walk::{MAX_PATHS, Walk};
 
@@ -206,8 +206,8 @@ fn is_builtin(target: &Target) -> bool {
 fn takes_whole(target: &Target) -> bool {
     match target {
         Target::Tool(tool) => {
-            let words = split_words(&tool.name);
-            tool.looks_destructive() || words.iter().any(|word| words::takes_whole(word))
+            tool.looks_destructive()
+                || callgate_wire::words(&tool.name).any(|word| words::takes_whole(&word))
         }
         Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
             false

@@ -1,7 +1,7 @@
 //! Verbs in tool names that tell of destruction, in every spelling: `bulkDelete`, `db_drop`, `DELETE_ALL`, `deletefile`.
 
 use super::pattern::{folded, looks};
-use crate::tool::split_words;
+use callgate_wire::words;
 
 /// Verbs that are found anywhere in a word: no other common word has them in it.
 const ANYWHERE: [&str; 6] = ["delete", "remove", "destroy", "purge", "truncate", "erase"];
@@ -41,7 +41,7 @@ pub(super) fn destructive(name: &str) -> Option<&'static str> {
     if name.is_ascii() && !has_stem(name.as_bytes()) {
         return None;
     }
-    let found = |name: &str| split_words(name).iter().find_map(|word| in_word(word));
+    let found = |name: &str| words(name).find_map(|word| in_word(&word));
     found(name).or_else(|| {
         // To the eye, `m` and `rn` are the same.
         let seen = || found(&looks(name).replace("rn", "m"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use callgate_wire::{Json, JsonKind, Strictness};
+use callgate_wire::{Json, JsonKind, Strictness, words as words_of};
 
 use super::{
     Protected, TooMuch, command, is_builtin,
@@ -12,7 +12,6 @@ use super::{
 use crate::{
     Target,
     policy::{path::Ground, projection},
-    tool::split_words,
 };
 
 /// How many strings of a call's arguments are looked at; a call with more needs a person.
@@ -117,12 +116,17 @@ impl<'a> Walk<'a> {
         if raw.len() > LONGEST_PLAIN && !begins_like_path(raw) && !begins_like_json(raw) {
             return Ok(());
         }
+        let has_path_bytes = has_path_bytes(raw);
+        let is_path_key = key.is_some_and(projection::is_path_key);
+        // Prose is not unescaped: no spelling of a path starts like it.
+        if has_path_bytes && !is_path_key && is_prose(raw) {
+            return Ok(());
+        }
         let Some(text) = value.as_str() else {
             return Ok(());
         };
-        let telling = |byte: &u8| matches!(byte, b'/' | b'\\' | b'~' | b'%' | b'$' | 0x80..);
-        if !raw.iter().any(telling) {
-            if key.is_some_and(words::is_path_key) || self.is_known(&text) {
+        if !has_path_bytes {
+            if is_path_key || self.is_known(&text) {
                 self.add(&text);
             } else if key.is_some() && words::takes_whole(&text) {
                 self.says_take_whole = true;
@@ -134,7 +138,7 @@ impl<'a> Walk<'a> {
         {
             return self.value(inside, key, depth + 1);
         }
-        if key.is_some_and(words::is_path_key) || may_be_path(&text) {
+        if is_path_key || may_be_path(&text) {
             self.add(&text);
         }
         Ok(())
@@ -160,6 +164,28 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Whether a raw JSON string has a byte that only paths, escapes and other alphabets have.
+fn has_path_bytes(raw: &[u8]) -> bool {
+    let is_one = |byte: u8| matches!(byte, b'/' | b'\\' | b'~' | b'%' | b'$' | 0x80..);
+    // Whole chunks without an early exit become vector instructions.
+    let mut chunks = raw.chunks(32);
+    chunks.any(|chunk| {
+        chunk
+            .iter()
+            .fold(false, |found, byte| found | is_one(*byte))
+    })
+}
+
+/// Whether a raw JSON string is several words that start with a letter or digit, and so not one path.
+fn is_prose(raw: &[u8]) -> bool {
+    let text = raw.strip_prefix(b"\"").unwrap_or(raw).trim_ascii_start();
+    // An escape behind a space may be white space at the end, which would be trimmed.
+    let is_next_word = |pair: &[u8]| pair[0] == b' ' && pair[1].is_ascii_alphanumeric();
+    text.first().is_some_and(u8::is_ascii_alphanumeric)
+        && !begins_like_path(raw)
+        && text.windows(2).any(is_next_word)
+}
+
 /// Whether a raw JSON string begins as JSON does.
 fn begins_like_json(raw: &[u8]) -> bool {
     let text = raw.strip_prefix(b"\"").unwrap_or(raw).trim_ascii_start();
@@ -168,14 +194,12 @@ fn begins_like_json(raw: &[u8]) -> bool {
 
 /// Whether a key says what stands anywhere below it.
 fn is_telling(key: &str) -> bool {
-    words::is_path_key(key) || projection::is_command_key(key)
+    projection::is_path_key(key) || projection::is_command_key(key)
 }
 
 fn is_shell(target: &Target) -> bool {
     match target {
-        Target::Tool(tool) => split_words(&tool.name)
-            .iter()
-            .any(|word| words::is_shell(word)),
+        Target::Tool(tool) => words_of(&tool.name).any(|word| words::is_shell(&word)),
         Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
             false
         }

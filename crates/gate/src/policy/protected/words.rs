@@ -1,7 +1,5 @@
 //! Words that tell what an argument or a tool is about.
 
-use crate::{policy::projection, tool::split_words};
-
 /// Verbs that take a folder away with everything in it, put something else in its place, or carry it off.
 const TAKING_WHOLE: [&str; 36] = [
     "archive", "backup", "compress", "copy", "cp", "cut", "delete", "destroy", "drop", "erase",
@@ -34,12 +32,6 @@ pub(super) fn takes_whole(word: &str) -> bool {
 /// Whether a tool with this word in its name runs commands.
 pub(super) fn is_shell(word: &str) -> bool {
     is_one_of(word, &SHELLS)
-}
-
-/// Whether a key says that a path stands under it, also as a bare word.
-pub(super) fn is_path_key(key: &str) -> bool {
-    let words = split_words(key);
-    words.iter().any(|word| projection::is_path_word(word))
 }
 
 fn is_one_of(word: &str, known: &[&str]) -> bool {

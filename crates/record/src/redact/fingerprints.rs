@@ -1,0 +1,172 @@
+//! A quick filter: can a text contain a secret at all?
+//!
+//! Most bodies contain none, so this runs over every body that is stored. A general searcher for ninety words spends
+//! most of its time on false candidates, because the words share their letters with plain English. Here every other pair
+//! of bytes is looked up in a bitmap, four pairs at a time. A word of three or more bytes has a pair at an even and a pair at an odd offset,
+//! and one of the two starts at an even offset of the text. Longer words register their rarest pairs.
+
+use std::ops::Range;
+
+/// The letters of English text, most common first.
+const COMMON: &[u8] = b"etaoinsrhldcumfpgwybvkxjqz";
+/// Folded pairs are put into so many buckets.
+const BUCKETS: usize = 1 << 10;
+/// A bit for each of 65,536 pairs.
+const WORDS: usize = 1 << 10;
+/// The bytes that are looked at together.
+const CHUNK: usize = 8;
+
+/// Finds out whether one of a list of words stands in a text, in either case.
+#[derive(Debug)]
+pub(super) struct Fingerprints {
+    /// One bit for each pair of bytes that one of the words registered.
+    pairs: Box<[u64; WORDS]>,
+    /// Where the spots of a bucket begin; those of the next bucket follow.
+    starts: Box<[u16]>,
+    /// Sorted by bucket.
+    spots: Vec<Spot>,
+}
+
+/// A pair of bytes in a word.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    bucket: usize,
+    word: &'static [u8],
+    /// Where in the word the pair stands.
+    offset: usize,
+}
+
+impl Fingerprints {
+    /// The filter for words in lower case, each of at least three bytes of ASCII.
+    pub(super) fn new(words: &[&'static str]) -> Self {
+        let mut spots: Vec<Spot> = words.iter().flat_map(|word| spots_of(word)).collect();
+        spots.sort_by_key(|spot| spot.bucket);
+        let mut pairs = Box::new([0; WORDS]);
+        for spot in &spots {
+            let pair = [spot.word[spot.offset], spot.word[spot.offset + 1]];
+            for first in [pair[0], pair[0].to_ascii_uppercase()] {
+                for second in [pair[1], pair[1].to_ascii_uppercase()] {
+                    let pair = u16::from_le_bytes([first, second]);
+                    pairs[usize::from(pair >> 6)] |= 1 << (pair & 63);
+                }
+            }
+        }
+        let start = |bucket| spots.partition_point(|spot| spot.bucket < bucket) as u16;
+        Self {
+            pairs,
+            starts: (0..=BUCKETS).map(start).collect(),
+            spots,
+        }
+    }
+
+    /// Whether one of the words stands in `text`.
+    pub(super) fn are_in(&self, text: &[u8]) -> bool {
+        let (chunks, _) = text.as_chunks::<CHUNK>();
+        let rest = chunks.len() * CHUNK;
+        let mut chunks = chunks.iter().enumerate();
+        chunks.any(|(at, chunk)| {
+            let pairs = u64::from_le_bytes(*chunk);
+            let bits = self.bit(pairs as u16)
+                | self.bit((pairs >> 16) as u16)
+                | self.bit((pairs >> 32) as u16)
+                | self.bit((pairs >> 48) as u16);
+            bits & 1 != 0 && self.stand_around(text, at * CHUNK..(at + 1) * CHUNK)
+        }) || self.stand_around(text, rest..text.len())
+    }
+
+    /// The bit of a pair as the lowest bit.
+    fn bit(&self, pair: u16) -> u64 {
+        self.pairs[usize::from(pair >> 6)] >> (pair & 63)
+    }
+
+    /// Whether a word stands around one of the pairs of a range.
+    #[cold]
+    fn stand_around(&self, text: &[u8], range: Range<usize>) -> bool {
+        let mut pairs = range.step_by(2);
+        pairs.any(|at| text.get(at + 1).is_some() && self.stands_at(text, at))
+    }
+
+    /// Whether a word stands around the pair at an offset.
+    fn stands_at(&self, text: &[u8], at: usize) -> bool {
+        let bucket = bucket([text[at], text[at + 1]]);
+        let spots = usize::from(self.starts[bucket])..usize::from(self.starts[bucket + 1]);
+        self.spots[spots].iter().any(|spot| {
+            let start = at.checked_sub(spot.offset);
+            let found = start.and_then(|start| text.get(start..start + spot.word.len()));
+            found.is_some_and(|found| found.eq_ignore_ascii_case(spot.word))
+        })
+    }
+}
+
+/// The rarest pair of a word at an even offset, and the rarest at an odd one.
+fn spots_of(word: &'static str) -> [Spot; 2] {
+    let word = word.as_bytes();
+    [0, 1].map(|first| {
+        let offsets = (first..word.len() - 1).step_by(2);
+        let commonness = |at: &usize| common(word[*at]) * common(word[*at + 1]);
+        let offset = offsets.min_by_key(commonness).unwrap_or(first);
+        Spot {
+            bucket: bucket([word[offset], word[offset + 1]]),
+            word,
+            offset,
+        }
+    })
+}
+
+/// How common a byte is; what is not a letter is rare.
+fn common(byte: u8) -> usize {
+    let rank = COMMON.iter().position(|letter| *letter == byte);
+    rank.map_or(1, |rank| COMMON.len() + 1 - rank)
+}
+
+/// The bucket of a pair, the same for both cases of a letter.
+fn bucket(pair: [u8; 2]) -> usize {
+    usize::from(pair[0] & 31) << 5 | usize::from(pair[1] & 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::forms::FINGERPRINTS, *};
+
+    fn naive(text: &str) -> bool {
+        let text = text.to_ascii_lowercase();
+        FINGERPRINTS.iter().any(|word| text.contains(word))
+    }
+
+    #[test]
+    fn every_word_is_found_at_every_offset_in_either_case() {
+        let filter = Fingerprints::new(FINGERPRINTS);
+        for word in FINGERPRINTS {
+            for before in 0..5 {
+                for word in [(*word).to_owned(), word.to_ascii_uppercase()] {
+                    let text = format!("{}{word}", ".".repeat(before));
+                    assert!(filter.are_in(text.as_bytes()), "{text}");
+                    let longer = format!("{text} and more");
+                    assert!(filter.are_in(longer.as_bytes()), "{longer}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_filter_agrees_with_a_plain_search(
+            parts in prop::collection::vec(
+                prop_oneof![
+                    "[a-zA-Z_:/. -]{0,6}",
+                    prop::sample::select(FINGERPRINTS).prop_map(|word| word[1..].to_owned()),
+                    prop::sample::select(FINGERPRINTS).prop_map(|word| word[..word.len() - 1].to_owned()),
+                    prop::sample::select(FINGERPRINTS).prop_map(str::to_owned),
+                    "[éß\u{212a}\u{17f}]{0,2}",
+                ],
+                0..6,
+            )
+        ) {
+            let text = parts.concat();
+            let filter = Fingerprints::new(FINGERPRINTS);
+            prop_assert_eq!(filter.are_in(text.as_bytes()), naive(&text), "{}", text);
+        }
+    }
+}
