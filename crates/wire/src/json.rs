@@ -8,6 +8,7 @@ use memchr::memchr2;
 
 use crate::escape::{inside, key_is, measure, unescape_bytes};
 use crate::scan::{ScanError, Strictness, scan};
+use crate::specials::{BLOCK, Block};
 
 /// One JSON value inside a text that has been validated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -286,6 +287,26 @@ fn string_length(text: &[u8]) -> usize {
             return at;
         }
         at += 1;
+        if at > BLOCK {
+            return long_string_length(text, at);
+        }
+    }
+    text.len()
+}
+
+/// The same for a string with escapes that is longer than a block: a search that starts anew behind each escape would be
+/// several times slower.
+fn long_string_length(text: &[u8], mut at: usize) -> usize {
+    while at < text.len() {
+        let block = Block::at(text, at).inside();
+        if block.end == BLOCK {
+            at += block.length();
+            continue;
+        }
+        at += block.end + 1;
+        if text.get(at - 1) == Some(&b'"') {
+            return at;
+        }
     }
     text.len()
 }

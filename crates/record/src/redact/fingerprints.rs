@@ -83,12 +83,18 @@ impl Fingerprints {
     #[cold]
     fn stand_around(&self, text: &[u8], range: Range<usize>) -> bool {
         let mut pairs = range.step_by(2);
-        pairs.any(|at| text.get(at + 1).is_some() && self.stands_at(text, at))
+        pairs.any(|at| match text.get(at..at + 2) {
+            Some(&[first, second]) => {
+                let pair = [first, second];
+                self.bit(u16::from_le_bytes(pair)) & 1 != 0 && self.stands_at(text, at, pair)
+            }
+            Some(_) | None => false,
+        })
     }
 
     /// Whether a word stands around the pair at an offset.
-    fn stands_at(&self, text: &[u8], at: usize) -> bool {
-        let bucket = bucket([text[at], text[at + 1]]);
+    fn stands_at(&self, text: &[u8], at: usize, pair: [u8; 2]) -> bool {
+        let bucket = bucket(pair);
         let spots = usize::from(self.starts[bucket])..usize::from(self.starts[bucket + 1]);
         self.spots[spots].iter().any(|spot| {
             let start = at.checked_sub(spot.offset);

@@ -1,0 +1,59 @@
+//! What a command begins with: settings, logging, a runtime.
+
+use std::path::PathBuf;
+
+use callgate_config::{self as config, Flags, Settings, Untrusted, folders};
+use tokio::runtime::Runtime;
+
+use crate::{
+    args::{Gateway, Shared},
+    exit::Failed,
+    logging,
+};
+
+/// Reads the configuration and starts logging; `quiet` commands log warnings only.
+pub(crate) fn settings(shared: &Shared, flags: &Gateway, quiet: bool) -> Result<Settings, Failed> {
+    let told = folders::data_dir(shared.data_dir.as_deref())?;
+    let found = config::load(shared.config.as_deref(), &told)?;
+    let default_level = if quiet {
+        "warn"
+    } else {
+        found.config.telemetry.log.as_str()
+    };
+    logging::start(shared.log_level.as_deref().unwrap_or(default_level))?;
+    if let Some(Untrusted { file, changed }) = &found.untrusted {
+        if !changed.is_empty() {
+            eprintln!(
+                "note: not as they were when `{}` was trusted: {}",
+                file.display(),
+                changed.join(", ")
+            );
+        }
+        eprintln!(
+            "note: `{}` is not used, because it was found and not named",
+            file.display()
+        );
+        eprintln!("help: read it, then run `callgate trust`, or name it with --config");
+    }
+    for note in &found.notes {
+        eprintln!("note: {note}");
+    }
+    let data_dir = match (&shared.data_dir, &found.data_dir) {
+        (None, Some(folder)) => folders::data_dir(Some(folder))?,
+        (Some(_), _) | (None, None) => told,
+    };
+    Settings::new(found, &Flags::from(flags), &data_dir)
+}
+
+/// The data folder alone, for commands that only read.
+pub(crate) fn data_dir(shared: &Shared) -> Result<PathBuf, Failed> {
+    Ok(settings(shared, &Gateway::default(), true)?.data_dir)
+}
+
+/// The runtime that everything asynchronous runs on.
+pub(crate) fn runtime() -> Result<Runtime, Failed> {
+    let built = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    built.map_err(|error| Failed::system(format!("cannot start: {error}")))
+}

@@ -1,0 +1,81 @@
+//! The lock and the local packs that count beside a configuration; of a project, those that were trusted.
+
+use std::path::{Path, PathBuf};
+
+use callgate_gate::pins::{Lock, PinMode, Pins};
+
+use crate::{
+    Config, Origin, Source, governing, governing::Governing, model::PinChoice, pin_file,
+    trust::ProjectLock,
+};
+
+/// The local packs of scripts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Packs {
+    /// There are none.
+    None,
+    /// What is in the folder when a script runs.
+    Folder(PathBuf),
+    /// These, as they were read and compared with what is trusted.
+    Read(Vec<(PathBuf, Vec<u8>)>),
+}
+
+/// The local packs: of a project those that were trusted, else what is in the folder when a script runs.
+pub(super) fn packs(
+    beside: Option<&Path>,
+    config: &Config,
+    governing: Option<&Governing>,
+) -> Packs {
+    let folder = match (beside, &config.code.packs) {
+        (Some(beside), _) => governing::packs(beside, config),
+        (None, Some(folder)) => folder.clone(),
+        (None, None) => return Packs::None,
+    };
+    match governing.and_then(|governing| governing.packs(&folder)) {
+        Some(trusted) => Packs::Read(trusted),
+        None => Packs::Folder(folder),
+    }
+}
+
+/// The lock of a trusted project.
+pub(super) fn project_lock(source: &Source, lock_file: &Path) -> Option<ProjectLock> {
+    let root = source.file.clone()?;
+    match source.origin {
+        Origin::Project => Some(ProjectLock {
+            data_dir: source.trust_dir.clone(),
+            root,
+            file: lock_file.to_owned(),
+        }),
+        Origin::User | Origin::Defaults => None,
+    }
+}
+
+/// The lock as the mode wants it: one that is switched off is not even read. A project's is taken as it was compared
+/// with what is trusted.
+pub(super) fn pins(
+    choice: Option<PinChoice>,
+    lock_file: &Path,
+    governing: Option<&Governing>,
+) -> Pins {
+    let only_tightens = governing.is_some();
+    let mode = match choice {
+        Some(PinChoice::Off) => {
+            return Pins {
+                mode: PinMode::Off,
+                lock: Lock::default(),
+                only_tightens,
+            };
+        }
+        Some(PinChoice::Tofu | PinChoice::Review) | None => PinMode::Tofu,
+        Some(PinChoice::Locked) => PinMode::Locked,
+    };
+    let lock = match governing {
+        Some(governing) => pin_file::parse(governing.content(lock_file)),
+        None => pin_file::read(lock_file),
+    };
+    Pins {
+        mode,
+        lock,
+        only_tightens,
+    }
+}

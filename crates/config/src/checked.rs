@@ -1,0 +1,68 @@
+//! Values that are checked where they stand, so that an error can point at them.
+
+use std::net::SocketAddr;
+
+use callgate_record::Redactor;
+use serde::{Deserialize, Deserializer, de::Error};
+
+/// What stands between server and tool: only what every host takes in a name.
+pub(super) fn separator<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if text.is_empty() || !text.chars().all(plain) {
+        let what = "a separator is one or more of `A-Z a-z 0-9 _ - .`";
+        return Err(D::Error::custom(what));
+    }
+    Ok(text)
+}
+
+/// The longest shown name.
+pub(super) fn name_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let length = usize::deserialize(deserializer)?;
+    if !(16..=128).contains(&length) {
+        return Err(D::Error::custom(
+            "the longest name has 16 to 128 characters",
+        ));
+    }
+    Ok(length)
+}
+
+/// An address to listen on.
+pub(super) fn address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    match text.as_deref().map(str::parse::<SocketAddr>) {
+        None | Some(Ok(_)) => Ok(text),
+        Some(Err(_)) => Err(D::Error::custom(
+            "this is not an address to listen on; write it like `127.0.0.1:7117`",
+        )),
+    }
+}
+
+/// Patterns of secrets.
+pub(super) fn patterns<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
+    let patterns = Vec::<String>::deserialize(deserializer)?;
+    Redactor::new(&patterns, 0).map_err(D::Error::custom)?;
+    Ok(patterns)
+}
+
+/// The address of a page: `http` or `https`, and a host.
+pub(super) fn base_url<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let url = url::Url::parse(&text).ok();
+    let fits = url.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if fits {
+        Ok(Some(text))
+    } else {
+        Err(D::Error::custom(format!(
+            "`{text}` is no address of a page; write it like `https://gate.example.com`"
+        )))
+    }
+}

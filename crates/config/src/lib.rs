@@ -1,0 +1,65 @@
+//! `callgate.yaml`: found, trusted, read and turned into what a gateway runs on.
+//!
+//! [`load`] finds the file and reads it as written ([`Config`]); [`Settings::new`] checks it, applies [`Flags`] and reads the
+//! files that it names: policies, the lock of accepted definitions, packs. A file that was found rather than named counts
+//! only while [`trust`] covers it and everything that governs beside it, and a project's file only tightens.
+//!
+//! This room starts nothing, waits for nothing and knows no runtime: there is no tokio below it.
+
+mod accepted;
+mod approvals;
+mod checked;
+mod complaint;
+mod failed;
+mod flags;
+mod foreign;
+mod governing;
+mod guard;
+mod launch;
+mod load;
+mod loosened;
+mod model;
+mod plugin_dirs;
+mod policies;
+mod project;
+mod protected;
+mod reference;
+mod settings;
+mod show;
+mod tokens;
+
+pub mod folders;
+pub mod pin_file;
+pub mod trust;
+
+use std::path::Path;
+
+pub use accepted::Packs;
+pub use approvals::{Webhook, WebhookFormat};
+pub use failed::{Failed, Fault};
+pub use flags::Flags;
+pub use folders::CONFIG_FILE;
+pub use guard::{FailMode, Guard};
+pub use load::{Found, Origin, Source, Untrusted, again, load, manifest_of};
+pub use loosened::{loosened, lowered};
+pub use model::{
+    Auth, Code, Config, Durability, IntentForm, Limits, OnFailure, OpenRoute, PluginEntry,
+    PolicyMode, SearchDetail, Span, View,
+};
+pub use plugin_dirs::{Found as FoundPlugin, NotFound, PluginDirs};
+pub use policies::{ChosenPolicies, PolicyFile, ground};
+pub use reference::{page, schema};
+pub use settings::{Settings, bytes};
+pub use show::{effective, text};
+pub use tokens::{TokenPair, seal_key};
+
+/// What `callgate config show` prints for a file with this content, or what it says is wrong.
+pub fn shown_config(content: &[u8]) -> Result<String, String> {
+    let shown = || {
+        let data_dir = Path::new("data");
+        let found = load::of_content(Path::new(CONFIG_FILE), content, data_dir)?;
+        let settings = Settings::new(found, &Flags::default(), data_dir)?;
+        text(&effective(&settings, None)?)
+    };
+    shown().map_err(|failed: Failed| failed.message().to_owned())
+}

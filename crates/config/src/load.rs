@@ -1,0 +1,287 @@
+//! Finding and reading the configuration file.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use callgate_gate::Problem;
+use callgate_process::regular_file;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
+
+use crate::{
+    CONFIG_FILE, Config, Failed, complaint, folders,
+    foreign::ForeignServers,
+    governing::Governing,
+    model::PolicyChoice,
+    project,
+    trust::{Manifest, TrustList},
+};
+
+/// Where a configuration came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Named by the user, or the user's own file.
+    User,
+    /// Found in the working folder and trusted: it may tighten what the user says, not loosen it.
+    Project,
+    /// There is no file.
+    Defaults,
+}
+
+/// Where a configuration is read from, now and when it changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    pub origin: Origin,
+    pub file: Option<PathBuf>,
+    /// The data folder that keeps what is trusted.
+    pub trust_dir: PathBuf,
+}
+
+/// A configuration and where it was found.
+#[derive(Debug)]
+pub struct Found {
+    pub config: Config,
+    pub source: Source,
+    /// The file as it is written, so that what is found wrong later can be pointed at.
+    pub text: String,
+    /// The data folder that the user's own file names.
+    pub data_dir: Option<PathBuf>,
+    /// The user's own policy, where the policy is a project's: both count.
+    pub users_policy: Option<PolicyChoice>,
+    /// What to tell about how it was read.
+    pub notes: Vec<String>,
+    /// A file in the working folder that is not used.
+    pub untrusted: Option<Untrusted>,
+    /// What governs in a project, as it was read and compared with what is trusted.
+    pub(super) governing: Option<Governing>,
+}
+
+/// A file in the working folder that is not used, because it is not trusted yet.
+#[derive(Debug)]
+pub struct Untrusted {
+    pub file: PathBuf,
+    /// What is not as it was trusted.
+    pub changed: Vec<String>,
+}
+
+/// Finds the configuration: the named file, a trusted one in the working folder, the user's own,
+/// none. `data_dir` is where trust is kept.
+pub fn load(named: Option<&Path>, data_dir: &Path) -> Result<Found, Failed> {
+    if let Some(file) = named {
+        return users(file, data_dir);
+    }
+    let here = PathBuf::from(CONFIG_FILE);
+    let mut untrusted = None;
+    if let Ok(content) = regular_file::read(&here) {
+        match projects(&here, &content, data_dir)? {
+            Ok(found) => return Ok(found),
+            Err(not) => untrusted = Some(not),
+        }
+    }
+    let found = own_or_none(data_dir)?;
+    Ok(Found { untrusted, ..found })
+}
+
+/// Reads a configuration again from where it came. What is not there any more, or lost its trust,
+/// is an error: the configuration in use goes on.
+pub fn again(source: &Source) -> Result<Found, Failed> {
+    let trust_dir = &source.trust_dir;
+    let Some(file) = &source.file else {
+        return own_or_none(trust_dir);
+    };
+    let found = match source.origin {
+        Origin::User | Origin::Defaults => users(file, trust_dir)?,
+        Origin::Project => {
+            let content = content(file)?;
+            projects(file, &content, trust_dir)?.map_err(|Untrusted { changed, .. }| {
+                let what = format!(
+                    "configuration `{}`: it has changed and is trusted no more ({})",
+                    file.display(),
+                    changed.join(", ")
+                );
+                Failed::config(what).help("read it, then run `callgate trust` again")
+            })?
+        }
+    };
+    if found.text.trim().is_empty() {
+        // Whoever writes a file in place empties it first.
+        let what = format!("configuration `{}`: it is empty", file.display());
+        return Err(Failed::config(what).help("write `servers: {}` to have none"));
+    }
+    Ok(found)
+}
+
+/// The user's own file, or the defaults where there is none.
+fn own_or_none(trust_dir: &Path) -> Result<Found, Failed> {
+    match folders::user_config().filter(|file| file.exists()) {
+        Some(file) => users(&file, trust_dir),
+        None => Ok(Found {
+            config: Config::default(),
+            source: Source {
+                origin: Origin::Defaults,
+                file: None,
+                trust_dir: trust_dir.to_owned(),
+            },
+            text: String::new(),
+            data_dir: None,
+            users_policy: None,
+            notes: Vec::new(),
+            untrusted: None,
+            governing: None,
+        }),
+    }
+}
+
+fn users(file: &Path, trust_dir: &Path) -> Result<Found, Failed> {
+    let found = of_content(file, &content(file)?, trust_dir)?;
+    let data_dir = found.config.data_dir.as_deref();
+    let data_dir = data_dir.map(|folder| file.parent().unwrap_or(Path::new("")).join(folder));
+    Ok(Found { data_dir, ..found })
+}
+
+/// A file that the user named, with this content.
+pub(super) fn of_content(file: &Path, content: &[u8], trust_dir: &Path) -> Result<Found, Failed> {
+    let source = Source {
+        origin: Origin::User,
+        file: Some(file.to_owned()),
+        trust_dir: trust_dir.to_owned(),
+    };
+    read(file, content, source)
+}
+
+/// Everything that trust in a project's configuration covers.
+pub fn manifest_of(file: &Path) -> Result<Manifest, Failed> {
+    let wrong = |error| Failed::user(format!("`{}`: {error}", file.display()));
+    let content = regular_file::read(file).map_err(wrong)?;
+    let found = of_content(file, &content, Path::new(""))?;
+    Ok(Governing::of(file, &content, &found.config)
+        .manifest()
+        .clone())
+}
+
+/// A project's file, and the user's own where it may not decide; nothing of it when it is not trusted as it is.
+fn projects(
+    file: &Path,
+    content: &[u8],
+    trust_dir: &Path,
+) -> Result<Result<Found, Untrusted>, Failed> {
+    let untrusted = |changed| Untrusted {
+        file: file.to_owned(),
+        changed,
+    };
+    let list = TrustList::load(trust_dir)?;
+    // What is not trusted is not even read.
+    if !list.covers(file, content) {
+        let changed = list.changes(file, &Manifest::new());
+        let itself = changed.map(|_| file.display().to_string());
+        return Ok(Err(untrusted(itself.into_iter().collect())));
+    }
+    let source = Source {
+        origin: Origin::Project,
+        file: Some(file.to_owned()),
+        trust_dir: trust_dir.to_owned(),
+    };
+    let mut found = read(file, content, source)?;
+    let governing = Governing::of(file, content, &found.config);
+    match list.changes(file, governing.manifest()) {
+        Some(changed) if changed.is_empty() => found.governing = Some(governing),
+        changed => return Ok(Err(untrusted(changed.unwrap_or_default()))),
+    }
+    let own = own_or_none(trust_dir)?;
+    let written: Value = serde_saphyr::from_str(&found.text).unwrap_or_default();
+    let ignored = project::tighten(&mut found.config, &written, &own.config);
+    if !ignored.is_empty() {
+        found.notes.push(format!(
+            "`{}` is a project's file and may only tighten; these keys of it are ignored: {}",
+            file.display(),
+            ignored.join(", ")
+        ));
+    }
+    found.data_dir = own.data_dir;
+    if found.config.policy != own.config.policy {
+        found.users_policy = Some(own.config.policy.unwrap_or(PolicyChoice::Default));
+    }
+    Ok(Ok(found))
+}
+
+fn content(file: &Path) -> Result<Vec<u8>, Failed> {
+    regular_file::read(file)
+        .map_err(|error| Failed::config(format!("configuration `{}`: {error}", file.display())))
+}
+
+fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
+    let Ok(text) = std::str::from_utf8(content) else {
+        let what = format!("configuration `{}`: it is not UTF-8", file.display());
+        return Err(Failed::config(what));
+    };
+    let (mut config, mut notes) =
+        parse(text).map_err(|error| complaint::of_config(file, text, &Problem::found(&error)))?;
+    let of_tenants = config.tenants.0.values_mut();
+    let policies = of_tenants.map(|tenant| &mut tenant.policy);
+    for policy in policies.chain([&mut config.policy]) {
+        if let Some(PolicyChoice::File(policy)) = policy {
+            *policy = file.parent().unwrap_or(Path::new("")).join(&policy);
+        }
+    }
+    for plugin in config.plugins.values_mut() {
+        plugin.path = file.parent().unwrap_or(Path::new("")).join(&plugin.path);
+    }
+    for root in config.builtins.roots.iter_mut().flatten() {
+        *root = file.parent().unwrap_or(Path::new("")).join(&root);
+    }
+    if let Some(packs) = &mut config.code.packs {
+        *packs = file.parent().unwrap_or(Path::new("")).join(&packs);
+    }
+    let (servers, understood) = std::mem::take(&mut config.mcp_servers).understood();
+    config.servers.0.extend(servers);
+    notes.extend(understood);
+    Ok(Found {
+        config,
+        source,
+        text: text.to_owned(),
+        data_dir: None,
+        users_policy: None,
+        notes,
+        untrusted: None,
+        governing: None,
+    })
+}
+
+/// The whole of another tool's file that is of interest.
+#[derive(Deserialize)]
+struct ForeignFile {
+    #[serde(rename = "mcpServers")]
+    mcp_servers: ForeignServers,
+}
+
+/// Reads a file of ours or of another tool, with what to tell about it.
+fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
+    if text.trim().is_empty() {
+        return Ok((Config::default(), Vec::new()));
+    }
+    let Some(others) = keys_of_another_tool(text) else {
+        return Ok((serde_saphyr::from_str(text)?, Vec::new()));
+    };
+    let ForeignFile { mcp_servers } = serde_saphyr::from_str(text)?;
+    let config = Config {
+        mcp_servers,
+        ..Config::default()
+    };
+    let note = (!others.is_empty())
+        .then(|| format!("keys of another tool are ignored: {}", others.join(", ")));
+    Ok((config, note.into_iter().collect()))
+}
+
+/// A file is another tool's when it has `mcpServers` and no key of ours; then its other keys are not
+/// ours to judge. In a file of ours an unknown key is an error.
+fn keys_of_another_tool(text: &str) -> Option<Vec<String>> {
+    let keys: BTreeMap<String, IgnoredAny> = serde_saphyr::from_str(text).ok()?;
+    let ours = serde_json::to_value(Config::default()).unwrap_or_default();
+    let foreign = keys.contains_key("mcpServers") && keys.keys().all(|key| ours.get(key).is_none());
+    let others = keys
+        .into_keys()
+        .filter(|key| key != "mcpServers" && key != "$schema");
+    foreign.then(|| others.map(|key| format!("`{key}`")).collect())
+}

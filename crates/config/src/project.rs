@@ -1,0 +1,274 @@
+//! What a project's file may decide: its servers and how they are shown, and everything else only
+//! where that is stricter than what the user says.
+
+use serde_json::Value;
+
+use crate::{
+    Config,
+    approvals::Approvals,
+    model::{
+        Audit, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, Span, View,
+    },
+};
+
+/// Takes the user's values wherever the project's are not stricter, and names the keys of the project
+/// that are ignored. `written` is the project's file as it is written, which tells what it sets.
+pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> Vec<&'static str> {
+    let mut weighing = Weighing {
+        written,
+        ignored: Vec::new(),
+    };
+    project.listen = weighing.users("listen", &users.listen);
+    project.hosts = weighing.users("hosts", &users.hosts);
+    project.auth = weighing.users("auth", &users.auth);
+    project.data_dir = weighing.users("data_dir", &users.data_dir);
+    project.telemetry = weighing.users("telemetry", &users.telemetry);
+    // Whom policy is asked of, and for whom, is not a project's to say.
+    project.guard = weighing.users("guard", &users.guard);
+    project.tenants = weighing.users("tenants", &users.tenants);
+    // A shell and files are the user's to open, and so is where.
+    project.builtins = weighing.users("builtins", &users.builtins);
+    let policy = (project.policy.take(), users.policy.clone());
+    project.policy = weighing.stricter("policy", policy.0, policy.1, |project, users| {
+        !allows_all(project) || allows_all(users)
+    });
+    let mode = |mode: Option<PolicyMode>| mode.unwrap_or(PolicyMode::Strict);
+    let is_as_strict = |project: &_, users: &_| mode(*project) >= mode(*users);
+    let modes = (project.policy_mode, users.policy_mode);
+    project.policy_mode = weighing.stricter("policy_mode", modes.0, modes.1, is_as_strict);
+    let is_as_strict =
+        |project: &_, users: &_| PinChoice::meant(*project) >= PinChoice::meant(*users);
+    project.pins = weighing.stricter("pins", project.pins, users.pins, is_as_strict);
+    // The user's `search` view is also what makes calls declare what they do.
+    let is_as_strict = |project: &View, users: &View| project == users || *users == View::Direct;
+    project.view = weighing.stricter("view", project.view, users.view, is_as_strict);
+    // Packs are the project's own, once it is trusted; what a script may use is not.
+    let packs = project.code.packs.take();
+    project.code = Code {
+        packs: packs.or_else(|| users.code.packs.clone()),
+        ..users.code.clone()
+    };
+    weigh_intent(&mut weighing, project, &users.intent_declaration);
+    weigh_approvals(&mut weighing, &mut project.approvals, &users.approvals);
+    weigh_audit(&mut weighing, &mut project.audit, &users.audit);
+    weigh_limits(&mut weighing, &mut project.limits, &users.limits);
+    weighing.ignored
+}
+
+/// One key after the other is weighed.
+struct Weighing<'a> {
+    written: &'a Value,
+    ignored: Vec<&'static str>,
+}
+
+impl Weighing<'_> {
+    fn is_set(&self, key: &str) -> bool {
+        let found = key
+            .split('.')
+            .try_fold(self.written, |value, part| value.get(part));
+        found.is_some_and(|value| !value.is_null())
+    }
+
+    /// A key that only the user may set.
+    fn users<T: Clone>(&mut self, key: &'static str, users: &T) -> T {
+        if self.is_set(key) {
+            self.ignored.push(key);
+        }
+        users.clone()
+    }
+
+    /// A key that the project may set to what is as strict as the user's, or stricter.
+    fn stricter<T>(
+        &mut self,
+        key: &'static str,
+        project: T,
+        users: T,
+        is_as_strict: impl Fn(&T, &T) -> bool,
+    ) -> T {
+        if !self.is_set(key) {
+            return users;
+        }
+        if is_as_strict(&project, &users) {
+            return project;
+        }
+        self.ignored.push(key);
+        users
+    }
+
+    fn at_most<T: Ord>(&mut self, key: &'static str, project: T, users: T) -> T {
+        self.stricter(key, project, users, |project, users| project <= users)
+    }
+
+    fn at_least<T: Ord>(&mut self, key: &'static str, project: T, users: T) -> T {
+        self.stricter(key, project, users, |project, users| project >= users)
+    }
+}
+
+/// Any other policy can be asked beside the user's, and the stricter counts.
+fn allows_all(policy: &Option<PolicyChoice>) -> bool {
+    match policy {
+        None | Some(PolicyChoice::Default | PolicyChoice::Cautious | PolicyChoice::File(_)) => {
+            false
+        }
+        Some(PolicyChoice::AllowAll) => true,
+    }
+}
+
+/// Who decides, and where, is the user's matter; a project may leave less time for it.
+fn weigh_approvals(weighing: &mut Weighing<'_>, project: &mut Approvals, users: &Approvals) {
+    let mut at_most = |key, project, users| {
+        weighing.stricter(key, project, users, |project: &Span, users: &Span| {
+            project.0 <= users.0
+        })
+    };
+    let wait = at_most("approvals.wait", project.wait, users.wait);
+    let valid_for = at_most("approvals.valid_for", project.valid_for, users.valid_for);
+    let expire_after = at_most(
+        "approvals.expire_after",
+        project.expire_after,
+        users.expire_after,
+    );
+    *project = Approvals {
+        wait,
+        valid_for,
+        expire_after,
+        base_url: weighing.users("approvals.base_url", &users.base_url),
+        notify: weighing.users("approvals.notify", &users.notify),
+    };
+}
+
+/// The record belongs to the user: how much of it is kept, and how long, is not the project's matter.
+fn weigh_audit(weighing: &mut Weighing<'_>, project: &mut Audit, users: &Audit) {
+    let redact: Vec<String> = users
+        .redact
+        .iter()
+        .chain(&project.redact)
+        .cloned()
+        .collect();
+    *project = Audit {
+        durability: weighing.at_least("audit.durability", project.durability, users.durability),
+        on_failure: weighing.at_least("audit.on_failure", project.on_failure, users.on_failure),
+        redact,
+        body_bytes: weighing.users("audit.body_bytes", &users.body_bytes),
+        retain: weighing.users("audit.retain", &users.retain),
+    };
+}
+
+/// What must be declared, and what a server's word counts for, is loosened by nobody but the user.
+fn weigh_intent(weighing: &mut Weighing<'_>, project: &mut Config, users: &IntentDeclaration) {
+    let declared = &mut project.intent_declaration;
+    declared.strict_server_validation = weighing.at_least(
+        "intent_declaration.strict_server_validation",
+        declared.strict_server_validation,
+        users.strict_server_validation,
+    );
+    declared.required = weighing.at_least(
+        "intent_declaration.required",
+        declared.required,
+        users.required,
+    );
+    if !weighing.is_set("intent_declaration.form") {
+        declared.form = users.form;
+    }
+}
+
+fn weigh_limits(weighing: &mut Weighing<'_>, project: &mut Limits, users: &Limits) {
+    let mut weigh = |key, project, users| weighing.at_most(key, project, users);
+    *project = Limits {
+        frame_mib: weigh("limits.frame_mib", project.frame_mib, users.frame_mib),
+        http_mib: weigh("limits.http_mib", project.http_mib, users.http_mib),
+        inflight_mib: weigh(
+            "limits.inflight_mib",
+            project.inflight_mib,
+            users.inflight_mib,
+        ),
+        connections: weigh("limits.connections", project.connections, users.connections),
+        concurrency_per_server: weigh(
+            "limits.concurrency_per_server",
+            project.concurrency_per_server,
+            users.concurrency_per_server,
+        ),
+        processes_per_server: weigh(
+            "limits.processes_per_server",
+            project.processes_per_server,
+            users.processes_per_server,
+        ),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weighed(project: &str, users: &str) -> (Config, Vec<&'static str>) {
+        let read = |text: &str| -> Config { serde_saphyr::from_str(text).expect("it is right") };
+        let mut config = read(project);
+        let written = serde_saphyr::from_str(project).expect("it is YAML");
+        let ignored = tighten(&mut config, &written, &read(users));
+        (config, ignored)
+    }
+
+    #[test]
+    fn what_a_project_does_not_say_is_as_the_user_says() {
+        let users = "listen: 127.0.0.1:1\nhosts: [h]\nauth: {token: t}\npolicy: allow-all\npolicy_mode: fast\n\
+                     audit: {durability: power, on_failure: allow, redact: [a], body_bytes: 1, retain: {days: 1}}\n\
+                     limits: {frame_mib: 8, http_mib: 32, concurrency_per_server: 1, processes_per_server: 9}\n\
+                     telemetry: {log: debug}\n";
+        let (config, ignored) = weighed("servers: {}", users);
+        let expected: Config = serde_saphyr::from_str(users).expect("it is right");
+        assert_eq!((config, ignored), (expected, vec![]));
+    }
+
+    #[test]
+    fn a_project_can_be_stricter_and_not_looser() {
+        let strict = "approvals: {wait: 1s, valid_for: 1s, expire_after: 1s}\npolicy: default\npolicy_mode: strict\naudit: {durability: power, on_failure: refuse, redact: [b]}\n\
+                      limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, concurrency_per_server: 1, processes_per_server: 1}\n";
+        let loose = "approvals: {wait: 2s, valid_for: 2s, expire_after: 2s}\npolicy: allow-all\npolicy_mode: fast\naudit: {durability: process, on_failure: allow, redact: [a]}\n\
+                     limits: {frame_mib: 9, http_mib: 99, inflight_mib: 999, connections: 9999, concurrency_per_server: 999, processes_per_server: 9}\n";
+        let (config, ignored) = weighed(strict, loose);
+        let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
+        expected.audit.redact = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!((config, ignored), (expected, vec![]));
+
+        let (config, ignored) = weighed(loose, strict);
+        let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
+        expected.audit.redact = vec!["b".to_owned(), "a".to_owned()];
+        assert_eq!(config, expected);
+        let names = [
+            "policy",
+            "policy_mode",
+            "approvals.wait",
+            "approvals.valid_for",
+            "approvals.expire_after",
+            "audit.durability",
+            "audit.on_failure",
+            "limits.frame_mib",
+            "limits.http_mib",
+            "limits.inflight_mib",
+            "limits.connections",
+            "limits.concurrency_per_server",
+            "limits.processes_per_server",
+        ];
+        assert_eq!(ignored, names);
+    }
+
+    #[test]
+    fn what_is_the_users_alone_is_ignored_and_named() {
+        let project = "approvals: {base_url: 'http://evil', notify: [{url: 'http://evil'}]}\nlisten: 0.0.0.0:1\nhosts: [evil]\nauth: {token: known}\ndata_dir: here\n\
+                       telemetry: {log: 'off'}\naudit: {body_bytes: 0, retain: {days: 0, max_mb: 0}}\n";
+        let (config, ignored) = weighed(project, "servers: {}");
+        assert_eq!(config, Config::default());
+        let names = [
+            "listen",
+            "hosts",
+            "auth",
+            "data_dir",
+            "telemetry",
+            "approvals.base_url",
+            "approvals.notify",
+            "audit.body_bytes",
+            "audit.retain",
+        ];
+        assert_eq!(ignored, names);
+    }
+}

@@ -1,0 +1,56 @@
+//! What governs a gateway, as places that its own tools do not reach without a person.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use callgate_gate::Protected;
+
+use crate::{Config, Source, folders, governing, policies::ChosenPolicies};
+
+/// The configuration in force with its policies, lock, packs and plugins, the user's own configuration folder, and the
+/// data folders. Each by the name that it was given by and by where that leads.
+pub(super) fn places(
+    source: &Source,
+    config: &Config,
+    policies: &ChosenPolicies,
+    (data_dir, lock_file): (&Path, &Path),
+) -> Protected {
+    let mut places: Vec<PathBuf> = vec![
+        data_dir.to_owned(),
+        source.trust_dir.clone(),
+        lock_file.to_owned(),
+    ];
+    if let Some(file) = &source.file {
+        let base = file.parent().unwrap_or(Path::new(""));
+        places.push(file.clone());
+        places.push(base.join(".callgate"));
+        places.push(governing::packs(base, config));
+    }
+    // It counts from the next start on, whether it is there now or not.
+    let own = folders::user_config();
+    places.extend(own.as_deref().and_then(Path::parent).map(Path::to_owned));
+    places.extend(policies.files().map(|(file, _)| file.to_owned()));
+    places.extend(config.plugins.values().map(|plugin| plugin.path.clone()));
+    let both = places.iter().flat_map(|place| names(place));
+    Protected::new(both.map(|place| place.to_string_lossy().into_owned()))
+}
+
+/// A path from the root on: as it is written, with the links of its folder followed, and with all links followed.
+fn names(place: &Path) -> Vec<PathBuf> {
+    let Ok(whole) = std::path::absolute(place) else {
+        return Vec::new();
+    };
+    let folder = whole
+        .parent()
+        .and_then(|folder| fs::canonicalize(folder).ok());
+    let in_folder = folder
+        .zip(whole.file_name())
+        .map(|(folder, name)| folder.join(name));
+    let real = fs::canonicalize(&whole).ok();
+    [Some(whole), in_folder, real]
+        .into_iter()
+        .flatten()
+        .collect()
+}

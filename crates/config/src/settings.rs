@@ -1,0 +1,321 @@
+//! The configuration as meant: checked, filled in, flags applied.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use callgate_gate::{
+    Naming, Pattern, Policy, Problem, Protected, Protocol, ServerName, ServerSpec, ToolFilter,
+    View, guard::GuardOptions, pins::Pins,
+};
+use callgate_process::{environment, warden};
+use callgate_wire::Era;
+
+use crate::{
+    CONFIG_FILE, Config, Failed, Flags, Found, Source, accepted,
+    accepted::Packs,
+    complaint,
+    guard::Guard,
+    launch::{demo, from_flag, launch},
+    model::{self, NamedServer, PluginEntry, Prefix, Server, Span},
+    pin_file::{self, LockFile},
+    policies::ChosenPolicies,
+    protected,
+    tokens::{self, TokenPair},
+    trust::ProjectLock,
+};
+
+/// Where `serve` listens when nothing else is said.
+const DEFAULT_LISTEN: &str = "127.0.0.1:7117";
+const MIB: usize = 1024 * 1024;
+
+/// What the gateway runs on.
+#[derive(Debug)]
+pub struct Settings {
+    /// The file as written, a project's merged into the user's.
+    pub config: Config,
+    /// Where the record, tokens and logs are kept.
+    pub data_dir: PathBuf,
+    /// The servers of the file and of the flags.
+    pub servers: Vec<ServerSpec>,
+    /// Which of their tools there are.
+    filters: HashMap<ServerName, ToolFilter>,
+    /// The policies as they were chosen and read.
+    pub policies: ChosenPolicies,
+    /// The gateway that is asked in place of the policy's rules, as it was written and as it is meant.
+    pub guard_written: Guard,
+    /// The same as it is meant.
+    pub guard: Option<GuardOptions>,
+    /// The accepted definitions of tools.
+    pub pins: Pins,
+    /// The file that they are kept in.
+    pub lock_file: PathBuf,
+    /// The same where it is a trusted project's.
+    pub project_lock: Option<ProjectLock>,
+    /// The files and folders that govern the gateway, which its tools may not touch.
+    pub protected: Arc<Protected>,
+    /// The local packs of scripts.
+    pub packs: Packs,
+    /// What hosts see where the URL does not say it.
+    pub view: View,
+    /// How long a call may take where the server says nothing else.
+    pub default_timeout: Duration,
+    /// Longest pause between two attempts to reach a server.
+    pub reconnect_cap: Duration,
+    /// The program that child processes are started under.
+    pub warden_program: PathBuf,
+    /// Where the file was found.
+    pub source: Source,
+    /// The file as it was read.
+    pub text: String,
+}
+
+impl Settings {
+    /// Checks a configuration and applies flags to it.
+    pub fn new(found: Found, flags: &Flags, data_dir: &Path) -> Result<Self, Failed> {
+        let upstream = &found.config.upstream;
+        let default_timeout = time(flags.upstream_timeout.as_deref(), upstream.timeout)?;
+        let reconnect_cap = time(flags.reconnect_cap.as_deref(), upstream.reconnect_cap)?;
+        let (servers, filters) = servers(&found, flags, default_timeout)?;
+        check_plugins(&found.config, &servers)?;
+        let policies = ChosenPolicies::read(&found, flags)?;
+        let Found {
+            config,
+            source,
+            text,
+            governing,
+            ..
+        } = found;
+        let beside = source.file.as_deref().and_then(Path::parent);
+        let lock_file = beside.unwrap_or(data_dir).join(pin_file::LOCK_FILE);
+        let pins = accepted::pins(config.pins, &lock_file, governing.as_ref());
+        let project_lock = accepted::project_lock(&source, &lock_file);
+        let protected = protected::places(&source, &config, &policies, (data_dir, &lock_file));
+        let guard_written = config.guard.told(flags);
+        let guard = guard_written.meant(data_dir)?;
+        let packs = accepted::packs(beside, &config, governing.as_ref());
+        Ok(Self {
+            data_dir: data_dir.to_owned(),
+            servers,
+            filters,
+            policies,
+            guard_written,
+            guard,
+            pins,
+            lock_file,
+            project_lock,
+            protected: Arc::new(protected),
+            packs,
+            view: flags.view.unwrap_or(config.view).meant(),
+            default_timeout,
+            reconnect_cap,
+            warden_program: warden_program()?,
+            config,
+            source,
+            text,
+        })
+    }
+
+    /// The policy over the configured servers; the built-in tools are in `builtin_root`.
+    pub fn policy(&self, builtin_root: Option<&Path>) -> Policy {
+        let around = (builtin_root, &self.protected);
+        let filters = self.filters.clone();
+        let guarded = self.guard.is_some();
+        self.policies
+            .compiled(filters, &self.servers, around, guarded)
+    }
+
+    /// The policy over the built-in tools alone, as an agent's step has them.
+    pub fn step_policy(&self, builtin_root: &Path) -> Policy {
+        let around = (Some(builtin_root), &self.protected);
+        let guarded = self.guard.is_some();
+        self.policies.compiled(HashMap::new(), &[], around, guarded)
+    }
+
+    /// The store of accepted definitions.
+    pub fn lock(&self) -> LockFile {
+        LockFile {
+            file: self.lock_file.clone(),
+            project: self.project_lock.clone(),
+        }
+    }
+
+    /// How tools are shown.
+    pub fn naming(&self) -> Naming {
+        naming(&self.config)
+    }
+
+    /// Whether hosts would see no tool at all.
+    pub fn offers_nothing(&self) -> bool {
+        self.servers.is_empty() && !self.config.builtins.enabled && self.config.plugins.is_empty()
+    }
+
+    /// The plugins of the file.
+    pub fn plugins(&self) -> impl Iterator<Item = (&str, &PluginEntry)> {
+        let plugins = self.config.plugins.iter();
+        plugins.map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// Longest line on stdio.
+    pub fn frame_bytes(&self) -> usize {
+        bytes(self.config.limits.frame_mib)
+    }
+
+    /// Largest body over HTTP.
+    pub fn body_bytes(&self) -> usize {
+        bytes(self.config.limits.http_mib)
+    }
+
+    /// Requests and answers in the works at once.
+    pub fn inflight_bytes(&self) -> usize {
+        bytes(self.config.limits.inflight_mib)
+    }
+
+    /// Where to listen.
+    pub fn listen(&self, flag: Option<&str>) -> Result<SocketAddr, Failed> {
+        let text = flag
+            .or(self.config.listen.as_deref())
+            .unwrap_or(DEFAULT_LISTEN);
+        text.parse().map_err(|_| {
+            Failed::config(format!("`{text}` is not an address to listen on"))
+                .help("write it like `127.0.0.1:7117`")
+        })
+    }
+
+    /// The credentials: the environment beats the file beats the data folder.
+    pub fn tokens(&self) -> Result<TokenPair, Failed> {
+        let mut auth = self.config.auth.clone();
+        let lookup = |name: &str| std::env::var(name).ok();
+        for (token, variable) in [
+            (&mut auth.token, "CALLGATE_TOKEN"),
+            (&mut auth.admin_token, "CALLGATE_ADMIN_TOKEN"),
+        ] {
+            if let Some(set) = lookup(variable).filter(|set| !set.is_empty()) {
+                *token = Some(set);
+            } else if let Some(written) = token.take() {
+                let filled = environment::expand(&written, lookup);
+                let filled = filled.map_err(|error| Failed::config(format!("auth: {error}")))?;
+                *token = (!filled.is_empty()).then_some(filled);
+            }
+        }
+        tokens::load(&auth, &self.data_dir)
+    }
+}
+
+/// A limit in bytes; one that no machine has the memory for is no limit.
+pub fn bytes(mib: NonZeroUsize) -> usize {
+    mib.get().saturating_mul(MIB)
+}
+
+/// The servers of the file and of the flags, and which of their tools there are.
+fn servers(
+    found: &Found,
+    flags: &Flags,
+    default_timeout: Duration,
+) -> Result<(Vec<ServerSpec>, HashMap<ServerName, ToolFilter>), Failed> {
+    let file = found.source.file.as_deref();
+    let file = file.unwrap_or(Path::new(CONFIG_FILE));
+    let base = file.parent().unwrap_or(Path::new(""));
+    let mut servers = Vec::new();
+    let mut filters = HashMap::new();
+    for NamedServer {
+        name,
+        server,
+        place,
+    } in &found.config.servers.0
+    {
+        let wrong = |why: String| {
+            let what = format!("server `{name}`: {why}");
+            complaint::of_config(file, &found.text, &Problem::at(*place, what))
+        };
+        servers.push(ServerSpec {
+            name: name.clone(),
+            launch: launch(server, base).map_err(wrong)?,
+            timeout: server.timeout.map_or(default_timeout, |span| span.0),
+            protocol: protocol(server.protocol),
+        });
+        filters.insert(name.clone(), filter(server));
+    }
+    for upstream in &flags.upstreams {
+        servers.push(from_flag(upstream, default_timeout)?);
+    }
+    if flags.demo {
+        servers.push(demo(default_timeout)?);
+    }
+    check_names(&servers)?;
+    Ok((servers, filters))
+}
+
+fn protocol(written: model::Protocol) -> Protocol {
+    match written {
+        model::Protocol::Auto => Protocol::Auto,
+        model::Protocol::Handshake => Protocol::Only(Era::Handshake),
+        model::Protocol::Stateless => Protocol::Only(Era::Stateless),
+    }
+}
+
+fn warden_program() -> Result<PathBuf, Failed> {
+    warden::program().map_err(|error| Failed::system(format!("our own program: {error}")))
+}
+
+fn filter(server: &Server) -> ToolFilter {
+    let patterns = |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect();
+    ToolFilter {
+        allow: server.tools.allow.as_deref().map(patterns),
+        deny: patterns(&server.tools.deny),
+    }
+}
+
+fn naming(config: &Config) -> Naming {
+    let super::model::Naming {
+        separator,
+        prefix,
+        max_length,
+    } = config.naming.clone();
+    let prefix = match prefix {
+        Prefix::Always => callgate_gate::Prefix::Always,
+        Prefix::Never => callgate_gate::Prefix::Never,
+    };
+    Naming {
+        separator,
+        prefix,
+        max_length,
+    }
+}
+
+fn check_names(servers: &[ServerSpec]) -> Result<(), Failed> {
+    for (at, server) in servers.iter().enumerate() {
+        if servers[..at].iter().any(|other| other.name == server.name) {
+            return Err(Failed::config(format!(
+                "server `{}` is given twice",
+                server.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A plugin is a provider like a server, and has a name of the same kind.
+fn check_plugins(config: &Config, servers: &[ServerSpec]) -> Result<(), Failed> {
+    for name in config.plugins.keys() {
+        let wrong = |why: String| Failed::config(format!("plugin `{name}`: {why}"));
+        let checked = ServerName::new(name).map_err(|error| wrong(error.to_string()))?;
+        if servers.iter().any(|server| server.name == checked) {
+            return Err(wrong("a server has the same name".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn time(flag: Option<&str>, written: Span) -> Result<Duration, Failed> {
+    flag.map_or(Ok(written.0), |text| {
+        text.parse::<Span>()
+            .map(|span| span.0)
+            .map_err(Failed::user)
+    })
+}

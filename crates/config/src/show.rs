@@ -1,0 +1,126 @@
+//! The configuration as it is in effect, for people: flags applied, and secrets blotted out.
+
+use std::collections::BTreeMap;
+
+use callgate_gate::{Launch, Place, ServerSpec};
+use callgate_record::Redactor;
+
+use crate::Failed;
+use crate::{
+    Config, Settings,
+    model::{NamedServer, PinChoice, Server, Span, View},
+};
+
+/// Stands where a secret is.
+const BLOT: &str = "[hidden]";
+
+/// What is in effect. What could be a secret is blotted out: every token, header and variable that is
+/// not wholly a reference to a variable, the query of a URL, and whatever redaction finds elsewhere.
+pub fn effective(settings: &Settings, listen: Option<&str>) -> Result<Config, Failed> {
+    let audit = &settings.config.audit;
+    let redactor = Redactor::new(&audit.redact, audit.body_bytes)
+        .map_err(|error| Failed::config(format!("`audit.redact`: {error}")))?;
+    let mut config = settings.config.clone();
+    config.listen = Some(settings.listen(listen)?.to_string());
+    config.data_dir = Some(settings.data_dir.clone());
+    config.view = View::of(settings.view);
+    config.policy = Some(settings.policies.chosen());
+    config.policy_mode = Some(settings.policies.mode);
+    config.pins = Some(config.pins.unwrap_or(PinChoice::Tofu));
+    config.upstream.timeout = Span(settings.default_timeout);
+    config.upstream.reconnect_cap = Span(settings.reconnect_cap);
+    let known = config.servers.0.len();
+    let from_flags = settings.servers.iter().skip(known).filter_map(of_spec);
+    config.servers.0.extend(from_flags);
+    for NamedServer { server, .. } in &mut config.servers.0 {
+        blot_server(server, &redactor);
+    }
+    for webhook in &mut config.approvals.notify {
+        blot(&mut webhook.secret);
+        webhook.url = redactor.text(&webhook.url);
+    }
+    config.guard = settings.guard_written.clone();
+    blot(&mut config.guard.api_key);
+    blot(&mut config.auth.token);
+    blot(&mut config.auth.admin_token);
+    Ok(config)
+}
+
+/// A configuration as it is written in a file.
+pub fn text(config: &Config) -> Result<String, Failed> {
+    serde_saphyr::to_string(config).map_err(|error| Failed::system(error.to_string()))
+}
+
+/// A server that a flag added, as the file would have it.
+fn of_spec(spec: &ServerSpec) -> Option<NamedServer> {
+    let server = match &spec.launch {
+        Launch::Stdio { command, args, .. } => Server {
+            enabled: true,
+            command: Some(command.clone()),
+            args: Some(args.clone()),
+            ..Server::default()
+        },
+        Launch::Http(endpoint) => Server {
+            enabled: true,
+            url: Some(endpoint.url.to_string()),
+            ..Server::default()
+        },
+        Launch::SwitchedOff | Launch::Off { .. } => return None,
+    };
+    Some(NamedServer {
+        name: spec.name.clone(),
+        server,
+        place: Place::default(),
+    })
+}
+
+fn blot_server(server: &mut Server, redactor: &Redactor) {
+    blot_all(&mut server.env);
+    blot_all(&mut server.headers);
+    if let Some(url) = &mut server.url
+        && let Some((address, _)) = url.split_once('?')
+    {
+        *url = format!("{address}?{BLOT}");
+    }
+    let words = server.args.iter_mut().flatten().chain(&mut server.command);
+    for word in words {
+        *word = redactor.text(word);
+    }
+}
+
+fn blot_all(values: &mut BTreeMap<String, String>) {
+    for value in values.values_mut() {
+        if !is_reference(value) {
+            BLOT.clone_into(value);
+        }
+    }
+}
+
+fn blot(token: &mut Option<String>) {
+    if let Some(written) = token.as_mut().filter(|written| !is_reference(written)) {
+        BLOT.clone_into(written);
+    }
+}
+
+/// `${VAR}` and nothing else: no default, which could be the secret.
+fn is_reference(value: &str) -> bool {
+    let inside = value
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
+    inside.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_reference_is_no_secret() {
+        for shown in ["${A}", "${A_1}"] {
+            assert!(is_reference(shown), "{shown}");
+        }
+        for hidden in ["", "a", "${A}b", "b${A}", "${A:-secret}", "${A} ${B}", "$A"] {
+            assert!(!is_reference(hidden), "{hidden}");
+        }
+    }
+}

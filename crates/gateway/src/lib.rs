@@ -1,0 +1,21 @@
+//! The gateway put together: a record, servers, a call path and what runs beside them.
+//!
+//! [`Running::open`] makes one of [`Settings`](callgate_config::Settings); [`reload::Reloading`] follows the files that it was
+//! made of. This room decides nothing about calls: it says who takes part.
+
+mod housekeeping;
+mod notify;
+mod otlp;
+mod outbound;
+mod running;
+mod views;
+mod watch;
+
+pub mod house;
+pub mod keyring;
+pub mod plan;
+pub mod plugins;
+pub mod reload;
+pub mod workshop;
+
+pub use running::{Running, StepGate, close_record, own_record, row};

@@ -1,0 +1,207 @@
+//! Tells people elsewhere that a call needs them: a signed POST to each address of `approvals.notify`.
+//!
+//! A message tells where to decide, and decides nothing. Each approval is announced by one process, the
+//! one that asked for it, or whoever finds it when that one died first. An address that does not take a
+//! message is tried again a few times; then the approval still stands on the page and in the list.
+
+mod message;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use callgate_call::Desk;
+use callgate_process::environment;
+use callgate_record::{Approval, Which};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use hyper::{Method, Request, header};
+use jiff::Timestamp;
+use sha2::Sha256;
+use tokio::task::JoinHandle;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use url::Url;
+
+use callgate_config::{Failed, Webhook, WebhookFormat};
+
+use crate::outbound::Outbound;
+
+/// How long one try may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// The pauses before further tries.
+const PAUSES: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(25),
+];
+/// Pending approvals that are looked at; there are not so many for people to decide about.
+const MAX_PENDING: usize = 500;
+
+/// Announces approvals until it is stopped.
+#[derive(Debug)]
+pub(crate) struct Notifying {
+    following: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+/// An address, with what its messages need.
+#[derive(Debug)]
+struct Hook {
+    url: Url,
+    secret: Option<String>,
+    format: WebhookFormat,
+}
+
+impl Notifying {
+    /// Starts to announce what is asked at `desk`; nothing where nobody is to be told.
+    pub(crate) fn start(hooks: &[Webhook], desk: Desk) -> Result<Option<Self>, Failed> {
+        if hooks.is_empty() {
+            return Ok(None);
+        }
+        let hooks: Result<Vec<_>, _> = hooks.iter().map(|hook| meant(hook).map(Arc::new)).collect();
+        let (hooks, outbound) = (hooks?, Outbound::new()?);
+        let stop = CancellationToken::new();
+        let following = tokio::spawn(follow(desk, hooks, outbound, stop.clone()));
+        Ok(Some(Self { following, stop }))
+    }
+
+    /// Announces no more; messages under way are given up.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        if self.following.await.is_err() {
+            tracing::error!("announcing approvals failed");
+        }
+    }
+}
+
+fn meant(hook: &Webhook) -> Result<Hook, Failed> {
+    let lookup = |name: &str| std::env::var(name).ok();
+    let wrong = |what: String| Failed::config(format!("`approvals.notify`: {what}"));
+    let fill =
+        |text: &str| environment::expand(text, lookup).map_err(|error| wrong(error.to_string()));
+    let url = fill(&hook.url)?;
+    let parsed = Url::parse(&url).ok();
+    let url = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    Ok(Hook {
+        url: url.ok_or_else(|| wrong("a `url` is neither http nor https".to_owned()))?,
+        secret: hook.secret.as_deref().map(fill).transpose()?,
+        format: hook.format,
+    })
+}
+
+async fn follow(desk: Desk, hooks: Vec<Arc<Hook>>, outbound: Outbound, stop: CancellationToken) {
+    let mut changes = desk.changes();
+    let tasks = TaskTracker::new();
+    loop {
+        for approval in unannounced(&desk).await {
+            let url = desk.terms().url(&approval.id);
+            for hook in &hooks {
+                let (hook, outbound, stop) = (hook.clone(), outbound.clone(), stop.clone());
+                let (approval, url) = (approval.clone(), url.clone());
+                tasks.spawn(async move {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = deliver(&hook, &outbound, &approval, &url) => {}
+                    }
+                });
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            changed = changes.changed() => if changed.is_err() { break },
+        }
+    }
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// The pending approvals that this process is to announce now.
+async fn unannounced(desk: &Desk) -> Vec<Approval> {
+    let pending = desk.list(Which::pending(), MAX_PENDING).await;
+    let mut ours = Vec::new();
+    for approval in pending.unwrap_or_default() {
+        match desk.announces(&approval.id).await {
+            Ok(true) => ours.push(approval),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "an approval cannot be announced"),
+        }
+    }
+    ours
+}
+
+/// Tells one address, trying again where it does not take it.
+async fn deliver(hook: &Hook, outbound: &Outbound, approval: &Approval, url: &str) {
+    let body = match hook.format {
+        WebhookFormat::Generic => message::generic(approval, url),
+        WebhookFormat::Slack => message::slack(approval, url),
+    };
+    let body = Bytes::from(body.to_string());
+    let mut pauses = PAUSES.iter();
+    loop {
+        let Err(error) = post(hook, outbound, approval, &body).await else {
+            return;
+        };
+        let host = hook.url.host_str().unwrap_or_default();
+        tracing::warn!(host, error, approval_id = %approval.id, "an approval could not be announced");
+        match pauses.next() {
+            Some(pause) => tokio::time::sleep(*pause).await,
+            None => return,
+        }
+    }
+}
+
+async fn post(
+    hook: &Hook,
+    outbound: &Outbound,
+    approval: &Approval,
+    body: &Bytes,
+) -> Result<(), String> {
+    let timestamp = Timestamp::now().as_second().to_string();
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(hook.url.as_str())
+        .header(header::CONTENT_TYPE, "application/json")
+        .header("X-Callgate-Event", "approval_required")
+        .header("X-Callgate-Delivery", approval.id.as_str())
+        .header("X-Callgate-Timestamp", &timestamp);
+    if let Some(secret) = &hook.secret {
+        request = request.header("X-Callgate-Signature", signature(secret, &timestamp, body));
+    }
+    let request = request
+        .body(body.clone())
+        .map_err(|error| error.to_string())?;
+    match tokio::time::timeout(DEADLINE, outbound.send(request)).await {
+        Ok(Ok(response)) if response.status().is_success() => Ok(()),
+        Ok(Ok(response)) => Err(format!("it answered {}", response.status())),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it does not answer".to_owned()),
+    }
+}
+
+/// HMAC-SHA-256 over the time and the body, so that neither can be changed nor an old message sent
+/// again as a new one.
+fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
+    let mac = mac.expect("HMAC takes a key of any length");
+    let mac = mac
+        .chain_update(timestamp)
+        .chain_update(".")
+        .chain_update(body);
+    let hex = mac.finalize().into_bytes();
+    let hex: String = hex.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_covers_time_and_body() {
+        // printf '1700000000.{}' | openssl dgst -sha256 -hmac key
+        let expected = "sha256=9d713ed406bb7076d4123f0dc2c39d2df5c654ed4b0cd56b52c8b4c940bd63ae";
+        let made = signature("key", "1700000000", b"{}");
+        assert_eq!(made, expected);
+        assert_ne!(made, signature("key", "1700000001", b"{}"));
+        assert_ne!(made, signature("key", "1700000000", b"{ }"));
+        assert_ne!(made, signature("other", "1700000000", b"{}"));
+    }
+}

@@ -1,0 +1,179 @@
+//! Spans to an OpenTelemetry collector: OTLP over HTTP, in batches, beside the calls.
+//!
+//! A collector that is slow, gone or refuses costs spans and one line in the log, never a call.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use callgate_call::{Events, Spans, events::gateway::SpansNotExported};
+use futures_util::future::BoxFuture;
+use hyper::{Request, Response};
+use opentelemetry::{KeyValue, global::BoxedTracer, trace::TracerProvider};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider},
+};
+use tokio::runtime::Handle;
+use url::Url;
+
+use callgate_config::Failed;
+
+use crate::outbound::Outbound;
+
+/// How often spans are sent; a full batch goes at once.
+const BATCH_EVERY: Duration = Duration::from_secs(1);
+/// How long a batch may take; there are more where it came from.
+const EXPORT_DEADLINE: Duration = Duration::from_secs(5);
+/// How long the last batch may take when the gateway stops.
+const LAST_BATCH_DEADLINE: Duration = Duration::from_secs(2);
+/// Where collectors take spans when their address says nothing else.
+const USUAL_PATH: &str = "/v1/traces";
+
+/// Hands spans to a collector until it is stopped.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    provider: SdkTracerProvider,
+}
+
+impl Exporter {
+    /// An exporter to the collector at `address`. It connects when there is something to send.
+    pub(crate) fn start(address: &str, events: Events) -> Result<Self, Failed> {
+        let failed = |what: String| Failed::config(format!("`telemetry.otlp`: {what}"));
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(Sender::new(events)?)
+            .with_endpoint(endpoint(address)?)
+            .with_timeout(EXPORT_DEADLINE)
+            .build()
+            .map_err(|error| failed(error.to_string()))?;
+        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        let resource = Resource::builder()
+            .with_service_name("callgate")
+            .with_attribute(version)
+            .build();
+        let batches = BatchConfigBuilder::default().with_scheduled_delay(BATCH_EVERY);
+        let batching = BatchSpanProcessor::builder(exporter).with_batch_config(batches.build());
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(batching.build())
+            .with_resource(resource)
+            .build();
+        Ok(Self { provider })
+    }
+
+    /// The spans of calls.
+    pub(crate) fn spans(&self) -> Spans {
+        let tracer = self.provider.tracer("callgate");
+        Spans::of(BoxedTracer::new(Box::new(tracer)))
+    }
+
+    /// Sends what is left, and ends. What the collector does not take in time is lost.
+    pub(crate) async fn stop(self) {
+        let provider = self.provider;
+        let stopped = tokio::task::spawn_blocking(move || {
+            // Why it failed was told when it failed.
+            let _ = provider.shutdown_with_timeout(LAST_BATCH_DEADLINE);
+        });
+        if stopped.await.is_err() {
+            tracing::warn!("the exporter of spans broke while it was stopped");
+        }
+    }
+}
+
+/// Checks an address, and adds the usual path where it has none.
+fn endpoint(address: &str) -> Result<String, Failed> {
+    let wrong = |what: &str| {
+        Failed::config(format!("`telemetry.otlp`: `{address}` {what}"))
+            .help("write it like `http://127.0.0.1:4318`")
+    };
+    let mut url = Url::parse(address).map_err(|_| wrong("is not a URL"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(wrong("is neither http nor https"));
+    }
+    if matches!(url.path(), "" | "/") {
+        url.set_path(USUAL_PATH);
+    }
+    Ok(url.into())
+}
+
+/// Sends batches on the gateway's own runtime: they are made on a thread that has none.
+#[derive(Debug)]
+struct Sender {
+    client: Outbound,
+    runtime: Handle,
+    events: Events,
+    /// Whether the last batch was not taken: of a row of failures only the first is told.
+    failing: Arc<AtomicBool>,
+}
+
+impl Sender {
+    fn new(events: Events) -> Result<Self, Failed> {
+        Ok(Self {
+            client: Outbound::new()?,
+            runtime: Handle::current(),
+            events,
+            failing: Arc::default(),
+        })
+    }
+}
+
+impl HttpClient for Sender {
+    fn send_bytes<'me, 'sent>(
+        &'me self,
+        request: Request<Bytes>,
+    ) -> BoxFuture<'sent, Result<Response<Bytes>, HttpError>>
+    where
+        'me: 'sent,
+        Self: 'sent,
+    {
+        let client = self.client.clone();
+        let sending = self.runtime.spawn(async move {
+            let answer = client.send(request);
+            let answered = tokio::time::timeout(EXPORT_DEADLINE, answer).await;
+            answered.unwrap_or_else(|_| Err("the collector does not answer".into()))
+        });
+        Box::pin(async move {
+            let answered = sending.await.unwrap_or_else(|error| Err(error.into()));
+            let error = match &answered {
+                Ok(response) if response.status().is_success() => None,
+                Ok(response) => Some(format!("the collector answered {}", response.status())),
+                Err(error) => Some(error.to_string()),
+            };
+            let was_failing = self.failing.swap(error.is_some(), Ordering::AcqRel);
+            if let (Some(error), false) = (error, was_failing) {
+                self.events.emit(SpansNotExported { error: &error });
+            }
+            answered
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_path_gets_the_usual_one() {
+        let cases = [
+            ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
+            ("http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"),
+            (
+                "https://o.example/x/v1/traces",
+                "https://o.example/x/v1/traces",
+            ),
+        ];
+        for (address, expected) in cases {
+            assert_eq!(endpoint(address).expect("it is an address"), expected);
+        }
+        for wrong in ["127.0.0.1:4318", "grpc://host:4317", ""] {
+            assert!(endpoint(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a gateway is made of, from its settings: servers, built-in tools, limits, views, and how people are asked.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use callgate_builtin::{Builtins, Roots};
+use callgate_call::{InHouse, Terms};
+use callgate_config::{Failed, Settings, bytes};
+use callgate_gate::Naming;
+use callgate_process::environment::{self, Inherit};
+use callgate_upstream::{FleetOptions, FleetPlan, KeptPins};
+
+/// A server that went away keeps its place in the list so long: a restart changes no list.
+const LISTED_WHILE_DOWN: Duration = Duration::from_secs(60);
+
+/// What the fleet of a gateway is told.
+pub fn fleet(settings: &Settings) -> Result<FleetPlan, Failed> {
+    let builtins = configured_builtins(settings)?;
+    let root = builtins.as_ref().map(Builtins::root);
+    let policy = settings.policy(root);
+    let builtins = builtins.map(|builtins| Arc::new(builtins) as Arc<dyn InHouse>);
+    Ok(FleetPlan {
+        servers: settings.servers.clone(),
+        in_house: builtins.into_iter().collect(),
+        policy,
+        pins: settings.pins.clone(),
+        options: options(settings),
+    })
+}
+
+/// What the fleet of an agent's step in a folder is told: the built-in tools there, where they are wanted, the
+/// operations of plugins, and no server of the file.
+pub fn step(
+    settings: &Settings,
+    workdir: &Path,
+    offers_builtins: bool,
+    plugins: Vec<Arc<dyn InHouse>>,
+) -> Result<FleetPlan, Failed> {
+    let more = settings.config.builtins.roots.clone().unwrap_or_default();
+    let roots = [workdir.to_owned()].into_iter().chain(more).collect();
+    let builtins = builtins(roots, settings)?;
+    let policy = settings.step_policy(builtins.root());
+    let builtins = offers_builtins.then(|| Arc::new(builtins) as Arc<dyn InHouse>);
+    Ok(FleetPlan {
+        servers: Vec::new(),
+        in_house: builtins.into_iter().chain(plugins).collect(),
+        policy,
+        pins: settings.pins.clone(),
+        options: FleetOptions {
+            naming: Naming::step(),
+            ..options(settings)
+        },
+    })
+}
+
+/// How people are asked about held calls; `served_at` is where they reach the gateway unless the file says otherwise.
+pub fn terms(settings: &Settings, served_at: &str) -> Terms {
+    let approvals = &settings.config.approvals;
+    let base_url = approvals.base_url.as_deref().unwrap_or(served_at);
+    Terms {
+        wait: approvals.wait.0,
+        valid_for: approvals.valid_for.0,
+        expire_after: approvals.expire_after.0,
+        base_url: base_url.trim_end_matches('/').to_owned(),
+    }
+}
+
+/// What all servers have in common.
+pub fn options(settings: &Settings) -> FleetOptions {
+    let config = &settings.config;
+    FleetOptions {
+        naming: settings.naming(),
+        warden_program: settings.warden_program.clone(),
+        log_dir: Some(settings.data_dir.join("logs")),
+        definitions_dir: Some(settings.data_dir.join("definitions")),
+        pin_store: Some(KeptPins(Arc::new(settings.lock()))),
+        connect_wait: config.upstream.connect_wait.0,
+        reconnect_cap: settings.reconnect_cap,
+        listed_while_down: LISTED_WHILE_DOWN,
+        frame_bytes: bytes(config.limits.frame_mib),
+        http_bytes: bytes(config.limits.http_mib),
+        concurrency_per_server: config.limits.concurrency_per_server.get(),
+        processes_per_server: config.limits.processes_per_server.get(),
+    }
+}
+
+/// The built-in tools, if they are enabled; by default over the current folder.
+fn configured_builtins(settings: &Settings) -> Result<Option<Builtins>, Failed> {
+    let config = &settings.config.builtins;
+    if !config.enabled {
+        return Ok(None);
+    }
+    let roots = config.roots.clone();
+    let roots = roots.unwrap_or_else(|| vec![PathBuf::from(".")]);
+    builtins(roots, settings).map(Some)
+}
+
+/// The built-in tools over these folders.
+fn builtins(roots: Vec<PathBuf>, settings: &Settings) -> Result<Builtins, Failed> {
+    let roots =
+        Roots::open(roots).map_err(|error| Failed::config(format!("`builtins.roots`: {error}")))?;
+    let roots = roots.without(settings.protected.clone());
+    let env = environment::minimal(Inherit::Minimal, &[], std::env::vars());
+    Ok(Builtins::new(roots, settings.warden_program.clone(), env))
+}

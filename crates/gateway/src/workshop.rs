@@ -1,0 +1,191 @@
+//! Who runs the agents and operations of a workflow: each step behind a gate of its own.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use callgate_agent::{Proxy, StepEvent, StepFailed, relay::PluginTools};
+use callgate_call::{Caller, Reading, Received};
+use callgate_gate::{Door, Source, Transport};
+use callgate_wire::{Frame, Id, Strictness, message, methods, quote};
+use callgate_workflow::{AgentTask, Failure, Offer, OperationTask, Outcome, Plugins, Workshop};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use ulid::Ulid;
+
+use callgate_config::{Failed, Settings};
+
+use crate::{
+    house::{house, local_host},
+    plan,
+    plugins::{NoTools, StepPlugins},
+    running::{Running, StepGate},
+};
+
+/// Calls of a step end with it; nothing is left under way.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The workshop of one run.
+#[derive(Debug)]
+pub struct Gated<'a> {
+    pub settings: &'a Settings,
+    pub running: &'a Running,
+    pub plugins: StepPlugins,
+    /// Who hears progress of operations.
+    pub caller: Arc<dyn Caller>,
+    /// Where the run works.
+    pub workdir: PathBuf,
+}
+
+impl Gated<'_> {
+    /// A gate with exactly the tools that are wanted, or a failure and nothing started.
+    async fn gate(
+        &self,
+        workdir: &std::path::Path,
+        offers_builtins: bool,
+        wanted: &[PluginTools],
+    ) -> Result<StepGate, Failure> {
+        let told = |error: NoTools| Failure::Failed(format!("{}: {error}", error.code()));
+        let tools = self.plugins.tools(wanted).await.map_err(told)?;
+        let plan = plan::step(self.settings, workdir, offers_builtins, tools);
+        let plan = plan.map_err(|error| failed(&error))?;
+        let gate = self.running.step_gate(self.settings, plan);
+        gate.map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &Failed) -> Failure {
+    Failure::Failed(error.message().to_owned())
+}
+
+impl Workshop for Gated<'_> {
+    fn agent<'a>(
+        &'a self,
+        task: AgentTask,
+        stop: CancellationToken,
+        tell: &'a (dyn Fn(StepEvent) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Outcome, Failure>> {
+        Box::pin(async move {
+            let step = &task.step;
+            let offers_builtins = step.proxy == Proxy::Full;
+            let gate = self
+                .gate(&step.workdir, offers_builtins, &task.plugin_tools)
+                .await?;
+            let house = house(self.settings, &gate.gateway);
+            let house = Arc::new(house.map_err(|error| failed(&error))?);
+            let ended = step.run(&house, stop, tell).await;
+            drop(house);
+            gate.close(PATIENCE).await;
+            match ended {
+                Ok(outcome) => Ok(Outcome {
+                    tokens_input: outcome.tokens.input,
+                    tokens_output: outcome.tokens.output,
+                    ..Outcome::success(outcome.text)
+                }),
+                Err(StepFailed::Stopped) => Err(Failure::Stopped),
+                Err(error @ StepFailed::TimedOut(_)) => Err(Failure::TimedOut(error.to_string())),
+                Err(error) => Err(Failure::Failed(error.to_string())),
+            }
+        })
+    }
+
+    fn operation<'a>(
+        &'a self,
+        task: OperationTask,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<Outcome, Failure>> {
+        Box::pin(async move {
+            let wanted = PluginTools {
+                plugin: task.plugin.clone(),
+                expose: vec![task.operation.clone()],
+            };
+            let gate = self.gate(&self.workdir, false, &[wanted]).await?;
+            let answer = call(&gate, &task, self.caller.clone(), stop).await;
+            gate.close(PATIENCE).await;
+            answer
+        })
+    }
+}
+
+/// One call through the gate, like any other.
+async fn call(
+    gate: &StepGate,
+    task: &OperationTask,
+    caller: Arc<dyn Caller>,
+    stop: CancellationToken,
+) -> Result<Outcome, Failure> {
+    let name = format!("{}:{}", task.plugin, task.operation);
+    let arguments = Value::Object(task.inputs.clone());
+    let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quote(&name));
+    let id = Id::string(&Ulid::generate().to_string());
+    let request = message::request(&id, methods::TOOLS_CALL, Some(&params));
+    let frame = Frame::parse(request, Strictness::Full);
+    let received = Received {
+        frame: frame.map_err(|error| Failure::Failed(error.to_string()))?,
+        host: Arc::new(local_host()),
+        door: Door {
+            source: Source::Cli,
+            transport: Transport::Local,
+        },
+        trace: None,
+        reading: Reading::Plain,
+    };
+    let mut pending = gate.gateway.path().start(received, caller);
+    let answer = tokio::select! {
+        answer = pending.answer() => answer,
+        () = stop.cancelled() => return Err(Failure::Stopped),
+    };
+    let answer = answer.ok_or(Failure::Stopped)?;
+    let frame = Frame::parse(answer.into_bytes(), Strictness::Envelope);
+    read(&frame.map_err(|error| Failure::Failed(error.to_string()))?)
+}
+
+/// What an answer says.
+fn read(frame: &Frame) -> Result<Outcome, Failure> {
+    if let Some(error) = frame.error() {
+        let text = error.get("message").and_then(|text| text.as_str());
+        return Err(Failure::Failed(text.unwrap_or_default().into_owned()));
+    }
+    let result = frame.result().map(|result| result.as_text().to_owned());
+    let result: Value = serde_json::from_str(&result.unwrap_or_default())
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let texts: Vec<&str> = result["content"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|block| block["text"].as_str())
+        .collect();
+    let structured = result.get("structuredContent").cloned();
+    if result["isError"] == true {
+        let why = texts.last().copied().unwrap_or_default();
+        return Ok(Outcome {
+            json: structured,
+            ..Outcome::failure(why)
+        });
+    }
+    let output = structured.as_ref().and_then(|data| data["output"].as_str());
+    let output = output.map_or_else(|| texts.join("\n"), str::to_owned);
+    Ok(Outcome {
+        json: structured,
+        ..Outcome::success(output)
+    })
+}
+
+impl Plugins for StepPlugins {
+    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<Offer, String>> {
+        Box::pin(async move {
+            let plugin = self.plugin(plugin).await.map_err(|error| match error {
+                NoTools::UnknownPlugin { why, .. } => why,
+                NoTools::UnknownOperation(why) | NoTools::UnsupportedSchema(why) => why,
+                error @ NoTools::NameCollision { .. } => error.to_string(),
+            })?;
+            let one = |name: &str| {
+                let described = plugin.descriptor(name);
+                let why = described
+                    .and_then(Result::err)
+                    .map(|error| error.to_string());
+                (name.to_owned(), why)
+            };
+            Ok(plugin.operations().map(one).collect())
+        })
+    }
+}

@@ -1,0 +1,411 @@
+//! An edited index that would tell a person something else than the record.
+
+use std::fs;
+use std::process::Output;
+use std::time::Duration;
+
+use callgate_testkit::HttpHost;
+use rusqlite::Connection;
+use serde_json::Value;
+
+use super::{Seen, attack};
+use crate::evidence::{COUNTER, all_records, assert_done, run, stdout};
+use crate::setup::{Bed, Served};
+use crate::talk::parsed;
+
+/// A data folder with calls on record, and an index that has them.
+fn recorded() -> Bed {
+    let bed = Bed::new(COUNTER);
+    call_some(&bed, &["one", "two", "three"]);
+    listed(&bed);
+    bed
+}
+
+fn call_some(bed: &Bed, keys: &[&str]) {
+    let mut host = bed.stdio_ready();
+    for (id, key) in (1..).zip(keys) {
+        let arguments = format!(r#"{{"key":"{key}"}}"#);
+        assert_done(host.call(id, "n__effect", &arguments));
+    }
+    host.close(Duration::from_secs(10)).expect("it ends on EOF");
+}
+
+/// What the commands say about the record.
+#[derive(Debug, PartialEq)]
+struct Told {
+    listed: Vec<Value>,
+    of_server: Vec<Value>,
+    of_tool: Vec<Value>,
+    succeeded: Vec<Value>,
+    exported: Vec<Value>,
+    shown: Vec<Value>,
+    summary: Value,
+    total: Value,
+}
+
+fn listed(bed: &Bed) -> (Told, String) {
+    let mut said = String::new();
+    let mut ran = |args: &[&str]| -> String {
+        let output = run(bed, args);
+        said.push_str(&String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let mut page = |filter: &[&str]| -> (Vec<Value>, Value) {
+        let args = [&["activity", "list", "--json", "--limit", "1000"], filter].concat();
+        let page: Value = serde_json::from_str(&ran(&args)).unwrap_or_default();
+        let all = page["activities"].as_array().cloned().unwrap_or_default();
+        (all, page["total"].clone())
+    };
+    let (all, total) = page(&[]);
+    let told = Told {
+        of_server: page(&["--server", "n"]).0,
+        of_tool: page(&["--tool", "effect"]).0,
+        succeeded: page(&["--status", "success"]).0,
+        exported: all_records(&ran(&["activity", "export"])),
+        shown: all
+            .iter()
+            .filter(|record| record["type"] == "tool_call")
+            .map(|record| {
+                let id = record["id"].as_str().unwrap_or_default();
+                serde_json::from_str(&ran(&["activity", "show", id])).unwrap_or_default()
+            })
+            .collect(),
+        summary: serde_json::from_str(&ran(&["activity", "summary", "--json"])).unwrap_or_default(),
+        listed: all,
+        total,
+    };
+    (told, said)
+}
+
+/// Runs an attacker's statements on the index. Those that it does not take have no effect.
+fn edit(bed: &Bed, sql: &str) {
+    let connection = Connection::open(bed.path("data/index.sqlite")).expect("it is a file of ours");
+    for statement in sql.split(";;") {
+        let _ = connection.execute_batch(statement);
+    }
+}
+
+/// What becomes of an edit: whether a person is still told the truth, and whether it is said that something was wrong.
+fn judged(bed: &Bed, truth: &Told) -> Seen {
+    let (told, said) = listed(bed);
+    if told != *truth {
+        eprintln!("{said}");
+        Seen::Passed
+    } else if said.contains("index.sqlite") {
+        Seen::Detected
+    } else {
+        Seen::Harmless
+    }
+}
+
+/// An attack that edits the index in several ways.
+fn edited(cause: &'static str, spellings: &[&'static str]) -> super::Attack {
+    let bed = recorded();
+    let truth = listed(&bed).0;
+    attack("index", cause)
+        .expect_any(&[Seen::Detected, Seen::Harmless])
+        .tries(spellings.iter().copied(), |sql| {
+            edit(&bed, sql);
+            judged(&bed, &truth)
+        })
+}
+
+#[test]
+fn an_edited_row_tells_no_lie() {
+    let spellings = [
+        "UPDATE document SET json = replace(json, '\"key\":\"two\"', '\"key\":\"zwei\"')",
+        "UPDATE activity SET status = 'error' WHERE tool = 'effect'",
+        "UPDATE document SET json = replace(json, 'ALLOW', 'DENY')",
+        "UPDATE document SET json = replace(json, 'testkit', 'another')",
+        "UPDATE document SET json = (SELECT json FROM document ORDER BY key LIMIT 1)",
+    ];
+    edited("a row of the index is edited", &spellings).check();
+}
+
+#[test]
+fn a_deleted_row_is_missed() {
+    let spellings = [
+        "DELETE FROM activity WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect');; DELETE FROM document WHERE key NOT IN (SELECT key FROM activity)",
+        "DELETE FROM activity",
+        "DELETE FROM activity WHERE tool = 'effect';; DELETE FROM tally WHERE tool = 'effect'",
+        "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE tool = 'effect')",
+    ];
+    edited("a row of the index is deleted", &spellings).check();
+}
+
+#[test]
+fn an_added_row_is_no_record() {
+    let spellings = [
+        "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4711, id = '01J0000000000000000000FAKE';; INSERT INTO activity SELECT * FROM x;; INSERT INTO document SELECT 4711, replace(json, 'effect', 'forged') FROM document JOIN activity USING (key) WHERE tool = 'effect' LIMIT 1",
+        "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4712, at = at + 1, id = '01J0000000000000000000000A';; INSERT INTO activity SELECT * FROM x",
+    ];
+    edited("a row is added to the index", &spellings).check();
+}
+
+#[test]
+fn a_row_is_not_hidden_from_a_filter() {
+    let spellings = [
+        "UPDATE activity SET server = 'm' WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
+        "UPDATE activity SET tool = 'harmless' WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
+        "UPDATE activity SET status = 'error', server = NULL WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
+        "UPDATE activity SET at = at - 100000000000 WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
+        "UPDATE activity SET tenant = 'other', agent = 'other', decision = 'DENY', intent_type = 'read'",
+        "UPDATE activity SET at = 0",
+    ];
+    edited(
+        "a filter's column is edited, so that a filter hides a record",
+        &spellings,
+    )
+    .check();
+}
+
+#[test]
+fn edited_counts_are_not_told() {
+    let spellings = [
+        "UPDATE tally SET count = count + 40",
+        "DELETE FROM tally",
+        "UPDATE tally SET count = 0 WHERE tool = 'effect'",
+    ];
+    edited("the counts of the index are edited", &spellings).check();
+}
+
+#[test]
+fn planted_triggers_and_views_do_nothing() {
+    let bed = recorded();
+    let spellings = [
+        "CREATE TRIGGER hide AFTER INSERT ON activity WHEN new.tool = 'effect' BEGIN DELETE FROM activity WHERE key = new.key; END",
+        "CREATE TRIGGER blur AFTER INSERT ON activity BEGIN UPDATE activity SET server = 'm' WHERE key = new.key; END",
+        "ALTER TABLE activity RENAME TO kept;; CREATE VIEW activity AS SELECT * FROM kept WHERE tool IS NOT 'effect'",
+        "DROP INDEX activity_server;; CREATE INDEX activity_server ON activity (server, at, id) WHERE tool <> 'effect'",
+    ];
+    let mut number = 0;
+    attack(
+        "index",
+        "a trigger or a view in the index hides later calls",
+    )
+    .expect_any(&[Seen::Detected, Seen::Harmless])
+    .tries(spellings, |sql| {
+        edit(&bed, sql);
+        number += 1;
+        let key = format!("later {number}");
+        call_some(&bed, &[&key]);
+        let (told, _) = listed(&bed);
+        let has = |records: &[Value]| {
+            let found = records
+                .iter()
+                .filter(|record| record["arguments"]["key"] == key.as_str());
+            found.count() == 1
+        };
+        let everywhere = [
+            &told.listed,
+            &told.of_server,
+            &told.of_tool,
+            &told.succeeded,
+            &told.exported,
+        ];
+        if everywhere.into_iter().all(|records| has(records)) {
+            Seen::Harmless
+        } else {
+            Seen::Passed
+        }
+    })
+    .check();
+}
+
+#[test]
+fn moved_marks_hide_no_later_call() {
+    let bed = recorded();
+    let spellings = [
+        "UPDATE writer SET offset = 999999999",
+        "UPDATE writer SET segment = 999, offset = 0, first = 999",
+        "DELETE FROM writer",
+        "UPDATE writer SET offset = 0, segment = 1",
+    ];
+    let truth = listed(&bed).0;
+    attack("index", "how far the log was read is edited")
+        .expect_any(&[Seen::Detected, Seen::Harmless])
+        .tries(spellings, |sql| {
+            edit(&bed, sql);
+            judged(&bed, &truth)
+        })
+        .check();
+}
+
+#[test]
+fn the_index_of_another_folder_is_not_believed() {
+    let (bed, other) = (recorded(), Bed::new(COUNTER));
+    call_some(&other, &["elsewhere"]);
+    listed(&other);
+    let truth = listed(&bed).0;
+    attack("index", "the index of another data folder is put in its place")
+        .expect_any(&[Seen::Detected, Seen::Harmless])
+        .tries([false, true], |with_marks| {
+            for suffix in ["", "-wal", "-shm"] {
+                let name = format!("data/index.sqlite{suffix}");
+                let _ = fs::remove_file(bed.path(&name));
+                let _ = fs::copy(other.path(&name), bed.path(&name));
+            }
+            if *with_marks {
+                // The writers of the folder, as if they had been read to their end.
+                for entry in fs::read_dir(bed.path("data/log")).expect("a log").flatten() {
+                    let writer = entry.file_name().to_string_lossy().into_owned();
+                    edit(&bed, &format!("INSERT INTO writer (id, segment, offset, first) VALUES ('{writer}', 1, 1, 1)"));
+                }
+            }
+            judged(&bed, &truth)
+        })
+        .check();
+}
+
+#[test]
+fn an_older_copy_of_the_index_is_brought_up_to_date() {
+    let bed = recorded();
+    let names = [
+        "data/index.sqlite",
+        "data/index.sqlite-wal",
+        "data/index.sqlite-shm",
+    ];
+    let old = names.map(|name| fs::read(bed.path(name)).ok());
+    call_some(&bed, &["four"]);
+    let truth = listed(&bed).0;
+    attack("index", "an older copy of the index is put back")
+        .expect_any(&[Seen::Detected, Seen::Harmless])
+        .tries(["an older copy"], |_| {
+            for (name, content) in names.iter().zip(&old) {
+                let _ = fs::remove_file(bed.path(name));
+                if let Some(content) = content {
+                    fs::write(bed.path(name), content).expect("it is ours");
+                }
+            }
+            judged(&bed, &truth)
+        })
+        .check();
+}
+
+#[test]
+fn a_broken_index_is_made_again() {
+    let bed = recorded();
+    let truth = listed(&bed).0;
+    attack("index", "the index is cut, emptied, overwritten or removed")
+        .expect_any(&[Seen::Detected, Seen::Harmless])
+        .tries(["cut", "overwritten", "removed", "emptied"], |how| {
+            let path = bed.path("data/index.sqlite");
+            let content = fs::read(&path).expect("it is there");
+            let _ = fs::remove_file(bed.path("data/index.sqlite-wal"));
+            let _ = fs::remove_file(bed.path("data/index.sqlite-shm"));
+            match *how {
+                "cut" => fs::write(&path, &content[..content.len() / 2]),
+                "overwritten" => fs::write(&path, vec![7; content.len()]),
+                "removed" => fs::remove_file(&path),
+                _ => fs::write(&path, b""),
+            }
+            .expect("it is ours");
+            judged(&bed, &truth)
+        })
+        .check();
+}
+
+/// Whether a command found fault with the index.
+fn found(output: &Output) -> Seen {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let named = String::from_utf8_lossy(&text).contains("index.sqlite");
+    if named && !output.status.success() {
+        Seen::Detected
+    } else {
+        eprintln!("{}", String::from_utf8_lossy(&text));
+        Seen::Passed
+    }
+}
+
+const EDITS: [&str; 5] = [
+    "UPDATE activity SET server = 'm' WHERE tool = 'effect'",
+    "DELETE FROM activity WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
+    "UPDATE tally SET count = count + 1",
+    "CREATE VIEW planted AS SELECT 1",
+    "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4711, id = '01J0000000000000000000FAKE';; INSERT INTO activity SELECT * FROM x",
+];
+
+#[test]
+fn verify_compares_the_index_with_the_log() {
+    let bed = recorded();
+    attack("index", "verify says that all is well while the index lies")
+        .expect(Seen::Detected)
+        .tries(EDITS, |sql| {
+            listed(&bed);
+            edit(&bed, sql);
+            let seen = found(&run(&bed, &["activity", "verify"]));
+            let again = run(&bed, &["activity", "verify"]);
+            assert!(again.status.success(), "what differed was made again");
+            seen
+        })
+        .check();
+}
+
+#[test]
+fn doctor_compares_the_index_with_the_log() {
+    let bed = recorded();
+    attack("index", "doctor says that all is well while the index lies")
+        .expect(Seen::Detected)
+        .tries(EDITS, |sql| {
+            listed(&bed);
+            edit(&bed, sql);
+            found(&run(&bed, &["doctor"]))
+        })
+        .check();
+}
+
+#[test]
+fn replay_reads_the_record_and_not_an_edited_index() {
+    let bed = recorded();
+    let truth = stdout(&run(&bed, &["policy", "replay", "--json"]));
+    let spellings = [
+        "UPDATE document SET json = replace(json, '\"ALLOW\"', '\"DENY\"')",
+        "UPDATE activity SET type = 'event' WHERE tool = 'effect'",
+        "DELETE FROM activity",
+    ];
+    attack("index", "replay is shown other decisions than were made")
+        .expect_any(&[Seen::Detected, Seen::Harmless])
+        .tries(spellings, |sql| {
+            edit(&bed, sql);
+            let told = stdout(&run(&bed, &["policy", "replay", "--json"]));
+            if told == truth {
+                Seen::Harmless
+            } else {
+                Seen::Passed
+            }
+        })
+        .check();
+}
+
+fn api(served: &Served, path: &str) -> Value {
+    let host = HttpHost::new(&served.url.replace("/mcp", path)).expect("an http URL");
+    let host = host.header("Authorization", &format!("Bearer {}", served.admin_token));
+    let reply = host.send("GET", &[], b"").expect("it answers");
+    parsed(&reply.text().expect("text"))
+}
+
+#[test]
+fn the_api_of_a_running_gateway_tells_the_truth() {
+    let bed = recorded();
+    let served = bed.serve();
+    let path = "/api/v1/activity?server=n&type=tool_call";
+    let truth = api(&served, path);
+    assert_eq!(truth["total"], 3, "{truth}");
+    let spellings = [
+        "UPDATE activity SET server = 'm' WHERE tool = 'effect'",
+        "UPDATE document SET json = replace(json, 'two', 'zwei')",
+        "DELETE FROM activity WHERE tool = 'effect'",
+        "UPDATE tally SET count = count + 40",
+    ];
+    attack("index", "the index is edited while a gateway runs")
+        .expect_any(&[Seen::Detected, Seen::Harmless])
+        .tries(spellings, |sql| {
+            edit(&bed, sql);
+            if api(&served, path) == truth {
+                Seen::Harmless
+            } else {
+                Seen::Passed
+            }
+        })
+        .check();
+}

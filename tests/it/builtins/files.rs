@@ -1,0 +1,326 @@
+//! Read, Write and Edit.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use serde_json::{Value, json};
+
+use super::{BUILTINS, Workshop};
+use crate::evidence::records;
+use crate::setup::Bed;
+use crate::talk::list;
+
+#[test]
+fn six_tools_are_listed_by_name_with_their_hints() {
+    let mut shop = Workshop::new();
+    let response = list(&mut shop.host, "");
+    let tools = response["result"]["tools"].as_array().expect("tools");
+    let told: Vec<(&str, &Value)> = tools
+        .iter()
+        .map(|tool| {
+            let name = tool["name"].as_str().expect("a name");
+            assert_eq!(tool["inputSchema"]["type"], "object", "{name}");
+            assert!(
+                tool["description"]
+                    .as_str()
+                    .is_some_and(|text| text.len() > 20)
+            );
+            assert_eq!(tool["annotations"].get("destructiveHint"), None, "{name}");
+            assert_eq!(tool["_meta"]["anthropic/maxResultSizeChars"], 500_000);
+            let properties = tool["inputSchema"]["properties"].as_object();
+            for (argument, schema) in properties.expect("arguments") {
+                assert!(schema["description"].is_string(), "{name} {argument}");
+            }
+            (name, &tool["annotations"]["readOnlyHint"])
+        })
+        .collect();
+    let (yes, no) = (&Value::Bool(true), &Value::Bool(false));
+    let expected = [
+        ("builtin__Bash", no),
+        ("builtin__Edit", no),
+        ("builtin__Glob", yes),
+        ("builtin__Grep", yes),
+        ("builtin__Read", yes),
+        ("builtin__Write", no),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn read_keeps_its_promise() {
+    let mut shop = Workshop::new();
+    shop.file("a.txt", "one\ntwo\nthree\nfour");
+    shop.file("empty", "");
+    shop.file("dos.txt", "one\r\ntwo\r\n");
+    shop.file("latin.txt", b"caf\xe9\n");
+    shop.file("picture.png", b"\x89PNG\x00\x01\x02");
+    shop.file("sub/deep.txt", "deep");
+    shop.table(&[
+        (
+            "Read",
+            json!({"path": "a.txt"}),
+            false,
+            "one\ntwo\nthree\nfour",
+        ),
+        (
+            "Read",
+            json!({"file_path": "a.txt", "limit": 1}),
+            false,
+            "one\n\n[there is more: go on with offset 2]",
+        ),
+        (
+            "Read",
+            json!({"path": "a.txt", "offset": 2, "limit": 2}),
+            false,
+            "two\nthree\n\n[there is more: go on with offset 4]",
+        ),
+        ("Read", json!({"path": "a.txt", "offset": 4}), false, "four"),
+        (
+            "Read",
+            json!({"path": "a.txt", "offset": 9}),
+            false,
+            "[the file has 4 lines]",
+        ),
+        (
+            "Read",
+            json!({"path": "./sub/../a.txt", "wait_for_previous": true}),
+            false,
+            "one",
+        ),
+        ("Read", json!({"path": "empty"}), false, ""),
+        (
+            "Read",
+            json!({"path": "dos.txt", "offset": 2}),
+            false,
+            "two\r\n",
+        ),
+        ("Read", json!({"path": "latin.txt"}), false, "caf\u{fffd}"),
+        (
+            "Read",
+            json!({"path": "picture.png"}),
+            false,
+            "binary file of 7 bytes",
+        ),
+        ("Read", json!({"path": "sub"}), true, "`sub` is a folder"),
+        (
+            "Read",
+            json!({"path": "none"}),
+            true,
+            "`none`: No such file",
+        ),
+        ("Read", json!({}), true, "`path` is missing"),
+        ("Read", json!({"path": 7}), true, "`path` must be a string"),
+        (
+            "Read",
+            json!({"path": "a.txt", "offset": -1}),
+            true,
+            "`offset` must be a whole number",
+        ),
+        (
+            "Read",
+            json!({"path": "a.txt", "limit": "x"}),
+            true,
+            "`limit` must be a whole number",
+        ),
+        ("Read", json!({"path": ""}), true, "the path is empty"),
+        ("Read", json!([1]), true, "the arguments must be an object"),
+    ]);
+    let whole = shop.bed.path("desk/a.txt").display().to_string();
+    let (failed, text) = shop.call("Read", &json!({"path": whole}));
+    assert!(!failed && text.starts_with("one"), "{text}");
+}
+
+#[test]
+fn a_large_file_is_read_page_by_page() {
+    let mut shop = Workshop::new();
+    let line = "x".repeat(1023);
+    let large = format!("{line}\n").repeat(6 * 1024);
+    shop.file("large", &large);
+    let (_, first) = shop.call("Read", &json!({"path": "large"}));
+    assert!(
+        first.ends_with("[there is more: go on with offset 5121]"),
+        "{}",
+        &first[first.len() - 60..]
+    );
+    let (_, second) = shop.call("Read", &json!({"path": "large", "offset": 5121}));
+    assert_eq!(second.len(), 1024 * 1024, "the rest and no note");
+    shop.file("one-line", "y".repeat(6 * 1024 * 1024));
+    let (_, cut) = shop.call("Read", &json!({"path": "one-line"}));
+    assert!(
+        cut.contains("[line 1 is longer than 5242880 bytes and was cut"),
+        "it says so"
+    );
+}
+
+#[test]
+fn a_pipe_keeps_nobody() {
+    let mut shop = Workshop::new();
+    let pipe = shop.bed.path("desk/pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo runs").success());
+    shop.table(&[
+        (
+            "Read",
+            json!({"path": "pipe"}),
+            true,
+            "is not a regular file",
+        ),
+        (
+            "Write",
+            json!({"path": "pipe", "content": "x"}),
+            true,
+            "is not a regular file",
+        ),
+        (
+            "Grep",
+            json!({"path": "pipe", "pattern": "x"}),
+            true,
+            "is not a regular file",
+        ),
+    ]);
+}
+
+#[test]
+fn write_keeps_its_promise() {
+    let mut shop = Workshop::new();
+    shop.file("run.sh", "old");
+    let script = shop.bed.path("desk/run.sh");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o751)).expect("it is ours");
+    shop.file("real/target.txt", "old");
+    symlink("real/target.txt", shop.bed.path("desk/link")).expect("it is ours");
+    symlink("real/later.txt", shop.bed.path("desk/dangling")).expect("it is ours");
+    shop.table(&[
+        (
+            "Write",
+            json!({"path": "a/b/c.txt", "content": "é\n"}),
+            false,
+            "wrote 3 bytes to `a/b/c.txt`",
+        ),
+        (
+            "Write",
+            json!({"path": "run.sh", "content": "new"}),
+            false,
+            "wrote 3 bytes",
+        ),
+        (
+            "Write",
+            json!({"path": "link", "content": "through"}),
+            false,
+            "wrote 7 bytes",
+        ),
+        (
+            "Write",
+            json!({"path": "dangling", "content": "made"}),
+            false,
+            "wrote 4 bytes",
+        ),
+        (
+            "Write",
+            json!({"path": "real", "content": "x"}),
+            true,
+            "`real` is a folder",
+        ),
+        (
+            "Write",
+            json!({"path": ".", "content": "x"}),
+            true,
+            "`.` is a folder",
+        ),
+        (
+            "Write",
+            json!({"path": "run.sh/x", "content": "x"}),
+            true,
+            "run.sh/x",
+        ),
+        ("Write", json!({"path": "x"}), true, "`content` is missing"),
+        ("Write", json!({"content": "x"}), true, "`path` is missing"),
+        (
+            "Write",
+            json!({"path": "x", "content": {}}),
+            true,
+            "`content` must be a string",
+        ),
+    ]);
+    assert_eq!(shop.content("a/b/c.txt"), "é\n");
+    assert_eq!(shop.content("run.sh"), "new");
+    let mode = fs::metadata(&script)
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o751, "the mode is kept");
+    assert_eq!(shop.content("real/target.txt"), "through");
+    assert_eq!(shop.content("real/later.txt"), "made");
+    let link = fs::symlink_metadata(shop.bed.path("desk/link")).expect("it is there");
+    assert!(link.file_type().is_symlink(), "the link is kept");
+    let left = fs::read_dir(shop.bed.path("desk"))
+        .expect("it is ours")
+        .flatten();
+    let left: Vec<_> = left
+        .filter(|entry| entry.file_name().to_string_lossy().ends_with(".tmp"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn edit_keeps_its_promise() {
+    let mut shop = Workshop::new();
+    shop.file("a.txt", "one two two\nthree (x)\n");
+    shop.table(&[
+        ("Edit", json!({"path": "a.txt", "old": "one", "new": "1"}), false, "replaced 1 time"),
+        ("Edit", json!({"path": "a.txt", "old": "two", "new": "2"}), true, "`old` occurs 2 times"),
+        ("Edit", json!({"file_path": "a.txt", "old_string": "two", "new_string": "2", "replace_all": true}), false, "replaced 2 times"),
+        ("Edit", json!({"path": "a.txt", "old": "(x)", "new": "$1\\n"}), false, "replaced 1 time"),
+        ("Edit", json!({"path": "a.txt", "old": "none", "new": ""}), true, "does not occur"),
+        ("Edit", json!({"path": "a.txt", "old": "", "new": "x"}), true, "not an empty one"),
+        ("Edit", json!({"path": "a.txt", "new": "x"}), true, "`old` is missing"),
+        ("Edit", json!({"path": "a.txt", "old": "x"}), true, "`new` is missing"),
+        ("Edit", json!({"path": "a.txt", "old": "1", "new": "1"}), true, "are the same"),
+        ("Edit", json!({"path": "none", "old": "1", "new": "2"}), true, "No such file"),
+        ("Edit", json!({"path": "a.txt", "old": "1", "new": "2", "replace_all": "yes"}), true, "`replace_all` must be true or false"),
+    ]);
+    assert_eq!(shop.content("a.txt"), "1 2 2\nthree $1\\n\n");
+}
+
+#[test]
+fn a_policy_speaks_of_the_same_files_as_the_tools() {
+    let bed = Bed::new(&BUILTINS.replace("allow-all", "policy.yaml"));
+    std::fs::create_dir(bed.path("desk")).expect("the folder is fresh");
+    let policy = "\
+version: \"1\"
+name: t
+rules:
+  - scope: mcp_tool
+    allow: [{pattern: \"*:*\"}]
+  - scope: filesystem
+    deny: [{paths: [\"@dir@/desk/secret/**\"]}]
+    allow: [{paths: [\"@dir@/desk/**\"]}]
+";
+    fs::write(bed.path("policy.yaml"), bed.filled_in(policy)).expect("it is ours");
+    // The gateway is started elsewhere: relative paths of calls start from the root all the same.
+    let host = bed.stdio_ready();
+    let mut shop = Workshop { bed, host };
+    shop.file("secret/key", "hush");
+    shop.file("open", "hello");
+    shop.table(&[
+        ("Read", json!({"path": "open"}), false, "hello"),
+        (
+            "Read",
+            json!({"path": "secret/key"}),
+            true,
+            "[callgate] Action denied by policy.",
+        ),
+        (
+            "Write",
+            json!({"file_path": "secret/key", "content": ""}),
+            true,
+            "[callgate] Action denied by policy.",
+        ),
+    ]);
+    assert_eq!(shop.content("secret/key"), "hush");
+    drop(shop.host);
+    let told: Vec<Value> = records(&shop.bed);
+    assert_eq!(told[0]["server"], "builtin");
+    assert_eq!(told[0]["tool"], "Read");
+    assert_eq!(told[0]["status"], "success");
+    assert_eq!(told[1]["status"], "blocked");
+}

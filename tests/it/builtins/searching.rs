@@ -1,0 +1,203 @@
+//! Glob and Grep.
+
+use std::fs::{self, File};
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+
+use super::Workshop;
+
+fn grove() -> Workshop {
+    let shop = Workshop::new();
+    shop.file("src/main.rs", "fn main() {\n    needle();\n}\n");
+    shop.file("src/deep/lib.rs", "// Needle\nfn needle() {}\n");
+    shop.file("readme.md", "no such thing\n");
+    shop.file("target/out.rs", "needle\n");
+    shop.file(".gitignore", "target/\n");
+    shop.file(".github/ci.yml", "needle: yes\n");
+    shop.file(".git/config", "needle\n");
+    shop.file("picture.bin", b"needle\x00needle\n");
+    // Newest first: the older a file, the further back it stands.
+    for (age, name) in [
+        "src/deep/lib.rs",
+        "readme.md",
+        "src/main.rs",
+        ".github/ci.yml",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let file = File::options()
+            .write(true)
+            .open(shop.bed.path("desk").join(name));
+        let when = SystemTime::now() - Duration::from_secs(60 * (age as u64 + 1));
+        file.expect("it is there")
+            .set_modified(when)
+            .expect("it is ours");
+    }
+    shop
+}
+
+#[test]
+fn glob_keeps_its_promise() {
+    let mut shop = grove();
+    let cases = [
+        (
+            json!({"pattern": "**/*.rs"}),
+            "src/deep/lib.rs\nsrc/main.rs",
+        ),
+        (json!({"pattern": "*.rs"}), "[no file matches]"),
+        (json!({"pattern": "*.rs", "cwd": "src"}), "src/main.rs"),
+        (json!({"pattern": "./src/*.rs"}), "src/main.rs"),
+        (
+            json!({"pattern": "**/*.{md,yml}"}),
+            "readme.md\n.github/ci.yml",
+        ),
+        (json!({"pattern": "target/**"}), "[no file matches]"),
+        (json!({"pattern": ".git/**"}), "[no file matches]"),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(
+            shop.call("Glob", &arguments),
+            (false, expected.to_owned()),
+            "{arguments}"
+        );
+    }
+    let whole = shop.bed.path("desk/src").display().to_string();
+    let (failed, text) = shop.call(
+        "Glob",
+        &json!({"pattern": format!("{whole}/*.rs"), "cwd": "src"}),
+    );
+    assert_eq!((failed, text.as_str()), (false, "src/main.rs"));
+    shop.table(&[
+        ("Glob", json!({"pattern": "../**"}), true, "leads out of"),
+        ("Glob", json!({"pattern": "/etc/*"}), true, "leads out of"),
+        ("Glob", json!({"pattern": "a[", }), true, "is no pattern"),
+        (
+            "Glob",
+            json!({"pattern": "*", "cwd": "readme.md"}),
+            true,
+            "is not a folder",
+        ),
+        (
+            "Glob",
+            json!({"pattern": "*", "cwd": "none"}),
+            true,
+            "No such file",
+        ),
+        ("Glob", json!({}), true, "`pattern` is missing"),
+    ]);
+}
+
+#[test]
+fn many_files_are_cut_and_told() {
+    let mut shop = Workshop::new();
+    for number in 0..1003 {
+        shop.file(&format!("{number}"), "");
+    }
+    let (_, text) = shop.call("Glob", &json!({"pattern": "*"}));
+    assert!(
+        text.ends_with("[the newest 1000 of 1003 files; narrow the pattern]"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 1001);
+}
+
+#[test]
+fn grep_keeps_its_promise() {
+    let mut shop = grove();
+    let cases = [
+        (
+            json!({"pattern": "needle"}),
+            ".github/ci.yml:1:needle: yes\nsrc/deep/lib.rs:2:fn needle() {}\nsrc/main.rs:2:    needle();",
+        ),
+        (
+            json!({"pattern": "needle", "path": "src", "case_insensitive": true}),
+            "src/deep/lib.rs:1:// Needle\nsrc/deep/lib.rs:2:fn needle() {}\nsrc/main.rs:2:    needle();",
+        ),
+        (
+            json!({"pattern": "needle", "glob": "*.rs", "output_mode": "files_with_matches"}),
+            "src/deep/lib.rs\nsrc/main.rs",
+        ),
+        (
+            json!({"pattern": "(?i)needle", "output_mode": "count"}),
+            ".github/ci.yml:1\nsrc/deep/lib.rs:2\nsrc/main.rs:1",
+        ),
+        (
+            json!({"pattern": "needle\\(", "glob": "src/*.rs", "context": 1}),
+            "src/main.rs-1-fn main() {\nsrc/main.rs:2:    needle();\nsrc/main.rs-3-}",
+        ),
+        (
+            json!({"pattern": "^fn", "path": "src/main.rs"}),
+            "src/main.rs:1:fn main() {",
+        ),
+        (
+            json!({"pattern": "needle", "path": "picture.bin"}),
+            "[nothing matches]",
+        ),
+        (
+            json!({"pattern": "nowhere to be seen"}),
+            "[nothing matches]",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(
+            shop.call("Grep", &arguments),
+            (false, expected.to_owned()),
+            "{arguments}"
+        );
+    }
+    shop.table(&[
+        ("Grep", json!({"pattern": "("}), true, "is no pattern"),
+        (
+            "Grep",
+            json!({"pattern": "x", "output_mode": "lines"}),
+            true,
+            "content, files_with_matches or count",
+        ),
+        (
+            "Grep",
+            json!({"pattern": "x", "context": -1}),
+            true,
+            "`context` must be a whole number",
+        ),
+        (
+            "Grep",
+            json!({"pattern": "x", "path": "none"}),
+            true,
+            "No such file",
+        ),
+        (
+            "Grep",
+            json!({"pattern": "x", "glob": "["}),
+            true,
+            "is no pattern",
+        ),
+        ("Grep", json!({}), true, "`pattern` is missing"),
+    ]);
+}
+
+#[test]
+fn much_that_matches_is_cut_and_told() {
+    let mut shop = Workshop::new();
+    shop.file("many", "match\n".repeat(100_000));
+    shop.file("wide", format!("match {}\n", "x".repeat(10_000)));
+    let (_, text) = shop.call("Grep", &json!({"pattern": "match"}));
+    assert!(text.ends_with("[there is more: narrow the pattern or the path]"));
+    assert!(text.len() < 300 * 1024, "{}", text.len());
+    let (_, text) = shop.call("Grep", &json!({"pattern": "match", "path": "wide"}));
+    assert!(text.ends_with('…') && text.len() < 2100, "{}", text.len());
+}
+
+#[test]
+fn unreadable_files_are_passed_over() {
+    let mut shop = grove();
+    // A loop of links, and a link that leads nowhere: neither is a file that could be read.
+    std::os::unix::fs::symlink("loop", shop.bed.path("desk/loop")).expect("it is ours");
+    std::os::unix::fs::symlink("nowhere", shop.bed.path("desk/gone")).expect("it is ours");
+    fs::create_dir(shop.bed.path("desk/closed")).expect("it is ours");
+    let (failed, text) = shop.call("Grep", &json!({"pattern": "needle", "path": "src/main.rs"}));
+    assert!(!failed, "{text}");
+    let (failed, text) = shop.call("Grep", &json!({"pattern": "needle"}));
+    assert!(!failed && text.contains("src/main.rs:2"), "{text}");
+}

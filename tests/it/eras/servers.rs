@@ -1,0 +1,126 @@
+//! Which era is spoken with a server, and how that is found out.
+
+use serde_json::json;
+
+use super::{config, post, stateless};
+use crate::setup::Bed;
+use crate::talk::{call_text, received};
+
+const TEXT: &str = "This is a simple text response for testing.";
+
+fn asked(bed: &Bed, method: &str) -> usize {
+    received(bed, "upstream.log", method).len()
+}
+
+fn call() -> String {
+    stateless("tools/call", json!({"name": "test_simple_text"}))
+}
+
+#[test]
+fn a_server_of_both_eras_is_spoken_to_in_that_of_the_host() {
+    let bed = Bed::new(&config("dual"));
+    let served = bed.serve();
+    let mut host = served.host_ready();
+    assert_eq!(call_text(&mut host, "test_simple_text", "{}"), TEXT);
+    assert_eq!(asked(&bed, "server/discover"), 0, "nobody would profit yet");
+    assert_eq!(post(&served, &call()).0, 200);
+    let calls = received(&bed, "upstream.log", "tools/call");
+    let eras: Vec<bool> = calls.iter().map(|frame| frame.is_stateless()).collect();
+    assert_eq!(eras, [false, true]);
+    // Once in a process that is thrown away, and once where it is used.
+    assert_eq!(asked(&bed, "server/discover"), 2);
+    drop(served);
+    let served = bed.serve();
+    assert_eq!(post(&served, &call()).0, 200);
+    assert_eq!(
+        asked(&bed, "server/discover"),
+        3,
+        "what was found out is remembered"
+    );
+}
+
+#[test]
+fn a_server_of_one_era_serves_hosts_of_both() {
+    for speaks in ["handshake", "stateless"] {
+        let bed = Bed::new(&config(speaks));
+        let served = bed.serve();
+        let mut host = served.host_ready();
+        assert_eq!(
+            call_text(&mut host, "test_simple_text", "{}"),
+            TEXT,
+            "{speaks}"
+        );
+        let answer = post(&served, &call()).1;
+        assert_eq!(answer["result"]["content"][0]["text"], TEXT, "{speaks}");
+        let calls = received(&bed, "upstream.log", "tools/call");
+        let expected = speaks == "stateless";
+        assert!(
+            calls.iter().all(|frame| frame.is_stateless() == expected),
+            "{speaks}"
+        );
+    }
+}
+
+#[test]
+fn the_configuration_can_say_which_era_is_spoken() {
+    for (protocol, expected) in [("handshake", false), ("stateless", true)] {
+        let config = config("dual").replace("args:", &format!("protocol: {protocol}, args:"));
+        let bed = Bed::new(&config);
+        let served = bed.serve();
+        let mut host = served.host_ready();
+        assert_eq!(
+            call_text(&mut host, "test_simple_text", "{}"),
+            TEXT,
+            "{protocol}"
+        );
+        assert_eq!(post(&served, &call()).0, 200, "{protocol}");
+        let calls = received(&bed, "upstream.log", "tools/call");
+        assert_eq!(calls.len(), 2);
+        assert!(
+            calls.iter().all(|frame| frame.is_stateless() == expected),
+            "{protocol}"
+        );
+        let other = if expected {
+            "initialize"
+        } else {
+            "server/discover"
+        };
+        assert_eq!(asked(&bed, other), 0, "{protocol}");
+    }
+}
+
+/// A gateway is the server here: it refuses a call whose headers do not repeat what its tool wants repeated.
+#[test]
+fn arguments_are_repeated_in_headers_for_a_server_that_wants_them() {
+    let behind = Bed::new(&config("dual"));
+    let strict = behind.serve();
+    let bed = Bed::new(&format!(
+        "\
+servers:
+  c:
+    url: {}
+    headers: {{Authorization: Bearer {}}}
+    protocol: stateless
+naming: {{prefix: never}}
+policy: allow-all
+",
+        strict.url, strict.token
+    ));
+    let served = bed.serve();
+    let mut host = served.host_ready();
+    for arguments in [
+        r#"{"region":"köln","priority":7,"verbose":true}"#,
+        r#"{"region":" east, =?base64?x?= ","priority":-12}"#,
+        r#"{"verbose":false,"other":[1]}"#,
+        "{}",
+    ] {
+        let text = call_text(&mut host, "test_custom_headers", arguments);
+        assert_eq!(text, "done", "{arguments}");
+    }
+    let passed = received(&behind, "upstream.log", "tools/call");
+    assert_eq!(passed.len(), 4);
+    assert!(passed.iter().all(|frame| frame.is_stateless()));
+    let unheaded = json!({"name": "test_custom_headers", "arguments": {"region": "köln"}});
+    let refused = post(&strict, &stateless("tools/call", unheaded));
+    assert_eq!(refused.0, 400, "it would have noticed");
+}

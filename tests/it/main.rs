@@ -1,0 +1,37 @@
+//! The product as its users meet it: the real binary against real processes.
+
+mod evidence;
+mod setup;
+
+mod activity;
+mod agents;
+mod approvals;
+mod attach;
+mod attacks;
+mod builtins;
+mod cli;
+mod closed_socket;
+mod code;
+mod config;
+mod eras;
+mod events;
+mod full_disk;
+mod guard;
+mod kill9;
+mod lossless;
+mod operations;
+mod pins;
+mod plugins;
+mod policy;
+mod primitives;
+mod processes;
+mod protocol;
+mod reload;
+mod search;
+mod shell;
+mod talk;
+mod telemetry;
+mod trust;
+mod upstreams;
+mod upstreams_http;
+mod workflows;

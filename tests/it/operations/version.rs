@@ -1,0 +1,70 @@
+//! A data folder that a newer callgate has written is refused, politely, and left as it is.
+
+use std::fs;
+use std::path::Path;
+
+use crate::setup::Bed;
+use crate::shell::{named, normalised, run};
+
+/// Every file below a folder with its size and content.
+fn everything(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("it can be listed").path();
+        if path.is_dir() {
+            found.extend(everything(&path));
+        } else {
+            let content = fs::read(&path).expect("it can be read");
+            found.push((path.display().to_string(), content));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn bed() -> Bed {
+    let bed = Bed::new("servers: {}\n");
+    let mut host = bed.stdio_ready();
+    let ended = host.close(std::time::Duration::from_secs(10));
+    assert!(ended.expect("it ends on EOF").success());
+    bed
+}
+
+#[test]
+fn a_log_of_a_newer_form_is_refused_and_left_alone() {
+    let bed = bed();
+    let version = bed.path("data/log/version");
+    assert_eq!(fs::read_to_string(&version).expect("it is there"), "1\n");
+    fs::write(&version, "2\n").expect("it is ours");
+    let before = everything(&bed.path("data/log"));
+    let wanted = "error: `$DIR/data/log/version` says that the log has form 2, and this callgate knows forms up to 1; use a newer callgate\n";
+    let commands: [&[&str]; 5] = [
+        &["serve", "--listen", "127.0.0.1:0"],
+        &["tools", "list"],
+        &["activity", "list"],
+        &["activity", "verify"],
+        &["activity", "head"],
+    ];
+    for command in commands {
+        let ran = run(&mut named(&bed, command));
+        let said = normalised(&bed, &ran.stderr);
+        assert_eq!((ran.code, said.as_str()), (Some(4), wanted), "{command:?}");
+    }
+    assert_eq!(everything(&bed.path("data/log")), before);
+}
+
+#[test]
+fn an_index_of_a_newer_form_is_refused_and_left_alone() {
+    let bed = bed();
+    let listed = run(&mut named(&bed, ["activity", "list"]));
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    let index = bed.path("data/index.sqlite");
+    let mut content = fs::read(&index).expect("it is there");
+    content[60..64].copy_from_slice(&9u32.to_be_bytes());
+    fs::write(&index, &content).expect("it is ours");
+    let ran = run(&mut named(&bed, ["serve", "--listen", "127.0.0.1:0"]));
+    let said = normalised(&bed, &ran.stderr);
+    let wanted = "error: the index `$DIR/data/index.sqlite` has form 9, and this callgate knows forms up to 4; use a newer callgate, or delete the file\n";
+    assert_eq!((ran.code, said.as_str()), (Some(4), wanted));
+    assert_eq!(fs::read(&index).expect("it is there"), content);
+}
