@@ -29,12 +29,9 @@ use signal_hook::{
 };
 use tokio::net::UnixListener;
 
-use crate::{
-    admin::RunFile,
-    args::Gateway,
-    config::{Settings, Source},
-    exit::Failed,
-};
+use callgate_config::{Settings, Source};
+
+use crate::{admin::RunFile, args::Gateway, exit::Failed};
 
 /// The socket in the data folder.
 const SOCKET_FILE: &str = "serve.sock";

@@ -2,82 +2,27 @@
 
 use std::process::ExitCode;
 
+pub(crate) use callgate_config::Failed;
+use callgate_config::Fault;
 use callgate_gate::visible::{Layout, visible};
 
-/// A command that failed, with what to tell and the code to leave with.
-#[derive(Debug)]
-pub(crate) struct Failed {
-    kind: Kind,
-    message: String,
-    help: Option<String>,
+/// Prints a failure and gives the exit code. Files and servers have a part in the words, and a terminal must not obey them.
+pub(crate) fn report(failed: &Failed) -> ExitCode {
+    eprintln!("error: {}", visible(failed.message(), Layout::Lines));
+    if let Some(help) = failed.advice() {
+        eprintln!("help: {}", visible(help, Layout::Lines));
+    }
+    code(failed.fault())
 }
 
-/// Whose matter the failure is; the number is the exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// The request was refused or wrong.
-    User = 1,
-    /// A configuration file is wrong.
-    Config = 2,
-    /// It was tried and did not work.
-    Execution = 3,
-    /// The system did not let us.
-    System = 4,
-}
-
-impl Failed {
-    pub(crate) fn user(message: impl Into<String>) -> Self {
-        Self::new(Kind::User, message)
-    }
-
-    pub(crate) fn config(message: impl Into<String>) -> Self {
-        Self::new(Kind::Config, message)
-    }
-
-    pub(crate) fn execution(message: impl Into<String>) -> Self {
-        Self::new(Kind::Execution, message)
-    }
-
-    pub(crate) fn system(message: impl Into<String>) -> Self {
-        Self::new(Kind::System, message)
-    }
-
-    /// Adds what to do about it.
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
-        self
-    }
-
-    /// What happened, without the help.
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// What happened and what to do, without the snippet: for logs and health.
-    pub(crate) fn one_line(&self) -> String {
-        let what = self.message.lines().next().unwrap_or_default();
-        match &self.help {
-            Some(help) => format!("{what}; {help}"),
-            None => what.to_owned(),
-        }
-    }
-
-    fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            help: None,
-        }
-    }
-
-    /// Says it and gives the exit code. Files and servers have a part in the words, and a terminal must not obey them.
-    pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("error: {}", visible(&self.message, Layout::Lines));
-        if let Some(help) = &self.help {
-            eprintln!("help: {}", visible(help, Layout::Lines));
-        }
-        ExitCode::from(self.kind as u8)
-    }
+/// The exit code of a failure.
+fn code(fault: Fault) -> ExitCode {
+    ExitCode::from(match fault {
+        Fault::User => 1,
+        Fault::Config => 2,
+        Fault::Execution => 3,
+        Fault::System => 4,
+    })
 }
 
 /// Help and version are no failures; anything else about arguments is the user's.
@@ -85,7 +30,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // A closed stdout or stderr leaves nobody to tell.
     let _ = error.print();
     if error.use_stderr() {
-        ExitCode::from(Kind::User as u8)
+        code(Fault::User)
     } else {
         ExitCode::SUCCESS
     }

@@ -1,36 +1,20 @@
-//! The command line of callgate: arguments, configuration, wiring. It prints; it decides nothing.
+//! The command line of callgate: arguments, commands, what they print. It decides nothing.
 //!
-//! It is a library so that what reads the configuration can be given hostile files; the program
-//! `callgate` is [`main`] and nothing else.
+//! It is a library so that other programs of ours can be the same program; `callgate` is [`main`] and nothing else.
 
 mod admin;
 mod args;
 mod attach;
 mod commands;
-mod config;
 mod exit;
-mod folders;
-mod housekeeping;
-mod keyring;
 mod logging;
-mod notify;
-mod otlp;
-mod outbound;
-mod plugins;
 mod print;
-mod reload;
+mod setup;
 mod signals;
-mod tokens;
-mod trust;
-mod watch;
-mod wiring;
-mod workshop;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-
-pub use config::shown_config;
 
 use args::{Args, Command};
 use exit::Failed;
@@ -45,7 +29,7 @@ pub fn main() -> ExitCode {
     logging::finish();
     match ended {
         Ok(code) => code,
-        Err(failed) => failed.report(),
+        Err(failed) => exit::report(&failed),
     }
 }
 

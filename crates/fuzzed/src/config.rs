@@ -1,6 +1,6 @@
 //! The configuration file: whatever is in it, it is understood or refused with a place in it.
 
-use callgate_cli::shown_config;
+use callgate_config::shown_config;
 
 use crate::place;
 

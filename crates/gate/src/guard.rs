@@ -6,10 +6,29 @@
 
 pub mod message;
 
+use std::{path::PathBuf, time::Duration};
+
 use crate::{ApprovalId, Check, Digest, Kind};
 
 /// The scope under which the gateway itself speaks.
 const SCOPE: &str = "gateway";
+
+/// How another gateway is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuardOptions {
+    /// Where it is, without a slash at its end.
+    pub url: String,
+    /// What it knows this gateway by.
+    pub api_key: Option<String>,
+    /// The tenant over there.
+    pub tenant: String,
+    /// What counts when it cannot be asked.
+    pub fail_mode: FailMode,
+    /// How long one question may take.
+    pub timeout: Duration,
+    /// The file that calls are written to which could not be asked about, where the mode wants one.
+    pub audit_file: PathBuf,
+}
 
 /// One question to another gateway about a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

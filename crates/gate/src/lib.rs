@@ -19,6 +19,7 @@ mod name;
 pub mod pins;
 mod policy;
 mod problem;
+mod server;
 mod template;
 mod tool;
 mod view;
@@ -41,6 +42,7 @@ pub use policy::{
     Surroundings, ToolFilter,
 };
 pub use problem::{Place, Problem};
+pub use server::{Endpoint, EndpointError, Launch, Protocol, ServerSpec};
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use view::{UnknownView, View};
 pub use who::{Host, Owner, Role, Viewer, Who};

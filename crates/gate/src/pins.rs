@@ -11,7 +11,7 @@ mod limits;
 mod lock;
 mod looks;
 
-use std::fmt;
+use std::{error, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,18 @@ use looks::Looks;
 
 /// Longest name that is shown whole.
 const SHOWN_CHARS: usize = 160;
+
+/// Where accepted definitions are kept.
+pub trait PinStore: fmt::Debug + Send + Sync {
+    /// Changes the lock as it stands now, and returns what it became. With an error nothing has changed.
+    fn change(
+        &self,
+        edit: &mut dyn FnMut(&mut Lock),
+    ) -> Result<Lock, Box<dyn error::Error + Send + Sync>>;
+
+    /// A name for the place; two stores of one place are the same.
+    fn place(&self) -> String;
+}
 
 /// What is done with tools that nobody has accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

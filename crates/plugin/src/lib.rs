@@ -5,8 +5,7 @@
 //! [`Recorded`](callgate_record::Recorded) permits: nothing else here can run an operation. What a plugin says
 //! about itself is untrusted text; what cannot be shown as a tool without guessing is refused.
 //!
-//! This room does not decide which plugins may be started. [`Shelf::find`] says where one was found and which
-//! files it depends on, and whoever starts it looks whether those are trusted.
+//! This room does not decide which plugins may be started, and does not look for them.
 //!
 //! [`sdk`] is the other side: how a plugin is written in Rust.
 
@@ -20,11 +19,9 @@ mod proto;
 mod provider;
 mod schema;
 pub mod sdk;
-mod shelf;
 
 pub use handshake::HandshakeError;
 pub use plugin::{Plugin, PluginSpec};
 pub use problem::PluginError;
 pub use provider::{NoSuchOperation, PluginTools};
 pub use schema::UnsupportedSchema;
-pub use shelf::{Found, NotFound, Shelf};

@@ -4,6 +4,7 @@
 //! A [`Process`] hangs below a [warden], so that nothing it starts outlives the gateway. This room knows nothing of MCP:
 //! what is written to a child and read from it is bytes.
 
+#[cfg(feature = "children")]
 mod process;
 
 pub mod command_line;
@@ -12,4 +13,5 @@ pub mod regular_file;
 pub mod stderr_tail;
 pub mod warden;
 
+#[cfg(feature = "children")]
 pub use process::{CloseTimes, Ending, Process, ProcessSpec, SpawnError};

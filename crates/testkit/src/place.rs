@@ -45,7 +45,7 @@ pub fn callgate() -> PathBuf {
         fresh(
             std::slice::from_ref(&path),
             &product_sources(),
-            &["-p", "callgate-cli", "--bin", "callgate"],
+            &["-p", "callgate-cli", "--bins"],
         )
     });
     path

@@ -21,8 +21,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Profile,
-    http::{Endpoint, HttpClient},
+    Endpoint, Profile,
+    http::HttpClient,
     inbound::Wiring,
     levels::Levels,
     link::{

@@ -5,13 +5,13 @@
 
 mod audit;
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use callgate_call::{Events, Guard, events::checks::FailedToAsk};
 use callgate_gate::{
     ApprovalId, Call, Check, FIRST_TENANT, Kind,
     guard::{
-        FailMode, Guarded, Inquiry,
+        FailMode, GuardOptions, Guarded, Inquiry,
         message::{self, Answer},
     },
 };
@@ -32,23 +32,6 @@ use audit::Audit;
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Keys of a request's `_meta` under which a host names an approval.
 const APPROVAL_KEYS: [&str; 2] = ["dev.callgate/approval_id", "dev.agentguard/approval_id"];
-
-/// How another gateway is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GuardOptions {
-    /// Where it is, without a slash at its end.
-    pub url: String,
-    /// What it knows this gateway by.
-    pub api_key: Option<String>,
-    /// The tenant over there.
-    pub tenant: String,
-    /// What counts when it cannot be asked.
-    pub fail_mode: FailMode,
-    /// How long one question may take.
-    pub timeout: Duration,
-    /// The file that calls are written to which could not be asked about, where the mode wants one.
-    pub audit_file: PathBuf,
-}
 
 /// Why no guard can be asked.
 #[derive(Debug, thiserror::Error)]

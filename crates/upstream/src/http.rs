@@ -4,12 +4,10 @@
 mod client;
 mod connections;
 mod connector;
-mod endpoint;
 mod reply;
 mod status;
 
 pub(crate) use client::{Carried, HttpClient, HttpFailed};
 pub(crate) use connections::Answered;
-pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use reply::{Events, Next, read_body};
 pub(crate) use status::{describe_status, effect_of};

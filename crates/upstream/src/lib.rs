@@ -32,11 +32,10 @@ mod stopped_clock;
 mod supplies;
 mod tasks;
 
-pub mod pin_file;
+use callgate_gate::{Endpoint, EndpointError, Launch, Protocol, ServerSpec};
 
 pub use definitions::last_known;
 pub use fleet::{Fleet, FleetPlan, ServerReport};
-pub use guard::{GuardError, GuardOptions, RemoteGuard};
-pub use http::{Endpoint, EndpointError};
+pub use guard::{GuardError, RemoteGuard};
 pub use server::ServerStatus;
-pub use spec::{FleetOptions, Launch, LockWitness, Profile, Protocol, ServerSpec};
+pub use spec::{FleetOptions, KeptPins, Profile};

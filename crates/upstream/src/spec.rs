@@ -3,76 +3,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use callgate_call::Audience;
-use callgate_gate::{Naming, ServerName};
+use callgate_gate::{Naming, pins::PinStore};
 use callgate_wire::Era;
-
-use crate::{Endpoint, pin_file::Witness};
-
-/// One configured server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerSpec {
-    /// Its name.
-    pub name: ServerName,
-    /// How it is started, or why it cannot be.
-    pub launch: Launch,
-    /// How long a call may take.
-    pub timeout: Duration,
-    /// Which era of the protocol is spoken with it.
-    pub protocol: Protocol,
-}
-
-/// Which era of the protocol is spoken with a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// That of the host where the server speaks it, else the other.
-    #[default]
-    Auto,
-    /// Only this one.
-    Only(Era),
-}
-
-/// How a server is started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Launch {
-    /// A child process that speaks over its standard streams.
-    Stdio {
-        /// The program.
-        command: String,
-        /// Its arguments.
-        args: Vec<String>,
-        /// Its whole environment.
-        env: Vec<(String, String)>,
-        /// Where it runs.
-        cwd: Option<PathBuf>,
-    },
-    /// A server that is reached over HTTP.
-    Http(Endpoint),
-    /// The configuration says `enabled: false`.
-    SwitchedOff,
-    /// It cannot be started as it is configured; the reason is shown wherever the server is.
-    Off {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl Launch {
-    /// Whether the server can be started.
-    pub fn is_enabled(&self) -> bool {
-        match self {
-            Self::Stdio { .. } | Self::Http(_) => true,
-            Self::SwitchedOff | Self::Off { .. } => false,
-        }
-    }
-
-    /// The word that users see: `stdio` or `http`.
-    pub fn transport(&self) -> &'static str {
-        match self {
-            Self::Stdio { .. } | Self::SwitchedOff | Self::Off { .. } => "stdio",
-            Self::Http(_) => "http",
-        }
-    }
-}
 
 /// What all servers have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,10 +17,8 @@ pub struct FleetOptions {
     pub log_dir: Option<PathBuf>,
     /// The folder for the servers' last known definitions.
     pub definitions_dir: Option<PathBuf>,
-    /// The file that keeps what was accepted; without one it is kept until the end.
-    pub lock_file: Option<PathBuf>,
-    /// Who must know what that file becomes.
-    pub lock_witness: Option<LockWitness>,
+    /// Where accepted definitions are kept; without a store they last until the end of the process.
+    pub pin_store: Option<KeptPins>,
     /// How long a first list or call waits for servers that are still connecting.
     pub connect_wait: Duration,
     /// Longest pause between two attempts to reach a server.
@@ -105,17 +35,17 @@ pub struct FleetOptions {
     pub processes_per_server: usize,
 }
 
-/// Who must know what the lock becomes. One is as good as another.
+/// The store of accepted definitions. Two are equal where they are the same place.
 #[derive(Debug, Clone)]
-pub struct LockWitness(pub Arc<dyn Witness>);
+pub struct KeptPins(pub Arc<dyn PinStore>);
 
-impl PartialEq for LockWitness {
-    fn eq(&self, _: &Self) -> bool {
-        true
+impl PartialEq for KeptPins {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.place() == other.0.place()
     }
 }
 
-impl Eq for LockWitness {}
+impl Eq for KeptPins {}
 
 /// In whose name a connection is made.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub(super) fn run() -> Result<()> {
         "--profile",
         "soak",
         "-p",
-        "callgate-cli",
+        "callgate-tests",
         "--no-fail-fast",
         "--no-tests",
         "fail",

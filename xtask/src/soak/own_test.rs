@@ -4,34 +4,35 @@ use anyhow::{Result, bail};
 
 use crate::command::{self, cargo, output};
 
-const CLI: &str = "callgate-cli";
+/// The package of the product's tests.
+const PRODUCT: &str = "callgate-tests";
 
 /// 200 gateways are killed.
 pub(super) fn kill9() -> Result<()> {
-    run(CLI, "kill_9", "CALLGATE_KILLS", "200")
+    run(PRODUCT, "kill_9", "CALLGATE_KILLS", "200")
 }
 
 /// 500 processes are killed while calls are held, decided about and released.
 pub(super) fn approvals_kill9() -> Result<()> {
     let test = "kill_9_loses_no_decision";
-    run(CLI, test, "CALLGATE_APPROVAL_KILLS", "500")
+    run(PRODUCT, test, "CALLGATE_APPROVAL_KILLS", "500")
 }
 
 /// The configuration is reloaded 1,000 times under load.
 pub(super) fn reload() -> Result<()> {
-    run(CLI, "reloads_under_load", "CALLGATE_RELOADS", "1000")
+    run(PRODUCT, "reloads_under_load", "CALLGATE_RELOADS", "1000")
 }
 
 /// Two hosts and eight servers exchange a hundred thousand messages.
 pub(super) fn crowd() -> Result<()> {
     let test = "nobody_gets_the_answer_of_another";
-    run(CLI, test, "CALLGATE_CROWD", "100000")
+    run(PRODUCT, test, "CALLGATE_CROWD", "100000")
 }
 
 /// A thousand slow sockets, and all the patience it takes to see each of them cut off.
 pub(super) fn slow_sockets() -> Result<()> {
     let test = "slow_sockets_cost_others";
-    run(CLI, test, "CALLGATE_SLOW_SOCKETS", "1000")
+    run(PRODUCT, test, "CALLGATE_SLOW_SOCKETS", "1000")
 }
 
 /// A million calls are decided by two evaluators, a policy is swapped 10,000 times under load, and its file changed
@@ -42,33 +43,33 @@ pub(super) fn policy() -> Result<()> {
     let swaps = "policies_swapped_under_load";
     run("callgate-upstream", swaps, "CALLGATE_POLICY_SWAPS", "10000")?;
     let reloads = "policy_reloads_under_load";
-    run(CLI, reloads, "CALLGATE_POLICY_RELOADS", "1000")
+    run(PRODUCT, reloads, "CALLGATE_POLICY_RELOADS", "1000")
 }
 
 /// Ten thousand calls are decided by a guard and by a gateway itself.
 pub(super) fn guard() -> Result<()> {
     let test = "the_guard_says_what_the_gateway_would_say_itself";
-    run(CLI, test, "CALLGATE_GUARD_CALLS", "10000")
+    run(PRODUCT, test, "CALLGATE_GUARD_CALLS", "10000")
 }
 
 /// Built-in tools are given a hundred thousand random argument objects.
 pub(super) fn arguments() -> Result<()> {
     let test = "random_arguments_never_end_the_gateway";
-    run(CLI, test, "CALLGATE_RANDOM_ARGUMENTS", "100000")
+    run(PRODUCT, test, "CALLGATE_RANDOM_ARGUMENTS", "100000")
 }
 
 /// A hundred agent steps are ended in every way there is, and a model takes longer than most would wait.
 pub(super) fn agent_ends() -> Result<()> {
     let test = "nothing_is_left_however_a_step_ends";
-    run(CLI, test, "CALLGATE_AGENT_ENDS", "100")?;
+    run(PRODUCT, test, "CALLGATE_AGENT_ENDS", "100")?;
     let slow = "a_slow_reply_is_waited_for";
-    run(CLI, slow, "CALLGATE_SLOW_REPLY_SECONDS", "35")
+    run(PRODUCT, slow, "CALLGATE_SLOW_REPLY_SECONDS", "35")
 }
 
 /// Runs of workflows are killed a hundred times.
 pub(super) fn workflow_kill9() -> Result<()> {
     let test = "kill_9_and_resume_repeat_no_finished_state";
-    run(CLI, test, "CALLGATE_WORKFLOW_KILLS", "100")
+    run(PRODUCT, test, "CALLGATE_WORKFLOW_KILLS", "100")
 }
 
 /// Runs the test and shows what it prints. No test of that name is a failure too.

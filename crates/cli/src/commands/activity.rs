@@ -21,7 +21,7 @@ use crate::{
     args::{Activity, ActivityCommand, ActivityFilter, ExportFormat, Shared},
     exit::Failed,
     print::{one_line, outln, table},
-    wiring,
+    setup,
 };
 
 /// The columns of a list.
@@ -30,7 +30,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 pub(crate) fn run(shared: &Shared, activity: &Activity) -> Result<ExitCode, Failed> {
-    print(&wiring::data_dir(shared)?, &activity.command, shared.json)
+    print(&setup::data_dir(shared)?, &activity.command, shared.json)
 }
 
 /// Prints what a data folder has on record.

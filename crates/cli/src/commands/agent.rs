@@ -9,23 +9,25 @@ use std::{
 };
 
 use callgate_agent::{
-    AgentKind, House, Options, ProbeReport, Proxy, Step, StepEvent, StepFailed, Verdicts, probe,
-    relay::PluginTools,
+    AgentKind, Options, ProbeReport, Proxy, Step, StepEvent, StepFailed, probe, relay::PluginTools,
 };
-use callgate_process::environment::{self, Inherit};
-use callgate_server::Gateway as Gate;
 use callgate_upstream::Profile;
 use serde_json::{Value, json};
 
+use callgate_gateway::Running;
+
+use callgate_config::{Settings, Span};
+
+use callgate_gateway::plugins::StepPlugins;
+
+use callgate_gateway::house::house;
+
 use crate::{
     args::{Agent, AgentMode, Gateway, Shared},
-    commands::stdio::local_user,
-    config::{Settings, Span},
     exit::Failed,
-    plugins::StepPlugins,
     print::{one_line, outln, table},
+    setup,
     signals::{Hangup, Signals},
-    wiring::{self, Running},
 };
 
 /// Calls of a step end with it; nothing is left under way.
@@ -41,12 +43,12 @@ pub(crate) fn run(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
         return Err(Failed::user(format!("`{more}` is one argument too many")));
     }
     let step = step(agent)?;
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let wanted = wanted(agent)?;
     if step.proxy == Proxy::Additive && wanted.is_empty() {
         return Err(empty_proxy());
     }
-    let runtime = wiring::runtime()?;
+    let runtime = setup::runtime()?;
     let ended = runtime.block_on(run_step(&settings, &step, &wanted, shared.json));
     // What was left behind by a second signal must not keep us here.
     runtime.shutdown_background();
@@ -68,7 +70,8 @@ async fn run_step(
             return Err(error.into());
         }
     };
-    let plan = settings.step_plan(&step.workdir, step.proxy == Proxy::Full, tools)?;
+    let plan =
+        callgate_gateway::plan::step(settings, &step.workdir, step.proxy == Proxy::Full, tools)?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
     let house = Arc::new(house(settings, &running.gateway)?);
     let mut ended = None;
@@ -165,20 +168,6 @@ fn time(text: &str) -> Result<Duration, Failed> {
     Ok(span.0)
 }
 
-/// What a step shares with its process, behind this gate.
-pub(crate) fn house(settings: &Settings, gateway: &Gate) -> Result<House, Failed> {
-    let program = std::env::current_exe();
-    Ok(House {
-        gateway: gateway.clone(),
-        frame_bytes: settings.frame_bytes(),
-        principal: local_user(),
-        program: program.map_err(|error| Failed::system(format!("our own program: {error}")))?,
-        warden_program: settings.options.warden_program.clone(),
-        env: environment::minimal(Inherit::All, &[], std::env::vars()),
-        verdicts: Verdicts::of(&settings.data_dir),
-    })
-}
-
 /// Tells whoever watches: people on stderr, programs on stdout.
 fn told(event: &StepEvent, as_json: bool) {
     if as_json {
@@ -226,10 +215,10 @@ fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
                 .map_err(|error| Failed::user(format!("{error}")))?,
         ],
     };
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let place = settings.data_dir.join("probe");
     fs::create_dir_all(&place).map_err(|error| Failed::system(error.to_string()))?;
-    let runtime = wiring::runtime()?;
+    let runtime = setup::runtime()?;
     let probed = runtime.block_on(probe_all(&settings, &kinds, &place));
     runtime.shutdown_background();
     let _ = fs::remove_dir_all(&place);
@@ -261,7 +250,7 @@ async fn probe_all(
     kinds: &[AgentKind],
     place: &Path,
 ) -> Result<Probed, Failed> {
-    let plan = settings.step_plan(place, true, Vec::new())?;
+    let plan = callgate_gateway::plan::step(settings, place, true, Vec::new())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
     let house = Arc::new(house(settings, &running.gateway)?);
     let mut rows = Vec::new();

@@ -20,14 +20,16 @@ use callgate_record::{
 use callgate_store::{ApprovalStore, Log};
 use jiff::Timestamp;
 
+use callgate_config::Settings;
+
+use callgate_gateway::house::local_user;
+
 use crate::{
     admin,
     args::{ApprovalState, Approvals, ApprovalsCommand, Gateway, Shared},
-    commands::stdio::local_user,
-    config::Settings,
     exit::Failed,
     print::{outln, table},
-    tokens, wiring,
+    setup,
 };
 
 /// Approvals in one list.
@@ -36,7 +38,7 @@ const MAX_LISTED: usize = 500;
 const PRINCIPAL: &str = "admin";
 
 pub(crate) fn run(shared: &Shared, approvals: &Approvals) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let as_json = shared.json;
     match &approvals.command {
         ApprovalsCommand::List { status } => list(&settings.data_dir, *status, as_json),
@@ -103,7 +105,7 @@ fn decide(
 ) -> Result<ExitCode, Failed> {
     let id = find(&settings.data_dir, id)?.id;
     let office = Office::open(settings)?;
-    let decided = wiring::runtime()?.block_on(office.decide(&id, answer));
+    let decided = setup::runtime()?.block_on(office.decide(&id, answer));
     office.close();
     let status = decided?.as_str();
     if as_json {
@@ -124,7 +126,7 @@ fn link(settings: &Settings) -> Result<ExitCode, Failed> {
         let token = settings.tokens()?.admin;
         admin::post(&gateway, "/v1/login-links", &token, String::new()).await
     };
-    let (status, answer) = wiring::runtime()?.block_on(asked)?;
+    let (status, answer) = setup::runtime()?.block_on(asked)?;
     if !(200..300).contains(&status) {
         return Err(Failed::execution(format!("the gateway answered {status}")));
     }
@@ -143,7 +145,7 @@ impl Office {
     fn open(settings: &Settings) -> Result<Self, Failed> {
         // Whoever cannot read the admin token is no admin.
         settings.tokens()?;
-        let (log, recorder) = wiring::own_record(settings)?;
+        let (log, recorder) = callgate_gateway::own_record(settings)?;
         let store = Arc::new(ApprovalStore::new(&settings.data_dir, None));
         let key = seal_key(&settings.data_dir)?;
         let (events, terms) = (Events::default(), Terms::default());
@@ -171,7 +173,7 @@ impl Office {
     }
 
     fn close(&self) {
-        wiring::close_record(&self.log);
+        callgate_gateway::close_record(&self.log);
     }
 }
 
@@ -192,7 +194,7 @@ fn view(data_dir: &Path) -> Result<ApprovalView, Failed> {
 }
 
 fn seal_key(data_dir: &Path) -> Result<SealKey, Failed> {
-    Ok(SealKey::new(tokens::seal_key(data_dir)?))
+    Ok(SealKey::new(callgate_config::seal_key(data_dir)?))
 }
 
 /// An approval as JSON, with the line that lists show of its arguments.

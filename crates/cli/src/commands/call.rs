@@ -6,19 +6,23 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use callgate_call::{AskFailed, Caller, Reading, Received};
-use callgate_gate::{Door, Host, Source, Transport, Who};
+use callgate_gate::{Door, Host, Source, Transport};
 use callgate_upstream::Profile;
-use callgate_wire::{Era, Frame, Id, Json, Strictness, message, methods, quote};
+use callgate_wire::{Frame, Id, Json, Strictness, message, methods, quote};
 use futures_util::future::BoxFuture;
 use ulid::Ulid;
 
+use callgate_gateway::Running;
+
+use callgate_config::Settings;
+
+use callgate_gateway::house::local_host;
+
 use crate::{
     args::{Call, OutputForm, Shared},
-    commands::stdio::local_user,
-    config::Settings,
     exit::Failed,
     print::{one_line, outln},
-    wiring::{self, Running},
+    setup,
 };
 
 /// Nothing is left under way when a single call has been answered.
@@ -30,8 +34,8 @@ pub(crate) fn run(shared: &Shared, call: &Call) -> Result<ExitCode, Failed> {
     }
     let arguments = call.arguments.as_ref().or(call.second.as_ref());
     let arguments = checked(arguments.map_or("{}", String::as_str))?;
-    let settings = wiring::settings(shared, &call.gateway, true)?;
-    wiring::runtime()?.block_on(async {
+    let settings = setup::settings(shared, &call.gateway, true)?;
+    setup::runtime()?.block_on(async {
         let answer = call_once(&settings, &call.first, &arguments).await?;
         report(
             &answer,
@@ -84,27 +88,6 @@ pub(crate) async fn call_through(
     let answer = answer.ok_or_else(|| Failed::execution("the call was cancelled"))?;
     Frame::parse(answer.into_bytes(), Strictness::Envelope)
         .map_err(|error| Failed::execution(error.to_string()))
-}
-
-/// The local user as a host without capabilities.
-pub(crate) fn local_host() -> Host {
-    let who = Who {
-        tenant: "local".to_owned(),
-        principal: local_user(),
-        agent: "callgate-cli".to_owned(),
-        session: Ulid::generate().to_string(),
-        grant: callgate_gate::Grant::default(),
-    };
-    let version = env!("CARGO_PKG_VERSION");
-    let client_info = Some(format!(
-        r#"{{"name":"callgate-cli","version":"{version}"}}"#
-    ));
-    Host {
-        who,
-        client_info,
-        capabilities: "{}".to_owned(),
-        era: Era::Handshake,
-    }
 }
 
 /// A shell that made a call: it sees progress on stderr and cannot be asked.

@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
-use callgate_upstream::Launch;
+use callgate_config as config;
+use callgate_gate::Launch;
 use serde_json::json;
 
 use crate::{
     args::{Config, ConfigCommand, Gateway, Shared},
-    config,
     exit::Failed,
     print::outln,
-    wiring,
+    setup,
 };
 
 pub(crate) fn run(shared: &Shared, config: &Config) -> Result<ExitCode, Failed> {
@@ -23,7 +23,7 @@ pub(crate) fn run(shared: &Shared, config: &Config) -> Result<ExitCode, Failed> 
             check(&shared)?;
         }
         ConfigCommand::Show(flags) => {
-            let settings = wiring::settings(shared, &flags.gateway, true)?;
+            let settings = setup::settings(shared, &flags.gateway, true)?;
             let shown = config::effective(&settings, flags.listen.as_deref())?;
             if shared.json {
                 outln!("{}", pretty(&json!(shown)));
@@ -38,7 +38,7 @@ pub(crate) fn run(shared: &Shared, config: &Config) -> Result<ExitCode, Failed> 
 }
 
 fn check(shared: &Shared) -> Result<(), Failed> {
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     settings.listen(None)?;
     for spec in &settings.servers {
         match &spec.launch {

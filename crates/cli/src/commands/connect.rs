@@ -9,7 +9,7 @@ use crate::{
     args::{Connect, Gateway, HostKind, Shared},
     exit::Failed,
     print::outln,
-    wiring,
+    setup,
 };
 
 /// How a host reaches the gateway.
@@ -19,7 +19,7 @@ enum Way {
 }
 
 pub(crate) fn run(shared: &Shared, connect: &Connect) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let way = if connect.http {
         let token = settings.tokens()?.agent;
         Way::Http {

@@ -6,12 +6,16 @@ use callgate_call::Providers;
 use callgate_upstream::Profile;
 use callgate_wire::Frame;
 
+use callgate_gateway::Running;
+
+use callgate_gateway::house::local_host;
+
 use crate::{
     args::{ActivityCommand, ActivityFilter, Gateway, Shared},
     commands::{activity, call},
     exit::Failed,
     print::outln,
-    wiring::{self, Running},
+    setup,
 };
 
 pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
@@ -19,13 +23,13 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
         demo: true,
         ..Gateway::default()
     };
-    let settings = wiring::settings(shared, &flags, true)?;
+    let settings = setup::settings(shared, &flags, true)?;
     outln!(
         "A gateway with a bundled server of three tools. {}.\n",
         capital(&settings.policies.line())
     );
-    wiring::runtime()?.block_on(async {
-        let host = Arc::new(call::local_host());
+    setup::runtime()?.block_on(async {
+        let host = Arc::new(local_host());
         let running = Running::start(&settings, Profile::of(&host))?;
         running.fleet.first_connect(None).await;
         for (tool, arguments) in [

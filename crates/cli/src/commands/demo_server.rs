@@ -8,11 +8,11 @@ use std::{
 
 use callgate_wire::{Content, Frame, Json, Registry, Strictness, Tool, ToolAnswer, message};
 
-use crate::{exit::Failed, wiring};
+use crate::{exit::Failed, setup};
 
 pub(crate) fn run() -> Result<ExitCode, Failed> {
     let registry = registry();
-    let runtime = wiring::runtime()?;
+    let runtime = setup::runtime()?;
     let failed = |error: io::Error| Failed::execution(format!("standard streams: {error}"));
     let mut out = io::stdout().lock();
     for line in io::stdin().lock().lines() {

@@ -3,22 +3,27 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time::Duration};
 
 use callgate_call::{Providers, RateUsage, Usage};
+use callgate_gate::Launch;
 use callgate_gate::pins;
 use callgate_record::{Activity, ActivityFilter, RecordType};
 use callgate_store::{Index, IndexError, compare_index, verify};
-use callgate_upstream::{Launch, Profile, ServerReport, ServerStatus};
+use callgate_upstream::{Profile, ServerReport, ServerStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
+
+use callgate_gateway::Running;
+
+use callgate_config::Settings;
+
+use callgate_gateway::reload::LOOSENED;
 
 use crate::{
     admin,
     args::{Gateway, Shared},
     commands::{lock, serve::plain_http_warning},
-    config::Settings,
     exit::Failed,
     print::{one_line, outln},
-    reload::LOOSENED,
-    wiring::{self, Running},
+    setup,
 };
 
 /// How long ago a change of policy is told of.
@@ -34,14 +39,14 @@ struct Finding {
 }
 
 pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let mut findings = vec![configuration(&settings), private(&settings.data_dir)];
     findings.extend(exposed(&settings)?);
     findings.push(record(&settings.data_dir)?);
     findings.extend(damaged_lock(&settings));
     findings.extend(index(&settings.data_dir)?);
     findings.extend(loosened(&settings.data_dir)?);
-    let runtime = wiring::runtime()?;
+    let runtime = setup::runtime()?;
     findings.extend(runtime.block_on(usage(&settings)));
     findings.extend(runtime.block_on(servers(&settings))?);
     for Finding { fine, what, help } in &findings {
@@ -227,7 +232,7 @@ fn index(data_dir: &Path) -> Result<Option<Finding>, Failed> {
 }
 
 async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
-    if settings.servers.is_empty() && settings.builtins.is_none() {
+    if settings.servers.is_empty() && !settings.config.builtins.enabled {
         let help = "add one in callgate.yaml under `servers:`, or try `callgate demo`";
         return Ok(vec![Finding {
             fine: true,

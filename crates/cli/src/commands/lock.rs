@@ -4,6 +4,7 @@ mod current;
 
 use std::process::ExitCode;
 
+use callgate_gate::pins::PinStore;
 use callgate_gate::{
     Tool,
     pins::{
@@ -12,20 +13,20 @@ use callgate_gate::{
     },
     visible::{Layout, visible},
 };
-use callgate_upstream::pin_file;
 use serde_json::json;
+
+use callgate_config::Settings;
 
 use crate::{
     args::{Lock as Arguments, LockCommand, Shared},
-    config::Settings,
     exit::Failed,
     print::{one_line, outln, table},
-    wiring,
+    setup,
 };
 use current::Current;
 
 pub(crate) fn run(shared: &Shared, lock: &Arguments) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &lock.gateway, true)?;
+    let settings = setup::settings(shared, &lock.gateway, true)?;
     match &lock.command {
         LockCommand::Show { tool } => show(shared, &settings, tool.as_deref()),
         LockCommand::Diff => diff(shared, &settings),
@@ -166,7 +167,7 @@ fn kept_away(settings: &Settings, current: &Current) -> Vec<Quarantined> {
         mode: PinMode::Locked,
         ..settings.pins.clone()
     };
-    pins.sort(&current.servers(), &settings.options.naming)
+    pins.sort(&current.servers(), &settings.naming())
         .quarantined
 }
 
@@ -213,12 +214,11 @@ fn accept(
     let chosen = chosen(&kept_away(settings, &current), tools, all)?;
     print_findings(shared, &chosen, &current);
     let file = &settings.lock_file;
-    let take = |lock: &mut Lock| {
+    let mut take = |lock: &mut Lock| {
         let accept = |one: &Quarantined| lock.accept_tool(&one.tool, Accepted::ByPerson);
         chosen.iter().for_each(accept);
     };
-    let witness = settings.options.lock_witness.as_ref().map(|one| &*one.0);
-    pin_file::change(file, witness, take).map_err(|error| {
+    settings.lock().change(&mut take).map_err(|error| {
         Failed::config(error.to_string()).help(
             "mend the lock, restore it from version control, or move it away to accept tools anew",
         )

@@ -20,13 +20,18 @@ use signal_hook::{
 };
 use ulid::Ulid;
 
+use callgate_gateway::Running;
+
+use callgate_gateway::plugins::StepPlugins;
+
+use callgate_gateway::house::local_user;
+
 use crate::{
     args::{Gateway, Shared},
-    commands::{agent::empty_proxy, stdio::local_user},
+    commands::agent::empty_proxy,
     exit::Failed,
-    plugins::StepPlugins,
+    setup,
     signals::{Hangup, Signals},
-    wiring::{self, Running},
 };
 
 /// A host that closed its side has gone.
@@ -75,11 +80,11 @@ fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
         config: None,
         ..shared.clone()
     };
-    let settings = wiring::settings(&shared, &Gateway::default(), true)?;
+    let settings = setup::settings(&shared, &Gateway::default(), true)?;
     let root = told.root_dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let trace = told.traceparent.as_deref();
     let trace = trace.and_then(|parent| TraceContext::new(parent, None));
-    let runtime = wiring::runtime()?;
+    let runtime = setup::runtime()?;
     let code = runtime.block_on(async {
         let signals = Signals::listen(Hangup::Stops)?;
         let plugins = StepPlugins::new(&settings, &root);
@@ -90,7 +95,7 @@ fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
                 return Err(error.into());
             }
         };
-        let plan = settings.step_plan(&root, told.intercept_builtins, tools)?;
+        let plan = callgate_gateway::plan::step(&settings, &root, told.intercept_builtins, tools)?;
         let running = Running::start_with(&settings, plan, Profile::gateway())?;
         let session = Ulid::generate().to_string();
         let (gateway, frame_bytes) = (running.gateway.clone(), settings.frame_bytes());

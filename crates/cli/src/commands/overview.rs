@@ -7,12 +7,12 @@ use crate::{
     args::{Gateway, Shared},
     exit::Failed,
     print::outln,
-    wiring,
+    setup,
 };
 
 pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
-    let running = wiring::runtime()?.block_on(admin::running(&settings.data_dir));
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
+    let running = setup::runtime()?.block_on(admin::running(&settings.data_dir));
     outln!(
         "callgate {}: one gate for every tool call an AI agent makes",
         env!("CARGO_PKG_VERSION")

@@ -4,12 +4,13 @@ use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
 
+use callgate_config::PolicyFile;
+
 use crate::{
     args::{Gateway, Policy, PolicyCommand, Shared},
-    config::PolicyFile,
     exit::Failed,
     print::outln,
-    wiring,
+    setup,
 };
 
 mod calls;
@@ -52,7 +53,7 @@ fn named_or_configured(shared: &Shared, file: Option<PathBuf>) -> Result<PathBuf
     if let Some(file) = file {
         return Ok(file);
     }
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let configured = settings.policies.files().last();
     let configured = configured.map(|(file, _)| file.to_owned());
     configured.ok_or_else(|| {

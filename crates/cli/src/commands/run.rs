@@ -8,12 +8,17 @@ use callgate_upstream::Profile;
 use callgate_wire::{Frame, quote};
 use ulid::Ulid;
 
-use super::call::{PATIENCE, Shell, local_host, report};
+use super::call::{PATIENCE, Shell, report};
+use callgate_gateway::Running;
+
+use callgate_config::Settings;
+
+use callgate_gateway::house::local_host;
+
 use crate::{
     args::{Run, Shared},
-    config::Settings,
     exit::Failed,
-    wiring::{self, Running},
+    setup,
 };
 
 pub(crate) fn run(shared: &Shared, asked: &Run) -> Result<ExitCode, Failed> {
@@ -24,8 +29,8 @@ pub(crate) fn run(shared: &Shared, asked: &Run) -> Result<ExitCode, Failed> {
             format!(r#"{{"command":{}}}"#, quote(&script))
         }
     };
-    let settings = wiring::settings(shared, &asked.gateway, true)?;
-    wiring::runtime()?.block_on(async {
+    let settings = setup::settings(shared, &asked.gateway, true)?;
+    setup::runtime()?.block_on(async {
         let answer = run_once(&settings, arguments).await?;
         report(&answer, shared.json)
     })

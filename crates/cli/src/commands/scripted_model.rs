@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
-use crate::{exit::Failed, print::outln, wiring};
+use crate::{exit::Failed, print::outln, setup};
 
 /// One round of a script, as it is written.
 #[derive(Debug, Deserialize)]
@@ -33,7 +33,7 @@ pub(crate) fn run(file: &Path) -> Result<ExitCode, Failed> {
     let script: Vec<WrittenTurn> = serde_json::from_str(&text)
         .map_err(|error| Failed::user(format!("script `{}`: {error}", file.display())))?;
     let script = script.into_iter().map(turn).collect::<Result<_, _>>()?;
-    wiring::runtime()?.block_on(async {
+    setup::runtime()?.block_on(async {
         let model = ScriptedModel::start(script).await;
         let model = model.map_err(|error| Failed::system(error.to_string()))?;
         outln!("listening http://{}", model.address);

@@ -20,18 +20,25 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use callgate_gateway::Running;
+
+use callgate_config::{Flags, OpenRoute, Settings};
+
+use callgate_gateway::keyring::StoredTokens;
+
+use callgate_gateway::reload::Reloading;
+
+use callgate_config::TokenPair;
+
+use callgate_gateway::house::local_user;
+
 use crate::{
     admin::RunFile,
     args::{Gateway, Serve, Shared},
     attach::{self, Socket},
-    commands::stdio::local_user,
-    config::{OpenRoute, Settings},
     exit::Failed,
-    keyring::StoredTokens,
-    reload::Reloading,
+    setup,
     signals::{Hangup, Signals},
-    tokens::TokenPair,
-    wiring::{self, Running},
 };
 
 /// How long calls under way may still take after SIGTERM.
@@ -40,11 +47,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const OTHER_FILES: u64 = 512;
 
 pub(crate) fn run(shared: &Shared, serve: &Serve) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &serve.gateway, false)?;
+    let settings = setup::settings(shared, &serve.gateway, false)?;
     let listen = settings.listen(serve.listen.as_deref())?;
     let tokens = settings.tokens()?;
     let flags = serve.gateway.clone();
-    let runtime = wiring::runtime()?;
+    let runtime = setup::runtime()?;
     let code = runtime.block_on(serve_until_told(settings, flags, listen, tokens));
     // What was given up, or left behind by a second signal, must not keep us here.
     runtime.shutdown_background();
@@ -66,7 +73,9 @@ async fn serve_until_told(
     let attaching = listen_for_hosts(&data_dir);
     let mut running = Running::open(&settings, Profile::gateway()).await?;
     running.served_at = served_at(address);
-    running.desk.set_terms(settings.terms(&running.served_at));
+    running
+        .desk
+        .set_terms(callgate_gateway::plan::terms(&settings, &running.served_at));
     let note = RunFile {
         pid: std::process::id(),
         address: address.to_string(),
@@ -85,7 +94,7 @@ async fn serve_until_told(
         let attended = attach_door(&running, &settings).serve(listener, closing.close.clone());
         (socket, tokio::spawn(attended))
     });
-    let reloading = Reloading::start(&running, settings, &flags, Some(hangup));
+    let reloading = Reloading::start(&running, settings, &Flags::from(&flags), Some(hangup));
     signals.stop.cancelled().await;
     eprintln!("stopping: letting calls under way end; a second signal ends at once");
     let doors = Doors {

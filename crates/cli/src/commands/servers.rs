@@ -7,13 +7,16 @@ use callgate_process::stderr_tail::sanitise;
 use callgate_server::ServerRow;
 use callgate_upstream::Profile;
 
+use callgate_gateway::Running;
+
+use callgate_config::Settings;
+
 use crate::{
     admin,
     args::{Gateway, Servers, ServersCommand, Shared},
-    config::Settings,
     exit::Failed,
     print::{one_line, outln, table},
-    wiring::{self, Running},
+    setup,
 };
 
 pub(crate) fn run(shared: &Shared, servers: &Servers) -> Result<ExitCode, Failed> {
@@ -24,8 +27,8 @@ pub(crate) fn run(shared: &Shared, servers: &Servers) -> Result<ExitCode, Failed
 }
 
 fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, gateway, true)?;
-    let rows = wiring::runtime()?.block_on(rows(&settings))?;
+    let settings = setup::settings(shared, gateway, true)?;
+    let rows = setup::runtime()?.block_on(rows(&settings))?;
     if shared.json {
         outln!(
             "{}",
@@ -67,14 +70,19 @@ async fn rows(settings: &Settings) -> Result<Vec<ServerRow>, Failed> {
     }
     let running = Running::start(settings, Profile::gateway())?;
     running.fleet.settled().await;
-    let rows = running.fleet.reports().iter().map(wiring::row).collect();
+    let rows = running
+        .fleet
+        .reports()
+        .iter()
+        .map(callgate_gateway::row)
+        .collect();
     running.stop(Duration::ZERO).await;
     Ok(rows)
 }
 
 fn logs(shared: &Shared, name: &str, lines: usize) -> Result<ExitCode, Failed> {
     let name = ServerName::new(name).map_err(|error| Failed::user(error.to_string()))?;
-    let file = wiring::data_dir(shared)?
+    let file = setup::data_dir(shared)?
         .join("logs")
         .join(format!("{name}.log"));
     let text = fs::read(&file).map_err(|_| {

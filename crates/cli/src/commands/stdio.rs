@@ -11,14 +11,20 @@ use callgate_wire::{
 use tokio::io::{AsyncRead, AsyncReadExt};
 use ulid::Ulid;
 
+use callgate_gateway::Running;
+
+use callgate_config::{Flags, Settings};
+
+use callgate_gateway::reload::Reloading;
+
+use callgate_gateway::house::local_user;
+
 use crate::{
     args::{Gateway, Shared, Stdio},
     attach::{self, Beside},
-    config::Settings,
     exit::Failed,
-    reload::Reloading,
+    setup,
     signals::{Hangup, Signals},
-    wiring::{self, Running},
 };
 
 /// A host that closed its side has gone; one that sends SIGTERM may still read last answers.
@@ -28,7 +34,7 @@ const CHUNK: usize = 64 * 1024;
 
 pub(crate) fn run(shared: &Shared, stdio: &Stdio) -> Result<ExitCode, Failed> {
     let flags = &stdio.gateway;
-    let settings = wiring::settings(shared, flags, false)?;
+    let settings = setup::settings(shared, flags, false)?;
     if !stdio.no_attach {
         match Beside::find(&settings, flags) {
             Beside::Attached { gateway, stream } => {
@@ -43,7 +49,7 @@ pub(crate) fn run(shared: &Shared, stdio: &Stdio) -> Result<ExitCode, Failed> {
             Beside::Nobody => {}
         }
     }
-    let runtime = wiring::runtime()?;
+    let runtime = setup::runtime()?;
     let code = runtime.block_on(serve(settings, flags));
     // Reading standard input blocks a thread that cannot be stopped; it must not keep us here.
     runtime.shutdown_background();
@@ -72,7 +78,7 @@ async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> 
         &local_user(),
         session,
     );
-    let reloading = Reloading::start(&running, settings, flags, None);
+    let reloading = Reloading::start(&running, settings, &Flags::from(flags), None);
     let input = Cursor::new(read).chain(input);
     let serving = async {
         let stop = signals.stop.clone();
@@ -153,11 +159,4 @@ fn profile_of(line: bytes::Bytes) -> Profile {
         capabilities: one_line(capabilities),
         era,
     })
-}
-
-/// The principal of calls that no token authenticates.
-pub(crate) fn local_user() -> String {
-    let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-    let uid = rustix::process::getuid().as_raw();
-    name.map_or_else(|_| format!("uid:{uid}"), |name| format!("local:{name}"))
 }

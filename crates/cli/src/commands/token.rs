@@ -7,17 +7,19 @@ use callgate_record::RecordType;
 use callgate_store::{Token as Kept, TokenError, Tokens};
 use jiff::{SignedDuration, Span, Timestamp};
 
+use callgate_config::Settings;
+
+use callgate_gateway::house::local_user;
+
 use crate::{
     args::{Ceiling, Gateway, NewToken, Shared, Token, TokenCommand, TokenRole},
-    commands::stdio::local_user,
-    config::Settings,
     exit::Failed,
     print::{outln, table},
-    wiring,
+    setup,
 };
 
 pub(crate) fn run(shared: &Shared, token: &Token) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let tokens = Tokens::new(&settings.data_dir);
     match &token.command {
         TokenCommand::Create(new) => create(&settings, &tokens, new, shared.json),
@@ -102,7 +104,7 @@ fn server_names(settings: &Settings) -> Vec<String> {
     let servers = servers.map(|spec| spec.name.as_str().to_owned());
     let plugins = settings.plugins().map(|(name, _)| name.to_owned());
     let builtin = ServerName::builtin().as_str().to_owned();
-    let builtin = settings.builtins.as_ref().map(|_| builtin);
+    let builtin = settings.config.builtins.enabled.then_some(builtin);
     servers.chain(plugins).chain(builtin).collect()
 }
 
@@ -136,10 +138,10 @@ fn revoke(settings: &Settings, tokens: &Tokens, name: &str) -> Result<ExitCode, 
 
 /// Puts on record what was done to a token, and who did it.
 fn put_on_record(settings: &Settings, event: &str, what: &str) -> Result<(), Failed> {
-    let (log, recorder) = wiring::own_record(settings)?;
+    let (log, recorder) = callgate_gateway::own_record(settings)?;
     let reason = format!("{what}, by {}", local_user());
     recorder.event(RecordType::System, event, None, Some(reason));
-    wiring::close_record(&log);
+    callgate_gateway::close_record(&log);
     Ok(())
 }
 

@@ -10,12 +10,16 @@ use callgate_wire::{Json, Strictness};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
+use callgate_gateway::Running;
+
+use callgate_gateway::house::local_host;
+
 use crate::{
     args::{Gateway, Shared, Tools, ToolsCommand},
-    commands::call::{Shell, local_host},
+    commands::call::Shell,
     exit::Failed,
     print::{one_line, outln, table},
-    wiring::{self, Running},
+    setup,
 };
 
 pub(crate) fn run(shared: &Shared, tools: &Tools) -> Result<ExitCode, Failed> {
@@ -31,8 +35,8 @@ pub(crate) fn run(shared: &Shared, tools: &Tools) -> Result<ExitCode, Failed> {
 }
 
 fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, gateway, true)?;
-    wiring::runtime()?.block_on(async {
+    let settings = setup::settings(shared, gateway, true)?;
+    setup::runtime()?.block_on(async {
         let running = Running::open(&settings, Profile::gateway()).await?;
         running.fleet.settled().await;
         let (catalog, policy) = (running.fleet.catalog(), running.fleet.policy());
@@ -116,8 +120,8 @@ fn asked(
     tool: &str,
     arguments: &Value,
 ) -> Result<String, Failed> {
-    let settings = wiring::settings(shared, gateway, true)?;
-    wiring::runtime()?.block_on(async {
+    let settings = setup::settings(shared, gateway, true)?;
+    setup::runtime()?.block_on(async {
         let running = Running::open(&settings, Profile::gateway()).await?;
         running.fleet.settled().await;
         let ask = Ask {

@@ -5,16 +5,16 @@ use std::{
     process::ExitCode,
 };
 
+use callgate_config::{
+    self as config, CONFIG_FILE, NotFound, PluginDirs, folders,
+    trust::{self, Manifest, TrustList},
+};
 use callgate_gate::Digest;
-use callgate_plugin::{NotFound, Shelf};
 use callgate_process::regular_file;
 
 use crate::{
     args::{Shared, Trust},
-    config,
     exit::Failed,
-    folders::{self, CONFIG_FILE},
-    trust::{self, Manifest, TrustList},
 };
 
 pub(crate) fn run(shared: &Shared, trust: &Trust) -> Result<ExitCode, Failed> {
@@ -27,7 +27,7 @@ pub(crate) fn run(shared: &Shared, trust: &Trust) -> Result<ExitCode, Failed> {
         return revoke(&data_dir, &file);
     }
     let wrong = |error: NotFound| Failed::user(format!("`{}`: {error}", file.display()));
-    let plugin_files = Shelf::depends_on(&file).map_err(wrong)?;
+    let plugin_files = PluginDirs::depends_on(&file).map_err(wrong)?;
     let (manifest, what_it_means) = match plugin_files {
         Some(files) => (
             of_files(&files)?,

@@ -13,7 +13,6 @@ use callgate_gate::{
 use callgate_record::RecordType;
 
 use super::Fleet;
-use crate::pin_file;
 
 impl Fleet {
     /// Takes out of `listings` what hosts must not see.
@@ -66,8 +65,8 @@ impl Fleet {
         let accept = |lock: &mut Lock, tool: &Tool| lock.accept_tool(tool, Accepted::AtFirstSight);
         fresh.iter().for_each(|tool| accept(&mut pins.lock, tool));
         let options = &self.supplies.load().options;
-        if let Some(file) = &options.lock_file {
-            let add = |lock: &mut Lock| {
+        if let Some(kept) = &options.pin_store {
+            let mut add = |lock: &mut Lock| {
                 for tool in fresh {
                     // What is in the file counts, also where it cannot be read.
                     if !lock.has(tool.server.as_str(), &tool.name) {
@@ -75,8 +74,7 @@ impl Fleet {
                     }
                 }
             };
-            let witness = options.lock_witness.as_ref().map(|one| &*one.0);
-            match pin_file::change(file, witness, add) {
+            match kept.0.change(&mut add) {
                 Ok(lock) => pins.lock = lock,
                 Err(error) => {
                     tracing::warn!(%error, "new tools are pinned only until this gateway ends")

@@ -10,8 +10,9 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 
+use callgate_gate::Endpoint;
+
 use super::{
-    Endpoint,
     connections::{Answered, Connections},
     connector::Connector,
 };
@@ -197,11 +198,11 @@ fn request(
 ) -> Request<Full<Pieces>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
-    *request.uri_mut() = endpoint.named.place.clone();
+    *request.uri_mut() = endpoint.place().clone();
     let headers = request.headers_mut();
     *headers = endpoint.headers.clone();
     headers.reserve(USUAL_HEADERS);
-    headers.insert(header::HOST, endpoint.named.host.clone());
+    headers.insert(header::HOST, endpoint.host().clone());
     let own = [
         (SESSION, carried.session),
         (VERSION, carried.version),

@@ -10,7 +10,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
-    http::{Carried, Endpoint, Events, HttpClient, HttpFailed, Next, describe_status, effect_of},
+    Endpoint,
+    http::{Carried, Events, HttpClient, HttpFailed, Next, describe_status, effect_of},
     inbound::Inbound,
     outgoing::Message,
     pending::{Ended, Pending},

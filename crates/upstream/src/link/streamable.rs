@@ -24,9 +24,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
+    Endpoint,
     http::{
-        Answered, Carried, Endpoint, Events, HttpClient, HttpFailed, describe_status, effect_of,
-        read_body,
+        Answered, Carried, Events, HttpClient, HttpFailed, describe_status, effect_of, read_body,
     },
     inbound::Inbound,
     outgoing::Message,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_call::{Announcement, Events, Providers};
-use callgate_gate::{Builtin, Naming, Policy, ServerName, pins::Pins};
+use callgate_gate::{
+    Builtin, Endpoint, Launch, Naming, Policy, ServerName, ServerSpec, pins::Pins,
+};
 use callgate_record::{
     Entry, OnFailure, Position, Recorder, Redactor, Settling, Store, StoreError,
 };
 use callgate_testkit::{HttpUpstream, bin, until};
-use callgate_upstream::{
-    Endpoint, Fleet, FleetOptions, FleetPlan, Launch, Profile, ServerSpec, ServerStatus,
-};
+use callgate_upstream::{Fleet, FleetOptions, FleetPlan, Profile, ServerStatus};
 use futures_util::future::{Either, ready};
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
@@ -65,8 +65,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
         warden_program: warden_program(),
         log_dir: None,
         definitions_dir: Some(PathBuf::from(definitions)),
-        lock_file: None,
-        lock_witness: None,
+        pin_store: None,
         connect_wait: DEADLINE,
         reconnect_cap: Duration::from_secs(60),
         listed_while_down: LISTED,

@@ -19,7 +19,9 @@ use jiff::Timestamp;
 use rustix::termios::{QueueSelector, tcflush};
 
 use super::{MAX_LISTED, Office, failed, json, show, summarised, view};
-use crate::{config::Settings, exit::Failed, print::outln, wiring};
+use callgate_config::Settings;
+
+use crate::{exit::Failed, print::outln, setup};
 
 /// How often it is looked for new ones.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -153,7 +155,7 @@ fn typed_line() -> Result<Option<String>, Failed> {
 
 fn decide(settings: &Settings, id: &ApprovalId, answer: Answer) -> Result<(), Failed> {
     let office = Office::open(settings)?;
-    let decided = wiring::runtime()?.block_on(office.decide(id, answer));
+    let decided = setup::runtime()?.block_on(office.decide(id, answer));
     office.close();
     match decided {
         Ok(status) => outln!("{id} {}", status.as_str()),

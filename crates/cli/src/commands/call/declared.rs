@@ -10,14 +10,19 @@ use callgate_wire::{Frame, Json, Strictness, quote};
 use serde_json::Value;
 use ulid::Ulid;
 
-use super::{PATIENCE, Shell, checked, local_host, print_result, report};
+use super::{PATIENCE, Shell, checked, print_result, report};
+use callgate_gateway::Running;
+
+use callgate_config::Settings;
+
+use callgate_gateway::house::local_host;
+
 use crate::{
     admin::{self, RunFile},
     args::{Call, Gateway, OperationName, OutputForm, Shared},
     attach,
-    config::Settings,
     exit::Failed,
-    wiring::{self, Running},
+    setup,
 };
 
 /// A call with its intent.
@@ -70,9 +75,9 @@ pub(super) fn meant(call: &Call) -> Result<Option<Meant>, Failed> {
 
 /// Makes the call and prints its result.
 pub(super) fn run(shared: &Shared, call: &Call, meant: &Meant) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &call.gateway, true)?;
+    let settings = setup::settings(shared, &call.gateway, true)?;
     let as_json = shared.json || call.output == Some(OutputForm::Json);
-    wiring::runtime()?.block_on(async {
+    setup::runtime()?.block_on(async {
         match beside(&settings, &call.gateway).await {
             Some(gateway) => by_gateway(&gateway, &settings, meant, as_json).await,
             None => {

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use callgate_call::Providers;
+use callgate_gate::ServerSpec;
 use callgate_gate::{
     ServerName, Tool,
     pins::{Lock, Names, PinMode, Pins, flags},
 };
-use callgate_upstream::{Profile, ServerSpec, ServerStatus, last_known};
+use callgate_gateway::plan;
+use callgate_upstream::{Profile, ServerStatus, last_known};
 
-use crate::{
-    config::Settings,
-    exit::Failed,
-    wiring::{self, Running},
-};
+use callgate_gateway::Running;
+
+use callgate_config::Settings;
+
+use crate::{exit::Failed, setup};
 
 /// The tools of each server, in configuration order.
 pub(super) struct Current {
@@ -24,8 +26,9 @@ pub(super) struct Current {
 impl Current {
     /// What a gateway on this data folder last heard; servers that were never reached have nothing.
     pub(super) fn last_known(settings: &Settings) -> Self {
-        let known =
-            |spec: &ServerSpec| last_known(&settings.options, &spec.name).unwrap_or_default();
+        let known = |spec: &ServerSpec| {
+            last_known(&plan::options(settings), &spec.name).unwrap_or_default()
+        };
         let servers = settings.servers.iter();
         Self::of(
             settings,
@@ -37,7 +40,8 @@ impl Current {
 
     /// The same; where a server was never reached, all are asked.
     pub(super) fn seen(settings: &Settings) -> Result<Self, Failed> {
-        let is_known = |spec: &ServerSpec| last_known(&settings.options, &spec.name).is_some();
+        let is_known =
+            |spec: &ServerSpec| last_known(&plan::options(settings), &spec.name).is_some();
         if settings.servers.iter().all(is_known) {
             return Ok(Self::last_known(settings));
         }
@@ -46,15 +50,15 @@ impl Current {
 
     /// Starts the servers and asks them.
     pub(super) fn ask(settings: &Settings) -> Result<Self, Failed> {
-        let mut plan = settings.plan();
+        let mut plan = plan::fleet(settings)?;
         // Looking accepts nothing and keeps nothing away.
-        plan.options.lock_file = None;
+        plan.options.pin_store = None;
         plan.pins = Pins {
             mode: PinMode::Off,
             ..Pins::default()
         };
         plan.in_house.clear();
-        wiring::runtime()?.block_on(async {
+        setup::runtime()?.block_on(async {
             let running = Running::start_with(settings, plan, Profile::gateway())?;
             running.fleet.settled().await;
             let (catalog, reports) = (running.fleet.catalog(), running.fleet.reports());
@@ -80,7 +84,7 @@ impl Current {
 
     fn of(settings: &Settings, servers: Vec<(ServerName, Vec<Tool>)>) -> Self {
         let all = servers.iter().flat_map(|(_, tools)| tools);
-        let names = Names::of(all, &settings.options.naming);
+        let names = Names::of(all, &settings.naming());
         Self { servers, names }
     }
 

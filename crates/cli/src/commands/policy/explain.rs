@@ -11,16 +11,19 @@ use super::{
     calls::{self, Caller, Described},
     known::Known,
 };
+use callgate_config::Settings;
+
+use callgate_gateway::plan;
+
 use crate::{
     args::{Explain, Shared},
-    config::Settings,
     exit::Failed,
     print::{one_line, outln},
-    wiring,
+    setup,
 };
 
 pub(super) fn run(shared: &Shared, explain: &Explain) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &explain.gateway, true)?;
+    let settings = setup::settings(shared, &explain.gateway, true)?;
     let annotations = match (explain.destructive, explain.read_only) {
         (true, _) => Some(r#"{"destructiveHint":true}"#),
         (false, true) => Some(r#"{"readOnlyHint":true}"#),
@@ -34,9 +37,9 @@ pub(super) fn run(shared: &Shared, explain: &Explain) -> Result<ExitCode, Failed
         cost: None,
     })?;
     if annotations.is_none() {
-        define(&settings, &explain.tool, &mut call);
+        define(&settings, &explain.tool, &mut call)?;
     }
-    let policy = &settings.policy;
+    let policy = &plan::fleet(&settings)?.policy;
     let (facts, needs) = calls::facts_now(policy, &call);
     let (kind, rule) = calls::verdict(policy, &call, &facts);
     let explained = policy.explain(&call, &facts);
@@ -72,8 +75,8 @@ pub(super) fn run(shared: &Shared, explain: &Explain) -> Result<ExitCode, Failed
 }
 
 /// Gives the call the definition that the gateway has of its tool.
-fn define(settings: &Settings, name: &str, call: &mut Call) {
-    let known = Known::of(settings);
+fn define(settings: &Settings, name: &str, call: &mut Call) -> Result<(), Failed> {
+    let known = Known::of(settings)?;
     if let Some(tool) = known.tool(name) {
         call.target = Target::Tool(Arc::new(tool.clone()));
     } else if let Some((tool, reason)) = known.quarantined(name) {
@@ -86,6 +89,7 @@ fn define(settings: &Settings, name: &str, call: &mut Call) {
             "note: no server has listed {name} yet; explained as a tool that declares nothing\nhelp: use --destructive or --read-only to say what it declares"
         );
     }
+    Ok(())
 }
 
 fn print_subject(subject: &ExplainedSubject) {

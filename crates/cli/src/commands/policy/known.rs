@@ -3,7 +3,8 @@
 use callgate_gate::{Tool, pins::Quarantine};
 use callgate_upstream::last_known;
 
-use crate::config::Settings;
+use callgate_config::{Failed, Settings};
+use callgate_gateway::plan;
 
 /// The tools of all servers as a gateway would take them.
 #[derive(Debug)]
@@ -14,21 +15,22 @@ pub(super) struct Known {
 
 impl Known {
     /// A running gateway writes down what servers list whenever they list anew, so this is what it knows, too.
-    pub(super) fn of(settings: &Settings) -> Self {
+    pub(super) fn of(settings: &Settings) -> Result<Self, Failed> {
+        let plan = plan::fleet(settings)?;
         let listed = settings.servers.iter();
-        let listed = listed.map(|spec| last_known(&settings.options, &spec.name));
-        let in_house = settings.plan().in_house.into_iter();
+        let listed = listed.map(|spec| last_known(&plan.options, &spec.name));
+        let in_house = plan.in_house.iter();
         let in_house = in_house.map(|one| one.listing().tools);
         let servers: Vec<Vec<Tool>> = listed
             .chain(in_house)
             .map(Option::unwrap_or_default)
             .collect();
-        let sorted = settings.pins.sort(&servers, &settings.options.naming);
+        let sorted = settings.pins.sort(&servers, &settings.naming());
         let quarantined = sorted.quarantined.into_iter();
-        Self {
+        Ok(Self {
             accepted: sorted.accepted.into_iter().flatten().collect(),
             quarantined: quarantined.map(|one| (one.tool, one.reason)).collect(),
-        }
+        })
     }
 
     /// The tool of this name, with what the operator says it does.

@@ -19,7 +19,7 @@ use crate::{
     commands::activity,
     exit::Failed,
     print::{one_line, outln, table},
-    wiring,
+    setup,
 };
 
 /// Records that are read at once.
@@ -53,9 +53,10 @@ struct Sums {
 }
 
 pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &replay.gateway, true)?;
+    let settings = setup::settings(shared, &replay.gateway, true)?;
     let mut index = activity::index(&settings.data_dir)?;
-    let known = Known::of(&settings);
+    let known = Known::of(&settings)?;
+    let policy = callgate_gateway::plan::fleet(&settings)?.policy;
     let mut filter = Filter {
         since: replay.since.as_deref().map(activity::since).transpose()?,
         limit: Some(PAGE),
@@ -74,7 +75,7 @@ pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> 
                 sums.left_out += 1;
                 continue;
             }
-            let now = again(&settings.policy, &known, record);
+            let now = again(&policy, &known, record);
             sums.count(&now);
             rows.extend(row(record, decided(record).unwrap_or(was), &now));
         }

@@ -17,12 +17,9 @@ use super::{
     calls::{self, Caller, Described},
     named_or_configured,
 };
-use crate::{
-    args::Shared,
-    config::{PolicyFile, ground},
-    exit::Failed,
-    print::outln,
-};
+use callgate_config::{PolicyFile, ground};
+
+use crate::{args::Shared, exit::Failed, print::outln};
 
 /// What the name of a file with cases ends in.
 const ENDING: &str = ".tests.yaml";

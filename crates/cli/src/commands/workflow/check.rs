@@ -7,13 +7,15 @@ use callgate_process::environment::{self, Inherit};
 use callgate_workflow::{Code, Finding, Kind, Reading, Severity, Workflow, check_plugins, read};
 use serde_json::json;
 
+use callgate_config::Settings;
+
+use callgate_gateway::plugins::StepPlugins;
+
 use crate::{
     args::{Gateway, Shared, Validate},
-    config::Settings,
     exit::Failed,
-    plugins::StepPlugins,
     print::outln,
-    wiring,
+    setup,
 };
 
 /// A workflow that can be run, and its text.
@@ -26,8 +28,8 @@ pub(super) fn run(shared: &Shared, wanted: &Validate) -> Result<ExitCode, Failed
     let (reading, _) = readable(&wanted.file)?;
     let mut findings = reading.findings.clone();
     if let Some(draft) = reading.draft() {
-        let settings = wiring::settings(shared, &Gateway::default(), true)?;
-        let runtime = wiring::runtime()?;
+        let settings = setup::settings(shared, &Gateway::default(), true)?;
+        let runtime = setup::runtime()?;
         findings.extend(runtime.block_on(asked(&settings, draft, wanted.no_plugins)));
         runtime.shutdown_background();
     }
@@ -83,7 +85,7 @@ async fn asked(settings: &Settings, workflow: &Workflow, no_plugins: bool) -> Ve
     }
     let verdicts = Verdicts::of(&settings.data_dir);
     let env = environment::minimal(Inherit::All, &[], std::env::vars());
-    let warden = &settings.options.warden_program;
+    let warden = &settings.warden_program;
     let mut known: Vec<(AgentKind, Option<Verdict>)> = Vec::new();
     for state in &workflow.states {
         let (Kind::Agent(agent), Some(proxy)) = (&state.kind, &state.proxy) else {

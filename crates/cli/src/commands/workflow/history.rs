@@ -8,14 +8,14 @@ use crate::{
     args::Shared,
     exit::Failed,
     print::{one_line, outln, table},
-    wiring,
+    setup,
 };
 
 /// How much of a message stands in a table.
 const MESSAGE_CHARS: usize = 80;
 
 pub(super) fn all(shared: &Shared, limit: usize) -> Result<ExitCode, Failed> {
-    let mut runs = runs(&wiring::data_dir(shared)?);
+    let mut runs = runs(&setup::data_dir(shared)?);
     runs.truncate(limit);
     if shared.json {
         outln!("{}", serde_json::json!(runs));
@@ -40,7 +40,7 @@ pub(super) fn all(shared: &Shared, limit: usize) -> Result<ExitCode, Failed> {
 }
 
 pub(super) fn one(shared: &Shared, run: &str) -> Result<ExitCode, Failed> {
-    let report = RunReport::of(&wiring::data_dir(shared)?, run);
+    let report = RunReport::of(&setup::data_dir(shared)?, run);
     let report = report.map_err(|error| failed(&error))?;
     if shared.json {
         outln!("{}", serde_json::json!(report));

@@ -10,15 +10,21 @@ use callgate_workflow::{
 };
 
 use super::{check, history, progress::Progress};
+use callgate_gateway::Running;
+
+use callgate_config::Settings;
+
+use callgate_gateway::plugins::StepPlugins;
+
+use callgate_gateway::workshop::Gated;
+
 use crate::{
     args::{Gateway, RunWorkflow, Shared},
-    config::Settings,
+    commands::call::Shell,
     exit::Failed,
-    plugins::StepPlugins,
     print::outln,
+    setup,
     signals::{Hangup, Signals},
-    wiring::{self, Running},
-    workshop::Gated,
 };
 
 /// Calls of a run end with it; nothing is left under way.
@@ -34,7 +40,7 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
     {
         return Err(Failed::user(format!("there is no state `{step}`")));
     }
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let workdir = std::env::current_dir()
         .map_err(|error| Failed::system(format!("the working folder: {error}")))?;
     let file = std::path::absolute(&wanted.file).unwrap_or_else(|_| wanted.file.clone());
@@ -52,7 +58,7 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
 }
 
 pub(super) fn resume(shared: &Shared, run: &str, from: Option<&str>) -> Result<ExitCode, Failed> {
-    let settings = wiring::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let report = RunReport::of(&settings.data_dir, run).map_err(|error| history::failed(&error))?;
     if report.status == RunStatus::Success && from.is_none() {
         return Err(Failed::user(format!("run `{run}` has ended well"))
@@ -89,7 +95,7 @@ fn walk(
     journal: &Journal,
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
-    let runtime = wiring::runtime()?;
+    let runtime = setup::runtime()?;
     let ended = runtime.block_on(walked(settings, workflow, journal, as_json));
     // What was left behind by a second signal must not keep us here.
     runtime.shutdown_background();
@@ -117,9 +123,10 @@ async fn walked(
     as_json: bool,
 ) -> Result<Ended, Failed> {
     let signals = Signals::listen(Hangup::Stops)?;
-    let plan = settings.step_plan(&journal.workdir, false, Vec::new())?;
+    let plan = callgate_gateway::plan::step(settings, &journal.workdir, false, Vec::new())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
     let workshop = Gated {
+        caller: std::sync::Arc::new(Shell),
         plugins: StepPlugins::new(settings, &journal.workdir),
         workdir: journal.workdir.clone(),
         settings,
@@ -158,5 +165,5 @@ async fn walked(
 }
 
 fn warden(settings: &Settings) -> &Path {
-    &settings.options.warden_program
+    &settings.warden_program
 }

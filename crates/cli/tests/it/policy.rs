@@ -1,7 +1,0 @@
-//! Policy files as their authors and the agents behind them meet them.
-
-mod commands;
-mod guide;
-mod refusals;
-mod reloads;
-mod truth;
