@@ -5,13 +5,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use futures_util::future::{BoxFuture, ready};
 use serde_json::{Value, json};
 
 use crate::{
-    Proxy, StepFailed,
-    events::{Said, Tokens},
-    launch::{Launch, SERVER, Task, compact, nothing, number, push, text, used},
+    Options, Proxy, StepFailed,
+    cli::{AgentCli, PROBE_KEY, touch},
+    events::{Said, Tokens, number, text, used},
+    folder::Folder,
+    launch::{Launch, SERVER, Task, compact, nothing, push},
 };
+
+/// The program.
+const PROGRAM: &str = "claude";
 
 /// What is not to be sent anywhere or changed.
 const QUIET: [&str; 4] = [
@@ -31,7 +37,51 @@ const BY_VARIABLE: [&str; 3] = [
 /// Our tools as Claude names them.
 const PREFIX: &str = "mcp__callgate__";
 
-pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
+/// Claude Code.
+#[derive(Debug)]
+pub(crate) struct Claude;
+
+impl AgentCli for Claude {
+    fn program(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn isolated_version(&self) -> &'static str {
+        "2.1.325"
+    }
+
+    fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
+        Box::pin(ready(launch(task)))
+    }
+
+    fn read_event(&self, event: &Value) -> Vec<Said> {
+        read_event(event)
+    }
+
+    fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
+        let command = json!({"command": touch(proof), "description": "touch"});
+        vec![
+            ("Bash", command),
+            ("Write", json!({"file_path": proof, "content": "x"})),
+        ]
+    }
+
+    fn use_scripted_model(
+        &self,
+        options: &mut Options,
+        home: &Folder,
+        url: &str,
+    ) -> Result<(), StepFailed> {
+        let config = home.path().join("claude").display().to_string();
+        options.set_variable("ANTHROPIC_BASE_URL", url);
+        options.set_variable("ANTHROPIC_API_KEY", PROBE_KEY);
+        options.set_variable(CONFIG_DIR, &config);
+        options.set_variable("IS_SANDBOX", "1");
+        Ok(())
+    }
+}
+
+fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let mut args = output_args(task);
     push_tools(&mut args, task)?;
     let mut stdin = task.prompt.clone();
@@ -49,7 +99,6 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         env.push((CONFIG_DIR.to_owned(), home.display().to_string()));
     }
     Ok(Launch {
-        program: "claude".to_owned(),
         args,
         env,
         stdin,
@@ -135,13 +184,13 @@ fn private_home(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
     Ok(file.with_file_name(""))
 }
 
-pub(crate) fn said(line: &Value) -> Vec<Said> {
-    match line["type"].as_str() {
+fn read_event(event: &Value) -> Vec<Said> {
+    match event["type"].as_str() {
         Some("assistant") => {
-            let blocks = line.pointer("/message/content").and_then(Value::as_array);
+            let blocks = event.pointer("/message/content").and_then(Value::as_array);
             blocks.into_iter().flatten().filter_map(block).collect()
         }
-        Some("result") => result(line),
+        Some("result") => result(event),
         _ => Vec::new(),
     }
 }
@@ -154,18 +203,18 @@ fn block(block: &Value) -> Option<Said> {
     }
 }
 
-fn result(line: &Value) -> Vec<Said> {
+fn result(event: &Value) -> Vec<Said> {
     let tokens = Tokens {
-        input: number(line, "/usage/input_tokens")
-            + number(line, "/usage/cache_read_input_tokens")
-            + number(line, "/usage/cache_creation_input_tokens"),
-        output: number(line, "/usage/output_tokens"),
-        cost_usd: line["total_cost_usd"].as_f64(),
+        input: number(event, "/usage/input_tokens")
+            + number(event, "/usage/cache_read_input_tokens")
+            + number(event, "/usage/cache_creation_input_tokens"),
+        output: number(event, "/usage/output_tokens"),
+        cost_usd: event["total_cost_usd"].as_f64(),
     };
-    let final_text = text(line, "/result");
-    let failed = line["is_error"].as_bool() == Some(true) || line["subtype"] != "success";
+    let final_text = text(event, "/result");
+    let failed = event["is_error"].as_bool() == Some(true) || event["subtype"] != "success";
     let error = failed.then(|| {
-        let why = final_text.clone().or_else(|| text(line, "/subtype"));
+        let why = final_text.clone().or_else(|| text(event, "/subtype"));
         why.unwrap_or_else(|| "it does not say why".to_owned())
     });
     vec![

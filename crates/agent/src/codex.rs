@@ -2,14 +2,22 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
 
 use crate::{
-    Proxy, StepFailed,
+    Options, Proxy, StepFailed,
     ask::{Question, ask},
-    events::{Said, Tokens},
-    launch::{Launch, SERVER, Task, number, push, text},
+    cli::{AgentCli, PROBE_KEY, touch},
+    events::{Said, Tokens, number, text},
+    folder::Folder,
+    launch::{Launch, SERVER, Task, push},
 };
+
+/// The program.
+const PROGRAM: &str = "codex";
+/// Where Codex keeps its configuration, when it is told.
+const HOME: &str = "CODEX_HOME";
 
 /// Always off: what talks to others, or brings tools along.
 const QUIET: [&str; 4] = [
@@ -45,7 +53,58 @@ const TOOLS_OFF: [&str; 3] = [
     "tools.update_plan.enabled=false",
 ];
 
-pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
+/// Codex.
+#[derive(Debug)]
+pub(crate) struct Codex;
+
+impl AgentCli for Codex {
+    fn program(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn isolated_version(&self) -> &'static str {
+        "0.166.0"
+    }
+
+    fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
+        Box::pin(launch(task))
+    }
+
+    fn read_event(&self, event: &Value) -> Vec<Said> {
+        read_event(event)
+    }
+
+    fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
+        let command = touch(proof);
+        vec![
+            ("shell", json!({"command": ["bash", "-lc", command]})),
+            ("exec_command", json!({"cmd": command})),
+            ("shell_command", json!({"command": command})),
+        ]
+    }
+
+    fn use_scripted_model(
+        &self,
+        options: &mut Options,
+        home: &Folder,
+        url: &str,
+    ) -> Result<(), StepFailed> {
+        options.set_variable(HOME, &home.path().display().to_string());
+        options.set_variable("PROBE_KEY", PROBE_KEY);
+        for setting in [
+            r#"model_provider="probe""#.to_owned(),
+            r#"model_providers.probe.name="probe""#.to_owned(),
+            format!(r#"model_providers.probe.base_url="{url}/v1""#),
+            r#"model_providers.probe.wire_api="responses""#.to_owned(),
+            r#"model_providers.probe.env_key="PROBE_KEY""#.to_owned(),
+        ] {
+            options.extra_args.extend(["-c".to_owned(), setting]);
+        }
+        Ok(())
+    }
+}
+
+async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let mut args = Vec::new();
     push(
         &mut args,
@@ -88,7 +147,6 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         Proxy::Additive | Proxy::Off => {}
     }
     Ok(Launch {
-        program: "codex".to_owned(),
         args,
         env: Vec::new(),
         stdin: task.prompt.clone(),
@@ -177,7 +235,7 @@ async fn models(task: &Task<'_>) -> Result<String, StepFailed> {
 
 async fn asked(task: &Task<'_>, args: &[&str]) -> Result<String, StepFailed> {
     let question = Question {
-        program: "codex",
+        program: PROGRAM,
         args,
         env: task.env,
         // Away from the work folder, whose files could say something else.
@@ -188,7 +246,7 @@ async fn asked(task: &Task<'_>, args: &[&str]) -> Result<String, StepFailed> {
 
 /// Whether the user has set a sandbox.
 fn users_sandbox(task: &Task<'_>) -> bool {
-    let home = task.variable("CODEX_HOME").map(std::path::PathBuf::from);
+    let home = task.variable(HOME).map(std::path::PathBuf::from);
     let home = home.or_else(|| Some(std::path::Path::new(task.variable("HOME")?).join(".codex")));
     let written = home.and_then(|home| std::fs::read_to_string(home.join("config.toml")).ok());
     let sets = |line: &str| line.trim_start().starts_with("sandbox_mode");
@@ -210,13 +268,13 @@ fn key(name: &str) -> String {
     }
 }
 
-pub(crate) fn said(line: &Value) -> Vec<Said> {
-    match line["type"].as_str() {
-        Some("item.completed") => item(&line["item"]).into_iter().collect(),
+fn read_event(event: &Value) -> Vec<Said> {
+    match event["type"].as_str() {
+        Some("item.completed") => item(&event["item"]).into_iter().collect(),
         Some("turn.completed") => vec![
             Said::Used(Tokens {
-                input: number(line, "/usage/input_tokens"),
-                output: number(line, "/usage/output_tokens"),
+                input: number(event, "/usage/input_tokens"),
+                output: number(event, "/usage/output_tokens"),
                 cost_usd: None,
             }),
             Said::Done {
@@ -225,14 +283,14 @@ pub(crate) fn said(line: &Value) -> Vec<Said> {
             },
         ],
         Some("turn.failed") => {
-            let why = text(line, "/error/message");
+            let why = text(event, "/error/message");
             let error = why.unwrap_or_else(|| "it does not say why".to_owned());
             vec![Said::Done {
                 text: None,
                 error: Some(error),
             }]
         }
-        Some("error") => text(line, "/message")
+        Some("error") => text(event, "/message")
             .map(Said::Trouble)
             .into_iter()
             .collect(),
@@ -258,11 +316,11 @@ fn item(item: &Value) -> Option<Said> {
             ))
         }
         "command_execution" => {
-            let command = serde_json::json!({"command": item["command"]});
+            let command = json!({"command": item["command"]});
             Some(native("shell", Some(command)))
         }
         "file_change" => {
-            let changes = serde_json::json!({"changes": item["changes"]});
+            let changes = json!({"changes": item["changes"]});
             Some(native("apply_patch", Some(changes)))
         }
         "web_search" => Some(native("web_search", None)),

@@ -1,6 +1,7 @@
 //! What happens in a step, as whoever watches it is told.
 
 use serde::Serialize;
+use serde_json::Value;
 
 /// Tokens and money, as the agent reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -89,4 +90,31 @@ impl Tokens {
             (one, other) => one.or(other),
         };
     }
+}
+
+/// A tool as an agent reports it: ours under its bare name, or native.
+pub(crate) fn used(name: &str, prefixes: &[&str], arguments: Option<&Value>) -> Said {
+    let ours = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
+    match ours {
+        Some(tool) => Said::Call(tool.to_owned()),
+        None => Said::Native {
+            tool: name.to_owned(),
+            arguments: arguments
+                .filter(|value| value.is_object())
+                .map(Value::to_string),
+        },
+    }
+}
+
+/// A number in an event.
+pub(crate) fn number(value: &Value, path: &str) -> u64 {
+    value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// A text in an event.
+pub(crate) fn text(value: &Value, path: &str) -> Option<String> {
+    value
+        .pointer(path)
+        .and_then(Value::as_str)
+        .map(str::to_owned)
 }

@@ -5,15 +5,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Proxy, StepFailed,
-    events::{Said, Tokens},
-    launch::{
-        CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, nothing, number, push, text, used,
-    },
+    Options, Proxy, StepFailed,
+    cli::{AgentCli, PROBE_KEY, touch},
+    events::{Said, Tokens, number, text, used},
+    folder::Folder,
+    launch::{CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, nothing, push},
 };
+
+/// The program.
+const PROGRAM: &str = "gemini";
+/// Where Gemini keeps its configuration, when it is told.
+const HOME: &str = "GEMINI_CLI_HOME";
 
 /// Nothing but our tools, whatever else is offered.
 const POLICY: &str = r#"[[rule]]
@@ -34,7 +40,56 @@ const CREDENTIALS: [&str; 3] = ["oauth_creds.json", "google_accounts.json", ".en
 /// The instructions that Gemini reads in the folder that it is started in.
 const CONTEXT: &str = "GEMINI.md";
 
-pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
+/// Gemini CLI.
+#[derive(Debug)]
+pub(crate) struct Gemini;
+
+impl AgentCli for Gemini {
+    fn program(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn isolated_version(&self) -> &'static str {
+        "0.61.0"
+    }
+
+    fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
+        Box::pin(ready(launch(task)))
+    }
+
+    fn read_event(&self, event: &Value) -> Vec<Said> {
+        read_event(event)
+    }
+
+    fn text_separator(&self) -> &'static str {
+        ""
+    }
+
+    fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
+        let content = json!({"file_path": proof, "content": "x"});
+        vec![
+            ("run_shell_command", json!({"command": touch(proof)})),
+            ("write_file", content),
+        ]
+    }
+
+    fn use_scripted_model(
+        &self,
+        options: &mut Options,
+        home: &Folder,
+        url: &str,
+    ) -> Result<(), StepFailed> {
+        let auth = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}});
+        home.write(".gemini/settings.json", &compact(&auth))?;
+        options.set_variable(HOME, &home.path().display().to_string());
+        options.set_variable("GOOGLE_GEMINI_BASE_URL", url);
+        options.set_variable("GEMINI_API_KEY", PROBE_KEY);
+        options.model = Some("gemini-2.5-pro".to_owned());
+        Ok(())
+    }
+}
+
+fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let mut args = Vec::new();
     push(&mut args, &["-o", "stream-json", "--skip-trust"]);
     if let Some(model) = &task.options.model {
@@ -53,7 +108,7 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     if task.relay.is_some() {
         settings(task)?;
         let home = task.folder.path().display().to_string();
-        env.push(("GEMINI_CLI_HOME".to_owned(), home));
+        env.push((HOME.to_owned(), home));
     }
     match task.proxy {
         Proxy::Full => {
@@ -80,7 +135,6 @@ pub(crate) fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     }
     push(&mut args, &["-p", &prompt]);
     Ok(Launch {
-        program: "gemini".to_owned(),
         args,
         env,
         stdin: String::new(),
@@ -203,41 +257,42 @@ fn object(users: &Value, key: &str) -> Map<String, Value> {
 }
 
 fn users_home(task: &Task<'_>) -> Option<PathBuf> {
-    let home = task
-        .variable("GEMINI_CLI_HOME")
-        .or_else(|| task.variable("HOME"))?;
+    let home = task.variable(HOME).or_else(|| task.variable("HOME"))?;
     Some(PathBuf::from(home).join(".gemini"))
 }
 
-pub(crate) fn said(line: &Value) -> Vec<Said> {
-    match line["type"].as_str() {
-        Some("message") if line["role"] == "assistant" => {
-            text(line, "/content").map(Said::Text).into_iter().collect()
-        }
+fn read_event(event: &Value) -> Vec<Said> {
+    match event["type"].as_str() {
+        Some("message") if event["role"] == "assistant" => text(event, "/content")
+            .map(Said::Text)
+            .into_iter()
+            .collect(),
         Some("tool_use") => {
-            let name = line["tool_name"].as_str().or_else(|| line["name"].as_str());
-            let arguments = line.get("parameters").or_else(|| line.get("args"));
+            let name = event["tool_name"]
+                .as_str()
+                .or_else(|| event["name"].as_str());
+            let arguments = event.get("parameters").or_else(|| event.get("args"));
             name.map(|name| used(name, &PREFIXES, arguments))
                 .into_iter()
                 .collect()
         }
-        Some("error") => text(line, "/message")
+        Some("error") => text(event, "/message")
             .map(Said::Trouble)
             .into_iter()
             .collect(),
-        Some("result") => result(line),
+        Some("result") => result(event),
         _ => Vec::new(),
     }
 }
 
-fn result(line: &Value) -> Vec<Said> {
+fn result(event: &Value) -> Vec<Said> {
     let tokens = Tokens {
-        input: number(line, "/stats/input_tokens"),
-        output: number(line, "/stats/output_tokens"),
+        input: number(event, "/stats/input_tokens"),
+        output: number(event, "/stats/output_tokens"),
         cost_usd: None,
     };
-    let error = (line["status"] != "success").then(|| {
-        let why = text(line, "/error/message");
+    let error = (event["status"] != "success").then(|| {
+        let why = text(event, "/error/message");
         why.unwrap_or_else(|| "it does not say why".to_owned())
     });
     vec![Said::Used(tokens), Said::Done { text: None, error }]

@@ -1,41 +1,76 @@
-//! Which agents there are.
+//! The agents, one line each.
 
 use std::{fmt, str::FromStr};
 
-/// An agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AgentKind {
-    /// Claude Code.
-    Claude,
-    /// Gemini CLI.
-    Gemini,
-    /// Codex.
-    Codex,
-    /// OpenCode.
-    OpenCode,
-    /// Any model with OpenAI's chat completions; no program is started.
-    OpenAiCompatible,
+use crate::{
+    claude,
+    cli::{AgentCli, PARAGRAPH_END},
+    codex, gemini, opencode,
+};
+
+/// Turns the table below into [`AgentKind`] and the way from a kind to its [`AgentCli`], so that a new agent is one line.
+macro_rules! agent_clis {
+    ($($(#[$doc:meta])* $kind:ident => $cli:expr,)+) => {
+        /// An agent.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum AgentKind {
+            $($(#[$doc])* $kind,)+
+            /// Any model with OpenAI's chat completions; it has no program, its loop runs in this process.
+            OpenAiCompatible,
+        }
+
+        impl AgentKind {
+            /// The agents that are programs of their own.
+            pub const PROGRAMS: &'static [Self] = &[$(Self::$kind),+];
+
+            /// How this agent's program is run; `None` for a model, which has no program.
+            pub(crate) fn cli(self) -> Option<&'static dyn AgentCli> {
+                match self {
+                    $(Self::$kind => Some(&$cli),)+
+                    Self::OpenAiCompatible => None,
+                }
+            }
+        }
+    };
 }
+
+agent_clis! {
+    /// Claude Code.
+    Claude => claude::Claude,
+    /// Gemini CLI.
+    Gemini => gemini::Gemini,
+    /// Codex.
+    Codex => codex::Codex,
+    /// OpenCode.
+    OpenCode => opencode::OpenCode,
+}
+
+/// The name of an OpenAI-compatible model.
+const OPENAI_COMPATIBLE: &str = "openai_compatible";
+/// Another spelling of it that is understood.
+const OPENAI_COMPATIBLE_DASHED: &str = "openai-compatible";
 
 /// There is no agent of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown agent `{0}` (agents: claude, gemini, codex, opencode, openai_compatible)")]
+#[error("unknown agent `{0}` (agents: {known})", known = known_names())]
 pub struct UnknownAgent(String);
 
 impl AgentKind {
-    /// Those that are programs of their own.
-    pub const PROGRAMS: [Self; 4] = [Self::Claude, Self::Gemini, Self::Codex, Self::OpenCode];
-
-    /// As it is written.
+    /// The name that users write and records show.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Gemini => "gemini",
-            Self::Codex => "codex",
-            Self::OpenCode => "opencode",
-            Self::OpenAiCompatible => "openai_compatible",
-        }
+        self.cli().map_or(OPENAI_COMPATIBLE, AgentCli::program)
     }
+
+    /// What stands between two texts of one round.
+    pub(crate) fn text_separator(self) -> &'static str {
+        self.cli().map_or(PARAGRAPH_END, AgentCli::text_separator)
+    }
+}
+
+fn known_names() -> String {
+    let programs = AgentKind::PROGRAMS.iter().map(|kind| kind.as_str());
+    let names: Vec<&str> = programs.chain([OPENAI_COMPATIBLE]).collect();
+    names.join(", ")
 }
 
 impl fmt::Display for AgentKind {
@@ -48,13 +83,11 @@ impl FromStr for AgentKind {
     type Err = UnknownAgent;
 
     fn from_str(text: &str) -> Result<Self, UnknownAgent> {
-        match text {
-            "claude" => Ok(Self::Claude),
-            "gemini" => Ok(Self::Gemini),
-            "codex" => Ok(Self::Codex),
-            "opencode" => Ok(Self::OpenCode),
-            "openai_compatible" | "openai-compatible" => Ok(Self::OpenAiCompatible),
-            other => Err(UnknownAgent(other.to_owned())),
+        if [OPENAI_COMPATIBLE, OPENAI_COMPATIBLE_DASHED].contains(&text) {
+            return Ok(Self::OpenAiCompatible);
         }
+        let mut programs = Self::PROGRAMS.iter().copied();
+        let found = programs.find(|kind| kind.as_str() == text);
+        found.ok_or_else(|| UnknownAgent(text.to_owned()))
     }
 }

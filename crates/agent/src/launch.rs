@@ -4,26 +4,22 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::{
-    AgentKind, Options, Proxy, StepFailed, claude, codex, events::Said, folder::Folder, gemini,
-    opencode, step::House,
-};
+use crate::{Options, Proxy, StepFailed, folder::Folder, step::House};
 
 /// The name under which an agent knows our tools.
 pub(crate) const SERVER: &str = "callgate";
 /// How long a call may take before an agent gives up on it, in milliseconds.
 pub(crate) const CALL_TIMEOUT_MS: u64 = 600_000;
 
-/// A program to start.
+/// How to start a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Launch {
-    pub(crate) program: String,
     pub(crate) args: Vec<String>,
-    /// Set besides what is inherited.
+    /// Added to the inherited environment.
     pub(crate) env: Vec<(String, String)>,
-    /// What it reads; nothing where the prompt is an argument.
+    /// Empty where the prompt is an argument.
     pub(crate) stdin: String,
-    /// The folder that it is started in, where that is not the one it works in.
+    /// The working directory, where it is not the work folder.
     pub(crate) cwd: Option<PathBuf>,
 }
 
@@ -102,65 +98,14 @@ impl Task<'_> {
     }
 }
 
-/// How this agent is started for this task.
-pub(crate) async fn launch(kind: AgentKind, task: &Task<'_>) -> Result<Launch, StepFailed> {
-    match kind {
-        AgentKind::Claude => claude::launch(task),
-        AgentKind::Gemini => gemini::launch(task),
-        AgentKind::Codex => codex::launch(task).await,
-        AgentKind::OpenCode => opencode::launch(task).await,
-        AgentKind::OpenAiCompatible => Err(StepFailed::Missing(
-            "an OpenAI-compatible model is no program".to_owned(),
-        )),
-    }
-}
-
-/// What one line of an agent's stream says.
-pub(crate) fn said(kind: AgentKind, line: &Value) -> Vec<Said> {
-    match kind {
-        AgentKind::Claude => claude::said(line),
-        AgentKind::Gemini => gemini::said(line),
-        AgentKind::Codex => codex::said(line),
-        AgentKind::OpenCode => opencode::said(line),
-        AgentKind::OpenAiCompatible => Vec::new(),
-    }
-}
-
 /// Adds arguments that are texts.
 pub(crate) fn push(args: &mut Vec<String>, more: &[&str]) {
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
 }
 
-/// A tool as an agent reports it: ours under its bare name, or native.
-pub(crate) fn used(name: &str, prefixes: &[&str], arguments: Option<&Value>) -> Said {
-    let ours = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
-    match ours {
-        Some(tool) => Said::Call(tool.to_owned()),
-        None => Said::Native {
-            tool: name.to_owned(),
-            arguments: arguments
-                .filter(|value| value.is_object())
-                .map(Value::to_string),
-        },
-    }
-}
-
 /// A JSON object as one line of text.
 pub(crate) fn compact(value: &Value) -> String {
     value.to_string()
-}
-
-/// A number in an event.
-pub(crate) fn number(value: &Value, path: &str) -> u64 {
-    value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// A text in an event.
-pub(crate) fn text(value: &Value, path: &str) -> Option<String> {
-    value
-        .pointer(path)
-        .and_then(Value::as_str)
-        .map(str::to_owned)
 }
 
 /// An empty object.

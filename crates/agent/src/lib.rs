@@ -3,7 +3,8 @@
 //! [`Step::run`] starts one of four command-line agents, or talks to an OpenAI-compatible model itself.
 //! A command-line agent starts its tool server on its own; what it starts is a thin [`relay`] into a private
 //! socket of this process, so that every call walks the one path here, under the step's own span and
-//! session. One file per agent says how it is started and how its events read.
+//! session. `cli::AgentCli` says what the rest of the crate needs to know about an agent; each agent implements it in
+//! a file of its own, and is a line in `kind.rs`.
 //!
 //! This room decides nothing about calls, and believes no agent: a step without a served tool list or
 //! without a final event has failed, whatever the exit code says. What it puts on the disk lies in a
@@ -12,6 +13,7 @@
 mod ask;
 mod bypass;
 mod claude;
+mod cli;
 mod codex;
 mod door;
 mod events;

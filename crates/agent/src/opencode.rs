@@ -5,15 +5,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use ulid::Ulid;
 
 use crate::{
-    Proxy, StepFailed,
+    Options, Proxy, StepFailed,
     ask::{Question, ask},
-    events::{Said, Tokens},
-    launch::{CALL_TIMEOUT_MS, Launch, SERVER, Task, compact, nothing, number, push, text, used},
+    cli::{AgentCli, PROBE_KEY, touch},
+    events::{Said, Tokens, number, text, used},
+    folder::Folder,
+    launch::{CALL_TIMEOUT_MS, Launch, SERVER, Task, compact, nothing, push},
 };
+
+/// The program.
+const PROGRAM: &str = "opencode";
+/// The variable that OpenCode takes configuration from.
+const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// Where OpenCode looks for the user's configuration.
 const CONFIG_FILES: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.json"];
@@ -42,7 +50,55 @@ const QUIET: [&str; 4] = [
     "OPENCODE_DISABLE_DEFAULT_PLUGINS",
 ];
 
-pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
+/// OpenCode.
+#[derive(Debug)]
+pub(crate) struct OpenCode;
+
+impl AgentCli for OpenCode {
+    fn program(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn isolated_version(&self) -> &'static str {
+        "1.18.33"
+    }
+
+    fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
+        Box::pin(launch(task))
+    }
+
+    fn read_event(&self, event: &Value) -> Vec<Said> {
+        read_event(event)
+    }
+
+    fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
+        let command = json!({"command": touch(proof), "description": "touch"});
+        vec![
+            ("bash", command),
+            ("write", json!({"filePath": proof, "content": "x"})),
+        ]
+    }
+
+    fn use_scripted_model(
+        &self,
+        options: &mut Options,
+        _home: &Folder,
+        url: &str,
+    ) -> Result<(), StepFailed> {
+        let provider = json!({
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "probe",
+            "options": {"baseURL": format!("{url}/v1"), "apiKey": PROBE_KEY},
+            "models": {"probe": {"name": "probe", "tool_call": true, "limit": {"context": 100_000, "output": 10_000}}},
+        });
+        let config = json!({"provider": {"probe": provider}, "small_model": "probe/probe"});
+        options.set_variable(CONFIG, &compact(&config));
+        options.model = Some("probe/probe".to_owned());
+        Ok(())
+    }
+}
+
+async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let mut args = Vec::new();
     push(&mut args, &["run", "--format", "json", "--title", "step"]);
     if let Some(model) = &task.options.model {
@@ -62,7 +118,7 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     env.extend(private.clone());
     if task.relay.is_some() {
         let config = config(task, &agent, private.clone()).await?;
-        env.push(("OPENCODE_CONFIG_CONTENT".to_owned(), compact(&config)));
+        env.push((CONFIG.to_owned(), compact(&config)));
         env.extend(QUIET.map(|name| (name.to_owned(), "1".to_owned())));
         env.push((NO_PROJECT.to_owned(), "1".to_owned()));
     }
@@ -76,7 +132,6 @@ pub(crate) async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         (Proxy::Full | Proxy::Additive | Proxy::Off, _) => None,
     };
     Ok(Launch {
-        program: "opencode".to_owned(),
         args,
         env,
         stdin: task.prompt.clone(),
@@ -147,7 +202,7 @@ async fn config(
 
 /// What the user hands over in the same variable, which ours replaces.
 fn inherited(task: &Task<'_>) -> Map<String, Value> {
-    let written = task.variable("OPENCODE_CONFIG_CONTENT");
+    let written = task.variable(CONFIG);
     let parsed = written.and_then(|text| serde_json::from_str::<Value>(text).ok());
     parsed
         .and_then(|value| value.as_object().cloned())
@@ -163,7 +218,7 @@ async fn other_servers(
     let env = task.env.iter().cloned().chain(private);
     let env: Vec<(String, String)> = env.chain([no_project]).collect();
     let question = Question {
-        program: "opencode",
+        program: PROGRAM,
         args: &["debug", "config", "--pure"],
         env: &env,
         // Away from the work folder, whose plugins would run.
@@ -176,9 +231,9 @@ async fn other_servers(
     Ok(names.filter(|name| name != SERVER).collect())
 }
 
-pub(crate) fn said(line: &Value) -> Vec<Said> {
-    let part = &line["part"];
-    match line["type"].as_str() {
+fn read_event(event: &Value) -> Vec<Said> {
+    let part = &event["part"];
+    match event["type"].as_str() {
         Some("text") => text(part, "/text").map(Said::Text).into_iter().collect(),
         Some("tool_use") => {
             let name = part["tool"].as_str();
@@ -189,7 +244,7 @@ pub(crate) fn said(line: &Value) -> Vec<Said> {
         }
         Some("step_finish") => finish(part),
         Some("error") => {
-            let why = text(line, "/error/data/message").or_else(|| text(line, "/error/name"));
+            let why = text(event, "/error/data/message").or_else(|| text(event, "/error/name"));
             vec![Said::Done {
                 text: None,
                 error: Some(why.unwrap_or_else(|| "it does not say why".to_owned())),

@@ -13,13 +13,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AgentKind, Proxy, StepEvent, StepFailed, Tokens, bypass,
+    Proxy, StepEvent, StepFailed, Tokens, bypass,
+    cli::AgentCli,
     door::Door,
     events::Said,
     folder::{self, Folder},
-    launch::{Launch, Relay, Task, launch, said},
+    launch::{Launch, Relay, Task},
     relay::RelayFile,
-    step::Run,
+    step::{Purpose, Run},
     verdict,
 };
 
@@ -51,7 +52,11 @@ pub(crate) struct Watched {
 }
 
 /// Runs the program of a step to its end.
-pub(crate) async fn run(run: &Run<'_>, watched: &mut Watched) -> Result<(), StepFailed> {
+pub(crate) async fn run(
+    run: &Run<'_>,
+    cli: &dyn AgentCli,
+    watched: &mut Watched,
+) -> Result<(), StepFailed> {
     folder::sweep();
     let folder = Folder::make()?;
     let step_door = StepDoor::new(run.id.clone(), run.span.context());
@@ -70,8 +75,11 @@ pub(crate) async fn run(run: &Run<'_>, watched: &mut Watched) -> Result<(), Step
         relay,
     };
     let ended = tokio::select! {
-        launched = launch(run.step.kind, &task) => match launched {
-            Ok(launch) => program(run, &folder, env.clone(), launch, &closing, watched).await,
+        launched = cli.launch(&task) => match launched {
+            Ok(launch) => {
+                let program = Program { cli, env: env.clone(), launch };
+                program.run(run, &folder, &closing, watched).await
+            }
             Err(failed) => Err(failed),
         },
         () = run.stop.cancelled() => Err(StepFailed::Stopped),
@@ -118,7 +126,7 @@ fn open_door(
 /// The prompt that is really sent, after whoever watches was warned where that is due.
 async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
     let prompt = &run.step.prompt;
-    if run.step.proxy != Proxy::Full || run.step.options.is_probe() {
+    if run.step.proxy != Proxy::Full || run.purpose == Purpose::Probe {
         return prompt.clone();
     }
     let kind = run.step.kind;
@@ -136,77 +144,86 @@ async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
     format!("{prompt}\n\n{ONLY_OURS}")
 }
 
-/// Runs the program until it ends, is stopped or runs out of time, and cleans up after it.
-async fn program(
-    run: &Run<'_>,
-    folder: &Folder,
+/// An agent's program, ready to start.
+struct Program<'a> {
+    cli: &'a dyn AgentCli,
+    /// The environment that it inherits.
     env: Vec<(String, String)>,
     launch: Launch,
-    closing: &CancellationToken,
-    watched: &mut Watched,
-) -> Result<How, StepFailed> {
-    let name = launch.program.clone();
-    let mut process = spawn(run, folder, env, launch)?;
-    let stderr = tokio::spawn(tail(process.take_stderr()));
-    let ended = watch(run, &mut process, watched).await;
-    // Calls that are under way end together with the agent that made them.
-    closing.cancel();
-    if ended.is_err() {
-        let times = CloseTimes {
-            after_eof: Duration::ZERO,
-            after_term: TERM_GRACE,
-        };
-        process.close(times).await;
-    }
-    let stderr = tokio::time::timeout(STREAM_SLACK, stderr).await;
-    let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
-    started(name, ended?, stderr)
 }
 
-/// Starts the program and hands it its prompt.
-fn spawn(
-    run: &Run<'_>,
-    folder: &Folder,
-    mut env: Vec<(String, String)>,
-    launch: Launch,
-) -> Result<Process, StepFailed> {
-    env.extend(launch.env);
-    if let Some(trace) = run.span.context() {
-        env.push(("TRACEPARENT".to_owned(), trace.parent().to_owned()));
+impl Program<'_> {
+    /// Runs the program until it ends, is stopped or runs out of time, and cleans up after it.
+    async fn run(
+        self,
+        run: &Run<'_>,
+        folder: &Folder,
+        closing: &CancellationToken,
+        watched: &mut Watched,
+    ) -> Result<How, StepFailed> {
+        let cli = self.cli;
+        let mut process = self.spawn(run, folder)?;
+        let stderr = tokio::spawn(tail(process.take_stderr()));
+        let ended = watch(run, cli, &mut process, watched).await;
+        // Calls that are under way end together with the agent that made them.
+        closing.cancel();
+        if ended.is_err() {
+            let times = CloseTimes {
+                after_eof: Duration::ZERO,
+                after_term: TERM_GRACE,
+            };
+            process.close(times).await;
+        }
+        let stderr = tokio::time::timeout(STREAM_SLACK, stderr).await;
+        let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
+        started(cli.program(), ended?, stderr)
     }
-    let mut args = launch.args;
-    args.extend(run.step.options.extra_args.iter().cloned());
-    let cwd = launch.cwd.unwrap_or_else(|| run.step.workdir.clone());
-    let spec = ProcessSpec {
-        warden_program: run.house.warden_program.clone(),
-        command: launch.program.clone(),
-        args,
-        env,
-        cwd: Some(cwd),
-    };
-    let spawned = Process::spawn_for(&spec, folder.path());
-    let mut process = spawned.map_err(|error| StepFailed::NotStarted {
-        program: launch.program,
-        reason: error.to_string(),
-    })?;
-    if let Some(mut stdin) = process.take_stdin() {
-        let text = launch.stdin.into_bytes();
-        // An agent that does not read its prompt says so in its own way.
-        tokio::spawn(async move {
-            let _ = stdin.write_all(&text).await;
-        });
+
+    /// Starts the program and hands it its prompt.
+    fn spawn(self, run: &Run<'_>, folder: &Folder) -> Result<Process, StepFailed> {
+        let Launch {
+            mut args,
+            env: added,
+            stdin: prompt,
+            cwd,
+        } = self.launch;
+        let mut env = self.env;
+        env.extend(added);
+        if let Some(trace) = run.span.context() {
+            env.push(("TRACEPARENT".to_owned(), trace.parent().to_owned()));
+        }
+        args.extend(run.step.options.extra_args.iter().cloned());
+        let spec = ProcessSpec {
+            warden_program: run.house.warden_program.clone(),
+            command: self.cli.program().to_owned(),
+            args,
+            env,
+            cwd: Some(cwd.unwrap_or_else(|| run.step.workdir.clone())),
+        };
+        let spawned = Process::spawn_for(&spec, folder.path());
+        let mut process = spawned.map_err(|error| StepFailed::NotStarted {
+            program: spec.command.clone(),
+            reason: error.to_string(),
+        })?;
+        if let Some(mut stdin) = process.take_stdin() {
+            // An agent that does not read its prompt says so in its own way.
+            tokio::spawn(async move {
+                let _ = stdin.write_all(prompt.as_bytes()).await;
+            });
+        }
+        Ok(process)
     }
-    Ok(process)
 }
 
 /// Reads the agent's events until the program ends, the step is stopped or its time is up.
 async fn watch(
     run: &Run<'_>,
+    cli: &dyn AgentCli,
     process: &mut Process,
     watched: &mut Watched,
 ) -> Result<Ending, StepFailed> {
     let stdout = process.take_stdout();
-    let mut watcher = Watcher { run, watched };
+    let mut watcher = Watcher { run, cli, watched };
     let reading = watcher.read(stdout);
     let timeout = run.step.timeout.unwrap_or(Duration::MAX);
     let ending = async {
@@ -227,7 +244,8 @@ async fn watch(
 }
 
 /// Tells a program that ran from one that the warden could not start.
-fn started(program: String, ending: Ending, stderr: String) -> Result<How, StepFailed> {
+fn started(program: &str, ending: Ending, stderr: String) -> Result<How, StepFailed> {
+    let program = program.to_owned();
     match ending {
         Ending::NotStarted { message } => Err(StepFailed::NotStarted {
             program,
@@ -287,6 +305,7 @@ fn judge(
 /// Reads an agent's events.
 struct Watcher<'a, 'r> {
     run: &'a Run<'r>,
+    cli: &'a dyn AgentCli,
     watched: &'a mut Watched,
 }
 
@@ -319,7 +338,7 @@ impl Watcher<'_, '_> {
         let Ok(value) = serde_json::from_slice::<Value>(line) else {
             return;
         };
-        for said in said(self.run.step.kind, &value) {
+        for said in self.cli.read_event(&value) {
             self.watched.note(self.run, said);
         }
     }
@@ -332,9 +351,8 @@ impl Watched {
                 if std::mem::take(&mut self.stale) {
                     self.text.clear();
                 }
-                // Gemini tells its text in pieces, the others in whole paragraphs.
-                if !self.text.is_empty() && run.step.kind != AgentKind::Gemini {
-                    self.text.push('\n');
+                if !self.text.is_empty() {
+                    self.text.push_str(run.step.kind.text_separator());
                 }
                 self.text.push_str(&text);
                 (run.tell)(StepEvent::Text { text });

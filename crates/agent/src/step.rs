@@ -81,9 +81,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether this is no task but a look at the agent itself.
-    pub(crate) fn is_probe(&self) -> bool {
-        !self.extra_env.is_empty()
+    /// Sets a variable for the agent's program.
+    pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
+        self.extra_env.push((name.to_owned(), value.to_owned()));
     }
 }
 
@@ -117,12 +117,23 @@ pub struct Outcome {
     pub bypassed: u64,
 }
 
-/// Whoever watches a step.
+/// Why a step is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To do a user's task.
+    Task,
+    /// To find out which tools the agent offers a scripted model. What is known about the agent so far must not change
+    /// what it is told.
+    Probe,
+}
+
+/// Receives the events of a step.
 pub(crate) type Tell<'a> = &'a (dyn Fn(StepEvent) + Send + Sync);
 
 /// One run of a step.
 pub(crate) struct Run<'a> {
     pub(crate) step: &'a Step,
+    pub(crate) purpose: Purpose,
     pub(crate) house: &'a Arc<House>,
     pub(crate) id: String,
     pub(crate) span: &'a StepSpan,
@@ -138,6 +149,16 @@ impl Step {
         stop: CancellationToken,
         tell: Tell<'_>,
     ) -> Result<Outcome, StepFailed> {
+        self.run_for(Purpose::Task, house, stop, tell).await
+    }
+
+    pub(crate) async fn run_for(
+        &self,
+        purpose: Purpose,
+        house: &Arc<House>,
+        stop: CancellationToken,
+        tell: Tell<'_>,
+    ) -> Result<Outcome, StepFailed> {
         let id = Ulid::generate().to_string();
         let span = house.gateway.path().spans().step("agent.step");
         span.note("step.id", id.clone());
@@ -148,6 +169,7 @@ impl Step {
         });
         let run = Run {
             step: self,
+            purpose,
             house,
             id: id.clone(),
             span: &span,
@@ -155,11 +177,9 @@ impl Step {
             stop,
         };
         let mut watched = Watched::default();
-        let ended = match self.kind {
-            AgentKind::OpenAiCompatible => openai::run(&run, &mut watched).await,
-            AgentKind::Claude | AgentKind::Gemini | AgentKind::Codex | AgentKind::OpenCode => {
-                running::run(&run, &mut watched).await
-            }
+        let ended = match self.kind.cli() {
+            Some(cli) => running::run(&run, cli, &mut watched).await,
+            None => openai::run(&run, &mut watched).await,
         };
         run.finish(&watched, &ended);
         span.end(ended.as_ref().err().map(StepFailed::code));

@@ -15,17 +15,11 @@ use sha2::{Digest, Sha256};
 use crate::{
     AgentKind, StepFailed,
     ask::{Question, ask},
+    cli::AgentCli,
 };
 
 /// The file in the data folder.
 const FILE: &str = "agents.json";
-/// Versions that were run against a scripted model and offered our tools alone.
-const SHIPPED: [(AgentKind, &str); 4] = [
-    (AgentKind::Claude, "2.1.325"),
-    (AgentKind::Gemini, "0.61.0"),
-    (AgentKind::Codex, "0.166.0"),
-    (AgentKind::OpenCode, "1.18.33"),
-];
 
 /// Whether an agent's own tools can be switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,10 +83,11 @@ impl Verdicts {
         kind: AgentKind,
         env: &[(String, String)],
     ) -> Option<Verdict> {
-        if kind == AgentKind::OpenAiCompatible {
+        let Some(cli) = kind.cli() else {
+            // A model without a program has no tools of its own.
             return Some(Verdict::Isolated);
-        }
-        let installed = self.installed(warden_program, kind, env).await.ok()?;
+        };
+        let installed = self.installed(warden_program, cli, env).await.ok()?;
         known(&self.read(), kind, &installed)
     }
 
@@ -100,15 +95,11 @@ impl Verdicts {
     pub(crate) async fn installed(
         &self,
         warden_program: &Path,
-        kind: AgentKind,
+        cli: &dyn AgentCli,
         env: &[(String, String)],
     ) -> Result<Installed, StepFailed> {
-        let name = kind.as_str();
-        let missing = |reason: &str| StepFailed::NotStarted {
-            program: name.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let program = find(name, env).ok_or_else(|| missing("it is not on the PATH"))?;
+        let name = cli.program();
+        let program = find(name, env).ok_or_else(|| not_installed(name))?;
         let stamp = stamp(&program)?;
         let mut kept = self.read();
         if let Some((_, installed)) = kept.installed.get(&program)
@@ -124,7 +115,7 @@ impl Verdicts {
         };
         let said = ask(warden_program, &question).await?;
         let installed = Installed {
-            version: version_in(&said).ok_or_else(|| missing("it does not say its version"))?,
+            version: version_in(&said).ok_or_else(|| without_version(name))?,
             sha256: hash(&program)?,
             stamp,
         };
@@ -150,7 +141,8 @@ impl Verdicts {
             })
         };
         AgentKind::PROGRAMS
-            .into_iter()
+            .iter()
+            .copied()
             .filter(is_isolated)
             .collect()
     }
@@ -181,6 +173,21 @@ impl Verdicts {
     }
 }
 
+/// The agent has no program on the `PATH`.
+pub(crate) fn not_installed(program: &str) -> StepFailed {
+    StepFailed::NotStarted {
+        program: program.to_owned(),
+        reason: "it is not on the PATH".to_owned(),
+    }
+}
+
+fn without_version(program: &str) -> StepFailed {
+    StepFailed::NotStarted {
+        program: program.to_owned(),
+        reason: "it does not say its version".to_owned(),
+    }
+}
+
 /// What is said when an agent's own tools stay.
 pub(crate) fn warning(kind: AgentKind, isolated: &[AgentKind]) -> String {
     let mut text = format!(
@@ -203,8 +210,8 @@ fn known(kept: &Kept, kind: AgentKind, installed: &Installed) -> Option<Verdict>
     if let Some(verdict) = kept.verdicts.get(&key(kind, installed)) {
         return Some(*verdict);
     }
-    let shipped = SHIPPED.contains(&(kind, installed.version.as_str()));
-    shipped.then_some(Verdict::Isolated)
+    let checked = kind.cli().map(AgentCli::isolated_version);
+    (checked == Some(installed.version.as_str())).then_some(Verdict::Isolated)
 }
 
 fn key(kind: AgentKind, installed: &Installed) -> String {

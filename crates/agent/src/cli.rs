@@ -1,0 +1,56 @@
+//! What the rest of this crate needs to know about one agent CLI.
+
+use std::{fmt, path::Path};
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::{
+    Options, StepFailed,
+    events::Said,
+    folder::Folder,
+    launch::{Launch, Task},
+};
+
+/// One agent CLI: how it is found, launched, read and probed. Each is a file of this crate and a line in `kind.rs`.
+pub(crate) trait AgentCli: fmt::Debug + Send + Sync {
+    /// The program's name on the `PATH`, by which users and records also name the agent.
+    fn program(&self) -> &'static str;
+
+    /// The version that was run against a scripted model and offered our tools alone.
+    fn isolated_version(&self) -> &'static str;
+
+    /// The arguments, variables and input to start the program with. Writes the files that it reads into the step's folder,
+    /// and may ask the program about the user's configuration first.
+    fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>>;
+
+    /// Reads one event. [`Said::Done`] stands for the final event, without which no step succeeds; an unknown event says
+    /// nothing.
+    fn read_event(&self, event: &Value) -> Vec<Said>;
+
+    /// What stands between two texts of one round. Empty for an agent that sends its text in fragments.
+    fn text_separator(&self) -> &'static str {
+        PARAGRAPH_END
+    }
+
+    /// Calls of native tools that would create the file `proof`, for a scripted model to make.
+    fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)>;
+
+    /// Directs the program to the model at `url`, with a home that is not the user's.
+    fn use_scripted_model(
+        &self,
+        options: &mut Options,
+        home: &Folder,
+        url: &str,
+    ) -> Result<(), StepFailed>;
+}
+
+/// Between two texts of an agent that sends whole paragraphs.
+pub(crate) const PARAGRAPH_END: &str = "\n";
+/// The key for a scripted model, which accepts any.
+pub(crate) const PROBE_KEY: &str = "probe";
+
+/// A shell command that creates the file.
+pub(crate) fn touch(file: &Path) -> String {
+    format!("touch '{}'", file.display())
+}
