@@ -225,3 +225,145 @@ fn result(event: &Value) -> Vec<Said> {
         },
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        AgentKind,
+        testing::{Bench, native, read},
+    };
+
+    async fn launched(bench: &Bench, proxy: Proxy) -> Launch {
+        let launch = bench.launch(AgentKind::Claude, proxy, "/help me").await;
+        launch.unwrap()
+    }
+
+    #[tokio::test]
+    async fn full_mode_leaves_claude_no_tool_of_its_own() {
+        let launch = launched(&Bench::new(), Proxy::Full).await;
+        assert_eq!(launch.value("--tools"), Some(""));
+        assert!(launch.args.iter().any(|arg| arg == "--strict-mcp-config"));
+        let settings: Value = serde_json::from_str(launch.value("--settings").unwrap()).unwrap();
+        assert_eq!(settings["disableAllHooks"], true);
+        assert_eq!(settings["permissions"]["deny"], json!(["Read"]));
+        assert_eq!(launch.value("--allowedTools"), Some("mcp__callgate"));
+    }
+
+    #[tokio::test]
+    async fn settings_of_the_work_folder_are_switched_off_whenever_our_tools_are_on() {
+        let bench = Bench::new();
+        for (proxy, sources) in [
+            (Proxy::Full, Some("user")),
+            (Proxy::Additive, Some("user")),
+            (Proxy::Off, None),
+        ] {
+            let launch = launched(&bench, proxy).await;
+            assert_eq!(launch.value("--setting-sources"), sources, "{proxy:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn claude_is_told_of_one_server_which_is_the_relay() {
+        let bench = Bench::new();
+        let launch = launched(&bench, Proxy::Full).await;
+        let file = bench.folder.path().join("claude-mcp.json");
+        assert_eq!(launch.value("--mcp-config"), file.to_str());
+        let servers = bench.written("claude-mcp.json")["mcpServers"].take();
+        assert_eq!(servers.as_object().unwrap().len(), 1);
+        assert_eq!(servers["callgate"]["command"], "/opt/callgate");
+        let relay = bench.folder.path().join("relay.json");
+        let args = json!(["mcp-serve", "--config", relay]);
+        assert_eq!(servers["callgate"]["args"], args);
+    }
+
+    #[tokio::test]
+    async fn a_prompt_that_looks_like_a_command_is_none_in_full_mode() {
+        let bench = Bench::new();
+        assert_eq!(launched(&bench, Proxy::Full).await.stdin, " /help me");
+        assert_eq!(launched(&bench, Proxy::Off).await.stdin, "/help me");
+    }
+
+    #[tokio::test]
+    async fn a_user_with_a_key_gets_a_private_copy_of_their_settings() {
+        let mut bench = Bench::new();
+        let users = bench.file("home/.claude/settings.json", r#"{"theme":"x"}"#);
+        let without_key = launched(&bench, Proxy::Full).await;
+        assert_eq!(without_key.variable(CONFIG_DIR), None);
+        bench.set("ANTHROPIC_API_KEY", "k");
+        let launch = launched(&bench, Proxy::Full).await;
+        let home = bench.folder.path().join("claude/").display().to_string();
+        assert_eq!(launch.variable(CONFIG_DIR), Some(home.as_str()));
+        assert_eq!(bench.written("claude/settings.json")["theme"], "x");
+        assert_eq!(fs::read_to_string(users).unwrap(), r#"{"theme":"x"}"#);
+    }
+
+    #[tokio::test]
+    async fn claude_sends_no_telemetry_in_any_mode() {
+        let bench = Bench::new();
+        for proxy in [Proxy::Full, Proxy::Additive, Proxy::Off] {
+            let launch = launched(&bench, proxy).await;
+            for name in QUIET {
+                assert_eq!(launch.variable(name), Some("1"), "{name} {proxy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tools_of_other_servers_and_of_claude_itself_are_native() {
+        let input = json!({"command": "ls"});
+        let event = json!({"type": "assistant", "message": {"content": [
+            {"type": "text", "text": "hm"},
+            {"type": "tool_use", "name": "mcp__callgate__Read", "input": {}},
+            {"type": "tool_use", "name": "Bash", "input": input},
+            {"type": "tool_use", "name": "mcp__other__Read"},
+            {"type": "thinking", "thinking": "?"},
+        ]}});
+        assert_eq!(
+            read(AgentKind::Claude, &event),
+            [
+                Said::Text("hm".to_owned()),
+                Said::Call("Read".to_owned()),
+                native("Bash", Some(&input)),
+                native("mcp__other__Read", None),
+            ]
+        );
+    }
+
+    #[test]
+    fn only_a_result_that_says_success_twice_is_a_success() {
+        for (event, error) in [
+            (json!({"subtype": "success", "is_error": false}), None),
+            (json!({"subtype": "success"}), None),
+            (
+                json!({"subtype": "success", "is_error": true, "result": "no credit"}),
+                Some("no credit"),
+            ),
+            (
+                json!({"subtype": "error_max_turns"}),
+                Some("error_max_turns"),
+            ),
+            (json!({}), Some("it does not say why")),
+        ] {
+            let mut event = event;
+            event["type"] = json!("result");
+            let said = read(AgentKind::Claude, &event);
+            let Some(Said::Done { error: found, .. }) = said.last() else {
+                panic!("{event} is final");
+            };
+            assert_eq!(found.as_deref(), error, "{event}");
+        }
+    }
+
+    #[test]
+    fn cached_tokens_count_as_input() {
+        let event = json!({"type": "result", "subtype": "success", "result": "ok", "total_cost_usd": 0.5, "usage":
+            {"input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300, "output_tokens": 4}});
+        let tokens = Tokens {
+            input: 321,
+            output: 4,
+            cost_usd: Some(0.5),
+        };
+        assert_eq!(read(AgentKind::Claude, &event)[0], Said::Used(tokens));
+    }
+}

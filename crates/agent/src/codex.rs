@@ -208,7 +208,11 @@ async fn other_servers(task: &Task<'_>) -> Result<Vec<String>, StepFailed> {
 /// The models that Codex knows, without the tools that it would give each of them.
 async fn models(task: &Task<'_>) -> Result<String, StepFailed> {
     let bundled = asked(task, &["debug", "models", "--bundled"]).await?;
-    let mut catalog: Value = serde_json::from_str(&bundled)
+    without_tools(&bundled)
+}
+
+fn without_tools(bundled: &str) -> Result<String, StepFailed> {
+    let mut catalog: Value = serde_json::from_str(bundled)
         .map_err(|error| StepFailed::Agent(format!("its list of models is no JSON: {error}")))?;
     let models = match &mut catalog {
         Value::Array(models) => Some(models),
@@ -241,7 +245,7 @@ async fn asked(task: &Task<'_>, args: &[&str]) -> Result<String, StepFailed> {
         // Away from the work folder, whose files could say something else.
         cwd: task.folder.path(),
     };
-    ask(&task.house.warden_program, &question).await
+    ask(task.warden_program, &question).await
 }
 
 /// Whether the user has set a sandbox.
@@ -325,5 +329,120 @@ fn item(item: &Value) -> Option<Said> {
         }
         "web_search" => Some(native("web_search", None)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        AgentKind,
+        testing::{Bench, done, native, read},
+    };
+
+    async fn settings(bench: &Bench, proxy: Proxy) -> Vec<String> {
+        let launch = bench.launch(AgentKind::Codex, proxy, "x").await.unwrap();
+        launch.args
+    }
+
+    #[tokio::test]
+    async fn projects_up_to_the_root_are_untrusted() {
+        let bench = Bench::new();
+        let args = settings(&bench, Proxy::Additive).await;
+        let projects = args.iter().find(|arg| arg.starts_with("projects={"));
+        let projects = projects.unwrap();
+        for folder in bench.path("work").ancestors() {
+            let entry = format!(r#""{}"={{trust_level="untrusted"}}"#, folder.display());
+            assert!(projects.contains(&entry), "{entry} in {projects}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_users_sandbox_counts_in_additive_mode() {
+        let bench = Bench::new();
+        let has = |args: &[String], word: &str| args.iter().any(|arg| arg == word);
+        assert!(has(
+            &settings(&bench, Proxy::Additive).await,
+            "workspace-write"
+        ));
+        bench.file("home/.codex/config.toml", "sandbox_mode = \"read-only\"\n");
+        assert!(!has(&settings(&bench, Proxy::Additive).await, "-s"));
+    }
+
+    #[tokio::test]
+    async fn codex_without_our_tools_is_told_nothing_of_them() {
+        let args = settings(&Bench::new(), Proxy::Off).await;
+        let expected = ["exec", "--json", "--skip-git-repo-check", "--ephemeral"];
+        assert_eq!(args, expected);
+    }
+
+    #[test]
+    fn every_model_of_the_catalog_loses_its_tools_and_nothing_else() {
+        for bundled in [
+            r#"{"models":[{"slug":"a","shell_type":"default"},{"slug":"b"}]}"#,
+            r#"[{"slug":"a","apply_patch_tool_type":"freeform"},{"slug":"b"}]"#,
+        ] {
+            let catalog: Value = serde_json::from_str(&without_tools(bundled).unwrap()).unwrap();
+            let models = catalog.get("models").unwrap_or(&catalog);
+            for (model, slug) in models.as_array().unwrap().iter().zip(["a", "b"]) {
+                assert_eq!(model["slug"], slug);
+                assert_eq!(model["shell_type"], "disabled");
+                assert_eq!(model["apply_patch_tool_type"], Value::Null);
+                assert_eq!(model["experimental_supported_tools"], json!([]));
+            }
+        }
+        assert!(without_tools("not JSON").is_err());
+    }
+
+    #[test]
+    fn odd_server_names_stay_one_part_of_a_key() {
+        for (name, expected) in [
+            ("plain-name_1", "plain-name_1"),
+            ("a.b", r#""a.b""#),
+            ("a\"b", r#""a\"b""#),
+            ("", r#""""#),
+        ] {
+            assert_eq!(key(name), expected);
+        }
+    }
+
+    #[test]
+    fn commands_patches_searches_and_other_servers_are_native() {
+        let of = |item: Value| {
+            read(
+                AgentKind::Codex,
+                &json!({"type": "item.completed", "item": item}),
+            )
+        };
+        let call = json!({"type": "mcp_tool_call", "server": "callgate", "tool": "Read"});
+        assert_eq!(of(call), [Said::Call("Read".to_owned())]);
+        let other = json!({"type": "mcp_tool_call", "server": "mine", "tool": "Read", "arguments": {"a": 1}});
+        assert_eq!(of(other), [native("mine:Read", Some(&json!({"a": 1})))]);
+        let command = json!({"type": "command_execution", "command": "ls"});
+        assert_eq!(
+            of(command),
+            [native("shell", Some(&json!({"command": "ls"})))]
+        );
+        let change = json!({"type": "file_change", "changes": []});
+        assert_eq!(
+            of(change),
+            [native("apply_patch", Some(&json!({"changes": []})))]
+        );
+        assert_eq!(
+            of(json!({"type": "web_search"})),
+            [native("web_search", None)]
+        );
+        assert_eq!(of(json!({"type": "reasoning"})), []);
+    }
+
+    #[test]
+    fn a_turn_is_final_and_an_item_or_error_is_not() {
+        let of = |event: Value| read(AgentKind::Codex, &event);
+        assert_eq!(of(json!({"type": "turn.completed"}))[1], done(None));
+        let failed = json!({"type": "turn.failed", "error": {"message": "no"}});
+        assert_eq!(of(failed), [done(Some("no"))]);
+        let error = json!({"type": "error", "message": "again"});
+        assert_eq!(of(error), [Said::Trouble("again".to_owned())]);
+        assert_eq!(of(json!({"type": "turn.started"})), []);
     }
 }

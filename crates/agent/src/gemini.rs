@@ -297,3 +297,138 @@ fn result(event: &Value) -> Vec<Said> {
     });
     vec![Said::Used(tokens), Said::Done { text: None, error }]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        AgentKind,
+        testing::{Bench, done, native, read},
+    };
+
+    async fn launched(bench: &Bench, proxy: Proxy, prompt: &str) -> Launch {
+        let launch = bench.launch(AgentKind::Gemini, proxy, prompt).await;
+        launch.unwrap()
+    }
+
+    #[tokio::test]
+    async fn full_mode_denies_gemini_every_tool_but_ours() {
+        let bench = Bench::new();
+        let launch = launched(&bench, Proxy::Full, "x").await;
+        let policy = fs::read_to_string(launch.value("--policy").unwrap()).unwrap();
+        assert_eq!(policy, POLICY);
+        assert_eq!(launch.value("--allowed-mcp-server-names"), Some("callgate"));
+        assert_eq!(launch.value("-e"), Some("none"));
+        let settings = bench.written(".gemini/settings.json");
+        assert_eq!(settings["hooksConfig"]["enabled"], false);
+        let servers = settings["mcpServers"].as_object().unwrap();
+        assert_eq!(servers.keys().collect::<Vec<_>>(), ["callgate"]);
+    }
+
+    #[tokio::test]
+    async fn gemini_starts_outside_the_work_folder_and_finds_the_users_variables_first() {
+        let bench = Bench::new();
+        bench.file("work/.gemini/.env", "GEMINI_API_KEY=thief");
+        bench.file("home/.gemini/.env", "GEMINI_API_KEY=users");
+        let launch = launched(&bench, Proxy::Full, "x").await;
+        let cwd = launch.cwd.unwrap();
+        assert!(cwd.starts_with(bench.folder.path()), "{}", cwd.display());
+        for name in [".gemini/.env", ".env"] {
+            let found = fs::read_to_string(cwd.join(name)).unwrap();
+            assert_eq!(found, "GEMINI_API_KEY=users", "{name}");
+        }
+        let told = fs::read_to_string(cwd.join("GEMINI.md")).unwrap();
+        let work = bench.path("work").display().to_string();
+        assert!(told.contains(&work), "{told}");
+    }
+
+    #[tokio::test]
+    async fn additive_mode_refuses_a_project_file_that_gemini_would_obey() {
+        let bench = Bench::new();
+        let file = bench.file("work/.gemini/.env", "GEMINI_API_KEY=thief");
+        let refused = bench.launch(AgentKind::Gemini, Proxy::Additive, "x").await;
+        let Err(StepFailed::ProjectFile { path, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(path, file);
+    }
+
+    #[tokio::test]
+    async fn additive_mode_keeps_the_users_settings_and_full_mode_only_the_login() {
+        let bench = Bench::new();
+        let users = r#"{"theme":"dark","security":{"auth":1},"mcpServers":{"mine":{}}}"#;
+        bench.file("home/.gemini/settings.json", users);
+        launched(&bench, Proxy::Additive, "x").await;
+        let additive = bench.written(".gemini/settings.json");
+        launched(&bench, Proxy::Full, "x").await;
+        let full = bench.written(".gemini/settings.json");
+        assert_eq!(additive["theme"], "dark");
+        assert!(additive["mcpServers"]["mine"].is_object());
+        assert_eq!(full.get("theme"), None);
+        assert_eq!(full["mcpServers"].get("mine"), None);
+        for settings in [&additive, &full] {
+            assert_eq!(settings["security"]["auth"], 1);
+            assert_eq!(settings["advanced"]["ignoreLocalEnv"], true);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_login_is_copied_and_never_moved() {
+        let bench = Bench::new();
+        let users = bench.file("home/.gemini/oauth_creds.json", r#"{"token":1}"#);
+        launched(&bench, Proxy::Full, "x").await;
+        assert_eq!(bench.written(".gemini/oauth_creds.json")["token"], 1);
+        assert!(users.exists());
+    }
+
+    #[tokio::test]
+    async fn a_prompt_reads_no_file_and_runs_no_command_of_gemini() {
+        let bench = Bench::new();
+        for (prompt, full) in [
+            ("@/etc/passwd", " \\@/etc/passwd"),
+            ("/memory a@b", " /memory a\\@b"),
+            ("--yolo", " --yolo"),
+            ("", " "),
+        ] {
+            let launch = launched(&bench, Proxy::Full, prompt).await;
+            assert_eq!(launch.value("-p"), Some(full));
+            let launch = launched(&bench, Proxy::Off, prompt).await;
+            assert_eq!(launch.value("-p"), Some(prompt));
+        }
+    }
+
+    #[test]
+    fn both_spellings_of_our_tools_are_ours_and_the_rest_is_native() {
+        let arguments = json!({"path": "a"});
+        for (name, said) in [
+            ("mcp_callgate_Read", Said::Call("Read".to_owned())),
+            ("callgate__Read", Said::Call("Read".to_owned())),
+            ("read_file", native("read_file", Some(&arguments))),
+            (
+                "xcallgate__Read",
+                native("xcallgate__Read", Some(&arguments)),
+            ),
+        ] {
+            let event = json!({"type": "tool_use", "tool_name": name, "parameters": arguments});
+            assert_eq!(read(AgentKind::Gemini, &event), [said]);
+        }
+    }
+
+    #[test]
+    fn a_result_is_final_and_an_error_alone_is_not() {
+        let event = json!({"type": "result", "status": "success", "stats": {"input_tokens": 3}});
+        assert_eq!(read(AgentKind::Gemini, &event)[1], done(None));
+        let event = json!({"type": "result", "status": "error"});
+        let said = read(AgentKind::Gemini, &event);
+        assert_eq!(said[1], done(Some("it does not say why")));
+        let event = json!({"type": "error", "message": "quota"});
+        let said = read(AgentKind::Gemini, &event);
+        assert_eq!(said, [Said::Trouble("quota".to_owned())]);
+    }
+
+    #[test]
+    fn the_users_own_words_are_not_the_agents() {
+        let event = json!({"type": "message", "role": "user", "content": "x"});
+        assert_eq!(read(AgentKind::Gemini, &event), []);
+    }
+}

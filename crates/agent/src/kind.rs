@@ -91,3 +91,45 @@ impl FromStr for AgentKind {
         found.ok_or_else(|| UnknownAgent(text.to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back_as_its_agent() {
+        for kind in AgentKind::PROGRAMS {
+            assert_eq!(kind.as_str().parse(), Ok(*kind));
+        }
+        for name in ["openai_compatible", "openai-compatible"] {
+            assert_eq!(name.parse(), Ok(AgentKind::OpenAiCompatible));
+        }
+    }
+
+    #[test]
+    fn an_unknown_agent_is_answered_with_the_known_ones() {
+        let unknown = "Claude".parse::<AgentKind>().unwrap_err();
+        let expected =
+            "unknown agent `Claude` (agents: claude, gemini, codex, opencode, openai_compatible)";
+        assert_eq!(unknown.to_string(), expected);
+    }
+
+    #[test]
+    fn no_agent_reads_a_final_event_out_of_nonsense() {
+        for kind in AgentKind::PROGRAMS {
+            for event in [
+                json!(null),
+                json!("result"),
+                json!([{"type": "result"}]),
+                json!({"type": 7}),
+                json!({"type": "done", "status": "success"}),
+                json!({"subtype": "success", "result": "ok"}),
+            ] {
+                let said = kind.cli().unwrap().read_event(&event);
+                assert_eq!(said, [], "{kind}: {event}");
+            }
+        }
+    }
+}

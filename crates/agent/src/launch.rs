@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::{Options, Proxy, StepFailed, folder::Folder, step::House};
+use crate::{Options, Proxy, StepFailed, folder::Folder};
 
 /// The name under which an agent knows our tools.
 pub(crate) const SERVER: &str = "callgate";
@@ -26,7 +26,8 @@ pub(crate) struct Launch {
 /// What an agent's own file needs to know to start it.
 #[derive(Debug)]
 pub(crate) struct Task<'a> {
-    pub(crate) house: &'a House,
+    /// Our own program, as it is started as a warden.
+    pub(crate) warden_program: &'a Path,
     pub(crate) folder: &'a Folder,
     pub(crate) workdir: &'a Path,
     pub(crate) proxy: Proxy,

@@ -29,6 +29,8 @@ pub mod relay;
 mod running;
 pub mod scripted;
 mod step;
+#[cfg(test)]
+mod testing;
 mod verdict;
 
 pub use events::{StepEvent, Tokens};

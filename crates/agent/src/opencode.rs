@@ -224,7 +224,7 @@ async fn other_servers(
         // Away from the work folder, whose plugins would run.
         cwd: task.folder.path(),
     };
-    let shown = ask(&task.house.warden_program, &question).await?;
+    let shown = ask(task.warden_program, &question).await?;
     let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
     let names = shown.get("mcp").and_then(Value::as_object);
     let names = names.into_iter().flat_map(Map::keys).cloned();
@@ -269,4 +269,118 @@ fn finish(part: &Value) -> Vec<Said> {
         });
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        AgentKind,
+        testing::{Bench, done, native, read},
+    };
+
+    #[tokio::test]
+    async fn additive_mode_refuses_every_project_file_that_opencode_would_run() {
+        for name in PROJECT_FILES {
+            let bench = Bench::new();
+            let file = bench.file(&format!("work/{name}"), "{}");
+            let refused = bench
+                .launch(AgentKind::OpenCode, Proxy::Additive, "x")
+                .await;
+            let Err(StepFailed::ProjectFile { path, .. }) = refused else {
+                panic!("{name}: {refused:?}");
+            };
+            assert_eq!(path, file);
+        }
+    }
+
+    #[tokio::test]
+    async fn additive_mode_refuses_a_project_file_above_the_work_folder_and_not_in_the_home() {
+        let bench = Bench::new();
+        bench.file("home/opencode.json", "{}");
+        let launched = bench
+            .launch(AgentKind::OpenCode, Proxy::Additive, "x")
+            .await;
+        assert!(launched.is_ok(), "{launched:?}");
+        bench.file("opencode.json", "{}");
+        let refused = bench
+            .launch(AgentKind::OpenCode, Proxy::Additive, "x")
+            .await;
+        assert!(matches!(refused, Err(StepFailed::ProjectFile { .. })));
+    }
+
+    #[tokio::test]
+    async fn our_configuration_keeps_what_the_user_hands_over_in_the_same_variable() {
+        let mut bench = Bench::new();
+        bench.set(CONFIG, r#"{"theme":"x","share":"auto"}"#);
+        let launch = bench
+            .launch(AgentKind::OpenCode, Proxy::Additive, "x")
+            .await;
+        let launch = launch.unwrap();
+        let config: Value = serde_json::from_str(launch.variable(CONFIG).unwrap()).unwrap();
+        assert_eq!(config["theme"], "x");
+        assert_eq!(config["share"], "disabled");
+        assert_eq!(config["mcp"]["callgate"]["command"][0], "/opt/callgate");
+        assert_eq!(launch.variable(NO_PROJECT), Some("1"));
+    }
+
+    #[tokio::test]
+    async fn opencode_without_our_tools_keeps_its_own_environment() {
+        let launch = Bench::new()
+            .launch(AgentKind::OpenCode, Proxy::Off, "x")
+            .await;
+        let launch = launch.unwrap();
+        assert_eq!(launch.env, []);
+        assert_eq!(launch.cwd, None);
+    }
+
+    #[test]
+    fn a_round_that_ends_for_tool_calls_is_not_final() {
+        let of = |reason: &str| {
+            let part = json!({"reason": reason, "cost": 0.5, "tokens": {"input": 1, "output": 2, "cache": {"read": 30}}});
+            read(
+                AgentKind::OpenCode,
+                &json!({"type": "step_finish", "part": part}),
+            )
+        };
+        let used = Said::Used(Tokens {
+            input: 31,
+            output: 2,
+            cost_usd: Some(0.5),
+        });
+        assert_eq!(of("stop"), [used.clone(), done(None)]);
+        assert_eq!(of("tool-calls"), [used]);
+    }
+
+    #[test]
+    fn an_error_is_final_and_unknown_events_say_nothing() {
+        let of = |event: Value| read(AgentKind::OpenCode, &event);
+        let named = json!({"type": "error", "error": {"name": "APIError"}});
+        assert_eq!(of(named), [done(Some("APIError"))]);
+        assert_eq!(
+            of(json!({"type": "error"})),
+            [done(Some("it does not say why"))]
+        );
+        for event in [json!({"type": "new"}), json!({}), json!([1]), json!(null)] {
+            assert_eq!(of(event), []);
+        }
+    }
+
+    #[test]
+    fn only_the_prefix_of_our_server_makes_a_tool_ours() {
+        let of = |tool: &str| {
+            let part = json!({"tool": tool, "state": {"input": {"a": 1}}});
+            read(
+                AgentKind::OpenCode,
+                &json!({"type": "tool_use", "part": part}),
+            )
+        };
+        assert_eq!(of("callgate_Read"), [Said::Call("Read".to_owned())]);
+        assert_eq!(of("bash"), [native("bash", Some(&json!({"a": 1})))]);
+        let other = of("mine_callgate_Read");
+        assert_eq!(
+            other,
+            [native("mine_callgate_Read", Some(&json!({"a": 1})))]
+        );
+    }
 }

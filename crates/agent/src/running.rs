@@ -65,7 +65,7 @@ pub(crate) async fn run(
     let mut env = run.house.env.clone();
     env.extend(run.step.options.extra_env.iter().cloned());
     let task = Task {
-        house: run.house,
+        warden_program: &run.house.warden_program,
         folder: &folder,
         workdir: &run.step.workdir,
         proxy: run.step.proxy,
@@ -394,4 +394,79 @@ async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
         kept.drain(..over);
     }
     String::from_utf8_lossy(&kept).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exited(code: i32) -> Result<How, StepFailed> {
+        Ok(How {
+            ending: Ending::Exited { code },
+            stderr: "on stderr\n".to_owned(),
+        })
+    }
+
+    fn seen(done: Option<Option<&str>>) -> Watched {
+        Watched {
+            done: done.map(|error| error.map(str::to_owned)),
+            ..Watched::default()
+        }
+    }
+
+    #[test]
+    fn success_needs_a_tool_list_a_good_final_event_and_exit_code_0() {
+        let cases = [
+            (exited(0), Some(None), true, "success"),
+            (exited(0), Some(None), false, "NO_TOOLS"),
+            (exited(0), None, true, "NO_FINAL_EVENT"),
+            (exited(0), Some(Some("no")), true, "AGENT"),
+            (exited(0), Some(Some("no")), false, "AGENT"),
+            (exited(1), Some(None), true, "AGENT"),
+            (exited(1), None, true, "NO_FINAL_EVENT"),
+            (Err(StepFailed::Stopped), Some(None), true, "STOPPED"),
+        ];
+        for (ended, done, listed, expected) in cases {
+            let judged = judge(ended, &seen(done), listed);
+            let code = judged.as_ref().err().map_or("success", StepFailed::code);
+            assert_eq!(code, expected, "{done:?} {listed} {judged:?}");
+        }
+    }
+
+    #[test]
+    fn a_killed_agent_has_failed_after_its_final_event_too() {
+        for ending in [Ending::WardenKilled { signal: 9 }, Ending::Unknown] {
+            let stderr = String::new();
+            let how = Ok(How { ending, stderr });
+            let judged = judge(how, &seen(Some(None)), true);
+            assert!(matches!(judged, Err(StepFailed::Agent(_))), "{judged:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_trouble_explains_a_missing_final_event_better_than_stderr() {
+        let mut watched = seen(None);
+        let told = |watched: &Watched| judge(exited(1), watched, true).unwrap_err().to_string();
+        assert!(told(&watched).ends_with("; it said: on stderr"));
+        watched.trouble = Some("quota".to_owned());
+        assert!(told(&watched).ends_with("(exit code 1); it said: quota"));
+    }
+
+    #[test]
+    fn a_program_that_the_warden_could_not_start_is_told_from_one_that_failed() {
+        let code = i32::from(warden::EXIT_NOT_STARTED);
+        let ending = || Ending::Exited { code };
+        let said = format!("{}: no such file", warden::NOT_STARTED_PREFIX);
+        let missing = started("codex", ending(), said);
+        assert!(matches!(missing, Err(StepFailed::NotStarted { .. })));
+        assert!(started("codex", ending(), "its own words".to_owned()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn only_the_end_of_stderr_is_kept() {
+        let text = format!("{}the end", "x".repeat(3 * STDERR_BYTES));
+        let kept = tail(Some(text.as_bytes())).await;
+        assert_eq!(kept.len(), STDERR_BYTES);
+        assert!(kept.ends_with("xthe end"));
+    }
 }

@@ -1,0 +1,9 @@
+//! Steps through the public interface: fake agents as real processes below a real warden, models on loopback, and a gate
+//! with two tools that write down what reaches them.
+
+mod endings;
+mod launches;
+mod model;
+mod probing;
+mod stage;
+mod tools;

@@ -1,0 +1,44 @@
+//! Probing an agent: what is reported, and what is kept for later steps.
+
+use callgate_agent::{AgentKind, StepFailed, Verdict, probe};
+use callgate_testkit::agents::AgentScript;
+
+use crate::stage::{Stage, isolated};
+
+#[tokio::test]
+async fn an_agent_that_asks_the_model_nothing_is_not_isolated_whatever_its_version() {
+    for kind in AgentKind::PROGRAMS {
+        let stage = Stage::new();
+        stage.script(isolated(*kind));
+        let work = stage.path("work");
+        let report = probe(&stage.house, *kind, &work).await.unwrap();
+        assert_eq!(report.verdict, Verdict::Coexists, "{kind}");
+        assert!(report.offered.is_empty() && !report.reached, "{kind}");
+        let (warden, env) = (&stage.house.warden_program, &stage.house.env);
+        let kept = stage.house.verdicts.of_installed(warden, *kind, env).await;
+        assert_eq!(kept, Some(Verdict::Coexists), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_probe_tells_an_agent_of_an_unknown_version_nothing_but_its_task() {
+    let stage = Stage::new();
+    stage.script(AgentScript {
+        version: "9.9.9".to_owned(),
+        ..isolated(AgentKind::Codex)
+    });
+    let work = stage.path("work");
+    probe(&stage.house, AgentKind::Codex, &work).await.unwrap();
+    let given = stage.given();
+    assert_eq!(given.0["stdin"], "Do what the script says.");
+    assert!(given.has(&["-c", r#"model_provider="probe""#]));
+}
+
+#[tokio::test]
+async fn a_model_without_a_program_cannot_be_probed() {
+    let stage = Stage::new();
+    let work = stage.path("work");
+    let failed = probe(&stage.house, AgentKind::OpenAiCompatible, &work).await;
+    let failed = failed.unwrap_err();
+    assert!(matches!(failed, StepFailed::NotStarted { .. }), "{failed}");
+}
