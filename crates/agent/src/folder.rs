@@ -15,6 +15,8 @@ use ulid::Ulid;
 const PREFIX: &str = "callgate-step-";
 /// Held for as long as the step lives.
 const LOCK: &str = "lock";
+/// The lock file until it is locked.
+const UNNAMED_LOCK: &str = "lock.new";
 
 /// A private folder. It is removed when this is dropped.
 #[derive(Debug)]
@@ -28,8 +30,12 @@ impl Folder {
     pub(crate) fn make() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("{PREFIX}{}", Ulid::generate()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = private(&path.join(LOCK))?;
+        // Another process may sweep right now. It takes a lock file that is not locked for one that a crash left, so the
+        // file gets its name only once it is locked.
+        let unnamed = path.join(UNNAMED_LOCK);
+        let lock = private(&unnamed)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(unnamed, path.join(LOCK))?;
         Ok(Self { path, _lock: lock })
     }
 
@@ -122,6 +128,26 @@ mod tests {
         flock(_lock, FlockOperation::Unlock).unwrap();
         std::mem::forget(folder);
         sweep();
-        assert!(!path.exists());
+        // A sweep elsewhere may have come first, and not have finished.
+        let patience = std::time::Duration::from_secs(60);
+        assert!(callgate_testkit::wait_until(patience, || !path.exists()));
+    }
+
+    #[test]
+    fn a_folder_that_is_being_made_is_not_swept() {
+        let made = std::sync::atomic::AtomicBool::new(false);
+        let is_made = || made.load(std::sync::atomic::Ordering::Acquire);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_made() {
+                    sweep();
+                }
+            });
+            let folders: Vec<io::Result<Folder>> = (0..500).map(|_| Folder::make()).collect();
+            made.store(true, std::sync::atomic::Ordering::Release);
+            for folder in folders {
+                assert!(folder.unwrap().path().join(LOCK).exists());
+            }
+        });
     }
 }
