@@ -10,6 +10,7 @@ mod call;
 mod catalog;
 mod decide;
 mod digest;
+pub mod expression;
 mod facts;
 mod grant;
 pub mod guard;

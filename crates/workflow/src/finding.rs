@@ -107,7 +107,7 @@ codes! {
         "A template cannot be read, or uses something that is never there. Between `{{` and `}}` stands a path such as `.inputs.name`, `.states.NAME.Output`, `.env.NAME`, `.workflow.id` or `.loop.item`, or one of the functions json, escape, split, join and trimSpace.",
     /// A condition that cannot be read.
     BadExpression = "USER.WORKFLOW.BAD_EXPRESSION":
-        "A condition cannot be read. It has paths such as `states.NAME.ExitCode` and `inputs.name`, texts in quotes, numbers, true and false, `== != < <= > >=`, `contains`, `and`, `or`, `not` and brackets.",
+        "A condition does not compile, or uses something that is never there. Conditions are CEL over paths such as `states.NAME.ExitCode` and `inputs.name`; `and`, `or`, `not` and `contains` are understood, too.",
     /// A proxy on a state that is no agent.
     ProxyWithoutAgent = "USER.WORKFLOW.PROXY_WITHOUT_AGENT":
         "A warning. `mcp_proxy` stands on a state that is no agent, where it has no effect.",

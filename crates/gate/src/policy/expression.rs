@@ -18,13 +18,12 @@ use cel::{
 };
 
 use super::{builtin::looks_destructive, projection::Action};
-use crate::{Declared, Hints, Target, Who};
+use crate::{
+    Declared, Hints, Target, Who,
+    expression::{self, BadExpression},
+    problem::nearest,
+};
 
-mod inspect;
-mod matching;
-
-/// The longest expression.
-const MAX_TEXT: usize = 4096;
 /// An integer beyond this is rounded by readers that only have floating-point numbers.
 const EXACT: i64 = 1 << 53;
 /// How many values of the arguments an expression may see, by how deep its loops nest.
@@ -48,13 +47,6 @@ pub(super) struct Expression {
     uses_arguments: bool,
     /// How deep its loops nest.
     loops: usize,
-}
-
-/// Why a text is no expression.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BadExpression {
-    pub(super) what: String,
-    pub(super) help: Option<String>,
 }
 
 /// Why an expression has no value for a call.
@@ -102,32 +94,18 @@ struct Others {
 impl Expression {
     /// Parses an expression and looks whether everything in it is known.
     pub(super) fn read(text: &str) -> Result<Self, BadExpression> {
-        let bad = |what: String| BadExpression { what, help: None };
         if text.trim().is_empty() {
-            return Err(bad("an empty expression can never match".to_owned()));
+            return Err(BadExpression::new("an empty expression can never match"));
         }
-        if text.len() > MAX_TEXT || inspect::nesting(text) > inspect::MAX_NESTING {
-            return Err(bad(format!(
-                "the expression is longer than {MAX_TEXT} bytes or nests deeper than {}",
-                inspect::MAX_NESTING
-            )));
-        }
-        let program = environment().compile(text).map_err(|errors| {
-            let first = errors.errors.first();
-            let why = first.map_or_else(|| errors.to_string(), |error| error.msg.clone());
-            bad(format!(
-                "bad expression: {}",
-                why.lines().next().unwrap_or_default()
-            ))
-        })?;
-        let found = inspect::inspect(program.expression())?;
+        let parsed = expression::parse(text, environment())?;
+        parsed.names.iter().try_for_each(|name| known(name))?;
         let expression = Self {
             text: text.to_owned(),
-            uses_arguments: found.variables.contains("args"),
-            loops: found.loops,
-            program,
+            uses_arguments: parsed.names.iter().any(|name| name[0] == "args"),
+            loops: parsed.loops,
+            program: parsed.program,
         };
-        if found.variables.is_empty() {
+        if parsed.names.is_empty() {
             expression.check_constant()?;
         }
         Ok(expression)
@@ -161,10 +139,7 @@ impl Expression {
             Ok(_) => "the expression is neither true nor false",
             Err(_) => "the expression always fails",
         };
-        Err(BadExpression {
-            what: what.to_owned(),
-            help: None,
-        })
+        Err(BadExpression::new(what))
     }
 }
 
@@ -287,13 +262,34 @@ impl Others {
     }
 }
 
-/// The environment of all expressions: the standard one, with `matches` that keeps what it compiled.
 fn environment() -> &'static Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
-    ENVIRONMENT.get_or_init(|| {
-        let mut environment = Env::stdlib();
-        matching::declare(&mut environment);
-        Arc::new(environment)
+    ENVIRONMENT.get_or_init(|| Arc::new(expression::environment()))
+}
+
+/// Checks a variable and the first field selected from it.
+fn known(name: &[String]) -> Result<(), BadExpression> {
+    let variable = name[0].as_str();
+    let fields: &[&str] = match variable {
+        "tool" => &TOOL_FIELDS,
+        "intent" => &INTENT_FIELDS,
+        _ => &[],
+    };
+    let (what, word, known) = match name.get(1) {
+        _ if !VARIABLES.contains(&variable) => (
+            format!("unknown name `{variable}`"),
+            variable,
+            &VARIABLES[..],
+        ),
+        Some(field) if !fields.is_empty() && !fields.contains(&field.as_str()) => {
+            let what = format!("unknown field `{variable}.{field}`");
+            (what, field.as_str(), fields)
+        }
+        _ => return Ok(()),
+    };
+    Err(BadExpression {
+        what,
+        help: Some(nearest(word, known)),
     })
 }
 

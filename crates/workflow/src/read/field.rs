@@ -243,8 +243,11 @@ impl<'a> Field<'a> {
     /// A condition.
     pub(super) fn condition(&self) -> Option<Expression> {
         let text = self.text()?;
-        // Whoever writes a template there means the value of its path.
-        let plain = text.replace("{{", " ").replace("}}", " ");
+        // `{{.inputs.n}} == 1` means the value of the path. Without `{{`, a `}}` ends two maps of CEL.
+        let plain = match text.contains("{{") {
+            true => text.replace("{{", " ").replace("}}", " "),
+            false => text,
+        };
         let read = Expression::read(&plain);
         read.map_err(|error| self.finding(Code::BadExpression, error.to_string()))
             .ok()

@@ -79,7 +79,7 @@ states:
             USER.WORKFLOW.WRONG_TYPE 14:39 states.a.retry.backoff: `sideways` is not known; it can be constant, linear, exponential
             USER.WORKFLOW.UNKNOWN_KEY 14:49 states.a.retry.often: unknown key `often`; it can be max_attempts, initial_delay, max_delay, backoff, multiplier, jitter, retryable_exit_codes
             USER.WORKFLOW.UNKNOWN_KEY 15:5 states.a.on_sucess: unknown key `on_sucess`; did you mean `on_success`?
-            USER.WORKFLOW.BAD_EXPRESSION 17:26 states.a.transitions[0].when: `=` is not expected there
+            USER.WORKFLOW.BAD_EXPRESSION 17:26 states.a.transitions[0].when: bad expression: Syntax error: token recognition error at: '= '
             USER.WORKFLOW.MISSING 17:59 states.a.transitions[1]: `goto` is missing
             USER.WORKFLOW.MISSING 19:5 states.b: `prompt` is missing
             USER.WORKFLOW.UNKNOWN_STATE 19:5 states.b.depends_on[0]: there is no state `z`

@@ -1,11 +1,12 @@
-//! Looks through a parsed expression: every name in it must be one that it will have.
+//! Looks through a parsed expression: which names it uses, how its loops nest, and whether its functions are known.
 
-use std::collections::BTreeSet;
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
-use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
-
-use super::{BadExpression, INTENT_FIELDS, MAX_VALUES, TOOL_FIELDS, VARIABLES, matching};
+use super::{BadExpression, matching};
 use crate::problem::nearest;
+
+/// How deep loops may nest.
+const MAX_LOOPS: usize = 2;
 
 /// How deep brackets may nest, so that parsing needs little of the stack.
 pub(super) const MAX_NESTING: usize = 40;
@@ -45,9 +46,9 @@ const FUNCTIONS: [&str; 14] = [
 /// What was found in an expression.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub(super) variables: BTreeSet<&'static str>,
-    /// How deep loops nest.
+    pub(super) names: Vec<Vec<String>>,
     pub(super) loops: usize,
+    pub(super) builds: bool,
 }
 
 /// How deep a text nests at most, without parsing it.
@@ -84,29 +85,26 @@ impl Inspection {
     fn look(&mut self, expression: &IdedExpr) -> Result<(), BadExpression> {
         match &expression.expr {
             Expr::Unspecified | Expr::Literal(_) => Ok(()),
-            Expr::Ident(name) => self.name(name),
-            Expr::Select(select) => {
-                if let Expr::Ident(of) = &select.operand.expr
-                    && !self.bound.contains(of)
-                {
-                    known_field(of, &select.field)?;
-                }
-                self.look(&select.operand)
-            }
+            Expr::Ident(_) | Expr::Select(_) => self.name(expression),
             Expr::Call(call) => self.call(call),
-            Expr::List(list) => list.elements.iter().try_for_each(|part| self.look(part)),
+            Expr::List(list) => {
+                let is_literal = |part: &IdedExpr| matches!(part.expr, Expr::Literal(_));
+                self.found.builds |= !list.elements.iter().all(is_literal);
+                list.elements.iter().try_for_each(|part| self.look(part))
+            }
             Expr::Map(map) => {
+                self.found.builds = true;
                 let entries = map.entries.iter().map(|entry| &entry.expr);
                 entries.into_iter().try_for_each(|entry| self.entry(entry))
             }
-            Expr::Struct(_) => Err(bad("an expression cannot make messages")),
+            Expr::Struct(_) => Err(BadExpression::new("an expression cannot make messages")),
             Expr::Comprehension(comprehension) => {
                 self.look(&comprehension.iter_range)?;
                 self.look(&comprehension.accu_init)?;
                 self.loops += 1;
                 self.found.loops = self.found.loops.max(self.loops);
-                if self.loops >= MAX_VALUES.len() {
-                    return Err(bad("loops nest too deep"));
+                if self.loops > MAX_LOOPS {
+                    return Err(BadExpression::new("loops nest too deep"));
                 }
                 let before = self.bound.len();
                 self.bound.push(comprehension.iter_var.clone());
@@ -122,20 +120,25 @@ impl Inspection {
         }
     }
 
-    fn name(&mut self, name: &str) -> Result<(), BadExpression> {
-        if self.bound.iter().any(|bound| bound == name) || TYPES.contains(&name) {
-            return Ok(());
-        }
-        match VARIABLES.iter().find(|variable| **variable == name) {
-            Some(variable) => {
-                self.found.variables.insert(variable);
-                Ok(())
+    fn name(&mut self, expression: &IdedExpr) -> Result<(), BadExpression> {
+        let mut fields = Vec::new();
+        let mut rest = &expression.expr;
+        while let Expr::Select(select) = rest {
+            fields.push(select.field.clone());
+            rest = &select.operand.expr;
+            if !matches!(rest, Expr::Ident(_) | Expr::Select(_)) {
+                return self.look(&select.operand);
             }
-            None => Err(BadExpression {
-                what: format!("unknown name `{name}`"),
-                help: Some(nearest(name, &VARIABLES)),
-            }),
         }
+        if let Expr::Ident(name) = rest
+            && !self.bound.contains(name)
+            && !TYPES.contains(&name.as_str())
+        {
+            fields.push(name.clone());
+            fields.reverse();
+            self.found.names.push(fields);
+        }
+        Ok(())
     }
 
     fn call(&mut self, call: &CallExpr) -> Result<(), BadExpression> {
@@ -147,6 +150,10 @@ impl Inspection {
                 help: Some(nearest(name, &FUNCTIONS)),
             });
         }
+        // The step of a loop adds to what it accumulates, and only that name begins with an `@`.
+        let accumulates =
+            |part: &IdedExpr| matches!(&part.expr, Expr::Ident(name) if name.starts_with('@'));
+        self.found.builds |= name == operators::ADD && !call.args.first().is_some_and(accumulates);
         if name == "matches" {
             regular_expression(call)?;
         }
@@ -173,31 +180,11 @@ impl Inspection {
 fn regular_expression(call: &CallExpr) -> Result<(), BadExpression> {
     let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|a| &a.expr)
     else {
-        return Err(bad("the pattern of `matches` must be written out"));
+        return Err(BadExpression::new(
+            "the pattern of `matches` must be written out",
+        ));
     };
     matching::compiled(pattern.inner())
         .map(|_| ())
-        .map_err(|error| bad(&format!("bad regular expression: {error}")))
-}
-
-fn known_field(of: &str, field: &str) -> Result<(), BadExpression> {
-    let known: &[&str] = match of {
-        "tool" => &TOOL_FIELDS,
-        "intent" => &INTENT_FIELDS,
-        _ => return Ok(()),
-    };
-    if known.contains(&field) {
-        return Ok(());
-    }
-    Err(BadExpression {
-        what: format!("unknown field `{of}.{field}`"),
-        help: Some(nearest(field, known)),
-    })
-}
-
-fn bad(what: &str) -> BadExpression {
-    BadExpression {
-        what: what.to_owned(),
-        help: None,
-    }
+        .map_err(|error| BadExpression::new(format!("bad regular expression: {error}")))
 }
