@@ -8,7 +8,7 @@ use callgate_gate::{
     ApprovalId, BoundRequest, Call, CallId, Digest, Kind, Ruling, Who,
     guard::message::{Answer, Question},
 };
-use callgate_record::{Asked, Decision, NotRecorded, Whole};
+use callgate_record::{Account, Asked, Decision, NotRecorded, Whole};
 use jiff::SignedDuration;
 use ulid::Ulid;
 
@@ -19,7 +19,7 @@ use crate::{
         checks::{CheckNeedsApproval, CheckServed},
         gateway::RecordFailed,
     },
-    facts::{Counted, Gathered},
+    facts::{Gathered, account_of_question},
     hold::{NOBODY_RULE, TOO_MANY_RULE, too_many},
 };
 
@@ -54,17 +54,17 @@ impl CallPath {
         let name = question.name();
         let scope = (question.scope.as_str(), &*name);
         let needs = policy.needs_of_scope(&call, scope.0);
-        let counted = Counted::question_of(&call.attempt.host.who, question.agent.as_deref());
+        let account = account_of_question(&call.attempt.host.who, question.agent.as_deref());
         let mut gathered = shared
             .facts
-            .look_up(&call, &counted, needs, policy.protected())
+            .look_up(&call, &account, needs, policy.protected())
             .await;
         let judged = |gathered: &Gathered| {
             Ruling::strictest(policy.judge_scope(&call, scope, &gathered.facts))
         };
         let (mut kind, mut ruling) = judged(&gathered);
         if kind == Kind::Allow && gathered.owes_rate() {
-            shared.facts.charge(&counted, &mut gathered);
+            shared.facts.charge(&account, &mut gathered).await;
             (kind, ruling) = judged(&gathered);
         }
         let mut asking = Asking {
@@ -76,7 +76,7 @@ impl CallPath {
             Kind::Allow | Kind::Deny => self.answered(&asking, kind, None).await?,
             Kind::Confirm | Kind::RequireApproval => {
                 match self
-                    .ask_person(&mut asking, &counted, &mut gathered)
+                    .ask_person(&mut asking, &account, &mut gathered)
                     .await?
                 {
                     Some(answer) => answer,
@@ -89,7 +89,7 @@ impl CallPath {
         };
         if answer.kind == Kind::Allow {
             let (facts, target) = (&shared.facts, &call.target);
-            facts.allowed(|| counted, target, &policy, gathered);
+            facts.allowed(|| account, target, &policy, gathered).await;
         }
         Ok(answer)
     }
@@ -98,7 +98,7 @@ impl CallPath {
     async fn ask_person(
         &self,
         asking: &mut Asking<'_>,
-        counted: &Counted,
+        account: &Account,
         gathered: &mut Gathered,
     ) -> Result<Option<Answer>, NotChecked> {
         let Some(desk) = self.desk() else {
@@ -108,7 +108,7 @@ impl CallPath {
         };
         let (question, call) = (asking.question, asking.call);
         let facts = &self.shared.facts;
-        facts.held(call, gathered);
+        facts.held(call, gathered).await;
         let who = &call.attempt.host.who;
         let terms = desk.terms();
         let put = self.put(asking, question.binding(who), &terms);
@@ -123,7 +123,9 @@ impl CallPath {
                 }
                 answer
             }
-            Asked::Pending { .. } if gathered.owes_rate() && !facts.charge(counted, gathered) => {
+            Asked::Pending { .. }
+                if gathered.owes_rate() && !facts.charge(account, gathered).await =>
+            {
                 return Ok(None);
             }
             Asked::Pending { approval, .. } => {

@@ -1,38 +1,35 @@
 //! facts: what the policy needs to know about this call, looked up before it is decided. A call whose
 //! policy needs nothing costs nothing here.
 //!
-//! What is remembered lives in this process. A restart forgets earlier calls, so that a rule that asks
-//! for one is not met; it also forgets counts and spending, so that limits begin anew.
+//! What tokens did before is in a ledger. What the ledger cannot tell never widens: a limit is then used
+//! up, an earlier call did not happen, and a budget is spent.
 
 use std::{
     collections::HashMap,
-    sync::Arc,
-    time::{Duration, Instant},
+    sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{
-    ApprovalId, Call, Cost, Digest, Facts, Leads, Needs, Owner, Policy, Protected, RateLimit,
+    ApprovalId, Call, Cost, Digest, Facts, Leads, Needs, Policy, Prior, Protected, RateLimit,
     Reach, RealPath, Target, Who, fingerprint,
     guard::{Guarded, Inquiry},
 };
+use callgate_record::{Account, Counted, Ledger, LedgerError, Placing, Usage};
+use futures_util::future::{Either, FutureExt as _, ready};
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use crate::Guard;
 
-use self::{history::History, paid::Paid, rates::Rates, spending::Spending};
+use self::reserved::Reserved;
 
-mod history;
-mod paid;
 mod paths;
 mod protected;
-mod rates;
-mod spending;
-mod usage;
+mod reserved;
 
 pub use paths::real as real_path;
 pub use protected::{is_another_name, reach};
-pub use usage::{RateUsage, Usage};
 
 /// How long finding out where paths lead may take. Later than that it is not known, and the call is
 /// refused.
@@ -43,48 +40,38 @@ const LOOKING_AT_ONCE: usize = 16;
 /// What facts are made of.
 #[derive(Debug)]
 pub(crate) struct FactSources {
-    history: History,
-    rates: Rates,
-    paid: Paid,
-    spending: Arc<Spending>,
+    /// Counts for the limits of policies. Without one, what needs a count is refused.
+    ledger: OnceLock<Arc<dyn Ledger>>,
     looking: Arc<Semaphore>,
     /// Who is asked in place of rules.
     guard: ArcSwapOption<Box<dyn Guard>>,
 }
 
-/// Whom a call counts for: its token, and in a question of another gateway the agent that the question names. Agents are
-/// counted apart below their token and share its limits, because their names are the asker's word.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counted {
-    owner: Owner,
-    agent: Option<Arc<str>>,
-}
-
 /// Longer names of agents are cut where they are counted.
 const MAX_AGENT_CHARS: usize = 128;
 
-impl Counted {
-    /// A call that a host makes.
-    pub(crate) fn call_of(who: &Who) -> Self {
-        let owner = who.owner();
-        Self { owner, agent: None }
+/// Whom a call of a host counts for.
+pub(crate) fn account_of(who: &Who) -> Account {
+    Account {
+        owner: who.owner(),
+        agent: None,
     }
+}
 
-    /// A question that names an agent.
-    pub(crate) fn question_of(who: &Who, agent: Option<&str>) -> Self {
-        let counted = Self::call_of(who);
-        let agent = agent.filter(|agent| !agent.is_empty() && *agent != counted.owner.principal);
-        let cut = |agent: &str| {
-            agent
-                .chars()
-                .take(MAX_AGENT_CHARS)
-                .collect::<String>()
-                .into()
-        };
-        Self {
-            agent: agent.map(cut),
-            ..counted
-        }
+/// Whom a question counts for that names an agent.
+pub(crate) fn account_of_question(who: &Who, agent: Option<&str>) -> Account {
+    let account = account_of(who);
+    let agent = agent.filter(|agent| !agent.is_empty() && *agent != account.owner.principal);
+    let cut = |agent: &str| {
+        agent
+            .chars()
+            .take(MAX_AGENT_CHARS)
+            .collect::<String>()
+            .into()
+    };
+    Account {
+        agent: agent.map(cut),
+        ..account
     }
 }
 
@@ -93,7 +80,7 @@ impl Counted {
 pub(crate) struct Gathered {
     pub(crate) facts: Facts,
     /// Given back when the call does not happen.
-    reserved: Option<spending::Reserved>,
+    reserved: Option<Reserved>,
     /// The limits that this request was counted against.
     taken: Vec<RateLimit>,
     /// The limits that this call was counted against when it was held; a yes lets it run without being counted again.
@@ -112,10 +99,7 @@ impl Gathered {
 impl Default for FactSources {
     fn default() -> Self {
         Self {
-            history: History::default(),
-            rates: Rates::default(),
-            paid: Paid::default(),
-            spending: Arc::default(),
+            ledger: OnceLock::new(),
             looking: Arc::new(Semaphore::new(LOOKING_AT_ONCE)),
             guard: ArcSwapOption::empty(),
         }
@@ -123,6 +107,11 @@ impl Default for FactSources {
 }
 
 impl FactSources {
+    /// Counts in this ledger from now on. A path is given its ledger once, before the first call.
+    pub(crate) fn set_ledger(&self, ledger: Arc<dyn Ledger>) {
+        let _ = self.ledger.set(ledger);
+    }
+
     /// Gathers the facts that `policy` needs for a call.
     pub(crate) async fn gather(&self, call: &Call, policy: &Policy) -> Gathered {
         let needs = policy.needs(call);
@@ -133,8 +122,8 @@ impl FactSources {
         }
         // Boxed to keep the future of calls that need no facts small.
         Box::pin(async {
-            let counted = Counted::call_of(&call.attempt.host.who);
-            self.look_up(call, &counted, needs, policy.protected())
+            let account = account_of(&call.attempt.host.who);
+            self.look_up(call, &account, needs, policy.protected())
                 .await
         })
         .await
@@ -144,29 +133,25 @@ impl FactSources {
     pub(crate) async fn look_up(
         &self,
         call: &Call,
-        counted: &Counted,
+        account: &Account,
         needs: Needs,
         protected: &Arc<Protected>,
     ) -> Gathered {
-        let now = Instant::now();
-        let met = |prior: &_| self.history.has(counted, prior, now);
-        let (owing, due) = self.paid_before(call, needs.rates);
-        let (taken, used_up): (Vec<_>, Vec<_>) = due
-            .into_iter()
-            .partition(|rate| self.rates.take(rate, counted, now));
+        let (owing, due) = self.paid_before(call, needs.rates).await;
+        let counted = self.count(account, due).await;
         let mut facts = Facts {
-            met: needs.prior.into_iter().filter(met).collect(),
-            used_up: used_up.into_iter().collect(),
+            met: self.met(account, needs.prior).await.into_iter().collect(),
+            used_up: counted.used_up.into_iter().collect(),
             ..Facts::default()
         };
-        let reserved = needs.cost.map(|cost| {
-            let cost = match cost {
-                Cost::Of(cost) => cost,
-                Cost::Unsaid | Cost::Unreadable => 0.0,
-            };
-            Spending::reserve(&self.spending, &counted.owner, cost, now)
-        });
-        facts.spent = reserved.as_ref().map_or(0.0, |reserved| reserved.before);
+        let reserved = match needs.cost {
+            None => None,
+            Some(cost) => {
+                let (reserved, before) = self.reserve(account, cost).await;
+                facts.spent = before;
+                reserved
+            }
+        };
         if !needs.paths.is_empty() {
             facts.real_paths = self.real_paths(needs.paths).await;
         }
@@ -177,42 +162,101 @@ impl FactSources {
         Gathered {
             facts,
             reserved,
-            taken,
+            taken: counted.taken,
             owing,
             noted: None,
         }
     }
 
     /// The limits that a call was counted against when it was held, and those that it was not.
-    fn paid_before(&self, call: &Call, rates: Vec<RateLimit>) -> (Vec<RateLimit>, Vec<RateLimit>) {
-        if rates.is_empty() || self.paid.is_empty() {
+    async fn paid_before(
+        &self,
+        call: &Call,
+        rates: Vec<RateLimit>,
+    ) -> (Vec<RateLimit>, Vec<RateLimit>) {
+        let Some(ledger) = self.ledger.get().filter(|ledger| ledger.has_paid()) else {
+            return (Vec::new(), rates);
+        };
+        if rates.is_empty() {
             return (Vec::new(), rates);
         }
-        let paid = self.paid.by(&fingerprint(&call.attempt, &call.target));
+        let paid = ledger.paid(fingerprint(&call.attempt, &call.target)).await;
+        let paid = paid.unwrap_or_else(told);
         rates.into_iter().partition(|rate| paid.contains(rate))
     }
 
-    /// Notes that a call waits for a person, with what it has paid by then.
-    pub(crate) fn held(&self, call: &Call, gathered: &mut Gathered) {
-        let paid: Vec<RateLimit> = [&gathered.taken[..], &gathered.owing].concat();
-        if !paid.is_empty() {
-            let call = fingerprint(&call.attempt, &call.target);
-            self.paid.note(call, paid, Instant::now());
-            gathered.noted = Some(call);
+    /// Counts a request. Limits that cannot be counted are used up.
+    async fn count(&self, account: &Account, limits: Vec<RateLimit>) -> Counted {
+        if limits.is_empty() {
+            return Counted::default();
+        }
+        let Some(ledger) = self.ledger.get() else {
+            let used_up = limits;
+            return Counted {
+                used_up,
+                ..Counted::default()
+            };
+        };
+        match ledger.count(account, limits.clone()).await {
+            Ok(counted) => counted,
+            Err(error) => Counted {
+                used_up: limits,
+                ..told(error)
+            },
         }
     }
 
-    /// Counts a request after all that nobody has approved. Returns `false` where a limit has no room for it: then
-    /// the facts say so.
-    pub(crate) fn charge(&self, counted: &Counted, gathered: &mut Gathered) -> bool {
-        let now = Instant::now();
-        for rate in std::mem::take(&mut gathered.owing) {
-            if self.rates.take(&rate, counted, now) {
-                gathered.taken.push(rate);
-            } else {
-                gathered.facts.used_up.insert(rate);
+    async fn met(&self, account: &Account, priors: Vec<Prior>) -> Vec<Prior> {
+        match self.ledger.get() {
+            Some(ledger) if !priors.is_empty() => {
+                let met = ledger.met(account, priors).await;
+                met.unwrap_or_else(told)
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    /// Sets aside what a call is said to cost, and says what was spent before: all there is, where that
+    /// is not known.
+    async fn reserve(&self, account: &Account, cost: Cost) -> (Option<Reserved>, f64) {
+        let amount = match cost {
+            Cost::Of(cost) => cost,
+            Cost::Unsaid | Cost::Unreadable => 0.0,
+        };
+        let Some(ledger) = self.ledger.get() else {
+            return (None, f64::INFINITY);
+        };
+        match ledger.reserve(&account.owner, amount).await {
+            Ok(reservation) => {
+                let before = reservation.before;
+                (Some(Reserved::new(ledger.clone(), reservation)), before)
+            }
+            Err(error) => {
+                told::<()>(error);
+                (None, f64::INFINITY)
             }
         }
+    }
+
+    /// Notes that a call waits for a person, with what it has paid by then.
+    pub(crate) async fn held(&self, call: &Call, gathered: &mut Gathered) {
+        let paid: Vec<RateLimit> = [&gathered.taken[..], &gathered.owing].concat();
+        let Some(ledger) = self.ledger.get().filter(|_| !paid.is_empty()) else {
+            return;
+        };
+        let call = fingerprint(&call.attempt, &call.target);
+        // A call that could not be noted pays again when it comes back.
+        ledger.note_paid(call, paid).await.unwrap_or_else(told);
+        gathered.noted = Some(call);
+    }
+
+    /// Counts a request after all that no person has approved. Returns `false` where a limit has no room for it: then
+    /// the facts say so.
+    pub(crate) async fn charge(&self, account: &Account, gathered: &mut Gathered) -> bool {
+        let owing = std::mem::take(&mut gathered.owing);
+        let counted = self.count(account, owing).await;
+        gathered.taken.extend(counted.taken);
+        gathered.facts.used_up.extend(counted.used_up);
         gathered.facts.used_up.is_empty()
     }
 
@@ -238,10 +282,9 @@ impl FactSources {
     /// and costs nothing more.
     pub(crate) async fn look_again(&self, call: &Call, policy: &Policy, gathered: &mut Gathered) {
         let needs = policy.needs(call);
-        let counted = Counted::call_of(&call.attempt.host.who);
-        let now = Instant::now();
-        let met = |prior: &_| self.history.has(&counted, prior, now);
-        gathered.facts.met = needs.prior.into_iter().filter(met).collect();
+        let account = account_of(&call.attempt.host.who);
+        let met = self.met(&account, needs.prior).await;
+        gathered.facts.met = met.into_iter().collect();
         if !needs.paths.is_empty() {
             gathered.facts.real_paths = self.real_paths(needs.paths).await;
         }
@@ -252,37 +295,49 @@ impl FactSources {
         }
     }
 
-    /// Notes that a call is on record and goes on. `counted` is made only where a rule looks back.
+    /// Notes that a call is on record and goes on. `account` is made only where a rule looks back.
     pub(crate) fn allowed(
         &self,
-        counted: impl FnOnce() -> Counted,
+        account: impl FnOnce() -> Account,
         target: &Target,
         policy: &Policy,
         gathered: Gathered,
-    ) {
+    ) -> Placing<()> {
         if let Some(reserved) = gathered.reserved {
             reserved.keep();
         }
-        if let Some(call) = gathered.noted {
-            self.paid.settle(&call);
-        }
-        if policy.remembers()
-            && let Target::Tool(tool) = target
-        {
-            let (server, name) = (tool.server.as_str(), tool.name.as_str());
-            self.history
-                .note(&counted(), (server, name), Instant::now());
+        let Some(ledger) = self.ledger.get() else {
+            return Either::Left(ready(()));
+        };
+        let settled = gathered.noted.map(|call| ledger.settle_paid(call));
+        let noted = match target {
+            Target::Tool(tool) if policy.remembers() => {
+                Some(ledger.note(&account(), tool.server.as_str(), tool.name.as_str()))
+            }
+            _ => None,
+        };
+        match (settled, noted) {
+            (None, None) => Either::Left(ready(())),
+            (None, Some(Either::Left(noted))) => {
+                Either::Left(ready(noted.into_inner().unwrap_or_else(told)))
+            }
+            (settled, noted) => {
+                let both = async move {
+                    for written in settled.into_iter().chain(noted) {
+                        written.await.unwrap_or_else(told);
+                    }
+                };
+                Either::Right(both.boxed())
+            }
         }
     }
 
     /// What each token has used of its limits, by tenant and token.
-    pub(crate) fn usage(&self) -> Vec<Usage> {
-        let now = Instant::now();
-        let mut all = usage::Usages::default();
-        self.rates.report(now, &mut all);
-        self.history.report(&mut all);
-        self.spending.report(now, &mut all);
-        all.sorted()
+    pub(crate) async fn usage(&self) -> Result<Vec<Usage>, LedgerError> {
+        match self.ledger.get() {
+            Some(ledger) => ledger.usage().await,
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn real_paths(&self, asked: Vec<String>) -> HashMap<String, RealPath> {
@@ -330,18 +385,8 @@ impl FactSources {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A token of a tenant, asking for an agent.
-    pub(super) fn counted(tenant: &str, token: &str, agent: Option<&str>) -> Counted {
-        Counted {
-            owner: Owner {
-                tenant: tenant.to_owned(),
-                principal: token.to_owned(),
-            },
-            agent: agent.map(Into::into),
-        }
-    }
+/// Tells the operator what the ledger could not do, and goes on with nothing.
+fn told<T: Default>(error: LedgerError) -> T {
+    tracing::error!(%error, "limits are treated as used up");
+    T::default()
 }

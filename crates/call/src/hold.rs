@@ -21,7 +21,7 @@ use crate::{
     Desk, Events, Exchange, Providers,
     approvals::Terms,
     events::calls::ApprovalRequired,
-    facts::{Counted, FactSources, Gathered},
+    facts::{FactSources, Gathered, account_of},
     parking::Back,
 };
 pub(crate) use come_again::{Asks, question};
@@ -99,7 +99,7 @@ impl Keeper<'_> {
         if request.len() > MAX_SHOWN_BYTES {
             return nobody(hold, TOO_LARGE_RULE, &too_large(request.len()));
         }
-        self.facts.held(hold.call(), gathered);
+        self.facts.held(hold.call(), gathered).await;
         let terms = desk.terms();
         let mut wait = Wait::new(desk, &terms, exchange, &hold);
         let mut hold = hold;
@@ -161,7 +161,7 @@ impl Keeper<'_> {
             }
             Asked::TooMany { limit } => Err(nobody(hold, TOO_MANY_RULE, &too_many(limit))),
             // Only a yes lets a call past its rate limit.
-            Asked::Pending { .. } if !self.has_room(&hold, gathered) => {
+            Asked::Pending { .. } if !self.has_room(&hold, gathered).await => {
                 let policy = self.providers.policy();
                 match decide(hold.into_call(), &policy, &gathered.facts) {
                     Verdict::Deny(denied) => Err(unreleased(Unreleased::Denied(denied))),
@@ -206,9 +206,9 @@ impl Keeper<'_> {
     }
 
     /// Counts a call that is not approved against the limits that it was let past.
-    fn has_room(&self, hold: &Hold, gathered: &mut Gathered) -> bool {
-        let counted = Counted::call_of(&hold.call().attempt.host.who);
-        !gathered.owes_rate() || self.facts.charge(&counted, gathered)
+    async fn has_room(&self, hold: &Hold, gathered: &mut Gathered) -> bool {
+        let account = account_of(&hold.call().attempt.host.who);
+        !gathered.owes_rate() || self.facts.charge(&account, gathered).await
     }
 
     fn question(&self, hold: &Hold, request: &BoundRequest, terms: &Terms) -> Question {

@@ -44,9 +44,10 @@ mod tray;
 
 pub use announce::{Announcement, Audience};
 pub use approvals::{ApprovalView, Desk, DeskError, Terms};
+pub use callgate_record::{RateUsage, Usage};
 pub use check::NotChecked;
 pub use events::{Event, Events};
-pub use facts::{RateUsage, Usage, is_another_name, reach, real_path};
+pub use facts::{is_another_name, reach, real_path};
 pub use failure::Failure;
 pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_host};
 pub use in_hand::InHand;

@@ -24,13 +24,13 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{Attempt, Call, Consent, Permit, Policy, Verdict, decide};
-use callgate_record::{Recorded, Recorder};
+use callgate_record::{Ledger, LedgerError, Recorded, Recorder, Usage};
 use tokio_util::task::TaskTracker;
 
 use crate::{
     Caller, Desk, Events, Exchange, Guard, InHand, Providers, Received, Registry, Spans, Telemetry,
     events::calls::IntentDoubtful,
-    facts::{Counted, FactSources, Gathered, Usage},
+    facts::{FactSources, Gathered, account_of},
     finish::{Answer, finish_unresolved},
     intent::{self, Schemas},
     parking::{Parking, Round},
@@ -125,9 +125,17 @@ impl CallPath {
         self.shared.facts.set_guard(guard);
     }
 
-    /// What each token has used of its limits since this process began, by tenant and token.
-    pub fn usage(&self) -> Vec<Usage> {
-        self.shared.facts.usage()
+    /// The same with a ledger that counts for the limits of policies. Without one, what needs a count is
+    /// refused.
+    #[must_use]
+    pub fn counting_in(self, ledger: Arc<dyn Ledger>) -> Self {
+        self.shared.facts.set_ledger(ledger);
+        self
+    }
+
+    /// What each token has used of its limits, by tenant and token.
+    pub async fn usage(&self) -> Result<Vec<Usage>, LedgerError> {
+        self.shared.facts.usage().await
     }
 
     /// What can be called.
@@ -315,8 +323,9 @@ impl Shared {
             // It was let past its rate limit for the sake of an approval that it does not need any more.
             Verdict::Permit(permit) if gathered.owes_rate() => {
                 let call = permit.into_call();
-                let counted = Counted::call_of(&call.attempt.host.who);
-                self.facts.charge(&counted, &mut gathered);
+                let account = account_of(&call.attempt.host.who);
+                // Boxed to keep the common path's future small.
+                Box::pin(self.facts.charge(&account, &mut gathered)).await;
                 (decide(call, policy, &gathered.facts), gathered)
             }
             verdict => (verdict, gathered),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use callgate_call::{Events, events::gateway::IndexRebuilt};
-use callgate_store::{Index, Limits, Log, retain};
+use callgate_record::{Archive, RetentionLimits, Stores};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -27,13 +27,14 @@ const RETAIN_EVERY: Duration = Duration::from_secs(3600);
 
 /// Keeps house until `stop` fires, and notes up to where the index has this process's entries.
 pub(crate) async fn keep(
-    log: Arc<Log>,
+    stores: Stores,
     indexed_through: Arc<AtomicU64>,
-    limits: Limits,
+    limits: RetentionLimits,
     (events, stop): (Events, CancellationToken),
 ) {
     let mut retained: Option<Instant> = None;
     let mut indexed = Instant::now();
+    let log = &stores.log;
     let mut seen = log.head().seq;
     loop {
         tokio::select! {
@@ -48,10 +49,10 @@ pub(crate) async fn keep(
         if retain_due {
             retained = Some(Instant::now());
         }
-        let (keeping, telling) = (log.clone(), events.clone());
+        let (keeping, telling) = (stores.clone(), events.clone());
         let kept = tokio::task::spawn_blocking(move || {
             if retain_due {
-                drop_old(&keeping, limits);
+                drop_old(&*keeping.archive, limits);
             }
             (idle || overdue) && catch_up(&keeping, overdue, &telling)
         });
@@ -66,26 +67,25 @@ pub(crate) async fn keep(
     }
 }
 
-fn drop_old(log: &Log, limits: Limits) {
-    if let Err(error) = retain(log, limits) {
+fn drop_old(archive: &dyn Archive, limits: RetentionLimits) {
+    if let Err(error) = archive.retain(limits) {
         tracing::warn!(error = %error, "old records could not be dropped");
     }
 }
 
 /// Whether the index has all that was in the log when this began. It makes way for calls, unless
 /// it is `overdue`.
-fn catch_up(log: &Log, overdue: bool, events: &Events) -> bool {
-    let began = log.head().seq;
-    let make_way = || !overdue && log.head().seq - began > QUIET_ENTRIES;
-    let indexed = Index::open(log.dir()).and_then(|mut index| {
-        let done = index.catch_up_until(&make_way);
-        if index.was_rebuilt() {
-            events.emit(IndexRebuilt);
+fn catch_up(stores: &Stores, overdue: bool, events: &Events) -> bool {
+    let head = || stores.log.head().seq;
+    let began = head();
+    let make_way = || !overdue && head() - began > QUIET_ENTRIES;
+    match stores.archive.catch_up(&make_way) {
+        Ok(done) => {
+            if done.was_rebuilt {
+                events.emit(IndexRebuilt);
+            }
+            done.is_complete
         }
-        done
-    });
-    match indexed {
-        Ok(done) => !done.stopped,
         Err(error) => {
             tracing::warn!(error = %error, "the index could not catch up; it is filled later");
             false

@@ -2,19 +2,18 @@
 
 use std::{
     collections::HashMap,
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use callgate_gate::Digest;
+use callgate_record::{Token, Tokens};
 use callgate_server::{Keyring, Principal};
-use callgate_store::{Token, Tokens};
 use jiff::Timestamp;
 
 /// The tokens of a data folder. What cannot be read opens nothing.
 #[derive(Debug)]
 pub struct StoredTokens {
-    tokens: Tokens,
+    tokens: Arc<dyn Tokens>,
     /// Principals as they were made from tokens, so that not every request makes them anew.
     made: Mutex<HashMap<String, Made>>,
 }
@@ -23,9 +22,9 @@ pub struct StoredTokens {
 type Made = (Arc<Token>, Arc<Principal>);
 
 impl StoredTokens {
-    pub fn new(data_dir: &Path) -> Self {
+    pub fn new(tokens: Arc<dyn Tokens>) -> Self {
         Self {
-            tokens: Tokens::new(data_dir),
+            tokens,
             made: Mutex::default(),
         }
     }
@@ -45,7 +44,7 @@ impl StoredTokens {
 
 impl Keyring for StoredTokens {
     fn holder(&self, digest: &Digest) -> Option<Arc<Principal>> {
-        let found = self.tokens.find(digest, Timestamp::now());
+        let found = self.tokens.holder(digest, Timestamp::now());
         let found = found.unwrap_or_else(|error| {
             tracing::error!(%error, "tokens cannot be read, so none of them opens anything");
             None

@@ -18,4 +18,4 @@ pub mod plugins;
 pub mod reload;
 pub mod workshop;
 
-pub use running::{Running, StepGate, close_record, own_record, row};
+pub use running::{Running, StepGate, close_record, own_record, row, shared_stores};

@@ -1,6 +1,7 @@
 //! Wiring: a store, a recorder, a fleet and a call path become one gateway.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -12,9 +13,12 @@ use callgate_call::{
     CallPath, Desk, Events, Guard, SealKey, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
 };
-use callgate_record::{OnFailure, RecordType, Recorder, Redactor};
+use callgate_memory::MemoryLedger;
+use callgate_record::{
+    Backend, Log, OnFailure, RecordType, Recorder, Redactor, RetentionLimits, SharedStores, Stores,
+};
 use callgate_server::{Gateway, Reloads, ServerRow, StatusSource};
-use callgate_store::{ApprovalStore, Limits, Log, LogOptions};
+use callgate_store::{Durability, Embedded, LogOptions};
 use callgate_upstream::{Fleet, FleetPlan, Profile, RemoteGuard, ServerReport};
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -38,7 +42,7 @@ pub struct Running {
     pub standing: Arc<Standing>,
     /// The plugins that hosts have.
     pub plugins: ServedPlugins,
-    log: Arc<Log>,
+    pub stores: Stores,
     pub desk: Desk,
     /// Where approvers reach this gateway unless the configuration says otherwise.
     pub served_at: String,
@@ -46,38 +50,55 @@ pub struct Running {
     exporter: Option<Exporter>,
 }
 
+/// Where everything is kept. Another backend is another line here.
+fn backend(data_dir: &Path, durability: Durability) -> impl Backend {
+    let mut options = LogOptions::new(data_dir, env!("CARGO_PKG_VERSION"));
+    options.durability = durability;
+    Embedded::new(options)
+}
+
+/// What commands need that make no calls.
+pub fn shared_stores(data_dir: &Path) -> Result<SharedStores, Failed> {
+    let shared = backend(data_dir, Durability::Process).shared();
+    shared.map_err(|error| Failed::system(error.to_string()))
+}
+
 /// A record for what a command does beside any gateway. It is a chain of its own.
-pub fn own_record(settings: &Settings) -> Result<(Arc<Log>, Recorder), Failed> {
-    let options = LogOptions::new(&settings.data_dir, env!("CARGO_PKG_VERSION"));
-    let log = Log::open(options).map_err(|error| Failed::system(error.to_string()))?;
-    let log = Arc::new(log);
-    let recorder = Recorder::new(log.clone(), redactor(settings)?, OnFailure::Refuse);
-    Ok((log, recorder))
+pub fn own_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
+    record(settings, Durability::Process, OnFailure::Refuse)
 }
 
 /// Ends such a record.
-pub fn close_record(log: &Log) {
+pub fn close_record(log: &dyn Log) {
     if let Err(error) = log.close() {
         tracing::warn!(%error, "the record could not be closed in good order");
     }
 }
 
 /// The gateway's record, as durable and as strict as configured.
-fn gateway_record(settings: &Settings) -> Result<(Arc<Log>, Recorder), Failed> {
+fn gateway_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
     let audit = &settings.config.audit;
-    let mut options = LogOptions::new(&settings.data_dir, env!("CARGO_PKG_VERSION"));
-    options.durability = match audit.durability {
-        config::Durability::Process => callgate_store::Durability::Process,
-        config::Durability::Power => callgate_store::Durability::Power,
+    let durability = match audit.durability {
+        config::Durability::Process => Durability::Process,
+        config::Durability::Power => Durability::Power,
     };
-    let log = Log::open(options).map_err(|error| Failed::system(error.to_string()))?;
-    let log = Arc::new(log);
     let on_failure = match audit.on_failure {
         config::OnFailure::Refuse => OnFailure::Refuse,
         config::OnFailure::Allow => OnFailure::Allow,
     };
-    let recorder = Recorder::new(log.clone(), redactor(settings)?, on_failure);
-    Ok((log, recorder))
+    record(settings, durability, on_failure)
+}
+
+fn record(
+    settings: &Settings,
+    durability: Durability,
+    on_failure: OnFailure,
+) -> Result<(Stores, Recorder), Failed> {
+    let stores = backend(&settings.data_dir, durability)
+        .open()
+        .map_err(|error| Failed::system(error.to_string()))?;
+    let recorder = Recorder::new(stores.log.clone(), redactor(settings)?, on_failure);
+    Ok((stores, recorder))
 }
 
 fn redactor(settings: &Settings) -> Result<Redactor, Failed> {
@@ -116,7 +137,7 @@ impl Running {
         profile: Profile,
     ) -> Result<Self, Failed> {
         outlive_file_limit()?;
-        let (log, recorder) = gateway_record(settings)?;
+        let (stores, recorder) = gateway_record(settings)?;
         let (telemetry, exporter) = telemetry(settings)?;
         let events = telemetry.events.clone();
         recorder.event(RecordType::System, "gateway.started", None, None);
@@ -125,28 +146,29 @@ impl Running {
         });
         let served_at = format!("http://{}", settings.listen(None)?);
         let key = SealKey::new(config::seal_key(&settings.data_dir)?);
-        let store = Arc::new(ApprovalStore::new(&settings.data_dir, Some(log.writer())));
         let terms = plan::terms(settings, &served_at);
-        let desk = Desk::new(store, &key, recorder.clone(), events.clone(), terms);
+        let approvals = stores.approvals.clone();
+        let desk = Desk::new(approvals, &key, recorder.clone(), events.clone(), terms);
         let fleet = Fleet::start(plan, recorder.clone(), events, profile);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
-            .asking_at(desk.clone());
+            .asking_at(desk.clone())
+            .counting_in(stores.ledger.clone());
         let standing = Arc::new(Standing::default());
         let status = Status {
             fleet: fleet.clone(),
             standing: standing.clone(),
-            log: log.clone(),
+            log: stores.log.clone(),
             indexed: Arc::default(),
         };
         let indexed = status.indexed.clone();
         let gateway = gateway(settings, path, status)?;
-        let background = Background::start(settings, &gateway, &desk, log.clone(), indexed)?;
+        let background = Background::start(settings, &gateway, &desk, stores.clone(), indexed)?;
         Ok(Self {
             gateway,
             fleet,
             standing,
             plugins: ServedPlugins::default(),
-            log,
+            stores,
             desk,
             served_at,
             background,
@@ -167,11 +189,13 @@ impl Running {
         let fleet = Fleet::start(plan, recorder.clone(), events, Profile::gateway());
         let key = SealKey::new(config::seal_key(&settings.data_dir)?);
         let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
-            .asking_at(self.desk.clone());
+            .asking_at(self.desk.clone())
+            // Each step counts for itself.
+            .counting_in(Arc::new(MemoryLedger::default()));
         let status = Status {
             fleet: fleet.clone(),
             standing: self.standing.clone(),
-            log: self.log.clone(),
+            log: self.stores.log.clone(),
             indexed: Arc::default(),
         };
         let gateway = gateway(settings, path, status)?;
@@ -199,7 +223,7 @@ impl Running {
         }
         self.plugins.stop().await;
         self.background.stop().await;
-        if let Err(error) = self.log.close() {
+        if let Err(error) = self.stores.log.close() {
             let error = error.to_string();
             let events = self.gateway.path().events();
             events.emit(RecordFailed { error: &error });
@@ -225,11 +249,11 @@ impl Background {
         settings: &Settings,
         gateway: &Gateway,
         desk: &Desk,
-        log: Arc<Log>,
+        stores: Stores,
         indexed: Arc<AtomicU64>,
     ) -> Result<Self, Failed> {
         let retain = &settings.config.audit.retain;
-        let limits = Limits {
+        let limits = RetentionLimits {
             days: retain.days,
             max_mb: retain.max_mb,
         };
@@ -237,7 +261,7 @@ impl Background {
         let notifying = Notifying::start(&settings.config.approvals.notify, desk.clone())?;
         let following = tokio::spawn(desk.clone().follow(stop.clone()));
         let told = (gateway.path().events().clone(), stop.clone());
-        let housekeeping = tokio::spawn(housekeeping::keep(log, indexed, limits, told));
+        let housekeeping = tokio::spawn(housekeeping::keep(stores, indexed, limits, told));
         Ok(Self {
             following,
             notifying,
@@ -311,7 +335,7 @@ fn telemetry(settings: &Settings) -> Result<(Telemetry, Option<Exporter>), Faile
 struct Status {
     fleet: Arc<Fleet>,
     standing: Arc<Standing>,
-    log: Arc<Log>,
+    log: Arc<dyn Log>,
     /// Up to where the index has this process's entries.
     indexed: Arc<AtomicU64>,
 }

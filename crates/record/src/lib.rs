@@ -1,18 +1,22 @@
 //! What is written about a call, and the proof that it was.
 //!
 //! This room says what an entry looks like, what is kept out of it ([`Redactor`]), how entries
-//! fold into one [`Activity`] per call, and what a [`Store`] must promise. It opens no file and
-//! knows no database. [`Recorded`] is made only here, after the store has taken the entry: a
+//! fold into one [`Activity`] per call, and what a backend must promise that keeps them ([`Stores`]).
+//! It opens no file and knows no database. [`Recorded`] is made only here, after the store has taken the entry: a
 //! provider that asks for a `Recorded<Permit>` cannot be reached by a call that is not on record.
 
 mod activity;
 mod approvals;
 mod archive;
 mod entry;
+mod export;
 mod instant;
+mod ledger;
 mod recorder;
 mod redact;
 mod store;
+mod stores;
+mod tokens;
 
 pub use activity::{Activity, ActivityError, Metadata};
 pub use approvals::{
@@ -20,13 +24,19 @@ pub use approvals::{
     Kept, Question, Resolution, ResolveApprovalError, Resolved, SEAL_MARK_BYTES, Sight, Way, Which,
     Whole,
 };
-pub use archive::{ActivityFilter, Archive, ArchiveError, Format, Page, Summary};
+pub use archive::{
+    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Format, Page, Retained,
+    RetentionLimits, Summary, Verification,
+};
 pub use entry::{
     Body, CallEntry, Check, Checkpoint, Decision, Effect, Entry, EntryKind, Event, Failed,
     Finished, Head, Intent, KeyedHead, Opened, Origin, RawJson, RecordType, Status, Unknown,
     WriterId,
 };
 pub use instant::InstantWriter;
+pub use ledger::{Account, Counted, Ledger, LedgerError, RateUsage, Reservation, Tallied, Usage};
 pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};
 pub use redact::{BadPattern, Excerpt, Redactor, body_digest};
-pub use store::{Placing, Position, Settling, Store, StoreError};
+pub use store::{Log, Placing, Position, Settling, Store, StoreError};
+pub use stores::{Backend, BackendError, SharedStores, Stores};
+pub use tokens::{MAX_TOKENS, NewToken, Token, Tokens, TokensError};

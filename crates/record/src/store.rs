@@ -2,7 +2,7 @@
 
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 
-use crate::Entry;
+use crate::{Entry, Head, WriterId};
 
 /// Where an entry stands in its writer's chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,4 +47,21 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Waits until everything up to `position` is as durable as the configuration asks.
     fn settled(&self, position: Position) -> Settling<'_>;
+}
+
+/// The chain that one process writes. A log that is dropped without [`Log::close`] counts as died: the
+/// next writer closes its open calls as `unknown`.
+pub trait Log: Store {
+    /// The id of this process start.
+    fn writer(&self) -> WriterId;
+
+    /// Where this writer's chain stands.
+    fn head(&self) -> Head;
+
+    /// How many entries wait in memory because they could not be written.
+    fn owed(&self) -> usize;
+
+    /// Ends the chain in good order. What is owed must be written first; if it cannot be, the log stays
+    /// open. Closing twice does nothing. Blocks.
+    fn close(&self) -> Result<(), StoreError>;
 }

@@ -1,21 +1,26 @@
-//! The record's Archive port, filled from the index of a data folder.
+//! The record's Archive port over the log and the index of a data folder.
 
 use std::{
     io::Write,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use callgate_gate::CallId;
-use callgate_record::{Activity, ActivityFilter, Archive, ArchiveError, Format, Page, Summary};
+use callgate_record::{
+    Activity, ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Format, Head, KeyedHead,
+    Page, Retained, RetentionLimits, Summary, Verification,
+};
 use jiff::Timestamp;
 
-use crate::{ExportError, Index, IndexError, export};
+use crate::{ExportError, Index, IndexError, Log, compare_index, export, heads, retain, verify};
 
 /// The records of a data folder. The index is opened when it is first asked, and kept.
 #[derive(Debug)]
 pub struct Records {
     dir: PathBuf,
+    /// The chain that checkpoints are written to.
+    log: Option<Arc<Log>>,
     index: Mutex<Option<Index>>,
 }
 
@@ -24,8 +29,21 @@ impl Records {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
+            log: None,
             index: Mutex::default(),
         }
+    }
+
+    /// Those of the data folder that `log` writes to; old ones can be dropped.
+    pub fn written_by(log: Arc<Log>) -> Self {
+        Self {
+            log: Some(log.clone()),
+            ..Self::new(log.dir())
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Index>> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the index once it has all that is in the log.
@@ -33,7 +51,7 @@ impl Records {
         &self,
         ask: impl FnOnce(&mut Index) -> Result<T, IndexError>,
     ) -> Result<T, ArchiveError> {
-        let mut kept = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept();
         let mut index = match kept.take() {
             Some(index) => index,
             None => Index::open(&self.dir).map_err(unreadable)?,
@@ -70,6 +88,65 @@ impl Archive for Records {
 
     fn summary(&self, since: Timestamp, tenant: Option<&str>) -> Result<Summary, ArchiveError> {
         self.ask(|index| index.summary(since, tenant))
+    }
+
+    fn verify(&self, exported: Option<&[Head]>) -> Result<Verification, ArchiveError> {
+        let found = verify(&self.dir, exported).map_err(|error| ArchiveError::Unreadable {
+            reason: error.to_string(),
+        })?;
+        let differed = compare_index(&self.dir).map_err(unreadable)?;
+        Ok(Verification {
+            writers: found.writers,
+            entries: found.entries,
+            problems: found.problems.iter().map(ToString::to_string).collect(),
+            index_differed: differed
+                .map(|what| format!("index.sqlite differed from the log: {what}")),
+        })
+    }
+
+    fn heads(&self) -> Result<Vec<KeyedHead>, ArchiveError> {
+        heads(&self.dir).map_err(|error| ArchiveError::Unreadable {
+            reason: error.to_string(),
+        })
+    }
+
+    fn retain(&self, limits: RetentionLimits) -> Result<Retained, ArchiveError> {
+        let not_dropped = |reason: String| ArchiveError::NotDropped { reason };
+        let log = self.log.as_ref().ok_or_else(|| {
+            not_dropped("only a process that writes to the log can drop old records".to_owned())
+        })?;
+        let dropped = retain(log, limits).map_err(|error| not_dropped(error.to_string()))?;
+        Ok(Retained {
+            entries: dropped.entries,
+            bytes: dropped.bytes,
+        })
+    }
+
+    /// A connection of its own: questions are answered meanwhile.
+    fn catch_up(&self, make_way: &dyn Fn() -> bool) -> Result<CatchUp, ArchiveError> {
+        let mut index = Index::open(&self.dir).map_err(unreadable)?;
+        let is_complete = match index.catch_up_until(make_way) {
+            Ok(done) => !done.stopped,
+            // That it was rebuilt must be told, whatever comes after.
+            Err(error) if index.was_rebuilt() => {
+                tracing::warn!(%error, "the rebuilt index could not catch up; it is filled later");
+                false
+            }
+            Err(error) => return Err(unreadable(error)),
+        };
+        Ok(CatchUp {
+            is_complete,
+            was_rebuilt: index.was_rebuilt(),
+        })
+    }
+
+    fn caveats(&self) -> Result<Caveats, ArchiveError> {
+        self.ask(|index| {
+            Ok(Caveats {
+                index_rebuilt: index.was_rebuilt(),
+                damaged_entries: index.damaged()?,
+            })
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Behind the record's Store port: append-only files, and a SQLite index of them.
+//! The embedded backend: append-only files, and a SQLite index of them. [`Embedded`] opens all of it.
 //!
 //! A data folder holds one log for many processes. Each process start is a writer with a folder
 //! of its own, a lock that it holds while it lives, and a hash chain over numbered segments:
@@ -21,7 +21,8 @@
 //! - [`verify`] checks chains, heads and codes; [`heads`] gives the heads to keep elsewhere.
 //! - [`Index`] is filled behind the log and answers queries; [`export`] streams it; [`Records`] fills the
 //!   record's Archive port with both.
-//! - [`ApprovalStore`] keeps approvals, and [`Tokens`] tokens.
+//! - [`ApprovalStore`] keeps approvals, and [`TokenFile`] tokens.
+//! - Rates, history and spending are counted in this process ([`callgate_memory::MemoryLedger`]).
 //! - [`retain`] drops old segments behind a checkpoint.
 //!
 //! A line can be checked with what every system has: the hash is over the line without its first
@@ -32,6 +33,7 @@
 mod adopt;
 mod approvals;
 mod archive;
+mod backend;
 mod disk;
 mod export;
 mod folder;
@@ -49,17 +51,17 @@ mod writer;
 
 pub use approvals::ApprovalStore;
 pub use archive::Records;
-pub use callgate_record::{ActivityFilter, Format, Page};
+pub use backend::Embedded;
 pub use disk::{Disk, RealDisk, SegmentFile};
 pub use export::{ExportError, export};
 pub use index::{CaughtUp, Index, IndexError, compare_index};
 pub use key::KeyError;
 pub use line::LineError;
-pub use problem::{NamedBy, Problem, Verification};
+pub use problem::{LogVerification, NamedBy, Problem};
 pub use read::{ReadError, heads};
-pub use retain::{Limits, RetainError, Retained, retain};
+pub use retain::{DroppedSegments, RetainError, retain};
 pub use segment::MAX_END_BYTES;
-pub use tokens::{NewToken, Token, TokenError, Tokens};
+pub use tokens::TokenFile;
 pub use verify::verify;
 pub use version::VersionError;
 pub use writer::{Durability, Log, LogOptions, OpenError};

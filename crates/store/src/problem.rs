@@ -6,7 +6,7 @@ use crate::line::LineError;
 
 /// What a look at the whole log has found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verification {
+pub struct LogVerification {
     /// How many writers there are.
     pub writers: u64,
     /// How many good entries they have.
@@ -15,7 +15,7 @@ pub struct Verification {
     pub problems: Vec<Problem>,
 }
 
-impl Verification {
+impl LogVerification {
     /// Whether nothing is wrong.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()

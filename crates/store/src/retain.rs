@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use callgate_record::{Checkpoint, Entry, EntryKind, Head, StoreError, WriterId};
+use callgate_record::{Checkpoint, Entry, EntryKind, Head, RetentionLimits, StoreError, WriterId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -21,18 +21,9 @@ use crate::{
     read,
 };
 
-/// How much of the log is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Segments whose last entry is older than this many days go.
-    pub days: u32,
-    /// Beyond this many MiB the oldest segments go.
-    pub max_mb: u64,
-}
-
 /// What was dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Retained {
+pub struct DroppedSegments {
     /// How many segments.
     pub segments: u64,
     /// How many entries were in them.
@@ -59,14 +50,14 @@ pub enum RetainError {
 
 /// Drops what exceeds `limits`; the checkpoints go into the chain of `log`. While another process
 /// does the same, nothing is dropped here.
-pub fn retain(log: &Log, limits: Limits) -> Result<Retained, RetainError> {
+pub fn retain(log: &Log, limits: RetentionLimits) -> Result<DroppedSegments, RetainError> {
     let root = folder::log_path(log.dir());
     let lock = lock_path(&root);
     let file = private_file()
         .open(&lock)
         .map_err(|source| stuck(&lock, source))?;
     if file.try_lock().is_err() {
-        return Ok(Retained::default());
+        return Ok(DroppedSegments::default());
     }
     let mut queues = queues(&root)?;
     for queue in &queues {
@@ -75,7 +66,7 @@ pub fn retain(log: &Log, limits: Limits) -> Result<Retained, RetainError> {
     let mut bytes: u64 = queues.iter().map(|queue| queue.bytes()).sum();
     let kept = SignedDuration::from_hours(24 * i64::from(limits.days));
     let oldest_kept = Timestamp::now().checked_sub(kept).unwrap_or(Timestamp::MIN);
-    let mut dropped = Retained::default();
+    let mut dropped = DroppedSegments::default();
     while let Some(queue) = oldest(&mut queues) {
         let Some(next) = queue.segments.first().filter(|_| queue.droppable > 0) else {
             break;

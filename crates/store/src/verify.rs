@@ -18,14 +18,14 @@ use crate::{
     folder::{self, Folder},
     key::Key,
     line::{Front, Hash, Line},
-    problem::{NamedBy, Problem, Verification},
+    problem::{LogVerification, NamedBy, Problem},
     read::{ChainReader, ReadError},
     retain, version,
 };
 
 /// Checks the whole log, also against heads that were `exported` before. It may run while
 /// writers write.
-pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<Verification, ReadError> {
+pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<LogVerification, ReadError> {
     let log = folder::log_path(dir);
     version::check(&log)?;
     // Segments do not go while they are read. A log that cannot be locked is read all the same.
@@ -52,9 +52,9 @@ pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<Verification, Rea
         .map(|head| (head.clone(), NamedBy::Exported));
     hearing.named.extend(exported);
     let mut problems = std::mem::take(&mut hearing.problems);
-    let mut found = Verification {
+    let mut found = LogVerification {
         writers: witnesses.len() as u64,
-        ..Verification::default()
+        ..LogVerification::default()
     };
     for witness in witnesses.values() {
         found.entries += witness.reader.entries();

@@ -50,7 +50,7 @@ pub enum Durability {
 
 /// How a log is written.
 #[derive(Debug, Clone)]
-pub struct LogOptions<'a> {
+pub struct LogOptions {
     /// The data folder.
     pub dir: PathBuf,
     /// When an entry counts as kept.
@@ -60,18 +60,18 @@ pub struct LogOptions<'a> {
     /// How many entries there are between two keyed heads.
     pub head_every: u64,
     /// The version of the binary, for the opening entry.
-    pub version: &'a str,
+    pub version: String,
 }
 
-impl<'a> LogOptions<'a> {
+impl LogOptions {
     /// The defaults for a log in `dir`.
-    pub fn new(dir: impl Into<PathBuf>, version: &'a str) -> Self {
+    pub fn new(dir: impl Into<PathBuf>, version: impl Into<String>) -> Self {
         Self {
             dir: dir.into(),
             durability: Durability::Process,
             segment_bytes: 16 * 1024 * 1024,
             head_every: 1000,
-            version,
+            version: version.into(),
         }
     }
 }
@@ -129,12 +129,12 @@ struct Shared {
 
 impl Log {
     /// Begins a writer in the data folder, and closes what dead writers left open.
-    pub fn open(options: LogOptions<'_>) -> Result<Self, OpenError> {
+    pub fn open(options: LogOptions) -> Result<Self, OpenError> {
         Self::open_on(options, Arc::new(RealDisk))
     }
 
     /// The same on another disk, for tests that make it fail.
-    pub fn open_on(options: LogOptions<'_>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+    pub fn open_on(options: LogOptions, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let log = folder::log_path(&options.dir);
         let no_folder = |source| OpenError::NoFolder {
             path: log.clone(),
@@ -157,7 +157,7 @@ impl Log {
             head_every: options.head_every,
             durability: options.durability,
         });
-        if let Err(source) = first_entries(&mut chain, options.version, survey.heads, &survey.dead)
+        if let Err(source) = first_entries(&mut chain, &options.version, survey.heads, &survey.dead)
         {
             if chain.is_empty() {
                 // Nothing was said in this writer's name, so nothing need be kept of it.
@@ -270,6 +270,24 @@ impl Store for Log {
             Durability::Process => Either::Left(ready(Ok(()))),
             Durability::Power => Either::Right(self.shared.settled(position).boxed()),
         }
+    }
+}
+
+impl callgate_record::Log for Log {
+    fn writer(&self) -> WriterId {
+        self.writer()
+    }
+
+    fn head(&self) -> Head {
+        self.head()
+    }
+
+    fn owed(&self) -> usize {
+        self.owed()
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        self.close()
     }
 }
 

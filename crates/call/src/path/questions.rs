@@ -23,7 +23,7 @@ use ulid::Ulid;
 
 use super::{CallPath, Shared};
 use crate::{
-    AskFailed, Caller, InHand, Reply, Resident, events, facts::Counted, finish::no_record,
+    AskFailed, Caller, InHand, Reply, Resident, events, facts::account_of, finish::no_record,
 };
 
 /// The rule named when a question would need a person's yes.
@@ -270,8 +270,10 @@ impl Shared {
         };
         match self.about_to_forward(permit).await {
             Ok((_, open)) => {
-                let counted = || Counted::call_of(&attempt.host.who);
-                self.facts.allowed(counted, &target, &policy, gathered);
+                let account = || account_of(&attempt.host.who);
+                self.facts
+                    .allowed(account, &target, &policy, gathered)
+                    .await;
                 Ok(OpenQuestion { open, asked })
             }
             Err(error) => {

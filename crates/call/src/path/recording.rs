@@ -6,7 +6,7 @@ use callgate_record::{NotRecorded, Open, Recorded};
 use super::{Shared, Walk, rounds::OnRecord};
 use crate::{
     events::calls::CallStarted,
-    facts::{Counted, Gathered},
+    facts::{Gathered, account_of},
     finish::Answer,
 };
 
@@ -34,8 +34,8 @@ impl Shared {
         if self.record_trouble.load().is_some() {
             self.record_trouble.store(None);
         }
-        let counted = || Counted::call_of(&attempt.host.who);
-        self.facts.allowed(counted, &target, policy, gathered);
+        let account = || account_of(&attempt.host.who);
+        self.facts.allowed(account, &target, policy, gathered).await;
         let (call, ruling) = (recorded.call(), recorded.ruling());
         self.telemetry.events.emit(CallStarted { call, ruling });
         let on_record = OnRecord {

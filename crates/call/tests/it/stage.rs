@@ -18,6 +18,7 @@ use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
     Tool, ToolFilter, Transport, Who,
 };
+use callgate_memory::MemoryLedger;
 use callgate_record::{Effect, OnFailure, Recorded, Recorder, Redactor};
 use callgate_wire::{Era, Frame, Pieces, Strictness};
 use futures_util::future::BoxFuture;
@@ -126,7 +127,8 @@ impl Setting {
             )
         };
         let desk = self.terms.map(desk);
-        let path = CallPath::new(Arc::new(cast), recorder, telemetry);
+        let path = CallPath::new(Arc::new(cast), recorder, telemetry)
+            .counting_in(Arc::new(MemoryLedger::default()));
         Stage {
             path: match desk {
                 Some(desk) => path.asking_at(desk),

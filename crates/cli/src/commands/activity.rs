@@ -10,9 +10,9 @@ use std::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::{Activity as Record, Head, KeyedHead, Status};
-use callgate_store::{
-    ActivityFilter as Filter, ExportError, Format, Index, compare_index, export, heads, verify,
+use callgate_record::{
+    Activity as Record, ActivityFilter as Filter, Archive, ArchiveError, Format, Head, KeyedHead,
+    Status,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
@@ -39,29 +39,29 @@ pub(crate) fn print(
     command: &ActivityCommand,
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
+    let archive = &*callgate_gateway::shared_stores(data_dir)?.archive;
     match command {
         ActivityCommand::List { filter, limit } => {
             let filter = Filter {
                 limit: Some(usize::from(*limit)),
                 ..meant(filter)?
             };
-            list(data_dir, &filter, as_json)
+            list(archive, &filter, as_json)
         }
-        ActivityCommand::Show { id } => show(data_dir, id),
+        ActivityCommand::Show { id } => show(archive, id),
         ActivityCommand::Watch { filter, count } => {
-            live::watch(data_dir, &meant(filter)?, *count, as_json)
+            live::watch(archive, &meant(filter)?, *count, as_json)
         }
-        ActivityCommand::Summary { period } => live::summary(data_dir, period, as_json),
-        ActivityCommand::Verify { head } => check(data_dir, head.as_deref(), as_json),
-        ActivityCommand::Head => print_heads(data_dir, as_json),
-        ActivityCommand::Export { format, filter } => write_out(data_dir, *format, filter),
+        ActivityCommand::Summary { period } => live::summary(archive, period, as_json),
+        ActivityCommand::Verify { head } => check(archive, head.as_deref(), as_json),
+        ActivityCommand::Head => print_heads(archive, as_json),
+        ActivityCommand::Export { format, filter } => write_out(archive, *format, filter),
     }
 }
 
-fn list(data_dir: &Path, filter: &Filter, as_json: bool) -> Result<ExitCode, Failed> {
-    let mut index = index(data_dir)?;
-    let page = index.query(filter).map_err(failed)?;
-    tell(&mut index)?;
+fn list(archive: &dyn Archive, filter: &Filter, as_json: bool) -> Result<ExitCode, Failed> {
+    let page = archive.page(filter).map_err(broken)?;
+    tell(archive)?;
     if as_json {
         let (activities, total, next_cursor) = (page.activities, page.total, page.next_cursor);
         outln!(
@@ -110,28 +110,29 @@ fn row(record: &Record) -> Vec<String> {
     ]
 }
 
-fn show(data_dir: &Path, id: &str) -> Result<ExitCode, Failed> {
+fn show(archive: &dyn Archive, id: &str) -> Result<ExitCode, Failed> {
     let unknown = || {
         Failed::user(format!("there is no record `{id}`"))
             .help("`callgate activity list` shows ids")
     };
     let id = id.parse().map(CallId).map_err(|_| unknown())?;
-    let mut index = index(data_dir)?;
-    let record = index.get(id).map_err(failed)?.ok_or_else(unknown)?;
-    tell(&mut index)?;
+    let record = archive.get(id).map_err(broken)?.ok_or_else(unknown)?;
+    tell(archive)?;
     let text = serde_json::to_string_pretty(&record).map_err(failed)?;
     outln!("{text}");
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(data_dir: &Path, exported: Option<&Path>, as_json: bool) -> Result<ExitCode, Failed> {
+fn check(
+    archive: &dyn Archive,
+    exported: Option<&Path>,
+    as_json: bool,
+) -> Result<ExitCode, Failed> {
     let exported = exported.map(read_heads).transpose()?;
-    let found = verify(data_dir, exported.as_deref()).map_err(failed)?;
-    let mut problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
-    let differed = compare_index(data_dir).map_err(failed)?;
-    problems.extend(differed.map(|what| {
-        format!("index.sqlite differed from the log: {what}; it was rebuilt from the log")
-    }));
+    let found = archive.verify(exported.as_deref()).map_err(broken)?;
+    let mut problems = found.problems;
+    let rebuilt = |differed: String| format!("{differed}; it was rebuilt from the log");
+    problems.extend(found.index_differed.map(rebuilt));
     let is_sound = problems.is_empty();
     if as_json {
         let report = serde_json::json!({
@@ -154,8 +155,8 @@ fn check(data_dir: &Path, exported: Option<&Path>, as_json: bool) -> Result<Exit
     )))
 }
 
-fn print_heads(data_dir: &Path, as_json: bool) -> Result<ExitCode, Failed> {
-    let heads = heads(data_dir).map_err(failed)?;
+fn print_heads(archive: &dyn Archive, as_json: bool) -> Result<ExitCode, Failed> {
+    let heads = archive.heads().map_err(broken)?;
     if as_json {
         outln!("{}", serde_json::to_string(&heads).map_err(failed)?);
         return Ok(ExitCode::SUCCESS);
@@ -184,7 +185,7 @@ fn read_heads(file: &Path) -> Result<Vec<Head>, Failed> {
 }
 
 fn write_out(
-    data_dir: &Path,
+    archive: &dyn Archive,
     format: ExportFormat,
     filter: &ActivityFilter,
 ) -> Result<ExitCode, Failed> {
@@ -192,35 +193,30 @@ fn write_out(
         ExportFormat::Jsonl => Format::Jsonl,
         ExportFormat::Csv => Format::Csv,
     };
-    tell(&mut index(data_dir)?)?;
+    tell(archive)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let exported = export(data_dir, format, &meant(filter)?, &mut out);
+    let exported = archive.export(format, &meant(filter)?, &mut out);
     let written = match exported.and_then(|written| Ok(out.flush().map(|()| written)?)) {
         Ok(written) => written,
         // A reader that has seen enough is no failure.
-        Err(ExportError::Unwritable(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+        Err(ArchiveError::Unwritable(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(ExitCode::SUCCESS);
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(broken(error)),
     };
     eprintln!("{written} records");
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn index(data_dir: &Path) -> Result<Index, Failed> {
-    let mut index = Index::open(data_dir).map_err(failed)?;
-    index.catch_up().map_err(failed)?;
-    Ok(index)
-}
-
 /// Says what a reader of the record should know about where it comes from.
-pub(super) fn tell(index: &mut Index) -> Result<(), Failed> {
-    if index.was_rebuilt() {
+pub(super) fn tell(archive: &dyn Archive) -> Result<(), Failed> {
+    let caveats = archive.caveats().map_err(broken)?;
+    if caveats.index_rebuilt {
         eprintln!(
             "warning: index.sqlite was not as callgate left it, and was rebuilt from the log"
         );
     }
-    match index.damaged().map_err(failed)? {
+    match caveats.damaged_entries {
         0 => {}
         count => eprintln!(
             "warning: {count} damaged entries of the log are left out\nhelp: `callgate activity verify` names them"
@@ -280,6 +276,16 @@ fn status_word(status: Status) -> &'static str {
         Status::Unknown => "unknown",
         Status::Cancelled => "cancelled",
         Status::Bypassed => "bypassed",
+    }
+}
+
+/// Why the record gave no answer. The reason says what cannot be read.
+pub(super) fn broken(error: ArchiveError) -> Failed {
+    match error {
+        ArchiveError::Unreadable { reason } => Failed::system(reason),
+        ArchiveError::BadCursor { .. }
+        | ArchiveError::NotDropped { .. }
+        | ArchiveError::Unwritable(_) => failed(error),
     }
 }
 

@@ -15,9 +15,8 @@ use callgate_gate::{
     visible::{Layout, summary, visible},
 };
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approver, ResolveApprovalError, Way, Which,
+    Answer, Approval, ApprovalStatus, Approver, Log, ResolveApprovalError, Way, Which,
 };
-use callgate_store::{ApprovalStore, Log};
 use jiff::Timestamp;
 
 use callgate_config::Settings;
@@ -138,18 +137,18 @@ fn link(settings: &Settings) -> Result<ExitCode, Failed> {
 /// A desk of this process alone, to decide at and to put on record what was decided.
 struct Office {
     desk: Desk,
-    log: Arc<Log>,
+    log: Arc<dyn Log>,
 }
 
 impl Office {
     fn open(settings: &Settings) -> Result<Self, Failed> {
         // Whoever cannot read the admin token is no admin.
         settings.tokens()?;
-        let (log, recorder) = callgate_gateway::own_record(settings)?;
-        let store = Arc::new(ApprovalStore::new(&settings.data_dir, None));
+        let (stores, recorder) = callgate_gateway::own_record(settings)?;
         let key = seal_key(&settings.data_dir)?;
         let (events, terms) = (Events::default(), Terms::default());
-        let desk = Desk::new(store, &key, recorder, events, terms);
+        let desk = Desk::new(stores.approvals, &key, recorder, events, terms);
+        let log = stores.log;
         Ok(Self { desk, log })
     }
 
@@ -173,7 +172,7 @@ impl Office {
     }
 
     fn close(&self) {
-        callgate_gateway::close_record(&self.log);
+        callgate_gateway::close_record(&*self.log);
     }
 }
 
@@ -189,8 +188,8 @@ fn find(data_dir: &Path, id: &str) -> Result<Approval, Failed> {
 
 /// The approvals of a data folder, for the person at this terminal.
 fn view(data_dir: &Path) -> Result<ApprovalView, Failed> {
-    let store = Arc::new(ApprovalStore::new(data_dir, None));
-    Ok(ApprovalView::new(store, &seal_key(data_dir)?))
+    let approvals = callgate_gateway::shared_stores(data_dir)?.approvals;
+    Ok(ApprovalView::new(approvals, &seal_key(data_dir)?))
 }
 
 fn seal_key(data_dir: &Path) -> Result<SealKey, Failed> {

@@ -5,8 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time:
 use callgate_call::{Providers, RateUsage, Usage};
 use callgate_gate::Launch;
 use callgate_gate::pins;
-use callgate_record::{Activity, ActivityFilter, RecordType};
-use callgate_store::{Index, IndexError, compare_index, verify};
+use callgate_record::{Activity, ActivityFilter, Archive, RecordType, Verification};
 use callgate_upstream::{Profile, ServerReport, ServerStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -20,7 +19,7 @@ use callgate_gateway::reload::LOOSENED;
 use crate::{
     admin,
     args::{Gateway, Shared},
-    commands::{lock, serve::plain_http_warning},
+    commands::{activity, lock, serve::plain_http_warning},
     exit::Failed,
     print::{one_line, outln},
     setup,
@@ -42,10 +41,12 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let settings = setup::settings(shared, &Gateway::default(), true)?;
     let mut findings = vec![configuration(&settings), private(&settings.data_dir)];
     findings.extend(exposed(&settings)?);
-    findings.push(record(&settings.data_dir)?);
+    let archive = callgate_gateway::shared_stores(&settings.data_dir)?.archive;
+    let verified = archive.verify(None).map_err(activity::broken)?;
+    findings.push(record(&verified));
     findings.extend(damaged_lock(&settings));
-    findings.extend(index(&settings.data_dir)?);
-    findings.extend(loosened(&settings.data_dir)?);
+    findings.extend(index(verified));
+    findings.extend(loosened(&*archive)?);
     let runtime = setup::runtime()?;
     findings.extend(runtime.block_on(usage(&settings)));
     findings.extend(runtime.block_on(servers(&settings))?);
@@ -171,26 +172,22 @@ fn one_token(usage: &Usage) -> String {
     format!("tenant {tenant}, token {token}: {}", parts.join(", "))
 }
 
-fn record(data_dir: &Path) -> Result<Finding, Failed> {
-    let found = verify(data_dir, None).map_err(|error| Failed::system(error.to_string()))?;
+fn record(found: &Verification) -> Finding {
     let what = format!(
         "the record: {} entries of {} writers",
         found.entries, found.writers
     );
-    Ok(match found.problems.first() {
+    match found.problems.first() {
         None => fine(what),
         Some(first) => problem(
             format!("{what}; {first}"),
             "`callgate activity verify` shows all of it",
         ),
-    })
+    }
 }
 
 /// What loosened policy lately while a gateway ran: by hand, or by what should not have been able to.
-fn loosened(data_dir: &Path) -> Result<Vec<Finding>, Failed> {
-    let broken = |error: IndexError| Failed::system(error.to_string());
-    let mut index = Index::open(data_dir).map_err(broken)?;
-    index.catch_up().map_err(broken)?;
+fn loosened(archive: &dyn Archive) -> Result<Vec<Finding>, Failed> {
     let filter = ActivityFilter {
         record_type: Some(RecordType::System),
         tool: Some(LOOSENED.to_owned()),
@@ -198,7 +195,7 @@ fn loosened(data_dir: &Path) -> Result<Vec<Finding>, Failed> {
         limit: Some(MOST_LOOSENED),
         ..ActivityFilter::default()
     };
-    let page = index.query(&filter).map_err(broken)?;
+    let page = archive.page(&filter).map_err(activity::broken)?;
     let finding = |activity: Activity| Finding {
         fine: true,
         what: format!(
@@ -221,14 +218,10 @@ fn damaged_lock(settings: &Settings) -> Option<Finding> {
 }
 
 /// The index is told of only where it lied: it was rebuilt by then.
-fn index(data_dir: &Path) -> Result<Option<Finding>, Failed> {
-    let differed = compare_index(data_dir).map_err(|error| Failed::system(error.to_string()))?;
-    Ok(differed.map(|what| {
-        problem(
-            format!("index.sqlite differed from the log: {what}"),
-            "it was rebuilt from the log; find out which program wrote to it",
-        )
-    }))
+fn index(found: Verification) -> Option<Finding> {
+    let differed = found.index_differed?;
+    let help = "it was rebuilt from the log; find out which program wrote to it";
+    Some(problem(differed, help))
 }
 
 async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {

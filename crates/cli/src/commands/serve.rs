@@ -10,7 +10,6 @@ use std::{
 };
 
 use callgate_server::{AttachDoor, Closing, HttpDoor, Logins, Principal, Tokens};
-use callgate_store::Records;
 use callgate_upstream::Profile;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
@@ -156,14 +155,14 @@ fn http_door(
     HttpDoor {
         gateway: running.gateway.clone(),
         tokens: Tokens::new(&tokens.agent, &tokens.admin)
-            .and(Arc::new(StoredTokens::new(&settings.data_dir))),
+            .and(Arc::new(StoredTokens::new(running.stores.tokens.clone()))),
         body_bytes: settings.body_bytes(),
         hosts,
         connections: settings.config.limits.connections.get(),
         logins: Arc::default(),
         open_metrics: settings.config.auth.opens(OpenRoute::Metrics),
         open_check: settings.config.auth.opens(OpenRoute::Check),
-        archive: Some(Arc::new(Records::new(&settings.data_dir))),
+        archive: Some(running.stores.archive.clone()),
     }
 }
 

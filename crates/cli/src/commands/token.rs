@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use callgate_gate::{Operation, Role, ServerName, View};
-use callgate_record::RecordType;
-use callgate_store::{Token as Kept, TokenError, Tokens};
+use callgate_record::{RecordType, Token as Kept, Tokens, TokensError};
 use jiff::{SignedDuration, Span, Timestamp};
 
 use callgate_config::Settings;
@@ -20,17 +19,17 @@ use crate::{
 
 pub(crate) fn run(shared: &Shared, token: &Token) -> Result<ExitCode, Failed> {
     let settings = setup::settings(shared, &Gateway::default(), true)?;
-    let tokens = Tokens::new(&settings.data_dir);
+    let tokens = &*callgate_gateway::shared_stores(&settings.data_dir)?.tokens;
     match &token.command {
-        TokenCommand::Create(new) => create(&settings, &tokens, new, shared.json),
-        TokenCommand::List => list(&tokens, shared.json),
-        TokenCommand::Revoke { name } => revoke(&settings, &tokens, name),
+        TokenCommand::Create(new) => create(&settings, tokens, new, shared.json),
+        TokenCommand::List => list(tokens, shared.json),
+        TokenCommand::Revoke { name } => revoke(&settings, tokens, name),
     }
 }
 
 fn create(
     settings: &Settings,
-    tokens: &Tokens,
+    tokens: &dyn Tokens,
     new: &NewToken,
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
@@ -45,7 +44,7 @@ fn create(
         known.map_err(|error| Failed::user(error.to_string()))?;
     }
     check_servers(settings, new.servers.as_deref().unwrap_or_default())?;
-    let wanted = callgate_store::NewToken {
+    let wanted = callgate_record::NewToken {
         name: new.name.clone(),
         role: match new.role {
             TokenRole::Agent => Role::Agent,
@@ -108,7 +107,7 @@ fn server_names(settings: &Settings) -> Vec<String> {
     servers.chain(plugins).chain(builtin).collect()
 }
 
-fn list(tokens: &Tokens, as_json: bool) -> Result<ExitCode, Failed> {
+fn list(tokens: &dyn Tokens, as_json: bool) -> Result<ExitCode, Failed> {
     let now = Timestamp::now();
     let all = tokens.all().map_err(failed)?;
     if as_json {
@@ -129,7 +128,7 @@ fn list(tokens: &Tokens, as_json: bool) -> Result<ExitCode, Failed> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn revoke(settings: &Settings, tokens: &Tokens, name: &str) -> Result<ExitCode, Failed> {
+fn revoke(settings: &Settings, tokens: &dyn Tokens, name: &str) -> Result<ExitCode, Failed> {
     tokens.revoke(name, Timestamp::now()).map_err(failed)?;
     put_on_record(settings, "token.revoked", &format!("`{name}`"))?;
     eprintln!("token `{name}` opens nothing any more");
@@ -138,10 +137,10 @@ fn revoke(settings: &Settings, tokens: &Tokens, name: &str) -> Result<ExitCode, 
 
 /// Puts on record what was done to a token, and who did it.
 fn put_on_record(settings: &Settings, event: &str, what: &str) -> Result<(), Failed> {
-    let (log, recorder) = callgate_gateway::own_record(settings)?;
+    let (stores, recorder) = callgate_gateway::own_record(settings)?;
     let reason = format!("{what}, by {}", local_user());
     recorder.event(RecordType::System, event, None, Some(reason));
-    callgate_gateway::close_record(&log);
+    callgate_gateway::close_record(&*stores.log);
     Ok(())
 }
 
@@ -200,15 +199,14 @@ fn limits(token: &Kept) -> String {
     words.join("; ")
 }
 
-fn failed(error: TokenError) -> Failed {
+fn failed(error: TokensError) -> Failed {
     match error {
-        TokenError::BadName(_)
-        | TokenError::Taken(_)
-        | TokenError::Unknown(_)
-        | TokenError::TooMany => Failed::user(error.to_string()),
-        TokenError::Newer { .. }
-        | TokenError::Malformed { .. }
-        | TokenError::Unusable { .. }
-        | TokenError::NoRandom => Failed::system(error.to_string()),
+        TokensError::BadName(_)
+        | TokensError::Taken(_)
+        | TokensError::Unknown(_)
+        | TokensError::TooMany => Failed::user(error.to_string()),
+        TokensError::Unavailable { .. } | TokensError::NoRandom => {
+            Failed::system(error.to_string())
+        }
     }
 }

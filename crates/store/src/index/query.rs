@@ -12,10 +12,6 @@ use super::{
     rows::word,
 };
 
-const DEFAULT_LIMIT: usize = 50;
-/// More than this is not given in one page.
-const MAX_LIMIT: usize = 1000;
-
 /// So many sorts are counted apart; the most frequent come first.
 const MAX_SORTS: usize = 20;
 
@@ -43,7 +39,7 @@ pub(super) fn page(
             [Value::from(at), Value::from(id)],
         );
     }
-    let limit = filter.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    let limit = filter.page_size();
     let sql = format!(
         "SELECT id, status, places, at FROM activity {} ORDER BY at DESC, id DESC LIMIT {}",
         terms.sql(),

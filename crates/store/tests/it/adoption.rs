@@ -9,8 +9,8 @@ use std::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::{Status, Store as _};
-use callgate_store::{ActivityFilter, Index};
+use callgate_record::{ActivityFilter, Status, Store as _};
+use callgate_store::Index;
 
 use crate::support::{
     assert_sound, call, copy_folder, entry, finished, folders, forwarding, ids, lines, named_by,

@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use callgate_gate::CallId;
-use callgate_record::{Activity, Decision, RecordType, Status, Store as _};
-use callgate_store::{ActivityFilter, Format, Index, IndexError, Log, export};
+use callgate_record::{Activity, ActivityFilter, Decision, Format, RecordType, Status, Store as _};
+use callgate_store::{Index, IndexError, Log, export};
 use serde_json::{Value, json};
 
 use crate::support::{call, counted, entry, event, finished, forwarding, new_id, open, options};

@@ -104,7 +104,7 @@ fn the_index_may_be_filled_and_the_log_trimmed_while_others_write() {
         });
         retain(
             &log,
-            callgate_store::Limits {
+            callgate_record::RetentionLimits {
                 days: 1,
                 max_mb: 64,
             },
@@ -115,7 +115,7 @@ fn the_index_may_be_filled_and_the_log_trimmed_while_others_write() {
     child.wait().unwrap();
     first.catch_up().unwrap();
     let total = first
-        .query(&callgate_store::ActivityFilter::default())
+        .query(&callgate_record::ActivityFilter::default())
         .unwrap()
         .total;
     assert_eq!(total, ids(dir.path(), "forwarding").len() as u64);

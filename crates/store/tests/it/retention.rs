@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use callgate_record::{Status, Store as _};
-use callgate_store::{ActivityFilter, Index, Limits, Log, retain};
+use callgate_record::{ActivityFilter, RetentionLimits, Status, Store as _};
+use callgate_store::{Index, Log, retain};
 
 use crate::support::{
     assert_sound, counted, finished, folders, forwarding, ids, lines, new_id, open, options,
     segments,
 };
 
-const NOTHING: Limits = Limits {
+const NOTHING: RetentionLimits = RetentionLimits {
     days: 90,
     max_mb: 0,
 };
@@ -44,8 +44,8 @@ fn young_and_few_segments_stay() {
     let dir = tempfile::tempdir().unwrap();
     let log = open_small(dir.path());
     write_calls(&log, 20);
-    let dropped = retain(&log, Limits { days: 1, max_mb: 1 }).unwrap();
-    assert_eq!(dropped, callgate_store::Retained::default());
+    let dropped = retain(&log, RetentionLimits { days: 1, max_mb: 1 }).unwrap();
+    assert_eq!(dropped, callgate_store::DroppedSegments::default());
     assert!(
         lines(dir.path())
             .iter()
@@ -64,7 +64,7 @@ fn old_segments_go_behind_a_checkpoint() {
     assert!(before > 4);
     let dropped = retain(
         &log,
-        Limits {
+        RetentionLimits {
             days: 0,
             max_mb: 1024,
         },
@@ -163,7 +163,7 @@ fn a_start_that_died_before_its_first_entry_leaves_nothing_for_long() {
     assert!(!unborn.exists());
     assert!(stillborn.join("sealed").exists());
     assert_sound(dir.path());
-    retain(&log, Limits { days: 1, max_mb: 1 }).unwrap();
+    retain(&log, RetentionLimits { days: 1, max_mb: 1 }).unwrap();
     assert!(!stillborn.exists());
     assert_sound(dir.path());
 }

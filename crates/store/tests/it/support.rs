@@ -10,14 +10,12 @@ use std::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::Entry;
-use callgate_store::{
-    ActivityFilter, Disk, Durability, Index, Log, LogOptions, RealDisk, SegmentFile,
-};
+use callgate_record::{ActivityFilter, Entry};
+use callgate_store::{Disk, Durability, Index, Log, LogOptions, RealDisk, SegmentFile};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-pub(crate) fn options(dir: &Path) -> LogOptions<'static> {
+pub(crate) fn options(dir: &Path) -> LogOptions {
     LogOptions::new(dir, "0.0.0-test")
 }
 

@@ -3,7 +3,8 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use callgate_gate::{Digest, Operation, Role};
-use callgate_store::{NewToken, TokenError, Tokens};
+use callgate_record::{NewToken, Tokens as _, TokensError};
+use callgate_store::TokenFile;
 use jiff::Timestamp;
 
 fn at(seconds: i64) -> Timestamp {
@@ -29,8 +30,8 @@ fn digest(secret: &str) -> Digest {
 #[test]
 fn secrets_are_not_kept_and_changes_are_seen_by_others_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let (gateway, command) = (Tokens::new(dir.path()), Tokens::new(dir.path()));
-    assert_eq!(gateway.find(&digest("x"), at(0)).unwrap(), None);
+    let (gateway, command) = (TokenFile::new(dir.path()), TokenFile::new(dir.path()));
+    assert_eq!(gateway.holder(&digest("x"), at(0)).unwrap(), None);
     let (token, secret) = command.create(named("ci"), at(0)).unwrap();
     let file = dir.path().join("tokens.json");
     let text = fs::read_to_string(&file).unwrap();
@@ -40,40 +41,40 @@ fn secrets_are_not_kept_and_changes_are_seen_by_others_at_once() {
         0o600
     );
     let found = gateway
-        .find(&digest(&secret), at(1))
+        .holder(&digest(&secret), at(1))
         .unwrap()
         .expect("it is there");
     assert_eq!(*found, token);
-    assert_eq!(gateway.find(&digest("guess"), at(1)).unwrap(), None);
+    assert_eq!(gateway.holder(&digest("guess"), at(1)).unwrap(), None);
     assert_eq!(
-        gateway.find(&digest(&secret), at(100)).unwrap(),
+        gateway.holder(&digest(&secret), at(100)).unwrap(),
         None,
         "expired"
     );
     command.revoke("ci", at(2)).unwrap();
     assert_eq!(
-        gateway.find(&digest(&secret), at(3)).unwrap(),
+        gateway.holder(&digest(&secret), at(3)).unwrap(),
         None,
         "revoked"
     );
     let (_, other) = command.create(named("ci2"), at(4)).unwrap();
-    assert!(gateway.find(&digest(&other), at(5)).unwrap().is_some());
+    assert!(gateway.holder(&digest(&other), at(5)).unwrap().is_some());
 }
 
 #[test]
 fn every_change_is_seen_however_quickly_they_follow() {
     let dir = tempfile::tempdir().unwrap();
-    let (gateway, command) = (Tokens::new(dir.path()), Tokens::new(dir.path()));
+    let (gateway, command) = (TokenFile::new(dir.path()), TokenFile::new(dir.path()));
     for n in 0..50 {
         let name = format!("t{n}");
         let (_, secret) = command.create(named(&name), at(0)).unwrap();
         assert!(
-            gateway.find(&digest(&secret), at(1)).unwrap().is_some(),
+            gateway.holder(&digest(&secret), at(1)).unwrap().is_some(),
             "{n}"
         );
         command.revoke(&name, at(0)).unwrap();
         assert!(
-            gateway.find(&digest(&secret), at(1)).unwrap().is_none(),
+            gateway.holder(&digest(&secret), at(1)).unwrap().is_none(),
             "{n}"
         );
     }
@@ -82,7 +83,7 @@ fn every_change_is_seen_however_quickly_they_follow() {
 #[test]
 fn names_are_checked_and_used_once() {
     let dir = tempfile::tempdir().unwrap();
-    let tokens = Tokens::new(dir.path());
+    let tokens = TokenFile::new(dir.path());
     for name in [
         "",
         "a b",
@@ -93,24 +94,26 @@ fn names_are_checked_and_used_once() {
         &"x".repeat(65),
     ] {
         let error = tokens.create(named(name), at(0)).unwrap_err();
-        assert!(matches!(error, TokenError::BadName(_)), "{name}: {error}");
+        assert!(matches!(error, TokensError::BadName(_)), "{name}: {error}");
     }
     tokens.create(named("ci"), at(0)).unwrap();
     tokens.revoke("ci", at(1)).unwrap();
     let error = tokens.create(named("ci"), at(2)).unwrap_err();
-    assert!(matches!(error, TokenError::Taken(_)), "{error}");
+    assert!(matches!(error, TokensError::Taken(_)), "{error}");
     let error = tokens.revoke("nobody", at(2)).unwrap_err();
-    assert!(matches!(error, TokenError::Unknown(_)), "{error}");
+    assert!(matches!(error, TokensError::Unknown(_)), "{error}");
 }
 
 #[test]
 fn a_file_of_a_newer_form_opens_nothing() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("tokens.json"), r#"{"form":2,"tokens":[]}"#).unwrap();
-    let tokens = Tokens::new(dir.path());
+    let tokens = TokenFile::new(dir.path());
     let error = tokens.all().unwrap_err();
     assert!(
-        matches!(error, TokenError::Newer { found: 2, .. }),
+        error
+            .to_string()
+            .contains("has form 2, and this callgate knows forms up to 1"),
         "{error}"
     );
     assert!(

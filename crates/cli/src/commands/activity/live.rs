@@ -2,18 +2,16 @@
 
 use std::{
     collections::HashSet,
-    path::Path,
     process::ExitCode,
     thread,
     time::{Duration, Instant},
 };
 
-use callgate_record::{Activity as Record, RecordType};
-use callgate_store::ActivityFilter as Filter;
+use callgate_record::{Activity as Record, ActivityFilter as Filter, Archive, RecordType};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{COLUMNS, failed, index, row, since, tell};
+use super::{COLUMNS, broken, failed, row, since, tell};
 use crate::{
     exit::Failed,
     print::{outln, table},
@@ -28,12 +26,13 @@ const AT_ONCE: usize = 1000;
 
 /// Prints calls as they end, oldest first, until so many are printed or the reader has seen enough.
 pub(super) fn watch(
-    data_dir: &Path,
+    archive: &dyn Archive,
     filter: &Filter,
     count: Option<u64>,
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
-    let mut index = index(data_dir)?;
+    // An index that is far behind catches up before the watch begins.
+    archive.caveats().map_err(broken)?;
     let mut from = filter.since.unwrap_or_else(Timestamp::now);
     let mut shown: HashSet<String> = HashSet::new();
     let mut left = count.unwrap_or(u64::MAX);
@@ -42,14 +41,13 @@ pub(super) fn watch(
     }
     while left > 0 {
         let looked = Instant::now();
-        index.catch_up().map_err(failed)?;
         let asked = Filter {
             since: Some(from),
             record_type: filter.record_type.or(Some(RecordType::ToolCall)),
             limit: Some(AT_ONCE),
             ..filter.clone()
         };
-        let page = index.query(&asked).map_err(failed)?;
+        let page = archive.page(&asked).map_err(broken)?;
         let fresh = page.activities.iter().rev();
         for record in fresh.filter(|record| is_settled(record)) {
             if left > 0 && shown.insert(record.id.to_string()) {
@@ -87,15 +85,18 @@ fn print(record: &Record, as_json: bool) -> Result<(), Failed> {
 }
 
 /// Prints how many records of each sort there are.
-pub(super) fn summary(data_dir: &Path, period: &str, as_json: bool) -> Result<ExitCode, Failed> {
+pub(super) fn summary(
+    archive: &dyn Archive,
+    period: &str,
+    as_json: bool,
+) -> Result<ExitCode, Failed> {
     let hours = match period {
         "7d" => "168h",
         "30d" => "720h",
         other => other,
     };
-    let mut index = index(data_dir)?;
-    let summary = index.summary(since(hours)?, None).map_err(failed)?;
-    tell(&mut index)?;
+    let summary = archive.summary(since(hours)?, None).map_err(broken)?;
+    tell(archive)?;
     let sorts = [
         ("by_status", &summary.by_status),
         ("by_intent", &summary.by_intent),

@@ -6,8 +6,7 @@ use callgate_gate::{
     Call, Declared, FIRST_TENANT, Facts, Hints, IntentRules, Kind, Needs, Operation, Policy,
     RealPath, Target, Tool,
 };
-use callgate_record::{Activity, Decision, RecordType, body_digest};
-use callgate_store::ActivityFilter as Filter;
+use callgate_record::{Activity, ActivityFilter as Filter, Decision, RecordType, body_digest};
 use serde_json::{Value, json};
 
 use super::{
@@ -54,7 +53,7 @@ struct Sums {
 
 pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> {
     let settings = setup::settings(shared, &replay.gateway, true)?;
-    let mut index = activity::index(&settings.data_dir)?;
+    let archive = &*callgate_gateway::shared_stores(&settings.data_dir)?.archive;
     let known = Known::of(&settings)?;
     let policy = callgate_gateway::plan::fleet(&settings)?.policy;
     let mut filter = Filter {
@@ -64,9 +63,7 @@ pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> 
     };
     let (mut sums, mut rows) = (Sums::default(), Vec::new());
     loop {
-        let page = index
-            .query(&filter)
-            .map_err(|error| Failed::system(error.to_string()))?;
+        let page = archive.page(&filter).map_err(activity::broken)?;
         for record in &page.activities {
             let Some(was) = record.decision.filter(|_| record.source.is_some()) else {
                 continue;
@@ -84,7 +81,7 @@ pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> 
             None => break,
         }
     }
-    activity::tell(&mut index)?;
+    activity::tell(archive)?;
     report(&sums, &rows, shared.json);
     Ok(ExitCode::SUCCESS)
 }

@@ -219,7 +219,11 @@ async fn blocking<T: Send + 'static>(
         Ok(Err(error @ ArchiveError::BadCursor { .. })) => {
             Err(Problem::parameter(error.to_string()))
         }
-        Ok(Err(error @ (ArchiveError::Unreadable { .. } | ArchiveError::Unwritable(_)))) => {
+        Ok(Err(
+            error @ (ArchiveError::Unreadable { .. }
+            | ArchiveError::NotDropped { .. }
+            | ArchiveError::Unwritable(_)),
+        )) => {
             tracing::error!(%error, "a question about the record has no answer");
             Err(unavailable())
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, Json, extract::State};
+use axum::{Extension, Json, extract::State, http::StatusCode};
 use callgate_call::Usage;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -25,8 +25,16 @@ pub(super) struct Used {
 pub(super) async fn usage(
     State(shared): State<Arc<Shared>>,
     Extension(reach): Extension<Reach>,
-) -> Json<Used> {
-    let mut usage = shared.gateway.path.usage();
+) -> Result<Json<Used>, Problem> {
+    let mut usage = shared.gateway.path.usage().await.map_err(|error| {
+        tracing::error!(%error, "what tokens have used is not known");
+        let detail = "what tokens have used is not known";
+        Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "LEDGER_UNAVAILABLE",
+            detail,
+        )
+    })?;
     usage.retain(|one| reach.includes(Some(&one.tenant)));
-    Json(Used { usage })
+    Ok(Json(Used { usage }))
 }

@@ -9,11 +9,9 @@ use std::{
 };
 
 use callgate_gate::{Owner, RateLimit};
+use callgate_record::{Account, RateUsage};
 
-use super::{
-    Counted,
-    usage::{RateUsage, Usages},
-};
+use super::usage::Usages;
 
 /// A table of this size is swept of counts that have run out before it grows.
 const SWEPT_AT: usize = 1024;
@@ -46,7 +44,7 @@ impl Default for Rates {
 
 impl Rates {
     /// Counts a call, where the limit has room for it.
-    pub(super) fn take(&self, limit: &RateLimit, counted: &Counted, now: Instant) -> bool {
+    pub(super) fn take(&self, limit: &RateLimit, account: &Account, now: Instant) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.table.len() >= counts.sweep_at {
             // Counts of earlier policies and of tokens that rest.
@@ -56,12 +54,12 @@ impl Rates {
             });
             counts.sweep_at = SWEPT_AT.max(2 * counts.table.len());
         }
-        let key = (limit.clone(), counted.owner.clone());
+        let key = (limit.clone(), account.owner.clone());
         let calls = counts.table.entry(key).or_default();
         forget_expired(limit, calls, now);
         let has_room = u64::try_from(calls.len()).is_ok_and(|count| count < limit.max_requests);
         if has_room {
-            calls.push_back((now, counted.agent.clone()));
+            calls.push_back((now, account.agent.clone()));
         }
         has_room
     }
@@ -97,7 +95,7 @@ fn forget_expired(limit: &RateLimit, calls: &mut Calls, now: Instant) {
 mod tests {
     use std::time::Duration;
 
-    use super::super::tests::counted;
+    use super::super::tests::account;
     use super::*;
 
     fn limit(max_requests: u64) -> RateLimit {
@@ -113,7 +111,7 @@ mod tests {
         let (rates, start) = (Rates::default(), Instant::now());
         let take = |token, seconds| {
             let at = start + Duration::from_secs(seconds);
-            rates.take(&limit(3), &counted("local", token, None), at)
+            rates.take(&limit(3), &account("local", token, None), at)
         };
         assert!(take("a", 0) && take("a", 30) && take("a", 59));
         assert!(!take("a", 59));
@@ -126,10 +124,10 @@ mod tests {
     #[test]
     fn agents_are_counted_below_their_token_and_share_its_limit() {
         let (rates, now) = (Rates::default(), Instant::now());
-        let take = |agent| rates.take(&limit(3), &counted("local", "gateway", agent), now);
+        let take = |agent| rates.take(&limit(3), &account("local", "gateway", agent), now);
         assert!(take(Some("x")) && take(Some("y")) && take(None));
         assert!(!take(Some("z")) && !take(Some("x")));
-        assert!(rates.take(&limit(3), &counted("acme", "gateway", Some("x")), now));
+        assert!(rates.take(&limit(3), &account("acme", "gateway", Some("x")), now));
         let mut all = Usages::default();
         rates.report(now, &mut all);
         let of = &all.sorted()[1].rates[0];
@@ -144,11 +142,11 @@ mod tests {
     fn a_full_table_refuses_no_token() {
         let (rates, start) = (Rates::default(), Instant::now());
         for n in 0..3 * SWEPT_AT {
-            assert!(rates.take(&limit(1), &counted("local", &format!("t{n}"), None), start));
+            assert!(rates.take(&limit(1), &account("local", &format!("t{n}"), None), start));
         }
         let later = start + Duration::from_secs(60);
         for n in 0..2 * SWEPT_AT {
-            assert!(rates.take(&limit(1), &counted("acme", &format!("t{n}"), None), later));
+            assert!(rates.take(&limit(1), &account("acme", &format!("t{n}"), None), later));
         }
         let counts = rates.counts.lock().unwrap();
         assert!(

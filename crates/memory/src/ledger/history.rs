@@ -9,9 +9,10 @@ use std::{
     time::Instant,
 };
 
-use callgate_gate::Prior;
+use callgate_gate::{Owner, Prior};
+use callgate_record::Account;
 
-use super::{Counted, usage::Usages};
+use super::usage::Usages;
 
 /// How many calls are remembered for each token, and for each tenant.
 const PER_TOKEN: usize = 10_000;
@@ -67,17 +68,17 @@ impl Calls {
 
 impl History {
     /// Remembers an allowed call.
-    pub(super) fn note(&self, counted: &Counted, (server, tool): (&str, &str), now: Instant) {
+    pub(super) fn note(&self, account: &Account, (server, tool): (&str, &str), now: Instant) {
         if server.len() + tool.len() > MAX_NAME_BYTES {
             return;
         }
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        let tenant = tenants.entry(counted.owner.tenant.clone()).or_default();
+        let tenant = tenants.entry(account.owner.tenant.clone()).or_default();
         let token = tenant
             .tokens
-            .entry(counted.owner.principal.clone())
+            .entry(account.owner.principal.clone())
             .or_default();
-        let calls = token.agents.entry(counted.agent.clone()).or_default();
+        let calls = token.agents.entry(account.agent.clone()).or_default();
         let name = (server.to_owned(), tool.to_owned());
         if calls.insert(name, now).is_some() {
             return;
@@ -95,11 +96,11 @@ impl History {
     }
 
     /// Whether such a call was allowed in time.
-    pub(super) fn has(&self, counted: &Counted, prior: &Prior, now: Instant) -> bool {
+    pub(super) fn has(&self, account: &Account, prior: &Prior, now: Instant) -> bool {
         let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        let tenant = tenants.get(&counted.owner.tenant);
-        let token = tenant.and_then(|tenant| tenant.tokens.get(&counted.owner.principal));
-        let calls = token.and_then(|token| token.agents.get(&counted.agent));
+        let tenant = tenants.get(&account.owner.tenant);
+        let token = tenant.and_then(|tenant| tenant.tokens.get(&account.owner.principal));
+        let calls = token.and_then(|token| token.agents.get(&account.agent));
         calls.is_some_and(|calls| {
             calls.iter().any(|((server, tool), at)| {
                 now.saturating_duration_since(*at) <= prior.window && prior.is_met_by(server, tool)
@@ -113,7 +114,7 @@ impl History {
         for (tenant, tokens) in tenants.iter() {
             for (principal, calls) in &tokens.tokens {
                 let (tenant, principal) = (tenant.clone(), principal.clone());
-                all.of(&callgate_gate::Owner { tenant, principal }).history = calls.count;
+                all.of(&Owner { tenant, principal }).history = calls.count;
             }
         }
     }
@@ -123,7 +124,7 @@ impl History {
 mod tests {
     use std::time::Duration;
 
-    use super::super::tests::counted;
+    use super::super::tests::account;
     use super::*;
 
     fn prior(pattern: &str) -> Prior {
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn only_the_tokens_own_calls_count_and_only_for_a_while() {
         let (history, start) = (History::default(), Instant::now());
-        let a = counted("local", "a", None);
+        let a = account("local", "a", None);
         assert!(!history.has(&a, &prior("read_*"), start));
         history.note(&a, ("fs", "read_file"), start);
         let later = start + Duration::from_secs(60);
@@ -145,9 +146,9 @@ mod tests {
         }
         assert!(!history.has(&a, &prior("git:*"), later));
         for other in [
-            counted("local", "b", None),
-            counted("acme", "a", None),
-            counted("local", "a", Some("x")),
+            account("local", "b", None),
+            account("acme", "a", None),
+            account("local", "a", Some("x")),
         ] {
             assert!(!history.has(&other, &prior("read_*"), later), "{other:?}");
         }
@@ -157,23 +158,23 @@ mod tests {
     #[test]
     fn a_token_that_fills_the_table_forgets_its_own_oldest_calls() {
         let (history, start) = (History::default(), Instant::now());
-        let (neighbour, acme) = (counted("local", "b", None), counted("acme", "c", None));
+        let (neighbour, acme) = (account("local", "b", None), account("acme", "c", None));
         history.note(&neighbour, ("fs", "read"), start);
         history.note(&acme, ("fs", "read"), start);
         for n in 0..3 * PER_TOKEN {
             let at = start + Duration::from_micros(n as u64);
             history.note(
-                &counted("local", "a", Some(&format!("agent-{n}"))),
+                &account("local", "a", Some(&format!("agent-{n}"))),
                 ("fs", "read"),
                 at,
             );
         }
-        let last = counted("local", "a", Some(&format!("agent-{}", 3 * PER_TOKEN - 1)));
+        let last = account("local", "a", Some(&format!("agent-{}", 3 * PER_TOKEN - 1)));
         for kept in [&neighbour, &acme, &last] {
             assert!(history.has(kept, &prior("read"), start), "{kept:?}");
         }
         assert!(!history.has(
-            &counted("local", "a", Some("agent-0")),
+            &account("local", "a", Some("agent-0")),
             &prior("read"),
             start
         ));
