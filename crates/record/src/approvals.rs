@@ -349,12 +349,12 @@ pub enum ResolveApprovalError {
 #[derive(Debug, thiserror::Error)]
 #[error("approvals cannot be kept: {reason}")]
 pub struct ApprovalsError {
-    /// What went wrong, with the file and the system's own words.
+    /// What went wrong, with the place and the system's own words.
     pub reason: String,
 }
 
-/// Keeps approvals, for all processes of a data folder at once. Every function is as durable as its
-/// answer: what it says survives the death of this process.
+/// Keeps approvals, for all processes of a backend at once. Every function is as durable as its answer:
+/// where the backend outlives this process, so does what it says. Its methods block.
 pub trait Approvals: Send + Sync + std::fmt::Debug {
     /// Looks for a decision about exactly this call, or asks for one. A yes is set aside for `call`.
     fn ask(

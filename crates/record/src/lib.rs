@@ -8,6 +8,8 @@
 mod activity;
 mod approvals;
 mod archive;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod entry;
 mod export;
 mod instant;

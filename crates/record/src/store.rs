@@ -12,7 +12,7 @@ pub struct Position(pub u64);
 #[derive(Debug, thiserror::Error)]
 #[error("the record cannot be written: {reason}")]
 pub struct StoreError {
-    /// What went wrong, with the file and the system's own words.
+    /// What went wrong, with the place and the system's own words.
     pub reason: String,
 }
 

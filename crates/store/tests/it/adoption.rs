@@ -33,20 +33,6 @@ fn statuses(dir: &Path) -> Vec<(CallId, Option<Status>)> {
 }
 
 #[test]
-fn calls_that_a_writer_gave_up_when_it_closed_are_unknown() {
-    let dir = tempfile::tempdir().unwrap();
-    let given_up = new_id();
-    let log = open(dir.path());
-    log.append(&forwarding(given_up)).unwrap();
-    log.close().unwrap();
-    drop(log);
-    open(dir.path()).close().unwrap();
-    assert_eq!(ids(dir.path(), "unknown"), [given_up.to_string()]);
-    assert_eq!(statuses(dir.path()), [(given_up, Some(Status::Unknown))]);
-    assert_sound(dir.path());
-}
-
-#[test]
 fn a_dead_writers_calls_are_closed_once_and_as_unknown() {
     let dir = tempfile::tempdir().unwrap();
     let (done, open_call, held) = (new_id(), new_id(), new_id());

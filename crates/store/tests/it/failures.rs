@@ -1,7 +1,6 @@
 //! A disk that fails or fills up: refused is refused, taken is kept, owed arrives.
 
 use std::{
-    collections::BTreeSet,
     io,
     path::Path,
     sync::{
@@ -16,63 +15,6 @@ use callgate_store::{Disk, Durability, Log, MAX_END_BYTES, RealDisk, SegmentFile
 use crate::support::{
     Fault, FaultyDisk, assert_sound, event, finished, forwarding, ids, lines, new_id, open, options,
 };
-
-/// Runs calls over a disk that fails every `every`-th operation.
-fn run_on_faulty_disk(every: u64, fault: Fault) {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::new(every, fault);
-    let mut options = options(dir.path());
-    options.segment_bytes = 8 * 1024;
-    options.head_every = 7;
-    let log = Log::open_on(options, Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
-    disk.arm(true);
-    let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
-    for _ in 0..40 {
-        let id = new_id();
-        match log.append(&forwarding(id)) {
-            Ok(_) => {
-                taken.insert(id.to_string());
-                log.append_owed(finished(id));
-            }
-            Err(_) => _ = refused.insert(id.to_string()),
-        }
-        log.append_owed(event("something.happened"));
-    }
-    disk.arm(false);
-    log.close().unwrap();
-    drop(log);
-    let context = format!("every {every}, {fault:?}");
-    assert_eq!(
-        ids(dir.path(), "forwarding")
-            .into_iter()
-            .collect::<BTreeSet<_>>(),
-        taken,
-        "{context}"
-    );
-    assert_eq!(ids(dir.path(), "finished").len(), taken.len(), "{context}");
-    assert_eq!(
-        ids(dir.path(), "finished")
-            .into_iter()
-            .collect::<BTreeSet<_>>(),
-        taken,
-        "{context}"
-    );
-    assert_eq!(ids(dir.path(), "event").len(), 40, "{context}");
-    assert_eq!(taken.len() + refused.len(), 40);
-    assert_eq!(every == 1, taken.is_empty(), "{context}");
-    assert_sound(dir.path());
-}
-
-#[test]
-fn no_failing_operation_loses_or_invents_an_entry() {
-    for every in 1..=200 {
-        run_on_faulty_disk(every, Fault::Refuse);
-        run_on_faulty_disk(every, Fault::Short);
-    }
-    for every in 1..=40 {
-        run_on_faulty_disk(every, Fault::Torn);
-    }
-}
 
 #[test]
 fn nothing_is_taken_while_something_is_owed() {

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod approvals;
+mod conformance;
 mod durability;
 mod failures;
 mod index;

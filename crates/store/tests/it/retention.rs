@@ -40,21 +40,6 @@ fn total(dir: &Path) -> u64 {
 }
 
 #[test]
-fn young_and_few_segments_stay() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = open_small(dir.path());
-    write_calls(&log, 20);
-    let dropped = retain(&log, RetentionLimits { days: 1, max_mb: 1 }).unwrap();
-    assert_eq!(dropped, callgate_store::DroppedSegments::default());
-    assert!(
-        lines(dir.path())
-            .iter()
-            .all(|line| line["kind"] != "checkpoint")
-    );
-    assert_eq!(total(dir.path()), 20);
-}
-
-#[test]
 fn old_segments_go_behind_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let log = open_small(dir.path());

@@ -1,9 +1,9 @@
-//! Tokens: kept as digests, seen at once by others, names used once.
+//! The file of tokens, beyond what every backend promises.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use callgate_gate::{Digest, Operation, Role};
-use callgate_record::{NewToken, Tokens as _, TokensError};
+use callgate_gate::{Operation, Role};
+use callgate_record::{NewToken, Tokens as _};
 use callgate_store::TokenFile;
 use jiff::Timestamp;
 
@@ -23,85 +23,19 @@ fn named(name: &str) -> NewToken {
     }
 }
 
-fn digest(secret: &str) -> Digest {
-    Digest::of(secret.as_bytes())
-}
-
 #[test]
-fn secrets_are_not_kept_and_changes_are_seen_by_others_at_once() {
+fn the_file_has_no_secret_and_is_for_its_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let (gateway, command) = (TokenFile::new(dir.path()), TokenFile::new(dir.path()));
-    assert_eq!(gateway.holder(&digest("x"), at(0)).unwrap(), None);
-    let (token, secret) = command.create(named("ci"), at(0)).unwrap();
+    let (token, secret) = TokenFile::new(dir.path())
+        .create(named("ci"), at(0))
+        .unwrap();
     let file = dir.path().join("tokens.json");
     let text = fs::read_to_string(&file).unwrap();
-    assert!(!text.contains(&secret));
+    assert!(text.contains(&token.sha256) && !text.contains(&secret));
     assert_eq!(
         fs::metadata(&file).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    let found = gateway
-        .holder(&digest(&secret), at(1))
-        .unwrap()
-        .expect("it is there");
-    assert_eq!(*found, token);
-    assert_eq!(gateway.holder(&digest("guess"), at(1)).unwrap(), None);
-    assert_eq!(
-        gateway.holder(&digest(&secret), at(100)).unwrap(),
-        None,
-        "expired"
-    );
-    command.revoke("ci", at(2)).unwrap();
-    assert_eq!(
-        gateway.holder(&digest(&secret), at(3)).unwrap(),
-        None,
-        "revoked"
-    );
-    let (_, other) = command.create(named("ci2"), at(4)).unwrap();
-    assert!(gateway.holder(&digest(&other), at(5)).unwrap().is_some());
-}
-
-#[test]
-fn every_change_is_seen_however_quickly_they_follow() {
-    let dir = tempfile::tempdir().unwrap();
-    let (gateway, command) = (TokenFile::new(dir.path()), TokenFile::new(dir.path()));
-    for n in 0..50 {
-        let name = format!("t{n}");
-        let (_, secret) = command.create(named(&name), at(0)).unwrap();
-        assert!(
-            gateway.holder(&digest(&secret), at(1)).unwrap().is_some(),
-            "{n}"
-        );
-        command.revoke(&name, at(0)).unwrap();
-        assert!(
-            gateway.holder(&digest(&secret), at(1)).unwrap().is_none(),
-            "{n}"
-        );
-    }
-}
-
-#[test]
-fn names_are_checked_and_used_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let tokens = TokenFile::new(dir.path());
-    for name in [
-        "",
-        "a b",
-        "agent",
-        "admin",
-        "local:me",
-        "é",
-        &"x".repeat(65),
-    ] {
-        let error = tokens.create(named(name), at(0)).unwrap_err();
-        assert!(matches!(error, TokensError::BadName(_)), "{name}: {error}");
-    }
-    tokens.create(named("ci"), at(0)).unwrap();
-    tokens.revoke("ci", at(1)).unwrap();
-    let error = tokens.create(named("ci"), at(2)).unwrap_err();
-    assert!(matches!(error, TokensError::Taken(_)), "{error}");
-    let error = tokens.revoke("nobody", at(2)).unwrap_err();
-    assert!(matches!(error, TokensError::Unknown(_)), "{error}");
 }
 
 #[test]

@@ -1,0 +1,308 @@
+//! Approvals: one decision, one use, and nothing kept longer than it is needed.
+
+use callgate_gate::{ApprovalId, Digest};
+use jiff::SignedDuration;
+
+use super::sample::{at, new_id, open};
+use crate::{
+    Answer, Approval, ApprovalStatus, Approvals, Approver, Asked, Asking, Backend, Question,
+    ResolveApprovalError, Sight, Way, Which,
+};
+
+/// A question about one call; the same text is the same call.
+pub(super) fn question(of: &str) -> Question {
+    Question {
+        asking: Asking {
+            record_id: new_id(),
+            tenant: "local".to_owned(),
+            principal: "agent".to_owned(),
+            agent: "tester".to_owned(),
+            session_id: "s1".to_owned(),
+            server: "fs".to_owned(),
+            tool: "delete".to_owned(),
+            arguments: r#"{"a":1}"#.to_owned(),
+            arguments_bytes: 7,
+            arguments_whole: true,
+            others: None,
+            definition: None,
+            rule: "require_approval:mcp_tool:*:*".to_owned(),
+            reason: "it deletes".to_owned(),
+            checks: Vec::new(),
+            flags: Vec::new(),
+        },
+        sealed: b"key-mark and the sealed call".to_vec(),
+        joins: false,
+        binding: Digest::of(of.as_bytes()),
+        named: None,
+        expire_after: SignedDuration::from_secs(3600),
+        valid_for: SignedDuration::from_secs(300),
+    }
+}
+
+pub(super) fn by(principal: &str) -> Approver {
+    Approver {
+        principal: principal.to_owned(),
+        person: None,
+        tenant: None,
+        way: Way::Api,
+    }
+}
+
+#[track_caller]
+pub(super) fn pending(asked: Asked) -> Approval {
+    match asked {
+        Asked::Pending { approval, .. } => *approval,
+        other => panic!("it is not pending: {other:?}"),
+    }
+}
+
+pub(super) fn ask(store: &dyn Approvals, of: &str, now: i64) -> Asked {
+    let asked = store.ask(&question(of), new_id(), at(now));
+    asked.expect("it asks")
+}
+
+pub(super) fn decide(store: &dyn Approvals, id: &ApprovalId, answer: Answer, now: i64) {
+    let resolved = store.resolve(id, answer, &by("admin"), at(now));
+    assert!(resolved.expect("it is decided").is_new);
+}
+
+pub(super) fn approved(store: &dyn Approvals, of: &str) -> ApprovalId {
+    let id = pending(ask(store, of, 0)).id;
+    decide(store, &id, Answer::Approve, 1);
+    id
+}
+
+pub(super) fn is_claimed(asked: &Asked) -> bool {
+    matches!(asked, Asked::Claimed(_))
+}
+
+pub(super) fn a_yes_is_for_one_call(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let first = pending(ask(store, "call", 0));
+    let id = first.id;
+    assert_eq!(
+        (first.status, first.sight),
+        (ApprovalStatus::Pending, Sight::Unreadable)
+    );
+    assert_eq!(
+        pending(ask(store, "call", 1)).id,
+        id,
+        "one question per call"
+    );
+    assert_ne!(pending(ask(store, "other", 1)).id, id);
+    let decider = backend.shared().expect("it opens").approvals;
+    decide(&*decider, &id, Answer::Approve, 2);
+    let claimed = ask(store, "call", 3);
+    let Asked::Claimed(claim) = &claimed else {
+        panic!("{claimed:?}");
+    };
+    assert_eq!((&claim.id, &claim.approval), (&id, &id));
+    assert_ne!(pending(ask(store, "call", 4)).id, id, "it is taken");
+    store.used(&id).expect("it is kept");
+    let now = store
+        .get(&id, at(5))
+        .expect("it is read")
+        .expect("it is kept");
+    assert_eq!(
+        (now.status, now.sight),
+        (ApprovalStatus::Used, Sight::Redacted)
+    );
+    assert!(now.used_by.is_some());
+    store.give_back(&id).expect("nothing happens");
+    assert!(!is_claimed(&ask(store, "call", 6)), "used is used");
+}
+
+pub(super) fn what_is_given_back_can_be_used(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let id = approved(store, "call");
+    assert!(is_claimed(&ask(store, "call", 2)));
+    store.give_back(&id).expect("it is given back");
+    let free = store
+        .get(&id, at(2))
+        .expect("it is read")
+        .expect("it is kept");
+    assert_eq!(
+        (free.status, free.used_by),
+        (ApprovalStatus::Approved, None)
+    );
+    assert!(is_claimed(&ask(store, "call", 3)));
+}
+
+pub(super) fn time_ends_questions_and_answers(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let id = pending(ask(store, "call", 0)).id;
+    let late = store.resolve(&id, Answer::Approve, &by("admin"), at(3600));
+    assert!(
+        matches!(
+            late,
+            Err(ResolveApprovalError::Settled(ApprovalStatus::Expired))
+        ),
+        "{late:?}"
+    );
+    assert_ne!(pending(ask(store, "call", 3600)).id, id);
+    let id = approved(store, "second");
+    assert_ne!(pending(ask(store, "second", 301)).id, id, "valid until 301");
+    let over = store.get(&id, at(301)).expect("it is read");
+    assert_eq!(over.expect("it is kept").status, ApprovalStatus::Expired);
+    assert!(is_claimed(&ask(store, "second", 300)));
+}
+
+pub(super) fn the_first_decision_counts(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let id = pending(ask(store, "call", 0)).id;
+    let own = store.resolve(&id, Answer::Approve, &by("agent"), at(1));
+    assert!(matches!(own, Err(ResolveApprovalError::OwnCall)), "{own:?}");
+    let resolve = |answer, who: &str| store.resolve(&id, answer, &by(who), at(2));
+    assert!(resolve(Answer::Deny, "eve").expect("it counts").is_new);
+    assert!(
+        !resolve(Answer::Deny, "adam")
+            .expect("the same again")
+            .is_new
+    );
+    let opposite = resolve(Answer::Approve, "adam");
+    assert!(
+        matches!(
+            opposite,
+            Err(ResolveApprovalError::Settled(ApprovalStatus::Denied))
+        ),
+        "{opposite:?}"
+    );
+    let refused = ask(store, "call", 3);
+    assert!(matches!(refused, Asked::Denied(_)), "a no is remembered");
+    let unknown = ApprovalId::from_random([0; 16]);
+    let unknown = store.resolve(&unknown, Answer::Deny, &by("eve"), at(1));
+    assert!(matches!(unknown, Err(ResolveApprovalError::Unknown)));
+}
+
+pub(super) fn an_approver_of_another_tenant_sees_nothing(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let id = pending(ask(store, "call", 0)).id;
+    let mut other = by("admin");
+    other.tenant = Some("acme".to_owned());
+    let refused = store.resolve(&id, Answer::Approve, &other, at(1));
+    assert!(matches!(refused, Err(ResolveApprovalError::Unknown)));
+    let of = |tenant: &str| {
+        let which = Which {
+            tenant: Some(tenant.to_owned()),
+            ..Which::pending()
+        };
+        store.list(&which, 10, at(1)).expect("a list").len()
+    };
+    assert_eq!((of("acme"), of("local")), (0, 1));
+}
+
+pub(super) fn decisions_stay_owed_until_they_are_on_record(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let id = approved(store, "call");
+    let owed = |now| store.unrecorded(at(now)).expect("it is read").len();
+    assert_eq!(owed(1), 0, "not before its time");
+    assert_eq!(owed(2), 1);
+    store.recorded(&id).expect("it is kept");
+    assert_eq!(owed(2), 0);
+}
+
+pub(super) fn a_caller_has_a_limit_of_open_questions(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    for n in 0..100 {
+        pending(ask(store, &format!("call {n}"), 0));
+    }
+    let refused = ask(store, "one more", 0);
+    assert!(matches!(refused, Asked::TooMany { limit: 100 }));
+    let mut other = question("one more");
+    other.asking.principal = "another".to_owned();
+    pending(store.ask(&other, new_id(), at(0)).expect("it asks"));
+    pending(ask(store, "call 7", 0));
+    assert_eq!(store.pending(at(0)).expect("a count"), 101);
+    assert_eq!(store.pending(at(3600)).expect("a count"), 0);
+    assert_eq!(
+        store
+            .list(&Which::pending(), 7, at(0))
+            .expect("a list")
+            .len(),
+        7
+    );
+}
+
+pub(super) fn a_sealed_call_is_erased_by_its_decision_and_by_time(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let is_sealed = |id: &ApprovalId| {
+        let kept = store.kept(id, true).expect("it is read");
+        kept[0].sealed.is_some()
+    };
+    for answer in [Answer::Approve, Answer::Deny] {
+        let id = pending(ask(store, &format!("{answer:?}"), 0)).id;
+        assert!(is_sealed(&id));
+        decide(
+            &*backend.shared().expect("it opens").approvals,
+            &id,
+            answer,
+            1,
+        );
+        assert!(!is_sealed(&id), "{answer:?}");
+    }
+    let id = pending(ask(store, "call", 0)).id;
+    store.erase(at(3599)).expect("it looks");
+    assert!(is_sealed(&id), "it is still open");
+    store.erase(at(3600)).expect("it is erased");
+    assert!(!is_sealed(&id));
+}
+
+pub(super) fn a_call_sealed_with_a_lost_key_is_sealed_again_when_it_asks_again(
+    backend: &dyn Backend,
+) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let id = pending(ask(store, "call", 0)).id;
+    let mut again = question("call");
+    again.sealed = b"new-key-".to_vec();
+    store.ask(&again, new_id(), at(1)).expect("it asks");
+    let sealed = || store.kept(&id, true).expect("it is read")[0].sealed.clone();
+    assert_eq!(sealed().as_deref(), Some(&b"new-key-"[..]));
+    again.sealed = b"new-key-other".to_vec();
+    store.ask(&again, new_id(), at(2)).expect("it asks");
+    assert_eq!(
+        sealed().as_deref(),
+        Some(&b"new-key-"[..]),
+        "same key, same call"
+    );
+}
+
+pub(super) fn further_questions_share_the_decision_and_are_used_one_by_one(backend: &dyn Backend) {
+    let stores = open(backend);
+    let store = &*stores.approvals;
+    let id = pending(ask(store, "first", 0)).id;
+    let join = |of: &str, now: i64| {
+        let mut further = question(of);
+        further.joins = true;
+        further.named = Some(id.clone());
+        pending(store.ask(&further, new_id(), at(now)).expect("it asks")).id
+    };
+    assert_eq!(join("second", 1), id);
+    assert_eq!(store.pending(at(1)).expect("a count"), 1);
+    assert_eq!(store.kept(&id, true).expect("it is read").len(), 2);
+    assert_ne!(
+        join("third", 2),
+        id,
+        "a person has seen it: nothing is added"
+    );
+    decide(store, &id, Answer::Approve, 3);
+    assert_ne!(join("fourth", 4), id);
+    for of in ["first", "second"] {
+        let claimed = ask(store, of, 5);
+        let Asked::Claimed(claim) = &claimed else {
+            panic!("{of}: {claimed:?}");
+        };
+        assert_eq!(claim.approval, id);
+        store.used(&claim.id).expect("it is kept");
+        assert_ne!(pending(ask(store, of, 6)).id, id, "{of} is used up");
+    }
+    assert!(!is_claimed(&ask(store, "third", 7)));
+}

@@ -1,0 +1,148 @@
+//! The log: what is taken is on record, in order, and once.
+
+use std::{collections::BTreeSet, thread};
+
+use super::sample::{
+    assert_sound, call, entry, event, exported, finished, forwarding, new_id, open, statuses, wait,
+    write_call,
+};
+use crate::{Backend, Status};
+
+pub(super) fn entries_are_listed_in_order_as_they_were_appended(backend: &dyn Backend) {
+    let stores = open(backend);
+    let mut written = Vec::new();
+    for n in 0..30 {
+        let id = new_id();
+        let mut about = call("forwarding", id);
+        about["tool"] = format!("tool-{n}").into();
+        about["arguments"]["value"] = serde_json::json!({ "n": n });
+        stores.log.append(&entry(&about)).expect("it is taken");
+        stores.log.append_owed(finished(id));
+        written.push((id, format!("tool-{n}"), format!("{{\"n\":{n}}}")));
+    }
+    let told: Vec<_> = exported(&*stores.archive)
+        .into_iter()
+        .map(|record| {
+            assert_eq!(record.status, Some(Status::Success));
+            assert_eq!(record.writer, stores.log.writer());
+            let arguments = serde_json::to_string(&record.arguments).expect("JSON");
+            (record.id, record.tool.unwrap_or_default(), arguments)
+        })
+        .collect();
+    assert_eq!(told, written);
+    let page = stores.archive.page(&Default::default()).expect("a page");
+    let listed: Vec<_> = page.activities.iter().rev().map(|one| one.id).collect();
+    assert_eq!(
+        listed,
+        written.iter().map(|(id, ..)| *id).collect::<Vec<_>>()
+    );
+    let shown = stores.archive.get(written[7].0).expect("it is read");
+    assert_eq!(shown.expect("it is there").tool.as_deref(), Some("tool-7"));
+    assert!(stores.archive.get(new_id()).expect("it is read").is_none());
+    assert!(assert_sound(&*stores.archive) >= 60);
+    let before = stores.log.head();
+    stores.log.append(&event("one.more")).expect("it is taken");
+    assert!(stores.log.head().seq > before.seq && stores.log.head().hash != before.hash);
+}
+
+pub(super) fn many_threads_write_one_sound_chain(backend: &dyn Backend) {
+    let writers: Vec<_> = (0..2).map(|_| open(backend)).collect();
+    thread::scope(|scope| {
+        for stores in writers.iter().cycle().take(6) {
+            scope.spawn(move || (0..25).for_each(|_| _ = write_call(&*stores.log)));
+        }
+    });
+    let all = statuses(&*writers[0].archive);
+    let ids: BTreeSet<_> = all.iter().map(|(id, _)| id.to_string()).collect();
+    assert_eq!((all.len(), ids.len()), (150, 150));
+    assert!(
+        all.iter()
+            .all(|(_, status)| *status == Some(Status::Success))
+    );
+    assert_sound(&*writers[1].archive);
+}
+
+pub(super) fn placed_entries_are_taken_also_when_the_future_is_dropped(backend: &dyn Backend) {
+    let stores = open(backend);
+    let (waited, dropped) = (new_id(), new_id());
+    let position = wait(stores.log.place(&forwarding(waited))).expect("it is taken");
+    wait(stores.log.settled(position)).expect("it is durable");
+    drop(stores.log.place(&forwarding(dropped)));
+    wait(stores.log.place_owed(finished(waited))).expect("it is written");
+    drop(stores.log.place_owed(finished(dropped)));
+    let end = wait(stores.log.place(&event("after"))).expect("it is taken");
+    wait(stores.log.settled(end)).expect("it is durable");
+    let told = statuses(&*stores.archive);
+    let success = Some(Status::Success);
+    assert_eq!(told[..2], [(waited, success), (dropped, success)]);
+}
+
+pub(super) fn ends_that_are_owed_are_written(backend: &dyn Backend) {
+    let stores = open(backend);
+    let id = new_id();
+    stores.log.append(&forwarding(id)).expect("it is taken");
+    assert_eq!(statuses(&*stores.archive), [(id, None)], "it is running");
+    stores.log.append_owed(finished(id));
+    stores.log.close().expect("nothing is owed any more");
+    assert_eq!(stores.log.owed(), 0);
+    assert_eq!(statuses(&*stores.archive), [(id, Some(Status::Success))]);
+}
+
+pub(super) fn calls_of_a_dead_writer_become_unknown_once(backend: &dyn Backend) {
+    let (done, running, held) = (new_id(), new_id(), new_id());
+    let dead = open(backend);
+    dead.log.append(&forwarding(done)).expect("it is taken");
+    dead.log.append(&forwarding(running)).expect("it is taken");
+    dead.log.append_owed(finished(done));
+    let mut pending = call("held", held);
+    pending["status"] = "pending".into();
+    dead.log.append(&entry(&pending)).expect("it is taken");
+    drop(dead);
+    let shared = backend.shared().expect("it opens");
+    let unknown = Some(Status::Unknown);
+    let told = statuses(&*shared.archive);
+    assert_eq!(told[1], (running, unknown), "also before the next writer");
+    let next = open(backend);
+    let told = statuses(&*next.archive);
+    assert_eq!(
+        told[..2],
+        [(done, Some(Status::Success)), (running, unknown)]
+    );
+    let entries = assert_sound(&*next.archive);
+    next.log.close().expect("it closes");
+    drop(next);
+    let last = open(backend);
+    assert!(
+        assert_sound(&*last.archive) <= entries + 6,
+        "they are closed once"
+    );
+    assert_eq!(statuses(&*last.archive)[1], (running, unknown));
+}
+
+pub(super) fn calls_of_a_living_writer_are_left_alone(backend: &dyn Backend) {
+    let first = open(backend);
+    let id = new_id();
+    first.log.append(&forwarding(id)).expect("it is taken");
+    let second = open(backend);
+    assert_ne!(first.log.writer(), second.log.writer());
+    assert_eq!(statuses(&*second.archive), [(id, None)]);
+    first.log.append_owed(finished(id));
+    assert_eq!(statuses(&*second.archive), [(id, Some(Status::Success))]);
+}
+
+pub(super) fn a_closed_log_takes_no_calls(backend: &dyn Backend) {
+    let stores = open(backend);
+    let given_up = new_id();
+    stores
+        .log
+        .append(&forwarding(given_up))
+        .expect("it is taken");
+    stores.log.close().expect("it closes");
+    stores.log.close().expect("closing twice does nothing");
+    assert!(stores.log.append(&forwarding(new_id())).is_err());
+    drop(stores);
+    let next = open(backend);
+    let unknown = Some(Status::Unknown);
+    assert_eq!(statuses(&*next.archive), [(given_up, unknown)]);
+    assert_sound(&*next.archive);
+}
