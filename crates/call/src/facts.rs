@@ -319,7 +319,8 @@ impl FactSources {
         match (settled, noted) {
             (None, None) => Either::Left(ready(())),
             (None, Some(Either::Left(noted))) => {
-                Either::Left(ready(noted.into_inner().unwrap_or_else(told)))
+                noted.into_inner().unwrap_or_else(told);
+                Either::Left(ready(()))
             }
             (settled, noted) => {
                 let both = async move {
@@ -389,4 +390,88 @@ impl FactSources {
 fn told<T: Default>(error: LedgerError) -> T {
     tracing::error!(%error, "limits are treated as used up");
     T::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use callgate_gate::Owner;
+    use callgate_record::{Reservation, Tallied};
+
+    use super::*;
+
+    /// A ledger that cannot be reached.
+    #[derive(Debug)]
+    struct Unreachable;
+
+    fn unreachable<T>() -> Tallied<T> {
+        Either::Left(ready(Err(LedgerError {
+            reason: "connection refused".to_owned(),
+        })))
+    }
+
+    impl Ledger for Unreachable {
+        fn count(&self, _: &Account, _: Vec<RateLimit>) -> Tallied<Counted> {
+            unreachable()
+        }
+
+        fn met(&self, _: &Account, _: Vec<Prior>) -> Tallied<Vec<Prior>> {
+            unreachable()
+        }
+
+        fn note(&self, _: &Account, _: &str, _: &str) -> Tallied<()> {
+            unreachable()
+        }
+
+        fn reserve(&self, _: &Owner, _: f64) -> Tallied<Reservation> {
+            unreachable()
+        }
+
+        fn give_back(&self, _: Reservation) {}
+
+        fn paid(&self, _: Digest) -> Tallied<Vec<RateLimit>> {
+            unreachable()
+        }
+
+        fn note_paid(&self, _: Digest, _: Vec<RateLimit>) -> Tallied<()> {
+            unreachable()
+        }
+
+        fn settle_paid(&self, _: Digest) -> Tallied<()> {
+            unreachable()
+        }
+
+        fn usage(&self) -> Tallied<Vec<Usage>> {
+            unreachable()
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_ledger_that_answers_every_limit_is_used_up() {
+        let account = Account {
+            owner: Owner {
+                tenant: "local".to_owned(),
+                principal: "a".to_owned(),
+            },
+            agent: None,
+        };
+        let limit = RateLimit {
+            scope: "mcp_tool".into(),
+            max_requests: 5,
+            window: Duration::from_secs(60),
+        };
+        let prior = Prior {
+            pattern: "*".into(),
+            window: Duration::from_secs(60),
+        };
+        let broken = FactSources::default();
+        broken.set_ledger(Arc::new(Unreachable));
+        for facts in [FactSources::default(), broken] {
+            let counted = facts.count(&account, vec![limit.clone()]).await;
+            assert_eq!(counted.used_up, [limit.clone()]);
+            assert_eq!(counted.taken, []);
+            assert_eq!(facts.met(&account, vec![prior.clone()]).await, []);
+            let (reserved, spent) = facts.reserve(&account, Cost::Of(1.0)).await;
+            assert!(reserved.is_none() && spent > f64::MAX);
+        }
+    }
 }

@@ -83,7 +83,7 @@ impl Archive for MemoryArchive {
             ..ActivityFilter::default()
         };
         let journal = self.journal.lock();
-        let mut sorts = [const { None }; 5].map(|_: Option<()>| HashMap::<String, u64>::new());
+        let mut sorts: [HashMap<String, u64>; 5] = Default::default();
         let mut total = 0;
         for (_, one) in journal.all().filter(|(_, one)| filter.includes(one)) {
             total += 1;
@@ -96,7 +96,9 @@ impl Archive for MemoryArchive {
                 one.tool,
             ];
             for (counts, word) in sorts.iter_mut().zip(words) {
-                word.map(|word| *counts.entry(word).or_default() += 1);
+                if let Some(word) = word {
+                    *counts.entry(word).or_default() += 1;
+                }
             }
         }
         let [by_status, by_intent, by_decision, by_server, by_tool] = sorts.map(most_frequent);

@@ -135,7 +135,7 @@ impl Journal {
         }
     }
 
-    /// Whether a writer lives. One that closed its chain writes nothing more, so it does not.
+    /// Whether a writer is known and lives.
     pub(crate) fn is_alive(&self, writer: WriterId) -> bool {
         let chain = self.writers.get(&writer);
         chain.is_some_and(|chain| !chain.is_dead)

@@ -30,10 +30,10 @@ struct InFolder {
 
 impl InFolder {
     fn fresh() -> Self {
-        Self::in_folder(Arc::new(tempfile::tempdir().unwrap()))
+        Self::at(Arc::new(tempfile::tempdir().unwrap()))
     }
 
-    fn in_folder(dir: Arc<TempDir>) -> Self {
+    fn at(dir: Arc<TempDir>) -> Self {
         let backend = Embedded::new(small(dir.path()));
         Self { dir, backend }
     }
@@ -64,7 +64,7 @@ fn the_embedded_backend_keeps_every_promise() {
 #[test]
 fn everything_is_there_after_a_restart() {
     durable::everything_is_there_after_a_restart(InFolder::fresh, |first| {
-        InFolder::in_folder(first.dir.clone())
+        InFolder::at(first.dir.clone())
     });
 }
 
