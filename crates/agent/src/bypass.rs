@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use callgate_gate::{Attempt, CallId, Door, Host, Source, Transport};
 use callgate_record::Recorder;
-use callgate_wire::{Frame, Id, Strictness, message, methods, quote};
+use callgate_wire::{Frame, Id, Strictness, message};
 use ulid::Ulid;
 
 /// Puts a tool that an agent used on its own on record. The arguments are as the agent reports them.
@@ -16,9 +16,8 @@ pub(crate) fn record(
     arguments: Option<&str>,
 ) {
     let arguments = arguments.unwrap_or("{}").replace(['\n', '\r'], " ");
-    let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quote(tool));
     let id = Id::string(&Ulid::generate().to_string());
-    let request = message::request(&id, methods::TOOLS_CALL, Some(&params));
+    let request = message::tool_call(&id, tool, &arguments);
     let Ok(frame) = Frame::parse(request, Strictness::Envelope) else {
         tracing::warn!(
             tool,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
 use callgate_gate::{Listing, Permit, ServerName, Target};
 use callgate_record::{Effect, Recorded};
-use callgate_wire::{Era, Frame, Id, RpcError, Strictness, ToolAnswer, message};
+use callgate_wire::{Id, RpcError, Strictness, message};
 use futures_util::future::BoxFuture;
 
 use crate::{
@@ -137,14 +137,14 @@ impl Provider for Builtins {
             let frame = &call.attempt.frame;
             let id = frame.id().cloned().unwrap_or_else(|| Id::number(0));
             let Target::Tool(tool) = &call.target else {
-                return reply(unknown(&id, "method not found"));
+                return Reply::in_house(unknown(&id, "method not found"));
             };
             let arguments = frame.param("arguments").map(|json| frame.share(json));
             let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
             match self.answer(&tool.name, arguments, &exchange).await {
-                Answered::Done(Ok(answer)) => reply(result(&id, &answer)),
-                Answered::Done(Err(failed)) => reply(result(&id, &failure(&failed))),
-                Answered::Unknown => reply(unknown(&id, "there is no such tool")),
+                Answered::Done(Ok(answer)) => Reply::of_tool(&call, &answer),
+                Answered::Done(Err(failed)) => Reply::of_tool(&call, &failure(&failed)),
+                Answered::Unknown => Reply::in_house(unknown(&id, "there is no such tool")),
                 Answered::Cancelled => Err(Failure::Cancelled {
                     effect: Effect::Unknown,
                 }),
@@ -168,19 +168,6 @@ impl InHouse for Builtins {
     }
 }
 
-fn result(id: &Id, answer: &ToolAnswer) -> Bytes {
-    message::result(id, &answer.to_raw())
-}
-
 fn unknown(id: &Id, what: &str) -> Bytes {
     message::error(Some(id), &RpcError::new(RpcError::METHOD_NOT_FOUND, what))
-}
-
-fn reply(bytes: Bytes) -> Result<Reply, Failure> {
-    let frame = Frame::parse(bytes, Strictness::Envelope);
-    let reply = |frame| Reply {
-        frame,
-        era: Era::Handshake,
-    };
-    frame.map(reply).map_err(|_| Failure::Broken)
 }

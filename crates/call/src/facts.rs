@@ -467,7 +467,7 @@ mod tests {
         broken.set_ledger(Arc::new(Unreachable));
         for facts in [FactSources::default(), broken] {
             let counted = facts.count(&account, vec![limit.clone()]).await;
-            assert_eq!(counted.used_up, [limit.clone()]);
+            assert_eq!(counted.used_up, std::slice::from_ref(&limit));
             assert_eq!(counted.taken, []);
             assert_eq!(facts.met(&account, vec![prior.clone()]).await, []);
             let (reserved, spent) = facts.reserve(&account, Cost::Of(1.0)).await;

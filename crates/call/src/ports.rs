@@ -8,7 +8,7 @@ use callgate_gate::{
     guard::{Guarded, Inquiry},
 };
 use callgate_record::Recorded;
-use callgate_wire::{Era, Frame};
+use callgate_wire::{Era, Frame, Id, Strictness, ToolAnswer, message};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -162,4 +162,20 @@ pub struct Reply {
     pub frame: Frame,
     /// The era that the provider speaks.
     pub era: Era,
+}
+
+impl Reply {
+    /// A message of a provider of this house.
+    pub fn in_house(message: Bytes) -> Result<Self, Failure> {
+        let frame = Frame::parse(message, Strictness::Envelope).map_err(|_| Failure::Broken)?;
+        let era = Era::Handshake;
+        Ok(Self { frame, era })
+    }
+
+    /// What a tool answered to a call.
+    pub fn of_tool(call: &Call, answer: &ToolAnswer) -> Result<Self, Failure> {
+        let id = call.attempt.frame.id().cloned();
+        let id = id.unwrap_or_else(|| Id::number(0));
+        Self::in_house(message::result(&id, &answer.to_raw()))
+    }
 }

@@ -23,6 +23,19 @@ pub struct Received {
     pub reading: Reading,
 }
 
+impl Received {
+    /// A request that is the call that it seems to be, and part of no trace.
+    pub fn plain(frame: Frame, host: Arc<Host>, door: Door) -> Self {
+        Self {
+            frame,
+            host,
+            door,
+            trace: None,
+            reading: Reading::Plain,
+        }
+    }
+}
+
 /// What a view makes of a request.
 #[derive(Debug)]
 pub enum Reading {

@@ -3,9 +3,9 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use callgate_agent::{Proxy, StepEvent, StepFailed, relay::PluginTools};
-use callgate_call::{Caller, Reading, Received};
+use callgate_call::{Caller, Received};
 use callgate_gate::{Door, Source, Transport};
-use callgate_wire::{Frame, Id, Strictness, message, methods, quote};
+use callgate_wire::{Frame, Id, Strictness, message};
 use callgate_workflow::{AgentTask, Failure, Offer, OperationTask, Outcome, Plugins, Workshop};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -115,20 +115,15 @@ async fn call(
 ) -> Result<Outcome, Failure> {
     let name = format!("{}:{}", task.plugin, task.operation);
     let arguments = Value::Object(task.inputs.clone());
-    let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quote(&name));
     let id = Id::string(&Ulid::generate().to_string());
-    let request = message::request(&id, methods::TOOLS_CALL, Some(&params));
+    let request = message::tool_call(&id, &name, &arguments.to_string());
     let frame = Frame::parse(request, Strictness::Full);
-    let received = Received {
-        frame: frame.map_err(|error| Failure::Failed(error.to_string()))?,
-        host: Arc::new(local_host()),
-        door: Door {
-            source: Source::Cli,
-            transport: Transport::Local,
-        },
-        trace: None,
-        reading: Reading::Plain,
+    let frame = frame.map_err(|error| Failure::Failed(error.to_string()))?;
+    let door = Door {
+        source: Source::Cli,
+        transport: Transport::Local,
     };
+    let received = Received::plain(frame, Arc::new(local_host()), door);
     let mut pending = gate.gateway.path().start(received, caller);
     let answer = tokio::select! {
         answer = pending.answer() => answer,

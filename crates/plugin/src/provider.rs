@@ -6,7 +6,7 @@ use bytes::Bytes;
 use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
 use callgate_gate::{Listing, Permit, ServerName, Target, Tool, ToolSource};
 use callgate_record::{Effect, Recorded};
-use callgate_wire::{Era, Frame, Id, RpcError, Strictness, ToolAnswer, message};
+use callgate_wire::{Id, RpcError, ToolAnswer, message};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -161,7 +161,7 @@ impl Provider for PluginTools {
             let is_known = |name: &str| self.tools.iter().any(|tool| tool.name == name);
             let name = match &call.target {
                 Target::Tool(tool) if is_known(&tool.name) => &tool.name,
-                _ => return reply(unknown(&id)),
+                _ => return Reply::in_house(unknown(&id)),
             };
             let arguments = frame.param("arguments").map(|json| frame.share(json));
             let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
@@ -169,7 +169,7 @@ impl Provider for PluginTools {
                 Answered::Plugin(response) => answer(response),
                 Answered::Here(answer) => answer,
             };
-            reply(message::result(&id, &answered.to_raw()))
+            Reply::in_house(message::result(&id, &answered.to_raw()))
         })
     }
 }
@@ -191,13 +191,4 @@ impl InHouse for PluginTools {
 fn unknown(id: &Id) -> Bytes {
     let error = RpcError::new(RpcError::METHOD_NOT_FOUND, "there is no such operation");
     message::error(Some(id), &error)
-}
-
-fn reply(bytes: Bytes) -> Result<Reply, Failure> {
-    let frame = Frame::parse(bytes, Strictness::Envelope);
-    let reply = |frame| Reply {
-        frame,
-        era: Era::Handshake,
-    };
-    frame.map(reply).map_err(|_| Failure::Broken)
 }

@@ -3,9 +3,9 @@
 
 use std::{fmt, sync::Arc};
 
-use callgate_call::{Caller, Reading, Received};
+use callgate_call::{Caller, Received};
 use callgate_gate::{Door, Host, View};
-use callgate_wire::{Frame, Id, Strictness, message, methods, quote};
+use callgate_wire::{Frame, Id, Strictness, message};
 
 use crate::{
     Gateway,
@@ -44,12 +44,7 @@ impl Gateway {
     /// are none.
     pub async fn ask(&self, ask: Ask) -> Option<Frame> {
         let id = Id::string(&ask.request_id);
-        let params = format!(
-            r#"{{"name":{},"arguments":{}}}"#,
-            quote(&ask.tool),
-            ask.arguments
-        );
-        let request = message::request(&id, methods::TOOLS_CALL, Some(&params));
+        let request = message::tool_call(&id, &ask.tool, &ask.arguments);
         let request = Frame::parse(request, Strictness::Full).ok()?;
         let view = match ask.tool.as_str() {
             code::RUN => View::Code,
@@ -58,23 +53,14 @@ impl Gateway {
         let answer = match view::take(self, view, &ask.host, request) {
             Taken::Call { frame, reading, .. } => {
                 let received = Received {
-                    frame,
-                    host: ask.host,
-                    door: ask.door,
-                    trace: None,
                     reading,
+                    ..Received::plain(frame, ask.host, ask.door)
                 };
                 let mut pending = self.path.start(received, ask.caller);
                 pending.answer().await?.into_bytes()
             }
             Taken::Run(run) => {
-                let received = Received {
-                    frame: run.frame.clone(),
-                    host: ask.host.clone(),
-                    door: ask.door,
-                    trace: None,
-                    reading: Reading::Plain,
-                };
+                let received = Received::plain(run.frame.clone(), ask.host.clone(), ask.door);
                 let at = AskedAt {
                     host: ask.host,
                     door: ask.door,

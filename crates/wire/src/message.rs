@@ -142,6 +142,16 @@ pub fn request(id: &Id, method: &str, params_raw: Option<&str>) -> Bytes {
     out.into()
 }
 
+/// A call of a tool.
+pub fn tool_call(id: &Id, tool: &str, arguments_raw: &str) -> Bytes {
+    let mut params = String::from(r#"{"name":"#);
+    quote_into(tool, &mut params);
+    params.push_str(r#","arguments":"#);
+    params.push_str(arguments_raw);
+    params.push('}');
+    request(id, methods::TOOLS_CALL, Some(&params))
+}
+
 /// A notification.
 pub fn notification(method: &str, params_raw: Option<&str>) -> Bytes {
     let mut out = String::from(r#"{"jsonrpc":"2.0","#);

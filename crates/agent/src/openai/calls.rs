@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use callgate_call::{AskFailed, Caller, Reading, Received, TraceContext};
+use callgate_call::{AskFailed, Caller, Received, TraceContext};
 use callgate_gate::{Door, Host, Source, Tool, Transport};
 use callgate_server::Gateway;
-use callgate_wire::{Frame, Id, Json, Strictness, message, methods, quote};
+use callgate_wire::{Frame, Id, Json, Strictness, message};
 use futures_util::future::{BoxFuture, join_all};
 use ulid::Ulid;
 
@@ -70,26 +70,20 @@ impl Calls {
         if let Err(error) = &checked {
             return format!("error: the arguments are no JSON: {error}");
         }
-        let params = format!(
-            r#"{{"name":{},"arguments":{}}}"#,
-            quote(&wanted.name),
-            arguments.replace(['\n', '\r'], " ")
-        );
+        let arguments = arguments.replace(['\n', '\r'], " ");
         let id = Id::string(&Ulid::generate().to_string());
-        let request = message::request(&id, methods::TOOLS_CALL, Some(&params));
+        let request = message::tool_call(&id, &wanted.name, &arguments);
         let frame = match Frame::parse(request, Strictness::Full) {
             Ok(frame) => frame,
             Err(error) => return format!("error: {error}"),
         };
+        let door = Door {
+            source: Source::Agent,
+            transport: Transport::Local,
+        };
         let received = Received {
-            frame,
-            host: self.host.clone(),
-            door: Door {
-                source: Source::Agent,
-                transport: Transport::Local,
-            },
             trace: self.trace.clone(),
-            reading: Reading::Plain,
+            ..Received::plain(frame, self.host.clone(), door)
         };
         let mut pending = self.gateway.path().start(received, Arc::new(Nobody));
         match pending.answer().await {

@@ -5,10 +5,10 @@ mod declared;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use callgate_call::{AskFailed, Caller, Reading, Received};
+use callgate_call::{AskFailed, Caller, Received};
 use callgate_gate::{Door, Host, Source, Transport};
 use callgate_upstream::Profile;
-use callgate_wire::{Frame, Id, Json, Strictness, message, methods, quote};
+use callgate_wire::{Frame, Id, Json, Strictness, message};
 use futures_util::future::BoxFuture;
 use ulid::Ulid;
 
@@ -60,25 +60,15 @@ pub(crate) async fn call_through(
     tool: &str,
     arguments: &str,
 ) -> Result<Frame, Failed> {
-    let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quote(tool));
-    let request = message::request(
-        &Id::string(&Ulid::generate().to_string()),
-        methods::TOOLS_CALL,
-        Some(&params),
-    );
+    let id = Id::string(&Ulid::generate().to_string());
+    let request = message::tool_call(&id, tool, arguments);
     let frame =
         Frame::parse(request, Strictness::Full).map_err(|error| Failed::user(error.to_string()))?;
     let door = Door {
         source: Source::Cli,
         transport: Transport::Local,
     };
-    let received = Received {
-        frame,
-        host: host.clone(),
-        door,
-        trace: None,
-        reading: Reading::Plain,
-    };
+    let received = Received::plain(frame, host.clone(), door);
     let answer = running
         .gateway
         .path()

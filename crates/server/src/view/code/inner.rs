@@ -6,10 +6,10 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use callgate_call::{AskFailed, Caller, Enclosing, Reading, Received};
+use callgate_call::{AskFailed, Caller, Enclosing, Received};
 use callgate_code::{HostCall, Outcome, Outside, Reply};
 use callgate_gate::{Door, Host, Source};
-use callgate_wire::{Era, Frame, Id, Strictness, message, methods, quote};
+use callgate_wire::{Era, Frame, Id, Strictness, message};
 use futures_util::future::BoxFuture;
 
 use super::{
@@ -146,8 +146,7 @@ impl Inner {
     async fn make(&self, name: String, arguments: String, via: Option<Arc<str>>) -> Reply {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = Id::string(&format!("{}/{number}", self.enclosing.id()));
-        let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quote(&name));
-        let request = message::request(&id, methods::TOOLS_CALL, Some(&params));
+        let request = message::tool_call(&id, &name, &arguments);
         let frame = match Frame::parse(request, Strictness::Full) {
             Ok(frame) => frame,
             Err(error) => {
@@ -155,16 +154,11 @@ impl Inner {
                 return Reply::Outcome(raised("TypeError", &text));
             }
         };
-        let received = Received {
-            frame,
-            host: self.host.clone(),
-            door: Door {
-                source: Source::Code,
-                ..self.at.door
-            },
-            trace: None,
-            reading: Reading::Plain,
+        let door = Door {
+            source: Source::Code,
+            ..self.at.door
         };
+        let received = Received::plain(frame, self.host.clone(), door);
         let caller: Arc<dyn Caller> = match self.at.host.era {
             Era::Handshake => self.at.caller.clone(),
             Era::Stateless => Arc::new(Nobody),
