@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use callgate_config::{self as config, Failed, Settings};
 
 use crate::{
-    housekeeping, notify::Notifying, otlp::Exporter, plan, plugins::ServedPlugins,
+    assembly::Parts, housekeeping, notify::Notifying, otlp::Exporter, plan, plugins::ServedPlugins,
     reload::Standing, views::views,
 };
 
@@ -148,11 +148,15 @@ impl Running {
         let key = SealKey::new(config::seal_key(&settings.data_dir)?);
         let terms = plan::terms(settings, &served_at);
         let approvals = stores.approvals.clone();
-        let desk = Desk::new(approvals, &key, recorder.clone(), events.clone(), terms);
-        let fleet = Fleet::start(plan, recorder.clone(), events, profile);
-        let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
-            .asking_at(desk.clone())
-            .counting_in(stores.ledger.clone());
+        let desk = Desk::new(approvals, &key, recorder.clone(), events, terms);
+        let parts = Parts {
+            recorder,
+            telemetry,
+            key: &key,
+            desk: desk.clone(),
+            ledger: stores.ledger.clone(),
+        };
+        let (fleet, path) = parts.assemble(plan, profile);
         let standing = Arc::new(Standing::default());
         let status = Status {
             fleet: fleet.clone(),
@@ -185,13 +189,15 @@ impl Running {
             events: own.events().clone(),
             spans: own.spans().clone(),
         };
-        let events = telemetry.events.clone();
-        let fleet = Fleet::start(plan, recorder.clone(), events, Profile::gateway());
-        let key = SealKey::new(config::seal_key(&settings.data_dir)?);
-        let path = CallPath::sealing_with(&key, fleet.clone(), recorder, telemetry)
-            .asking_at(self.desk.clone())
+        let parts = Parts {
+            recorder,
+            telemetry,
+            key: &SealKey::new(config::seal_key(&settings.data_dir)?),
+            desk: self.desk.clone(),
             // Each step counts for itself.
-            .counting_in(Arc::new(MemoryLedger::default()));
+            ledger: Arc::new(MemoryLedger::default()),
+        };
+        let (fleet, path) = parts.assemble(plan, Profile::gateway());
         let status = Status {
             fleet: fleet.clone(),
             standing: self.standing.clone(),

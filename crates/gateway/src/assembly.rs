@@ -1,0 +1,30 @@
+//! The one place where a fleet, a record and a call path become a gate.
+
+use std::sync::Arc;
+
+use callgate_call::{CallPath, Desk, SealKey, Telemetry};
+use callgate_record::{Ledger, Recorder};
+use callgate_upstream::{Fleet, FleetPlan, Profile};
+
+/// What a gate is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) recorder: Recorder,
+    pub(crate) telemetry: Telemetry,
+    /// Seals what hosts carry between the rounds of a call.
+    pub(crate) key: &'a SealKey,
+    /// Where people are asked.
+    pub(crate) desk: Desk,
+    pub(crate) ledger: Arc<dyn Ledger>,
+}
+
+impl Parts<'_> {
+    /// Starts the servers in the name of `profile` and puts the path in front of them.
+    pub(crate) fn assemble(self, plan: FleetPlan, profile: Profile) -> (Arc<Fleet>, CallPath) {
+        let events = self.telemetry.events.clone();
+        let fleet = Fleet::start(plan, self.recorder.clone(), events, profile);
+        let path = CallPath::sealing_with(self.key, fleet.clone(), self.recorder, self.telemetry)
+            .asking_at(self.desk)
+            .counting_in(self.ledger);
+        (fleet, path)
+    }
+}
