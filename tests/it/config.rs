@@ -46,6 +46,14 @@ fn what_a_terminal_would_obey_is_written_out() {
 }
 
 #[test]
+fn check_finds_roots_of_built_in_tools_that_do_not_exist() {
+    let (_bed, ran) = check("builtins: {enabled: true, roots: ['@dir@/missing']}\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    let start = "error: `builtins.roots`: ";
+    assert!(ran.stderr.starts_with(start), "{}", ran.stderr);
+}
+
+#[test]
 fn a_typo_is_shown_with_what_was_meant() {
     assert_wrong(
         "servers:\n  a: {command: cat}\n  b: {comand: cat}\n",

@@ -8,12 +8,13 @@
 //! | [`Tokens`] | digests of tokens | reads at once, changes block |
 //! | [`Ledger`] | rates, history, spending | at once, or as a future |
 //!
-//! Three kinds of state have no port, because no second backend could keep them yet:
+//! Three kinds of state are not in the bundle, because no second backend could keep them yet:
 //!
 //! - Sessions and parked calls are tasks and sockets of one process, and what a host carries between the
 //!   rounds of a call is sealed and brought by the host. What several gateways behind one address need is
 //!   a directory: which gateway holds a session or a parked call.
-//! - Pins are `callgate.lock`, a file that people review and merge in version control.
+//! - Pins are `callgate.lock`, a file that people review and merge in version control; gate's port `PinStore` is in front
+//!   of it, and the file belongs to the configuration.
 //! - The definitions that servers listed last are a cache of one machine; a lost one costs a slow list.
 
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use callgate_config as config;
 use callgate_gate::Launch;
+use callgate_gateway::plan;
 use serde_json::json;
 
 use crate::{
@@ -40,6 +41,8 @@ pub(crate) fn run(shared: &Shared, config: &Config) -> Result<ExitCode, Failed> 
 fn check(shared: &Shared) -> Result<(), Failed> {
     let settings = setup::settings(shared, &Gateway::default(), true)?;
     settings.listen(None)?;
+    // What a gateway would fail on at its start is wrong with the file, too.
+    plan::fleet(&settings)?;
     for spec in &settings.servers {
         match &spec.launch {
             Launch::Off { reason } => eprintln!("note: server {} is off: {reason}", spec.name),
