@@ -7,10 +7,7 @@ use callgate_call::{
     AskFailed, Caller, Desk, Events, InHouse, Received, SealKey, Spans, Telemetry, Terms,
 };
 use callgate_config::Failed;
-use callgate_gate::{
-    Builtin, Door, Naming, Policy, ServerSpec, Source, Transport,
-    pins::{PinMode, Pins},
-};
+use callgate_gate::{Builtin, Door, Naming, Policy, ServerSpec, Source, Transport, pins::Pins};
 use callgate_record::{Backend, OnFailure, Recorder, Redactor, Stores};
 use callgate_server::{Gateway as Doors, ServerRow, StatusSource};
 use callgate_upstream::{Fleet, FleetOptions, FleetPlan, Profile};
@@ -203,11 +200,8 @@ impl Builder {
             servers: self.servers,
             in_house: self.providers,
             policy: self.policy,
-            // The program that embeds us chose these tools itself.
-            pins: Pins {
-                mode: PinMode::Off,
-                ..Pins::default()
-            },
+            // Definitions are accepted at first sight unless they look like an attack, and remembered until the end.
+            pins: Pins::default(),
             options: FleetOptions {
                 naming: Naming::default(),
                 warden_program: self.warden_program.unwrap_or_default(),

@@ -116,6 +116,7 @@ fn paths_and_commands_are_found_wherever_they_stand() {
         r#"{"path":"~/.config/call*/callgate.yaml"}"#.to_owned(),
         r#"{"x":"$XDG_CONFIG_HOME/callgate/callgate.yaml"}"#.to_owned(),
         r#"{"x":"callgate.yaml"}"#.to_owned(),
+        r#"{"x":"f\u0069le:///people/u/data/my notes"}"#.to_owned(),
         r#"{"x":"/proc/self/cwd/callgate.yaml"}"#.to_owned(),
     ] {
         assert_eq!(found(&text), (true, 0), "{text}");

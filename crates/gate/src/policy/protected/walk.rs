@@ -22,6 +22,8 @@ pub(super) const MAX_PATHS: usize = 20_000;
 const MAX_DEPTH: usize = 512;
 /// A longer string is a path only if it begins like one.
 const LONGEST_PLAIN: usize = 4096;
+/// A text that starts with this is a path, also with spaces in it.
+const FILE_SCHEME: &str = "file:";
 /// The arguments of the built-in tools that are paths.
 const BUILTIN_KEYS: [&str; 3] = ["path", "file_path", "cwd"];
 
@@ -179,9 +181,14 @@ fn has_path_bytes(raw: &[u8]) -> bool {
 /// Whether a raw JSON string is several words that start with a letter or digit, and so not one path.
 fn is_prose(raw: &[u8]) -> bool {
     let text = raw.strip_prefix(b"\"").unwrap_or(raw).trim_ascii_start();
-    // An escape behind a space may be white space at the end, which would be trimmed.
+    // Escapes could spell `file:` at the start, or white space at the end, which would be trimmed.
+    let starts_plainly = text
+        .iter()
+        .take(FILE_SCHEME.len())
+        .all(|byte| *byte != b'\\');
     let is_next_word = |pair: &[u8]| pair[0] == b' ' && pair[1].is_ascii_alphanumeric();
-    text.first().is_some_and(u8::is_ascii_alphanumeric)
+    starts_plainly
+        && text.first().is_some_and(u8::is_ascii_alphanumeric)
         && !begins_like_path(raw)
         && text.windows(2).any(is_next_word)
 }
@@ -202,6 +209,51 @@ fn is_shell(target: &Target) -> bool {
         Target::Tool(tool) => words_of(&tool.name).any(|word| words::is_shell(&word)),
         Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
             false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `file:` with any of its letters escaped, or something else.
+    fn beginning() -> impl Strategy<Value = String> {
+        let letters = [
+            ["f", "\\u0066"],
+            ["i", "\\u0069"],
+            ["l", "\\u006C"],
+            ["e", "\\u0065"],
+            [":", "\\u003a"],
+        ];
+        let file = letters.map(|ways| prop::sample::select(ways.to_vec()));
+        let file = file.prop_map(|letters| letters.concat());
+        let other = prop::sample::select(vec![
+            "", " ", "\\u0020", "\\t", "\u{a0}", "x", "~", "\\/", "\\u002f", "{", "'",
+        ]);
+        prop_oneof![file, other.prop_map(str::to_owned)]
+    }
+
+    proptest! {
+        /// Prose is skipped unread, so nothing that could be read as a path or as JSON may pass for it.
+        #[test]
+        fn prose_is_never_what_may_be_a_path(
+            beginning in beginning(),
+            rest in prop::collection::vec(
+                prop::sample::select(vec!["a b", " ", "/", "\\/", "\\n", "\\u0020", "\u{3000}", "x", "~", "%2f", "\\\""]),
+                0..6,
+            )
+        ) {
+            let raw = format!("\"{beginning}{}\"", rest.concat());
+            let json = Json::validate(raw.as_bytes(), Strictness::Envelope);
+            let json = json.expect("the parts make a string");
+            if is_prose(raw.as_bytes()) {
+                let text = json.as_str().expect("it is a string");
+                prop_assert!(!may_be_path(&text), "{}", raw);
+                prop_assert!(!begins_like_json(raw.as_bytes()), "{}", raw);
+            }
         }
     }
 }
