@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::{BodyExt, Full};
-use hyper::{Request, body::Bytes, header, http::request::Builder};
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use callgate_outbound::{Client, read_body};
+use http::{Request, header, request::Builder};
+use http_body_util::Full;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpStream;
 
 use crate::exit::Failed;
 
@@ -18,6 +18,8 @@ use crate::exit::Failed;
 const RUN_FILE: &str = "serve.json";
 /// How long a gateway on this machine may take to answer.
 const DEADLINE: Duration = Duration::from_secs(5);
+/// The longest answer that is read into memory.
+const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
 /// Where a gateway is served.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -66,7 +68,7 @@ pub(crate) async fn get(
     path: &str,
     token: Option<&str>,
 ) -> Result<Bytes, Failed> {
-    let mut request = Request::get(path);
+    let mut request = Request::get(url(gateway, path));
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
@@ -89,7 +91,7 @@ pub(crate) async fn post(
     token: &str,
     body: String,
 ) -> Result<(u16, Bytes), Failed> {
-    let request = Request::post(path)
+    let request = Request::post(url(gateway, path))
         .header(header::AUTHORIZATION, format!("Bearer {token}"))
         .header(header::CONTENT_TYPE, "application/json")
         .header("Callgate-Source", "cli");
@@ -101,19 +103,20 @@ fn failed(gateway: &RunFile, what: impl std::fmt::Display) -> Failed {
 }
 
 async fn send(gateway: &RunFile, request: Builder, body: String) -> Result<(u16, Bytes), Failed> {
-    let stream = TcpStream::connect(&gateway.address).await;
-    let stream = stream.map_err(|error| failed(gateway, error))?;
-    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|error| failed(gateway, error))?;
-    let connection = tokio::spawn(connection);
-    let request = request.header(header::HOST, &gateway.address);
     let request = request.body(Full::new(Bytes::from(body)));
     let request = request.map_err(|error| failed(gateway, error))?;
-    let response = sender.send_request(request).await;
+    let client = Client::without_tls().map_err(|error| failed(gateway, error))?;
+    let response = client.send_to_url(request).await;
     let response = response.map_err(|error| failed(gateway, error))?;
     let status = response.status().as_u16();
-    let body = response.into_body().collect().await;
+    let body = read_body(response.into_body(), MAX_ANSWER_BYTES).await;
     let body = body.map_err(|error| failed(gateway, error))?;
-    connection.abort();
-    Ok((status, body.to_bytes()))
+    match body {
+        Some(body) => Ok((status, body)),
+        None => Err(failed(gateway, "its answer is too long")),
+    }
+}
+
+fn url(gateway: &RunFile, path: &str) -> String {
+    format!("http://{}{path}", gateway.address)
 }

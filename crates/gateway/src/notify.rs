@@ -45,6 +45,7 @@ pub(crate) struct Notifying {
 /// An address, with what its messages need.
 #[derive(Debug)]
 struct Hook {
+    outbound: Outbound,
     url: Url,
     secret: Option<String>,
     format: WebhookFormat,
@@ -56,10 +57,11 @@ impl Notifying {
         if hooks.is_empty() {
             return Ok(None);
         }
-        let hooks: Result<Vec<_>, _> = hooks.iter().map(|hook| meant(hook).map(Arc::new)).collect();
-        let (hooks, outbound) = (hooks?, Outbound::new()?);
+        let outbound = Outbound::new()?;
+        let meant = |hook| meant(hook, &outbound).map(Arc::new);
+        let hooks = hooks.iter().map(meant).collect::<Result<_, _>>()?;
         let stop = CancellationToken::new();
-        let following = tokio::spawn(follow(desk, hooks, outbound, stop.clone()));
+        let following = tokio::spawn(follow(desk, hooks, stop.clone()));
         Ok(Some(Self { following, stop }))
     }
 
@@ -72,7 +74,7 @@ impl Notifying {
     }
 }
 
-fn meant(hook: &Webhook) -> Result<Hook, Failed> {
+fn meant(hook: &Webhook, outbound: &Outbound) -> Result<Hook, Failed> {
     let lookup = |name: &str| std::env::var(name).ok();
     let wrong = |what: String| Failed::config(format!("`approvals.notify`: {what}"));
     let fill =
@@ -80,26 +82,28 @@ fn meant(hook: &Webhook) -> Result<Hook, Failed> {
     let url = fill(&hook.url)?;
     let parsed = Url::parse(&url).ok();
     let url = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let url = url.ok_or_else(|| wrong("a `url` is neither http nor https".to_owned()))?;
     Ok(Hook {
-        url: url.ok_or_else(|| wrong("a `url` is neither http nor https".to_owned()))?,
+        outbound: outbound.to(&url)?,
+        url,
         secret: hook.secret.as_deref().map(fill).transpose()?,
         format: hook.format,
     })
 }
 
-async fn follow(desk: Desk, hooks: Vec<Arc<Hook>>, outbound: Outbound, stop: CancellationToken) {
+async fn follow(desk: Desk, hooks: Vec<Arc<Hook>>, stop: CancellationToken) {
     let mut changes = desk.changes();
     let tasks = TaskTracker::new();
     loop {
         for approval in unannounced(&desk).await {
             let url = desk.terms().url(&approval.id);
             for hook in &hooks {
-                let (hook, outbound, stop) = (hook.clone(), outbound.clone(), stop.clone());
+                let (hook, stop) = (hook.clone(), stop.clone());
                 let (approval, url) = (approval.clone(), url.clone());
                 tasks.spawn(async move {
                     tokio::select! {
                         () = stop.cancelled() => {}
-                        () = deliver(&hook, &outbound, &approval, &url) => {}
+                        () = deliver(&hook, &approval, &url) => {}
                     }
                 });
             }
@@ -128,7 +132,7 @@ async fn unannounced(desk: &Desk) -> Vec<Approval> {
 }
 
 /// Tells one address, trying again where it does not take it.
-async fn deliver(hook: &Hook, outbound: &Outbound, approval: &Approval, url: &str) {
+async fn deliver(hook: &Hook, approval: &Approval, url: &str) {
     let body = match hook.format {
         WebhookFormat::Generic => message::generic(approval, url),
         WebhookFormat::Slack => message::slack(approval, url),
@@ -136,7 +140,7 @@ async fn deliver(hook: &Hook, outbound: &Outbound, approval: &Approval, url: &st
     let body = Bytes::from(body.to_string());
     let mut pauses = PAUSES.iter();
     loop {
-        let Err(error) = post(hook, outbound, approval, &body).await else {
+        let Err(error) = post(hook, approval, &body).await else {
             return;
         };
         let host = hook.url.host_str().unwrap_or_default();
@@ -148,12 +152,7 @@ async fn deliver(hook: &Hook, outbound: &Outbound, approval: &Approval, url: &st
     }
 }
 
-async fn post(
-    hook: &Hook,
-    outbound: &Outbound,
-    approval: &Approval,
-    body: &Bytes,
-) -> Result<(), String> {
+async fn post(hook: &Hook, approval: &Approval, body: &Bytes) -> Result<(), String> {
     let timestamp = Timestamp::now().as_second().to_string();
     let mut request = Request::builder()
         .method(Method::POST)
@@ -168,7 +167,7 @@ async fn post(
     let request = request
         .body(body.clone())
         .map_err(|error| error.to_string())?;
-    match tokio::time::timeout(DEADLINE, outbound.send(request)).await {
+    match tokio::time::timeout(DEADLINE, hook.outbound.send(request)).await {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
         Ok(Ok(response)) => Err(format!("it answered {}", response.status())),
         Ok(Err(error)) => Err(error.to_string()),

@@ -47,10 +47,11 @@ impl Exporter {
     /// An exporter to the collector at `address`. It connects when there is something to send.
     pub(crate) fn start(address: &str, events: Events) -> Result<Self, Failed> {
         let failed = |what: String| Failed::config(format!("`telemetry.otlp`: {what}"));
+        let endpoint = endpoint(address)?;
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(Sender::new(events)?)
-            .with_endpoint(endpoint(address)?)
+            .with_http_client(Sender::new(&endpoint, events)?)
+            .with_endpoint(endpoint)
             .with_timeout(EXPORT_DEADLINE)
             .build()
             .map_err(|error| failed(error.to_string()))?;
@@ -88,7 +89,7 @@ impl Exporter {
 }
 
 /// Checks an address, and adds the usual path where it has none.
-fn endpoint(address: &str) -> Result<String, Failed> {
+fn endpoint(address: &str) -> Result<Url, Failed> {
     let wrong = |what: &str| {
         Failed::config(format!("`telemetry.otlp`: `{address}` {what}"))
             .help("write it like `http://127.0.0.1:4318`")
@@ -100,7 +101,7 @@ fn endpoint(address: &str) -> Result<String, Failed> {
     if matches!(url.path(), "" | "/") {
         url.set_path(USUAL_PATH);
     }
-    Ok(url.into())
+    Ok(url)
 }
 
 /// Sends batches on the gateway's own runtime: they are made on a thread that has none.
@@ -114,9 +115,9 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(events: Events) -> Result<Self, Failed> {
+    fn new(collector: &Url, events: Events) -> Result<Self, Failed> {
         Ok(Self {
-            client: Outbound::new()?,
+            client: Outbound::new()?.to(collector)?,
             runtime: Handle::current(),
             events,
             failing: Arc::default(),
@@ -137,7 +138,10 @@ impl HttpClient for Sender {
         let sending = self.runtime.spawn(async move {
             let answer = client.send(request);
             let answered = tokio::time::timeout(EXPORT_DEADLINE, answer).await;
-            answered.unwrap_or_else(|_| Err("the collector does not answer".into()))
+            match answered {
+                Ok(answered) => answered.map_err(HttpError::from),
+                Err(_) => Err("the collector does not answer".into()),
+            }
         });
         Box::pin(async move {
             let answered = sending.await.unwrap_or_else(|error| Err(error.into()));
@@ -170,7 +174,10 @@ mod tests {
             ),
         ];
         for (address, expected) in cases {
-            assert_eq!(endpoint(address).expect("it is an address"), expected);
+            assert_eq!(
+                endpoint(address).expect("it is an address").as_str(),
+                expected
+            );
         }
         for wrong in ["127.0.0.1:4318", "grpc://host:4317", ""] {
             assert!(endpoint(wrong).is_err(), "{wrong}");

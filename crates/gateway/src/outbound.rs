@@ -1,13 +1,10 @@
 //! Short requests of the gateway's own: batches of spans to a collector, messages to webhooks.
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::{Request, Response};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use callgate_outbound::{Client, HttpFailed, read_body};
+use http_body_util::Full;
+use hyper::{Request, Response, Uri};
+use url::Url;
 
 use callgate_config::Failed;
 
@@ -15,34 +12,55 @@ use callgate_config::Failed;
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// Why a request has no answer.
-pub(crate) type Unanswered = Box<dyn std::error::Error + Send + Sync>;
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unanswered {
+    /// There is no response, or it broke off.
+    #[error(transparent)]
+    Http(#[from] HttpFailed),
+    /// The answer is over the limit.
+    #[error("the answer is longer than {MAX_ANSWER_BYTES} bytes")]
+    TooLong,
+}
 
-/// A client that trusts what the system trusts. Cheap to clone.
+/// A client for one address. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Outbound {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client,
 }
 
 impl Outbound {
+    /// Reads the system's certificates.
     pub(crate) fn new() -> Result<Self, Failed> {
-        let provider = rustls::crypto::aws_lc_rs::default_provider();
-        let tls = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(provider)
-            .map_err(|error| Failed::system(format!("the system's certificates: {error}")))?;
-        let connector = tls.https_or_http().enable_http1().build();
+        let client = Client::new().map_err(untrusted)?;
+        Ok(Self { client })
+    }
+
+    /// A client for another address, with the same certificates. Fails if the address needs some and there are none.
+    pub(crate) fn to(&self, url: &Url) -> Result<Self, Failed> {
+        // The URL is not told: it may hold a secret.
+        let wrong = |error| Failed::config(format!("a URL cannot be used: {error}"));
+        let uri: Uri = url.as_str().parse().map_err(wrong)?;
+        self.client.can_check(&uri).map_err(untrusted)?;
         Ok(Self {
-            client: Client::builder(TokioExecutor::new()).build(connector),
+            client: self.client.of_another(),
         })
     }
 
-    /// Sends a request and reads its answer. Whoever calls sets the deadline.
+    /// Sends a request and reads its answer. The caller sets the deadline.
     pub(crate) async fn send(
         &self,
         request: Request<Bytes>,
     ) -> Result<Response<Bytes>, Unanswered> {
-        let response = self.client.request(request.map(Full::new)).await?;
+        let response = self.client.send_to_url(request.map(Full::new)).await?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?;
-        Ok(Response::from_parts(head, body.to_bytes()))
+        let body = read_body(body, MAX_ANSWER_BYTES).await?;
+        Ok(Response::from_parts(head, body.ok_or(Unanswered::TooLong)?))
+    }
+}
+
+fn untrusted(error: HttpFailed) -> Failed {
+    match error {
+        HttpFailed::NoRoots(why) => Failed::system(format!("the system's certificates: {why}")),
+        other => Failed::system(other.to_string()),
     }
 }

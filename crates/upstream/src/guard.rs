@@ -7,6 +7,7 @@ mod audit;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use callgate_call::{Events, Guard, events::checks::FailedToAsk};
 use callgate_gate::{
     ApprovalId, Call, Check, FIRST_TENANT, Kind,
@@ -19,12 +20,11 @@ use callgate_record::Decision;
 use callgate_wire::{Json, Pieces, Strictness};
 use futures_util::future::BoxFuture;
 use http::{Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
 use tokio::time::timeout;
 
 use crate::{
     Endpoint, EndpointError,
-    http::{Answered, Carried, HttpClient, HttpFailed},
+    http::{Answered, Carried, HttpClient, HttpFailed, read_body},
 };
 use audit::Audit;
 
@@ -232,11 +232,7 @@ fn endpoint(options: &GuardOptions, route: &str) -> Result<Endpoint, EndpointErr
 }
 
 /// The body of an answer; `None` where it is too long.
-async fn read(response: Response<Answered>) -> Result<Option<Vec<u8>>, BrokeOff> {
-    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
-    match body.collect().await {
-        Ok(body) => Ok(Some(body.to_bytes().into())),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Ok(None),
-        Err(_) => Err(BrokeOff),
-    }
+async fn read(response: Response<Answered>) -> Result<Option<Bytes>, BrokeOff> {
+    let body = read_body(response.into_body(), MAX_ANSWER_BYTES).await;
+    body.map_err(|_| BrokeOff)
 }

@@ -1,13 +1,10 @@
-//! HTTP towards servers: one pooled client, the headers that every request carries, and the
-//! reading of replies.
+//! HTTP towards servers: the headers that every request carries, and the reading of replies.
 
 mod client;
-mod connections;
-mod connector;
 mod reply;
 mod status;
 
-pub(crate) use client::{Carried, HttpClient, HttpFailed};
-pub(crate) use connections::Answered;
-pub(crate) use reply::{Events, Next, read_body};
+pub(crate) use callgate_outbound::{HttpFailed, read_body};
+pub(crate) use client::{Answered, Carried, HttpClient, effect_of_failure};
+pub(crate) use reply::{Events, Next};
 pub(crate) use status::{describe_status, effect_of};

@@ -1,17 +1,12 @@
 //! The way to the model: one request a round. Too many requests and a server's own faults are tried again
 //! when the server says so, or after a while.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
+use callgate_outbound::{self as outbound, Answered, HttpFailed, with_causes};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client as Pool, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -33,7 +28,7 @@ const USUAL_URL: &str = "https://api.openai.com/v1";
 
 /// A client of one model.
 pub(super) struct Client {
-    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: outbound::Client,
     uri: Uri,
     key: Option<String>,
 }
@@ -58,22 +53,9 @@ impl Client {
             .map_err(|error| StepFailed::Missing(format!("`{base}` is no URL: {error}")))?;
         let key = options.api_key.clone();
         let key = key.or_else(|| variable(run, "OPENAI_API_KEY"));
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let roots = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider.clone());
-        let tls = match roots {
-            Ok(tls) => tls,
-            // A system without certificates can still reach what needs none.
-            Err(error) if uri.scheme_str() != Some("http") => {
-                return Err(StepFailed::Model(format!("no certificates: {error}")));
-            }
-            Err(_) => HttpsConnectorBuilder::new().with_tls_config(trusting_nobody(provider)?),
-        };
-        let mut http = HttpConnector::new();
-        http.set_nodelay(true);
-        http.enforce_http(false);
-        let connector = tls.https_or_http().enable_http1().wrap_connector(http);
-        let pool = Pool::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { pool, uri, key })
+        let client = outbound::Client::new().map_err(unreachable)?;
+        client.can_check(&uri).map_err(unreachable)?;
+        Ok(Self { client, uri, key })
     }
 
     /// One answer of the model.
@@ -121,8 +103,8 @@ impl Client {
         let request = request
             .body(Full::new(body))
             .map_err(|error| Refusal::Final(error.to_string()))?;
-        let sent = self.pool.request(request).await;
-        let response = sent.map_err(|error| Refusal::Final(with_causes(&error)))?;
+        let sent = self.client.send_to_url(request).await;
+        let response = sent.map_err(|error| Refusal::Final(error.to_string()))?;
         let status = response.status();
         if !status.is_success() {
             return Err(refused(status, response).await);
@@ -141,7 +123,7 @@ impl Client {
     }
 }
 
-async fn streamed(response: Response<Incoming>) -> Result<Answer, String> {
+async fn streamed(response: Response<Answered>) -> Result<Answer, String> {
     let mut body = response.into_body();
     let mut assembly = Assembly::new();
     while let Some(frame) = body.frame().await {
@@ -154,13 +136,13 @@ async fn streamed(response: Response<Incoming>) -> Result<Answer, String> {
     assembly.finish()
 }
 
-async fn collected(response: Response<Incoming>) -> Result<Bytes, String> {
-    let body = Limited::new(response.into_body(), MAX_BODY_BYTES);
-    let collected = body.collect().await.map_err(|error| error.to_string())?;
-    Ok(collected.to_bytes())
+async fn collected(response: Response<Answered>) -> Result<Bytes, String> {
+    let body = outbound::read_body(response.into_body(), MAX_BODY_BYTES).await;
+    body.map_err(|error| error.to_string())?
+        .ok_or_else(|| format!("the answer is longer than {MAX_BODY_BYTES} bytes"))
 }
 
-async fn refused(status: StatusCode, response: Response<Incoming>) -> Refusal {
+async fn refused(status: StatusCode, response: Response<Answered>) -> Refusal {
     let asked = retry_after(response.headers());
     let body = collected(response).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
@@ -190,24 +172,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::try_from(wait).unwrap_or_default())
 }
 
-fn trusting_nobody(
-    provider: Arc<rustls::crypto::CryptoProvider>,
-) -> Result<rustls::ClientConfig, StepFailed> {
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| StepFailed::Model(error.to_string()))?;
-    Ok(config
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth())
-}
-
-/// An error and what caused it, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
+fn unreachable(error: HttpFailed) -> StepFailed {
+    match error {
+        HttpFailed::NoRoots(why) => StepFailed::Model(format!("no certificates: {why}")),
+        other => StepFailed::Model(other.to_string()),
     }
-    text
 }

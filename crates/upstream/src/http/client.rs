@@ -1,27 +1,11 @@
-//! The HTTP client: requests to a server over connections that are used again.
-
-use std::{sync::Arc, time::Duration};
-
-use callgate_record::Effect;
-use callgate_wire::Pieces;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, uri::Scheme};
-use http_body_util::Full;
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::connect::HttpConnector;
-use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
+//! MCP requests over HTTP: the methods, and the headers that every request carries.
 
 use callgate_gate::Endpoint;
-
-use super::{
-    connections::{Answered, Connections},
-    connector::Connector,
-};
-
-/// How long a connection may take to be made.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a quiet connection goes unprobed: a standing stream may be quiet for hours, and would
-/// not notice that the other side is gone.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+use callgate_outbound::{Client, HttpFailed};
+use callgate_record::Effect;
+use callgate_wire::Pieces;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
 
 /// How many headers a request has beside the configured ones.
 const USUAL_HEADERS: usize = 6;
@@ -31,28 +15,10 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A client for one HTTP server.
 #[derive(Debug, Clone)]
-pub(crate) struct HttpClient {
-    connections: Connections,
-    /// Why no certificate can be checked, where that is so.
-    no_roots: Option<Arc<str>>,
-}
+pub(crate) struct HttpClient(Client<Pieces>);
 
-/// Why a request has no response.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HttpFailed {
-    /// No connection: nothing was sent.
-    #[error("cannot connect: {0}")]
-    NotConnected(String),
-    /// The connection broke; whether the request arrived is not known.
-    #[error("the connection broke: {0}")]
-    Broke(String),
-    /// What came back is not HTTP.
-    #[error("the answer is not HTTP: {0}")]
-    NotHttp(String),
-    /// The trusted certificates of the system cannot be read.
-    #[error("the system's certificates cannot be read: {0}")]
-    NoRoots(String),
-}
+/// The body of a server's answer.
+pub(crate) type Answered = callgate_outbound::Answered<Pieces>;
 
 /// What a request carries besides the endpoint's own headers.
 #[derive(Debug, Default)]
@@ -64,52 +30,25 @@ pub(crate) struct Carried<'a> {
     pub(crate) repeated: &'a [(String, String)],
 }
 
-impl HttpFailed {
-    /// What the request can have done.
-    pub(crate) fn effect(&self) -> Effect {
-        match self {
-            Self::NotConnected(_) | Self::NoRoots(_) => Effect::None,
-            Self::Broke(_) | Self::NotHttp(_) => Effect::Unknown,
+/// What a request that got no response can have done.
+pub(crate) fn effect_of_failure(failed: &HttpFailed) -> Effect {
+    match failed {
+        HttpFailed::BadRequest(_) | HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_) => {
+            Effect::None
         }
+        HttpFailed::Broke(_) | HttpFailed::NotHttp(_) => Effect::Unknown,
     }
 }
 
 impl HttpClient {
-    /// A client that trusts what the system trusts. A system without certificates, as small
-    /// containers are, can still reach what needs none.
+    /// A client that trusts the system's certificates.
     pub(crate) fn new() -> Result<Self, HttpFailed> {
-        let mut http = HttpConnector::new();
-        // Small messages must not wait for the acknowledgement of the one before.
-        http.set_nodelay(true);
-        http.enforce_http(false);
-        http.set_connect_timeout(Some(CONNECT_DEADLINE));
-        http.set_keepalive(Some(KEEPALIVE));
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let native = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider.clone());
-        let (tls, no_roots) = match native {
-            Ok(tls) => (tls, None),
-            Err(error) => {
-                let config = trusting_nobody(provider)?;
-                let tls = HttpsConnectorBuilder::new().with_tls_config(config);
-                (tls, Some(error.to_string().into()))
-            }
-        };
-        let connector = tls
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(Connector::new(http));
-        Ok(Self {
-            connections: Connections::new(connector),
-            no_roots,
-        })
+        Client::new().map(Self)
     }
 
     /// A client for another server.
     pub(crate) fn of_another(&self) -> Self {
-        Self {
-            connections: self.connections.of_another(),
-            no_roots: self.no_roots.clone(),
-        }
+        Self(self.0.of_another())
     }
 
     /// POSTs a message.
@@ -172,22 +111,8 @@ impl HttpClient {
         endpoint: &Endpoint,
         request: Request<Full<Pieces>>,
     ) -> Result<Response<Answered>, HttpFailed> {
-        if let Some(why) = &self.no_roots
-            && endpoint.url.scheme() == Some(&Scheme::HTTPS)
-        {
-            return Err(HttpFailed::NoRoots(why.to_string()));
-        }
-        self.connections.send(&endpoint.url, request).await
+        self.0.send(&endpoint.url, request).await
     }
-}
-
-fn trusting_nobody(provider: Arc<CryptoProvider>) -> Result<ClientConfig, HttpFailed> {
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| HttpFailed::NoRoots(error.to_string()))?;
-    Ok(config
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth())
 }
 
 fn request(

@@ -1,20 +1,9 @@
-//! Bodies of responses: whole, or as a stream of events. Both have a limit.
+//! Bodies of responses as streams of events, each within a limit.
+
+use callgate_wire::sse::{Decoder, Event};
+use http_body_util::BodyExt;
 
 use super::Answered;
-use bytes::Bytes;
-use callgate_wire::sse::{Decoder, Event};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-
-use super::HttpFailed;
-
-/// Reads a whole body; `None` when it is over the limit.
-pub(crate) async fn read_body(body: Answered, limit: usize) -> Result<Option<Bytes>, HttpFailed> {
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(Some(collected.to_bytes())),
-        Err(error) if error.is::<LengthLimitError>() => Ok(None),
-        Err(error) => Err(HttpFailed::Broke(error.to_string())),
-    }
-}
 
 /// A stream of events.
 #[derive(Debug)]

@@ -11,7 +11,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     Endpoint,
-    http::{Carried, Events, HttpClient, HttpFailed, Next, describe_status, effect_of},
+    http::{
+        Carried, Events, HttpClient, HttpFailed, Next, describe_status, effect_of,
+        effect_of_failure,
+    },
     inbound::Inbound,
     outgoing::Message,
     pending::{Ended, Pending},
@@ -160,7 +163,7 @@ async fn post(client: &HttpClient, messages: &Endpoint, message: Message) -> Res
             let (effect, detail) = (effect_of(status), describe_status(status, None, ""));
             Err(lost(effect, Some(status.as_u16()), detail))
         }
-        Ok(Err(error)) => Err(lost(error.effect(), None, error.to_string())),
+        Ok(Err(error)) => Err(lost(effect_of_failure(&error), None, error.to_string())),
         Err(_) => {
             let detail = "the server did not accept the message in time".to_owned();
             Err(lost(Effect::Unknown, None, detail))

@@ -26,7 +26,8 @@ use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     Endpoint,
     http::{
-        Answered, Carried, Events, HttpClient, HttpFailed, describe_status, effect_of, read_body,
+        Answered, Carried, Events, HttpClient, HttpFailed, describe_status, effect_of,
+        effect_of_failure, read_body,
     },
     inbound::Inbound,
     outgoing::Message,
@@ -235,13 +236,15 @@ impl StreamableLink {
         };
         let sent = self.client.post(&self.endpoint, &carried, body).await;
         self.note_reached(&sent);
-        sent.map_err(|error| lost(error.effect(), None, error.to_string()))
+        sent.map_err(|error| lost(effect_of_failure(&error), None, error.to_string()))
     }
 
     fn note_reached(&self, sent: &Result<Response<Answered>, HttpFailed>) {
         let reached = match sent {
             Ok(_) | Err(HttpFailed::Broke(_) | HttpFailed::NotHttp(_)) => true,
-            Err(HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_)) => false,
+            Err(
+                HttpFailed::BadRequest(_) | HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_),
+            ) => false,
         };
         self.unreachable.store(!reached, Ordering::Release);
     }

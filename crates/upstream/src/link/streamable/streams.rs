@@ -109,7 +109,11 @@ impl StreamableLink {
                 Listened::Refused(status) if was_open && status.is_server_error() => RESUME_PAUSE,
                 Listened::Refused(_) => return,
                 Listened::Failed(HttpFailed::Broke(_) | HttpFailed::NotHttp(_)) => RESUME_PAUSE,
-                Listened::Failed(HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_)) => {
+                Listened::Failed(
+                    HttpFailed::BadRequest(_)
+                    | HttpFailed::NotConnected(_)
+                    | HttpFailed::NoRoots(_),
+                ) => {
                     return self.end_if_unreachable();
                 }
             };

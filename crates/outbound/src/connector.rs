@@ -16,14 +16,14 @@ type Connecting = dyn Future<Output = Result<TokioIo<Looking>, ConnectError>> + 
 
 /// Connects to servers.
 #[derive(Debug, Clone)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     http: HttpConnector,
     /// The turns of all connections to all servers.
     streak: Arc<Streak>,
 }
 
 impl Connector {
-    pub(super) fn new(http: HttpConnector) -> Self {
+    pub(crate) fn new(http: HttpConnector) -> Self {
         Self {
             http,
             streak: Arc::default(),

@@ -1,8 +1,7 @@
-//! Connections to servers, each driven by whoever waits for its answer.
+//! Connections to servers, each driven by the task that waits for its answer.
 //!
-//! No task stands between a call and its socket: a request is written, and its answer read, in the turn of
-//! the call itself. A connection that has answered waits for the next call, and nobody drives it until
-//! then.
+//! No task stands between a call and its socket: the call's own task writes the request and reads its answer. A connection that
+//! has answered is idle until the next call, and no task polls it until then.
 
 use std::{
     fmt,
@@ -13,12 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::{Buf, Bytes};
 use callgate_look::Looking;
-use callgate_wire::Pieces;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::{
-    body::{Body, Bytes, Frame, Incoming, SizeHint},
+    body::{Body, Frame, Incoming, SizeHint},
     client::conn::{
         TrySendError,
         http1::{self, SendRequest},
@@ -29,69 +28,71 @@ use hyper_util::rt::TokioIo;
 use tokio::runtime::Handle;
 use tower_service::Service;
 
-use super::{client::HttpFailed, connector::Connector};
+use crate::{
+    connector::Connector,
+    failed::{HttpFailed, with_causes},
+};
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
 
 type Stream = MaybeHttpsStream<TokioIo<Looking>>;
-type Unsent = TrySendError<Request<Full<Pieces>>>;
+type Unsent<D> = TrySendError<Request<Full<D>>>;
+/// Connects over TCP, and over TLS where the URL says so.
+pub(crate) type TlsConnector = HttpsConnector<Connector>;
 
 /// The connections to one server.
-#[derive(Clone)]
-pub(super) struct Connections {
-    connector: HttpsConnector<Connector>,
-    shelf: Arc<Shelf>,
+pub(crate) struct Connections<D: Buf + Send + 'static> {
+    connector: TlsConnector,
+    idle: Arc<IdlePool<D>>,
 }
 
-/// The connections that nobody uses.
-#[derive(Default)]
-struct Shelf {
-    idle: Mutex<Idle>,
+/// The connections that are not in use.
+struct IdlePool<D: Buf + Send + 'static> {
+    idle: Mutex<Idle<D>>,
 }
 
-#[derive(Default)]
-struct Idle {
+struct Idle<D: Buf + Send + 'static> {
     /// The one that was used last is the last, and the first to be used again.
-    connections: Vec<(Instant, Box<Connection>)>,
+    connections: Vec<(Instant, Box<Connection<D>>)>,
     is_swept: bool,
 }
 
-struct Connection {
-    sender: SendRequest<Full<Pieces>>,
-    driven: http1::Connection<Stream, Full<Pieces>>,
+struct Connection<D: Buf + Send + 'static> {
+    sender: SendRequest<Full<D>>,
+    driven: http1::Connection<Stream, Full<D>>,
 }
 
 /// The body of an answer, with the connection that it comes over.
-pub(crate) struct Answered {
+pub struct Answered<D: Buf + Send + 'static = Bytes> {
     body: Incoming,
     /// Gone when the answer is complete.
-    connection: Option<Box<Connection>>,
-    shelf: Arc<Shelf>,
+    connection: Option<Box<Connection<D>>>,
+    idle: Arc<IdlePool<D>>,
 }
 
-impl Connections {
-    pub(super) fn new(connector: HttpsConnector<Connector>) -> Self {
+impl<D: Buf + Send + 'static> Connections<D> {
+    pub(crate) fn new(connector: TlsConnector) -> Self {
         Self {
             connector,
-            shelf: Arc::default(),
+            idle: Arc::default(),
         }
     }
 
     /// The same way to connect, for another server.
-    pub(super) fn of_another(&self) -> Self {
+    pub(crate) fn of_another(&self) -> Self {
         Self::new(self.connector.clone())
     }
 
     /// Sends a request to a server. One that was not sent because an idle connection had been closed is
     /// sent over another one.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         server: &Uri,
-        mut request: Request<Full<Pieces>>,
-    ) -> Result<Response<Answered>, HttpFailed> {
+        mut request: Request<Full<D>>,
+    ) -> Result<Response<Answered<D>>, HttpFailed> {
         loop {
-            let idle = self.shelf.take();
+            let idle = self.idle.take();
             let is_reused = idle.is_some();
             let mut connection = match idle {
                 Some(connection) => connection,
@@ -99,11 +100,11 @@ impl Connections {
             };
             match connection.exchange(request).await {
                 Some(Ok(response)) => {
-                    let shelf = self.shelf.clone();
+                    let idle = self.idle.clone();
                     return Ok(response.map(|body| Answered {
                         body,
                         connection: Some(connection),
-                        shelf,
+                        idle,
                     }));
                 }
                 Some(Err(mut failed)) => match failed.take_message().filter(|_| is_reused) {
@@ -115,7 +116,7 @@ impl Connections {
         }
     }
 
-    async fn connect(&self, server: &Uri) -> Result<Box<Connection>, HttpFailed> {
+    async fn connect(&self, server: &Uri) -> Result<Box<Connection<D>>, HttpFailed> {
         let mut connector = self.connector.clone();
         let not_connected =
             |error: &dyn std::error::Error| HttpFailed::NotConnected(with_causes(error));
@@ -139,12 +140,12 @@ fn unanswered(error: &hyper::Error) -> HttpFailed {
     }
 }
 
-impl Connection {
+impl<D: Buf + Send + 'static> Connection<D> {
     /// Sends a request and waits for the head of its answer; `None` where the connection ends without one.
     async fn exchange(
         &mut self,
-        request: Request<Full<Pieces>>,
-    ) -> Option<Result<Response<Incoming>, Unsent>> {
+        request: Request<Full<D>>,
+    ) -> Option<Result<Response<Incoming>, Unsent<D>>> {
         let mut answer = pin!(self.sender.try_send_request(request));
         let driven = &mut self.driven;
         poll_fn(|cx| {
@@ -166,9 +167,9 @@ impl Connection {
     }
 }
 
-impl Shelf {
+impl<D: Buf + Send + 'static> IdlePool<D> {
     /// A connection that is still open.
-    fn take(&self) -> Option<Box<Connection>> {
+    fn take(&self) -> Option<Box<Connection<D>>> {
         loop {
             let (_, mut connection) = self.idle().connections.pop()?;
             if connection.is_ready() {
@@ -178,7 +179,7 @@ impl Shelf {
     }
 
     /// Keeps a connection that has given its answer, if it can give another one.
-    fn keep(self: &Arc<Self>, mut connection: Box<Connection>) {
+    fn keep(self: &Arc<Self>, mut connection: Box<Connection<D>>) {
         // Without a runtime the gateway is at its end.
         let Ok(runtime) = Handle::try_current() else {
             return;
@@ -195,11 +196,11 @@ impl Shelf {
     }
 
     /// Closes connections that nobody has used for long, until there are none.
-    async fn sweep(shelf: Weak<Self>) {
+    async fn sweep(pool: Weak<Self>) {
         loop {
             tokio::time::sleep(IDLE / 3).await;
-            let Some(shelf) = shelf.upgrade() else { return };
-            let mut idle = shelf.idle();
+            let Some(pool) = pool.upgrade() else { return };
+            let mut idle = pool.idle();
             idle.connections
                 .retain_mut(|(since, connection)| since.elapsed() < IDLE && connection.is_ready());
             if idle.connections.is_empty() {
@@ -209,12 +210,12 @@ impl Shelf {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Idle> {
+    fn idle(&self) -> MutexGuard<'_, Idle<D>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Body for Answered {
+impl<D: Buf + Send + 'static> Body for Answered<D> {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -244,15 +245,15 @@ impl Body for Answered {
     }
 }
 
-impl Answered {
+impl<D: Buf + Send + 'static> Answered<D> {
     fn complete(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.shelf.keep(connection);
+            self.idle.keep(connection);
         }
     }
 }
 
-impl Drop for Answered {
+impl<D: Buf + Send + 'static> Drop for Answered<D> {
     /// The connection of an answer that nobody reads to its end is closed with it.
     fn drop(&mut self) {
         if self.body.is_end_stream() {
@@ -261,13 +262,13 @@ impl Drop for Answered {
     }
 }
 
-impl fmt::Debug for Answered {
+impl<D: Buf + Send + 'static> fmt::Debug for Answered<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Answered").finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Connections {
+impl<D: Buf + Send + 'static> fmt::Debug for Connections<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connections").finish_non_exhaustive()
     }
@@ -277,13 +278,23 @@ fn nobody() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-/// An error and what caused it, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
+// Derived, these would ask for `D: Clone` and `D: Default`.
+impl<D: Buf + Send + 'static> Clone for Connections<D> {
+    fn clone(&self) -> Self {
+        Self {
+            connector: self.connector.clone(),
+            idle: self.idle.clone(),
+        }
     }
-    text
+}
+
+impl<D: Buf + Send + 'static> Default for IdlePool<D> {
+    fn default() -> Self {
+        Self {
+            idle: Mutex::new(Idle {
+                connections: Vec::new(),
+                is_swept: false,
+            }),
+        }
+    }
 }
