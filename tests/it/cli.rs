@@ -1,5 +1,6 @@
 //! What a person sees at a shell: help, data on stdout, all else on stderr, exit codes.
 
+mod errors;
 mod help;
 mod snippets;
 

@@ -4,6 +4,7 @@
 mod ci;
 mod command;
 mod docs;
+mod package;
 mod soak;
 mod tidy;
 
@@ -15,6 +16,7 @@ const TEACH: &str = "\
 Before a commit:         cargo xtask ci
 Only the quick rules:    cargo xtask tidy
 After config changes:    cargo xtask docs
+Binaries to hand out:    cargo xtask package
 Before an issue closes:  cargo xtask soak list, then cargo xtask soak all
 
 `ci` needs nothing but the toolchain. `soak` downloads real servers and the conformance suite
@@ -37,6 +39,8 @@ enum Job {
     Tidy,
     /// Write the pages that are made from the product's own types.
     Docs,
+    /// Build the release binaries stripped, with their line tables in files beside them.
+    Package,
     /// Run a long check; `list` shows them, `all` runs them.
     Soak {
         /// The check to run.
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Job::Ci => ci::run(),
         Job::Tidy => tidy::run(),
         Job::Docs => docs::run(),
+        Job::Package => package::run(),
         Job::Soak { name, options } => soak::run(&name, &options),
     };
     match done {

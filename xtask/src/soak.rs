@@ -4,6 +4,7 @@ mod agents;
 mod attacks;
 mod bench;
 mod conformance;
+mod features;
 mod fuzz;
 mod install;
 mod own_test;
@@ -139,6 +140,11 @@ const CHECKS: &[Check] = &[
         name: "attacks",
         what: "every attack of our own suite in every spelling, with what was expected and seen",
         run: |_| attacks::run(),
+    },
+    Check {
+        name: "features",
+        what: "every set of cargo features builds, passes its tests and leaves out the dependencies that it does not need",
+        run: |_| features::run(),
     },
     Check {
         name: "fuzz",

@@ -4,6 +4,7 @@ mod activity;
 mod flags;
 mod lock;
 mod people;
+#[cfg(feature = "workflow")]
 mod workflow;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -15,6 +16,7 @@ pub(crate) use lock::{Lock, LockCommand};
 pub(crate) use people::{
     ApprovalState, Approvals, ApprovalsCommand, Ceiling, NewToken, Token, TokenCommand, TokenRole,
 };
+#[cfg(feature = "workflow")]
 pub(crate) use workflow::{ExplainCode, RunWorkflow, Validate, Workflow, WorkflowCommand};
 
 /// One gate for every tool call an AI agent makes.
@@ -60,6 +62,7 @@ pub(crate) enum Command {
     /// Call one tool through the gate and print its result
     Call(Call),
     /// Run a script over all servers, as the tool `run` of the code view does
+    #[cfg(feature = "code")]
     Run(Run),
     /// The tools there are
     Tools(Tools),
@@ -72,12 +75,16 @@ pub(crate) enum Command {
     /// Check, test, explain and replay policy files
     Policy(Policy),
     /// Run a coding agent for one task, with the gate as where its tools come from
+    #[cfg(feature = "agents")]
     Agent(Agent),
     /// Run state machines of commands, agents and plugins
+    #[cfg(feature = "workflow")]
     Workflow(Workflow),
     /// Say everything that is wrong with a workflow: the same as `workflow validate`
+    #[cfg(feature = "workflow")]
     Validate(Validate),
     /// Say what a code means
+    #[cfg(feature = "workflow")]
     Explain(ExplainCode),
     /// How to connect a host
     Connect(Connect),
@@ -91,12 +98,15 @@ pub(crate) enum Command {
     Token(Token),
     /// Look at what tools said when they were accepted, and accept what they say now
     Lock(Lock),
+    #[cfg(feature = "agents")]
     #[command(hide = true)]
     McpServe,
+    #[cfg(feature = "agents")]
     #[command(hide = true)]
     ScriptedModel { script: PathBuf },
     #[command(hide = true)]
     Warden(Warden),
+    #[cfg(feature = "code")]
     #[command(hide = true)]
     Worker { memory_bytes: u64 },
     #[command(hide = true)]
@@ -227,6 +237,7 @@ pub(crate) enum OutputForm {
     Json,
 }
 
+#[cfg(feature = "code")]
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Run {
     /// The script, a file that it stands in, or - for standard input
@@ -348,6 +359,7 @@ pub(crate) struct Replay {
 ///
 /// The final text goes to stdout, progress to stderr. `callgate agent probe [PROVIDER]` looks at the
 /// agents that are installed and says which of them can be reduced to our tools.
+#[cfg(feature = "agents")]
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Agent {
     /// claude, gemini, codex, opencode or openai_compatible; or `probe`
@@ -381,6 +393,7 @@ pub(crate) struct Agent {
     pub(crate) no_stream: bool,
 }
 
+#[cfg(feature = "agents")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AgentMode {
     Full,

@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub(crate) mod activity;
+#[cfg(feature = "agents")]
 pub(crate) mod agent;
 pub(crate) mod approvals;
 pub(crate) mod call;
@@ -9,12 +10,16 @@ pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod demo_server;
 pub(crate) mod doctor;
+#[cfg(feature = "workflow")]
 pub(crate) mod explain;
 pub(crate) mod lock;
+#[cfg(feature = "agents")]
 pub(crate) mod mcp_serve;
 pub(crate) mod overview;
 pub(crate) mod policy;
+#[cfg(feature = "code")]
 pub(crate) mod run;
+#[cfg(feature = "agents")]
 pub(crate) mod scripted_model;
 pub(crate) mod serve;
 pub(crate) mod servers;
@@ -23,4 +28,5 @@ pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod warden;
+#[cfg(feature = "workflow")]
 pub(crate) mod workflow;

@@ -39,15 +39,20 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         // Before any thread is started: a warden is a small process that only waits.
         Some(Command::Warden(warden)) => Ok(commands::warden::run(warden)),
         // Before any thread as well: a worker takes away from itself what it does not need.
+        #[cfg(feature = "code")]
         Some(Command::Worker { memory_bytes }) => Ok(callgate_code::worker::main(memory_bytes)),
+        #[cfg(feature = "agents")]
         Some(Command::ScriptedModel { script }) => commands::scripted_model::run(&script),
+        #[cfg(feature = "agents")]
         Some(Command::McpServe) => commands::mcp_serve::run(&shared),
+        #[cfg(feature = "agents")]
         Some(Command::Agent(agent)) => commands::agent::run(&shared, &agent),
         Some(Command::DemoServer) => commands::demo_server::run(),
         Some(Command::Demo) => commands::demo::run(&shared),
         Some(Command::Serve(serve)) => commands::serve::run(&shared, &serve),
         Some(Command::Stdio(stdio)) => commands::stdio::run(&shared, &stdio),
         Some(Command::Call(call)) => commands::call::run(&shared, &call),
+        #[cfg(feature = "code")]
         Some(Command::Run(script)) => commands::run::run(&shared, &script),
         Some(Command::Tools(tools)) => commands::tools::run(&shared, &tools),
         Some(Command::Servers(servers)) => commands::servers::run(&shared, &servers),
@@ -56,8 +61,11 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
         Some(Command::Token(token)) => commands::token::run(&shared, &token),
         Some(Command::Lock(lock)) => commands::lock::run(&shared, &lock),
         Some(Command::Policy(policy)) => commands::policy::run(&shared, &policy),
+        #[cfg(feature = "workflow")]
         Some(Command::Workflow(workflow)) => commands::workflow::run(&shared, &workflow),
+        #[cfg(feature = "workflow")]
         Some(Command::Validate(validate)) => commands::workflow::validate(&shared, &validate),
+        #[cfg(feature = "workflow")]
         Some(Command::Explain(explain)) => commands::explain::run(&shared, &explain),
         Some(Command::Connect(connect)) => commands::connect::run(&shared, &connect),
         Some(Command::Config(config)) => commands::config::run(&shared, &config),

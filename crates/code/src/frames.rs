@@ -8,6 +8,11 @@ use crate::Limits;
 /// A longer frame is an error for a worker; how much one may say is told by the limits of its run.
 pub(crate) const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;
 
+/// The worker's exit code when a script used more than its CPU time.
+pub(crate) const OUT_OF_CPU: i32 = 87;
+/// The worker's exit code when the interpreter itself failed.
+pub(crate) const BROKEN: i32 = 88;
+
 /// What a worker is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker {

@@ -12,14 +12,18 @@
 //! command what the interpreter gets, [`Pool`] keeps workers, and [`Pool::run`] is one run seen from outside.
 
 mod clean;
+#[cfg(feature = "interpreter")]
 mod engine;
 mod frames;
 mod limits;
 mod pool;
+#[cfg(feature = "interpreter")]
 mod prepare;
 mod run;
+#[cfg(feature = "interpreter")]
 mod value;
 mod words;
+#[cfg(feature = "interpreter")]
 pub mod worker;
 
 pub use clean::cleaned;

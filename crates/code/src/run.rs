@@ -9,9 +9,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Form, HostCall, Limits, LocalPack, Outcome, Pool,
-    frames::{Done, Failed, FromWorker, Start, ToWorker},
+    frames::{BROKEN, Done, Failed, FromWorker, OUT_OF_CPU, Start, ToWorker},
     pool::Worker,
-    worker::{BROKEN, OUT_OF_CPU},
 };
 
 /// The signal that ends a process from outside.

@@ -25,15 +25,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::{
     HostCall, Outcome,
     engine::{Asking, Engine, Gone, Monty, Work},
-    frames::{self, Failed, FromWorker, MAX_FRAME_BYTES, Start, ToWorker},
+    frames::{self, BROKEN, Failed, FromWorker, MAX_FRAME_BYTES, Start, ToWorker},
     prepare,
 };
 use watch::Watch;
 
-/// The worker's exit code when a script used more than its CPU time.
-pub(crate) const OUT_OF_CPU: i32 = 87;
-/// The worker's exit code when the interpreter itself failed.
-pub(crate) const BROKEN: i32 = 88;
 /// How long a worker looks for an answer before it sleeps.
 const LOOK: Duration = Duration::from_micros(200);
 /// Room for the interpreter's recursion. It is not counted as the script's memory.

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
-use crate::{assembly::Parts, house::local_host, running::row};
+use crate::{assembly::Parts, local_user::local_host, running::row};
 
 /// As much of a body is kept on record as the configuration keeps by default.
 const BODY_BYTES: usize = 2048;

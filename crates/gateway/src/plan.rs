@@ -13,11 +13,14 @@ use callgate_gate::Naming;
 use callgate_process::environment::{self, Inherit};
 use callgate_upstream::{FleetOptions, FleetPlan, KeptPins};
 
+use crate::features;
+
 /// A server that went away keeps its place in the list so long: a restart changes no list.
 const LISTED_WHILE_DOWN: Duration = Duration::from_secs(60);
 
 /// What the fleet of a gateway is told.
 pub fn fleet(settings: &Settings) -> Result<FleetPlan, Failed> {
+    features::check(settings)?;
     let builtins = configured_builtins(settings)?;
     let root = builtins.as_ref().map(Builtins::root);
     let policy = settings.policy(root);

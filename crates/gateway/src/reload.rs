@@ -27,6 +27,7 @@ use callgate_config::{
 
 use crate::{
     plan,
+    plugins::ServedPlugins,
     running::{self, Running},
     views::views,
     watch::Watched,
@@ -87,7 +88,12 @@ impl Reloading {
             standing: running.standing.clone(),
             desk: running.desk.clone(),
             served_at: running.served_at.clone(),
-            plugins: running.plugins.in_house.clone(),
+            plugins: running
+                .plugins
+                .iter()
+                .flat_map(ServedPlugins::in_house)
+                .cloned()
+                .collect(),
             flags: flags.clone(),
             started_with: settings.config.clone(),
             settings,

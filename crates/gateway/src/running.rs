@@ -41,7 +41,7 @@ pub struct Running {
     pub fleet: Arc<Fleet>,
     pub standing: Arc<Standing>,
     /// The plugins that hosts have.
-    pub plugins: ServedPlugins,
+    pub plugins: Option<ServedPlugins>,
     pub stores: Stores,
     pub desk: Desk,
     /// Where approvers reach this gateway unless the configuration says otherwise.
@@ -110,14 +110,17 @@ fn redactor(settings: &Settings) -> Result<Redactor, Failed> {
 impl Running {
     /// Starts what the configuration names: plugins first, then all else.
     pub async fn open(settings: &Settings, profile: Profile) -> Result<Self, Failed> {
-        if settings.config.plugins.is_empty() {
-            return Self::start(settings, profile);
-        }
-        let plugins = ServedPlugins::start(settings).await;
         let mut plan = plan::fleet(settings)?;
-        plan.in_house.extend(plugins.in_house.iter().cloned());
+        if settings.config.plugins.is_empty() {
+            return Self::start_with(settings, plan, profile);
+        }
+        let plugins = ServedPlugins::start(settings).await?;
+        plan.in_house.extend_from_slice(plugins.in_house());
         match Self::start_with(settings, plan, profile) {
-            Ok(running) => Ok(Self { plugins, ..running }),
+            Ok(running) => Ok(Self {
+                plugins: Some(plugins),
+                ..running
+            }),
             Err(failed) => {
                 plugins.stop().await;
                 Err(failed)
@@ -171,7 +174,7 @@ impl Running {
             gateway,
             fleet,
             standing,
-            plugins: ServedPlugins::default(),
+            plugins: None,
             stores,
             desk,
             served_at,
@@ -227,7 +230,9 @@ impl Running {
         {
             tracing::warn!("servers do not go; their wardens end them");
         }
-        self.plugins.stop().await;
+        if let Some(plugins) = &self.plugins {
+            plugins.stop().await;
+        }
         self.background.stop().await;
         if let Err(error) = self.stores.log.close() {
             let error = error.to_string();

@@ -30,7 +30,7 @@ pub(crate) fn views(settings: &Settings) -> ViewSettings {
     }
 }
 
-/// What the `code` view is told. A worker is our own program once more.
+/// What the `code` view is told. A worker is our own program once more; a build without the interpreter has none.
 fn code(settings: &Settings) -> CodeSettings {
     let written = &settings.config.code;
     let packs = match settings.packs.clone() {
@@ -43,6 +43,7 @@ fn code(settings: &Settings) -> CodeSettings {
         path,
         args: vec!["worker".into()],
     });
+    let worker = worker.filter(|_| cfg!(feature = "code"));
     CodeSettings {
         limits: Limits {
             cpu: written.cpu.0,

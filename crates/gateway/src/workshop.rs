@@ -15,10 +15,10 @@ use ulid::Ulid;
 use callgate_config::{Failed, Settings};
 
 use crate::{
-    house::{house, local_host},
+    local_user::local_host,
     plan,
-    plugins::{NoTools, StepPlugins},
     running::{Running, StepGate},
+    steps::{NoTools, StepPlugins, house},
 };
 
 /// Calls of a step end with it; nothing is left under way.

@@ -18,9 +18,9 @@ use callgate_gateway::Running;
 
 use callgate_config::{Settings, Span};
 
-use callgate_gateway::plugins::StepPlugins;
+use callgate_gateway::steps::StepPlugins;
 
-use callgate_gateway::house::house;
+use callgate_gateway::steps::house;
 
 use crate::{
     args::{Agent, AgentMode, Gateway, Shared},

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 
 use callgate_config::Settings;
 
-use callgate_gateway::house::local_user;
+use callgate_gateway::local_user::local_user;
 
 use crate::{
     admin,

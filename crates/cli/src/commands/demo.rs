@@ -8,7 +8,7 @@ use callgate_wire::Frame;
 
 use callgate_gateway::Running;
 
-use callgate_gateway::house::local_host;
+use callgate_gateway::local_user::local_host;
 
 use crate::{
     args::{ActivityCommand, ActivityFilter, Gateway, Shared},

@@ -22,9 +22,9 @@ use ulid::Ulid;
 
 use callgate_gateway::Running;
 
-use callgate_gateway::plugins::StepPlugins;
+use callgate_gateway::steps::StepPlugins;
 
-use callgate_gateway::house::local_user;
+use callgate_gateway::local_user::local_user;
 
 use crate::{
     args::{Gateway, Shared},

@@ -13,7 +13,7 @@ use callgate_gateway::Running;
 
 use callgate_config::Settings;
 
-use callgate_gateway::house::local_host;
+use callgate_gateway::local_user::local_host;
 
 use crate::{
     args::{Run, Shared},

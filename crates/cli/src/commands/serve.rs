@@ -29,7 +29,7 @@ use callgate_gateway::reload::Reloading;
 
 use callgate_config::TokenPair;
 
-use callgate_gateway::house::local_user;
+use callgate_gateway::local_user::local_user;
 
 use crate::{
     admin::RunFile,

@@ -17,7 +17,7 @@ use callgate_config::{Flags, Settings};
 
 use callgate_gateway::reload::Reloading;
 
-use callgate_gateway::house::local_user;
+use callgate_gateway::local_user::local_user;
 
 use crate::{
     args::{Gateway, Shared, Stdio},

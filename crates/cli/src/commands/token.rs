@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Span, Timestamp};
 
 use callgate_config::Settings;
 
-use callgate_gateway::house::local_user;
+use callgate_gateway::local_user::local_user;
 
 use crate::{
     args::{Ceiling, Gateway, NewToken, Shared, Token, TokenCommand, TokenRole},

@@ -12,7 +12,7 @@ use ulid::Ulid;
 
 use callgate_gateway::Running;
 
-use callgate_gateway::house::local_host;
+use callgate_gateway::local_user::local_host;
 
 use crate::{
     args::{Gateway, Shared, Tools, ToolsCommand},

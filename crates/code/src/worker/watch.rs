@@ -12,7 +12,7 @@ use std::{
 
 use rustix::process::getppid;
 
-use super::OUT_OF_CPU;
+use crate::frames::OUT_OF_CPU;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(20);

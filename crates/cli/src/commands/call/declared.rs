@@ -15,7 +15,7 @@ use callgate_gateway::Running;
 
 use callgate_config::Settings;
 
-use callgate_gateway::house::local_host;
+use callgate_gateway::local_user::local_host;
 
 use crate::{
     admin::{self, RunFile},

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use callgate_config::Settings;
 
-use callgate_gateway::plugins::StepPlugins;
+use callgate_gateway::steps::StepPlugins;
 
 use crate::{
     args::{Gateway, Shared, Validate},

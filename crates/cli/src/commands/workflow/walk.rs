@@ -14,7 +14,7 @@ use callgate_gateway::Running;
 
 use callgate_config::Settings;
 
-use callgate_gateway::plugins::StepPlugins;
+use callgate_gateway::steps::StepPlugins;
 
 use callgate_gateway::workshop::Gated;
 

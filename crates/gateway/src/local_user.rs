@@ -1,26 +1,8 @@
-//! The local user as a host, and what agents' steps share with their process.
+//! The local user as a host.
 
-use callgate_agent::{House, Verdicts};
-use callgate_config::{Failed, Settings};
 use callgate_gate::{Host, Who};
-use callgate_process::environment::{self, Inherit};
-use callgate_server::Gateway as Gate;
 use callgate_wire::Era;
 use ulid::Ulid;
-
-/// What a step shares with its process, behind this gate.
-pub fn house(settings: &Settings, gateway: &Gate) -> Result<House, Failed> {
-    let program = std::env::current_exe();
-    Ok(House {
-        gateway: gateway.clone(),
-        frame_bytes: settings.frame_bytes(),
-        principal: local_user(),
-        program: program.map_err(|error| Failed::system(format!("our own program: {error}")))?,
-        warden_program: settings.warden_program.clone(),
-        env: environment::minimal(Inherit::All, &[], std::env::vars()),
-        verdicts: Verdicts::of(&settings.data_dir),
-    })
-}
 
 /// The local user as a host without capabilities.
 pub fn local_host() -> Host {
