@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
+use callgate_gate::BuiltinTool;
 use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -149,7 +150,7 @@ fn script(cli: &dyn AgentCli, workdir: &Path, reached: &str) -> Vec<Turn> {
         }])
     });
     let ours = Turn::Call(vec![Scripted {
-        tool: ScriptedTool::Ours("Write".to_owned()),
+        tool: ScriptedTool::Ours(BuiltinTool::Write.name().to_owned()),
         arguments: json!({"path": reached, "content": "x"}),
     }]);
     native.chain([ours, Turn::Say("done".to_owned())]).collect()

@@ -1,8 +1,9 @@
 //! Arguments as a model sends them: looked up under each of their spellings and checked for their type.
-//! What nobody knows is passed over.
+//! Only arguments that the table of built-in tools has can be read; others are passed over.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
+use callgate_gate::{Argument, BuiltinTool, Meaning};
 use callgate_wire::{Json, JsonKind};
 
 /// Why arguments cannot be used.
@@ -23,49 +24,84 @@ pub(crate) enum ArgumentError {
     /// Two spellings of one argument do not agree.
     #[error("`{0}` and `{1}` are the same argument and differ")]
     Twice(&'static str, &'static str),
+    /// A tool reads what the table of built-in tools does not have, or has as something else.
+    #[error("`{0}` is not declared by this tool")]
+    Undeclared(&'static str),
 }
 
 const TEXT: &str = "a string";
 const FLAG: &str = "true or false";
 const WHOLE: &str = "a whole number that is not negative";
 
-/// One argument: the name it is known by, and another that some hosts use.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Key(pub(crate) &'static str, pub(crate) Option<&'static str>);
+/// A path as the model wrote it. Only an argument that the table of built-in tools calls a path becomes
+/// one: the policy has seen every path that a tool opens.
+#[derive(Debug)]
+pub(crate) struct AskedPath<'a>(Cow<'a, str>);
+
+impl AskedPath<'_> {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AskedPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// The arguments of one call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arguments<'a>(Option<Json<'a>>);
+pub(crate) struct Arguments<'a> {
+    tool: BuiltinTool,
+    json: Option<Json<'a>>,
+}
 
 impl<'a> Arguments<'a> {
     /// Takes the arguments of a call; none at all are an empty object.
-    pub(crate) fn new(arguments: Option<Json<'a>>) -> Result<Self, ArgumentError> {
-        match arguments {
-            Some(json) if json.is_null() => Ok(Self(None)),
+    pub(crate) fn new(tool: BuiltinTool, json: Option<Json<'a>>) -> Result<Self, ArgumentError> {
+        match json {
+            Some(json) if json.is_null() => Ok(Self { tool, json: None }),
             Some(json) if !json.is_object() => Err(ArgumentError::NotAnObject),
-            arguments => Ok(Self(arguments)),
+            json => Ok(Self { tool, json }),
         }
     }
 
+    /// A path that has to be there.
+    pub(crate) fn path(self, name: &'static str) -> Result<AskedPath<'a>, ArgumentError> {
+        let path = self.string(name, Meaning::Path)?;
+        path.map(AskedPath).ok_or(ArgumentError::Missing(name))
+    }
+
+    /// A path, or the working folder when it is left out.
+    pub(crate) fn path_or_here(self, name: &'static str) -> Result<AskedPath<'a>, ArgumentError> {
+        let path = self.string(name, Meaning::Path)?;
+        Ok(AskedPath(path.unwrap_or(Cow::Borrowed("."))))
+    }
+
+    /// A command line that has to be there.
+    pub(crate) fn command(self, name: &'static str) -> Result<Cow<'a, str>, ArgumentError> {
+        self.string(name, Meaning::Command)?
+            .ok_or(ArgumentError::Missing(name))
+    }
+
     /// A string that has to be there.
-    pub(crate) fn text(self, key: Key) -> Result<Cow<'a, str>, ArgumentError> {
-        self.optional_text(key)?
-            .ok_or(ArgumentError::Missing(key.0))
+    pub(crate) fn text(self, name: &'static str) -> Result<Cow<'a, str>, ArgumentError> {
+        self.optional_text(name)?
+            .ok_or(ArgumentError::Missing(name))
     }
 
     /// A string that may be left out.
-    pub(crate) fn optional_text(self, key: Key) -> Result<Option<Cow<'a, str>>, ArgumentError> {
-        let name = key.0;
-        let Some(found) = self.find(key)? else {
-            return Ok(None);
-        };
-        let wrong = ArgumentError::WrongType { name, wanted: TEXT };
-        found.as_str().map(Some).ok_or(wrong)
+    pub(crate) fn optional_text(
+        self,
+        name: &'static str,
+    ) -> Result<Option<Cow<'a, str>>, ArgumentError> {
+        self.string(name, Meaning::Plain)
     }
 
     /// A flag; `false` when it is left out.
     pub(crate) fn flag(self, name: &'static str) -> Result<bool, ArgumentError> {
-        let Some(found) = self.find(Key(name, None))? else {
+        let Some(found) = self.find(name, Meaning::Plain)? else {
             return Ok(false);
         };
         let wrong = ArgumentError::WrongType { name, wanted: FLAG };
@@ -74,7 +110,7 @@ impl<'a> Arguments<'a> {
 
     /// A whole number that may be left out. `3.0` is one: some models write all numbers so.
     pub(crate) fn number(self, name: &'static str) -> Result<Option<u64>, ArgumentError> {
-        let Some(found) = self.find(Key(name, None))? else {
+        let Some(found) = self.find(name, Meaning::Plain)? else {
             return Ok(None);
         };
         let wrong = ArgumentError::WrongType {
@@ -95,9 +131,25 @@ impl<'a> Arguments<'a> {
         whole.parse().map(Some).map_err(|_| wrong)
     }
 
-    fn find(self, Key(name, other): Key) -> Result<Option<Json<'a>>, ArgumentError> {
+    fn string(
+        self,
+        name: &'static str,
+        meaning: Meaning,
+    ) -> Result<Option<Cow<'a, str>>, ArgumentError> {
+        let Some(found) = self.find(name, meaning)? else {
+            return Ok(None);
+        };
+        let wrong = ArgumentError::WrongType { name, wanted: TEXT };
+        found.as_str().map(Some).ok_or(wrong)
+    }
+
+    fn find(self, name: &'static str, meaning: Meaning) -> Result<Option<Json<'a>>, ArgumentError> {
+        let declared = self.tool.argument(name);
+        let Some(Argument { other, .. }) = declared.filter(|found| found.meaning == meaning) else {
+            return Err(ArgumentError::Undeclared(name));
+        };
         let get = |name| {
-            self.0?
+            self.json?
                 .get(name)
                 .filter(|value: &Json<'_>| !value.is_null())
         };
@@ -117,16 +169,14 @@ mod tests {
 
     use super::*;
 
-    const PATH: Key = Key("path", Some("file_path"));
-
     fn with<T>(text: &str, look: impl Fn(Arguments<'_>) -> T) -> T {
         let json = Json::validate(text.as_bytes(), Strictness::Full).unwrap();
-        look(Arguments::new(Some(json)).unwrap())
+        look(Arguments::new(BuiltinTool::Read, Some(json)).unwrap())
     }
 
     #[test]
     fn both_spellings_are_one_argument() {
-        let path = |text| with(text, |all| all.text(PATH).map(Cow::into_owned));
+        let path = |text| with(text, |all| all.path("path").map(|path| path.to_string()));
         assert_eq!(path(r#"{"path":"a"}"#), Ok("a".to_owned()));
         assert_eq!(path(r#"{"file_path":"a"}"#), Ok("a".to_owned()));
         assert_eq!(path(r#"{"path":"a","file_path":"a"}"#), Ok("a".to_owned()));
@@ -139,7 +189,10 @@ mod tests {
 
     #[test]
     fn numbers_are_whole_and_not_negative() {
-        let number = |text: &str| with(&format!(r#"{{"n":{text}}}"#), |all| all.number("n").ok());
+        let number = |text: &str| {
+            let text = format!(r#"{{"limit":{text}}}"#);
+            with(&text, |all| all.number("limit").ok())
+        };
         assert_eq!(number("7"), Some(Some(7)));
         assert_eq!(number("7.0"), Some(Some(7)));
         assert_eq!(number("null"), Some(None));
@@ -149,15 +202,26 @@ mod tests {
     }
 
     #[test]
+    fn an_argument_is_read_only_as_what_it_is_declared() {
+        let undeclared = |name| Err(ArgumentError::Undeclared(name));
+        with(r#"{"path":"a","cwd":"b","limit":"c"}"#, |all| {
+            assert_eq!(all.text("path"), undeclared("path"));
+            assert_eq!(all.command("path"), undeclared("path"));
+            assert_eq!(all.text("cwd"), undeclared("cwd"));
+            assert_eq!(all.path("limit").err(), undeclared("limit").err());
+        });
+    }
+
+    #[test]
     fn only_objects_are_arguments() {
         for text in ["[]", "3", "\"a\"", "true"] {
             let json = Json::validate(text.as_bytes(), Strictness::Full).unwrap();
             assert_eq!(
-                Arguments::new(Some(json)).err(),
+                Arguments::new(BuiltinTool::Read, Some(json)).err(),
                 Some(ArgumentError::NotAnObject),
                 "{text}"
             );
         }
-        assert!(Arguments::new(None).is_ok());
+        assert!(Arguments::new(BuiltinTool::Read, None).is_ok());
     }
 }

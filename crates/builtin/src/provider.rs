@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
-use callgate_gate::{Listing, Permit, ServerName, Target};
+use callgate_gate::{BuiltinTool, Listing, Permit, ServerName, Target};
 use callgate_record::{Effect, Recorded};
 use callgate_wire::{Id, RpcError, Strictness, message};
 use futures_util::future::BoxFuture;
@@ -62,12 +62,16 @@ impl Builtins {
         self.place.roots.first()
     }
 
-    async fn answer(&self, tool: &str, arguments: Bytes, exchange: &Exchange) -> Answered {
-        if tool == "Bash" {
-            return bash::run(&self.shell, &self.place.roots, &arguments, exchange).await;
-        }
-        let Some(tool) = file_tool(tool) else {
-            return Answered::Unknown;
+    async fn answer(&self, tool: BuiltinTool, arguments: Bytes, exchange: &Exchange) -> Answered {
+        let run: FileTool = match tool {
+            BuiltinTool::Bash => {
+                return bash::run(&self.shell, &self.place.roots, &arguments, exchange).await;
+            }
+            BuiltinTool::Edit => edit::run,
+            BuiltinTool::Glob => glob::run,
+            BuiltinTool::Grep => grep::run,
+            BuiltinTool::Read => read::run,
+            BuiltinTool::Write => write::run,
         };
         let given_up = Arc::new(AtomicBool::new(false));
         let place = Workplace {
@@ -76,7 +80,7 @@ impl Builtins {
         };
         // Files may be on a disk that is slow, and a search takes its time.
         let working =
-            tokio::task::spawn_blocking(move || with(&arguments, |all| tool(&place, all)));
+            tokio::task::spawn_blocking(move || with(tool, &arguments, |all| run(&place, all)));
         tokio::select! {
             done = working => match done {
                 Ok(done) => Answered::Done(done),
@@ -95,8 +99,6 @@ impl Builtins {
 pub(crate) enum Answered {
     /// With an answer, of a failure perhaps.
     Done(Done),
-    /// There is no such tool.
-    Unknown,
     /// Nobody waits for the answer any more.
     Cancelled,
     /// It broke.
@@ -105,25 +107,15 @@ pub(crate) enum Answered {
 
 type FileTool = fn(&Workplace, Arguments<'_>) -> Done;
 
-fn file_tool(name: &str) -> Option<FileTool> {
-    match name {
-        "Edit" => Some(edit::run),
-        "Glob" => Some(glob::run),
-        "Grep" => Some(grep::run),
-        "Read" => Some(read::run),
-        "Write" => Some(write::run),
-        _ => None,
-    }
-}
-
-/// Reads the arguments and hands them to `tool`.
+/// Reads the arguments of `tool` and hands them to `run`.
 pub(crate) fn with<T>(
+    tool: BuiltinTool,
     arguments: &Bytes,
-    tool: impl FnOnce(Arguments<'_>) -> Result<T, ToolFailed>,
+    run: impl FnOnce(Arguments<'_>) -> Result<T, ToolFailed>,
 ) -> Result<T, ToolFailed> {
     let json = callgate_wire::Json::validate(arguments, Strictness::Envelope)
         .map_err(|_| crate::arguments::ArgumentError::NotAnObject)?;
-    tool(Arguments::new(Some(json))?)
+    run(Arguments::new(tool, Some(json))?)
 }
 
 impl Provider for Builtins {
@@ -139,12 +131,14 @@ impl Provider for Builtins {
             let Target::Tool(tool) = &call.target else {
                 return Reply::in_house(unknown(&id, "method not found"));
             };
+            let Some(tool) = BuiltinTool::named(&tool.name) else {
+                return Reply::in_house(unknown(&id, "there is no such tool"));
+            };
             let arguments = frame.param("arguments").map(|json| frame.share(json));
             let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
-            match self.answer(&tool.name, arguments, &exchange).await {
+            match self.answer(tool, arguments, &exchange).await {
                 Answered::Done(Ok(answer)) => Reply::of_tool(&call, &answer),
                 Answered::Done(Err(failed)) => Reply::of_tool(&call, &failure(&failed)),
-                Answered::Unknown => Reply::in_house(unknown(&id, "there is no such tool")),
                 Answered::Cancelled => Err(Failure::Cancelled {
                     effect: Effect::Unknown,
                 }),

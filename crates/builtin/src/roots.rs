@@ -18,6 +18,8 @@ use callgate_call::{is_another_name, real_path};
 use callgate_gate::{Protected, RealPath};
 use cap_std::{ambient_authority, fs::Dir};
 
+use crate::arguments::AskedPath;
+
 /// Longest path that is looked at.
 const MAX_PATH_BYTES: usize = 4096;
 
@@ -139,7 +141,8 @@ impl Roots {
 
     /// Where a path is, if that is inside a root. What is opened there has to be opened through the
     /// root: this is only where it was a moment ago.
-    pub(crate) fn place(&self, path: &str) -> Result<Place<'_>, Refused> {
+    pub(crate) fn place(&self, path: &AskedPath<'_>) -> Result<Place<'_>, Refused> {
+        let path = path.as_str();
         if path.is_empty() {
             return Err(Refused::Empty);
         }

@@ -8,8 +8,3 @@ pub(crate) mod grep;
 pub(crate) mod read;
 mod walk;
 pub(crate) mod write;
-
-use crate::arguments::Key;
-
-/// The file that a tool is about.
-pub(crate) const PATH: Key = Key("path", Some("file_path"));

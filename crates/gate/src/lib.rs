@@ -6,6 +6,7 @@
 //! cannot be copied and cannot be made anywhere else.
 
 mod approval;
+mod builtin_tool;
 mod call;
 mod catalog;
 mod decide;
@@ -28,6 +29,7 @@ pub mod visible;
 mod who;
 
 pub use approval::{Agreed, ApprovalId, BoundRequest, Consent, NoApprovalId, fingerprint};
+pub use builtin_tool::{Argument, BuiltinTool, Meaning};
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
 pub use catalog::{Catalog, Finding, Items, Listing, Named, Offers, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};

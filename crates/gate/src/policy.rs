@@ -45,6 +45,8 @@ pub use limits::{Cost, RateLimit};
 pub use path::Ground;
 pub use pattern::Pattern;
 pub(crate) use pattern::looks;
+#[cfg(test)]
+pub(crate) use projection::{is_command_key, is_path_key};
 pub use protected::{Leads, Protected, Reach};
 pub use rules::Rules;
 

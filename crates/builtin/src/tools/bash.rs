@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use bytes::Bytes;
 use callgate_call::Exchange;
+use callgate_gate::BuiltinTool;
 use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
 use callgate_wire::{Content, ToolAnswer};
 use tokio::{
@@ -15,7 +16,7 @@ use super::files;
 use crate::{
     Roots,
     answer::{Done, ToolFailed},
-    arguments::{ArgumentError, Arguments, Key},
+    arguments::{ArgumentError, Arguments},
     provider::{Answered, with},
 };
 
@@ -61,15 +62,17 @@ pub(crate) async fn run(
     arguments: &Bytes,
     exchange: &Exchange,
 ) -> Answered {
-    match with(arguments, |arguments| asked(roots, arguments)) {
+    match with(BuiltinTool::Bash, arguments, |arguments| {
+        asked(roots, arguments)
+    }) {
         Ok(asked) => run_asked(shell, asked, exchange).await,
         Err(failed) => Answered::Done(Err(failed)),
     }
 }
 
 fn asked(roots: &Roots, arguments: Arguments<'_>) -> Result<Asked, ToolFailed> {
-    let command = arguments.text(Key("command", None))?.into_owned();
-    let cwd = arguments.optional_text(Key("cwd", None))?;
+    let command = arguments.command("command")?.into_owned();
+    let cwd = arguments.path_or_here("cwd")?;
     let seconds = arguments.number("timeout_seconds")?;
     if command.contains('\0') {
         return Err(ToolFailed::told("the command contains a NUL"));
@@ -82,7 +85,7 @@ fn asked(roots: &Roots, arguments: Arguments<'_>) -> Result<Asked, ToolFailed> {
         }
         .into());
     }
-    let at = roots.place(cwd.as_deref().unwrap_or("."))?;
+    let at = roots.place(&cwd)?;
     if !files::is_folder(&at)? {
         let what = format!("`{}` is not a folder", at.asked());
         return Err(ToolFailed::told(what));

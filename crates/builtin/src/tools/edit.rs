@@ -5,26 +5,23 @@ use std::{io::Read, sync::PoisonError};
 use callgate_wire::ToolAnswer;
 use memchr::memmem;
 
-use super::{PATH, files};
+use super::files;
 use crate::{
     answer::{Done, ToolFailed},
-    arguments::{ArgumentError, Arguments, Key},
+    arguments::{ArgumentError, Arguments},
     provider::Workplace,
 };
 
 /// A larger file is not one that a model edits by hand.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-const OLD: Key = Key("old", Some("old_string"));
-const NEW: Key = Key("new", Some("new_string"));
-
 pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
-    let path = arguments.text(PATH)?;
-    let (old, new) = (arguments.text(OLD)?, arguments.text(NEW)?);
+    let path = arguments.path("path")?;
+    let (old, new) = (arguments.text("old")?, arguments.text("new")?);
     let all = arguments.flag("replace_all")?;
     if old.is_empty() {
         return Err(ArgumentError::WrongType {
-            name: OLD.0,
+            name: "old",
             wanted: "a text that stands in the file, not an empty one; Write makes a new file",
         }
         .into());

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     answer::{Done, ToolFailed, texts},
-    arguments::{Arguments, Key},
+    arguments::Arguments,
     provider::Workplace,
 };
 
@@ -19,9 +19,9 @@ use crate::{
 const MAX_FILES: usize = 1000;
 
 pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
-    let pattern = arguments.text(Key("pattern", None))?;
-    let cwd = arguments.optional_text(Key("cwd", Some("path")))?;
-    let at = place.roots.place(cwd.as_deref().unwrap_or("."))?;
+    let pattern = arguments.text("pattern")?;
+    let cwd = arguments.path_or_here("cwd")?;
+    let at = place.roots.place(&cwd)?;
     if !files::is_folder(&at)? {
         let what = format!("`{}` is not a folder", at.asked());
         return Err(ToolFailed::told(what));

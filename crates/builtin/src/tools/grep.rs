@@ -9,12 +9,12 @@ use grep_searcher::{
 };
 
 use super::{
-    PATH, files,
+    files,
     walk::{self, LONGEST, Next, WalkEnd},
 };
 use crate::{
     answer::{Done, ToolFailed, texts},
-    arguments::{ArgumentError, Arguments, Key},
+    arguments::{ArgumentError, Arguments},
     provider::Workplace,
 };
 
@@ -34,9 +34,9 @@ enum Mode {
 }
 
 pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
-    let pattern = arguments.text(Key("pattern", None))?;
-    let path = arguments.optional_text(PATH)?;
-    let glob = arguments.optional_text(Key("glob", None))?;
+    let pattern = arguments.text("pattern")?;
+    let path = arguments.path_or_here("path")?;
+    let glob = arguments.optional_text("glob")?;
     let mode = mode(arguments)?;
     let context = arguments.number("context")?.unwrap_or(0).min(MAX_CONTEXT);
     let matcher = RegexMatcherBuilder::new()
@@ -45,7 +45,7 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
         .build(&pattern)
         .map_err(|error| ToolFailed::told(format!("`{pattern}` is no pattern: {error}")))?;
     let glob = glob.map(|glob| Wanted::new(&glob)).transpose()?;
-    let at = place.roots.place(path.as_deref().unwrap_or("."))?;
+    let at = place.roots.place(&path)?;
     let mut search = Search {
         matcher,
         searcher: searcher(mode, usize::try_from(context).unwrap_or_default()),
@@ -75,7 +75,7 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
 
 fn mode(arguments: Arguments<'_>) -> Result<Mode, ArgumentError> {
     let name = "output_mode";
-    match arguments.optional_text(Key(name, None))?.as_deref() {
+    match arguments.optional_text(name)?.as_deref() {
         None | Some("content") => Ok(Mode::Content),
         Some("files_with_matches") => Ok(Mode::Files),
         Some("count") => Ok(Mode::Count),

@@ -7,7 +7,7 @@ use std::{
 
 use callgate_wire::ToolAnswer;
 
-use super::{PATH, files};
+use super::files;
 use crate::{
     answer::{Done, ToolFailed, texts},
     arguments::Arguments,
@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 5 * 1024 * 1024;
 const SNIFFED: usize = 8 * 1024;
 
 pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
-    let at = place.roots.place(&arguments.text(PATH)?)?;
+    let at = place.roots.place(&arguments.path("path")?)?;
     let wanted = Wanted {
         // Hosts count from 1; some models count from 0 and mean the beginning.
         first: arguments.number("offset")?.unwrap_or(1).max(1),

@@ -4,16 +4,12 @@ use std::sync::PoisonError;
 
 use callgate_wire::ToolAnswer;
 
-use super::{PATH, files};
-use crate::{
-    answer::Done,
-    arguments::{Arguments, Key},
-    provider::Workplace,
-};
+use super::files;
+use crate::{answer::Done, arguments::Arguments, provider::Workplace};
 
 pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
-    let path = arguments.text(PATH)?;
-    let content = arguments.text(Key("content", None))?;
+    let path = arguments.path("path")?;
+    let content = arguments.text("content")?;
     let at = place.roots.place(&path)?;
     let _one_at_a_time = place
         .changing

@@ -1,6 +1,9 @@
 //! What the tools say about themselves, and that they keep to it.
 
+use std::collections::BTreeSet;
+
 use callgate_call::InHouse;
+use callgate_gate::BuiltinTool;
 use serde_json::{Map, Value, json};
 
 use crate::desk::{Desk, exchange, json_of};
@@ -35,6 +38,24 @@ fn six_tools_are_listed_and_three_of_them_only_read() {
     );
     assert_eq!(desk.builtins().server().to_string(), "builtin");
     assert_eq!(desk.builtins().root(), desk.root());
+}
+
+/// The table is what the policy judges by, so a schema must not have more than the table.
+#[test]
+fn every_tool_and_argument_is_in_the_table_that_the_policy_uses() {
+    let desk = Desk::new();
+    let listed = descriptors(&desk);
+    let names: Vec<&str> = listed
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, BuiltinTool::ALL.map(BuiltinTool::name));
+    for (tool, descriptor) in BuiltinTool::ALL.into_iter().zip(&listed) {
+        let properties = descriptor["inputSchema"]["properties"].as_object();
+        let in_schema: BTreeSet<&str> = properties.unwrap().keys().map(String::as_str).collect();
+        let in_table = tool.arguments().iter().map(|argument| argument.name);
+        assert_eq!(in_schema, in_table.collect(), "{}", tool.name());
+    }
 }
 
 /// Each argument of a schema is given with another type, and each required one is left out.

@@ -339,12 +339,12 @@ fn is_key(name: &str, sought: Sought) -> bool {
 }
 
 /// Whether a command stands under a key, or beside it.
-pub(super) fn is_command_key(key: &str) -> bool {
+pub(crate) fn is_command_key(key: &str) -> bool {
     is_one_of(Some(key), &COMMAND_KEYS) || is_one_of(Some(key), &COMMAND_ARGUMENT_KEYS)
 }
 
 /// Whether a word of a key says that a path stands under it.
-pub(super) fn is_path_key(key: &str) -> bool {
+pub(crate) fn is_path_key(key: &str) -> bool {
     words(key).any(|word| PATH_WORDS.contains(&&*word))
 }
 

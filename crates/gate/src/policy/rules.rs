@@ -10,20 +10,14 @@ use super::{
     scope::Scope,
     written::{OverrideMode, WrittenAgents, WrittenMapping, WrittenPolicy},
 };
-use crate::{Digest, Place, Problem, Who};
+use crate::{BuiltinTool, Digest, Place, Problem, Who};
 
 /// The version of the language.
 const VERSION: &str = "1";
 /// The largest file that is read.
 const MAX_TEXT: usize = 1 << 20;
-/// The built-in tools that work on files.
-const BUILTIN_FILE_TOOLS: [&str; 5] = [
-    "builtin:Read",
-    "builtin:Write",
-    "builtin:Edit",
-    "builtin:Glob",
-    "builtin:Grep",
-];
+/// What the names of built-in tools begin with.
+const BUILTIN: &str = "builtin:";
 
 /// A policy file that can be asked.
 #[derive(Debug)]
@@ -174,15 +168,10 @@ impl Rules {
 
     /// The scope that a tool's arguments are looked at in.
     pub(super) fn scope_of(&self, name: &str) -> Option<&str> {
-        if name.starts_with("builtin:") {
-            if BUILTIN_FILE_TOOLS.contains(&name) {
-                return Some("filesystem");
-            }
-            if name == "builtin:Bash" {
-                return Some("shell");
-            }
+        match name.strip_prefix(BUILTIN).and_then(BuiltinTool::named) {
+            Some(tool) => Some(tool.scope()),
+            None => self.mapped(name),
         }
-        self.mapped(name)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     words,
 };
 use crate::{
-    Target,
+    BuiltinTool, Meaning, Target,
     policy::{path::Ground, projection},
 };
 
@@ -24,8 +24,6 @@ const MAX_DEPTH: usize = 512;
 const LONGEST_PLAIN: usize = 4096;
 /// A text that starts with this is a path, also with spaces in it.
 const FILE_SCHEME: &str = "file:";
-/// The arguments of the built-in tools that are paths.
-const BUILTIN_KEYS: [&str; 3] = ["path", "file_path", "cwd"];
 
 /// What was found in the arguments of a call.
 pub(super) struct Walk<'a> {
@@ -69,14 +67,15 @@ impl<'a> Walk<'a> {
 
     /// The built-in tools' own arguments; nothing else of theirs is a path.
     fn builtin(&mut self, arguments: Json<'_>) {
-        for key in BUILTIN_KEYS {
-            if let Some(text) = arguments.get(key).and_then(Json::as_str) {
-                self.paths.extend(spelled(&text, self.ground));
-            }
+        let texts = |meaning| {
+            BuiltinTool::names_of(meaning)
+                .filter_map(|name| arguments.get(name).and_then(Json::as_str))
+        };
+        for text in texts(Meaning::Path) {
+            self.paths.extend(spelled(&text, self.ground));
         }
-        let command = arguments.get("command").and_then(Json::as_str);
-        self.lines
-            .extend(command.map(|command| command.into_owned()));
+        let lines = texts(Meaning::Command).map(|line| line.into_owned());
+        self.lines.extend(lines);
     }
 
     fn value(&mut self, value: Json<'_>, key: Option<&str>, depth: usize) -> Result<(), TooMuch> {
