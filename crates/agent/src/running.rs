@@ -322,15 +322,13 @@ impl Watcher<'_, '_> {
                     Cut::TooLong { .. } => tracing::warn!("an event of the agent is too long"),
                 }
             }
-            cutter.buffer().reserve(PIECE);
             match stdout.read_buf(cutter.buffer()).await {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
         }
         // The last line may lack its end.
-        let rest = std::mem::take(cutter.buffer());
-        self.line(&rest);
+        self.line(&cutter.into_rest());
     }
 
     fn line(&mut self, line: &[u8]) {

@@ -37,7 +37,7 @@ fn cut(pieces: &[&[u8]], limit: usize) -> Vec<Cut> {
     cuts
 }
 
-/// The lines of a stream that is known as a whole.
+/// The lines of a stream that is known as a whole, but for blank ones.
 fn split(stream: &[u8], limit: usize) -> Vec<Cut> {
     let mut lines: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
     // What follows the last line break is no line yet.
@@ -53,7 +53,9 @@ fn split(stream: &[u8], limit: usize) -> Vec<Cut> {
             tail: Bytes::copy_from_slice(&line[line.len() - kept..]),
         }
     };
-    lines.into_iter().map(cut).collect()
+    let is_blank = |cut: &Cut| matches!(cut, Cut::Line(line) if line.trim_ascii().is_empty());
+    let cuts = lines.into_iter().map(cut);
+    cuts.filter(|cut| !is_blank(cut)).collect()
 }
 
 /// Reads a line as what a server says is read.

@@ -8,6 +8,7 @@ mod answering;
 mod ask;
 mod asks;
 mod attach;
+mod batch;
 mod follow;
 mod gateway;
 mod http;

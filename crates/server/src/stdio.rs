@@ -9,8 +9,7 @@ use bytes::{Bytes, BytesMut};
 use callgate_call::Caller;
 use callgate_gate::{Door, Role, Source, Transport, View};
 use callgate_wire::{
-    Batch, Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message,
-    methods,
+    Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message, methods,
 };
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -23,13 +22,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Gateway, Principal, StepDoor,
     answering::Answering,
+    batch,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
     session::{Aside, Session},
     step::SHUTDOWN,
 };
 
-/// How much is asked of standard input at once.
+/// How much is written at once.
 const CHUNK: usize = 64 * 1024;
 /// How long a notification of the host may wait to be passed on to servers.
 const FRESH: Duration = Duration::from_secs(1);
@@ -154,7 +154,6 @@ impl Desk {
         loop {
             while let Some(cut) = cutter.cut() {
                 match cut {
-                    Cut::Line(line) if line.iter().all(u8::is_ascii_whitespace) => {}
                     Cut::Line(line) => self.line(line).await,
                     Cut::TooLong { .. } => {
                         let text = "the frame is over the limit (`limits.frame_mib`)";
@@ -163,7 +162,6 @@ impl Desk {
                     }
                 }
             }
-            cutter.buffer().reserve(CHUNK);
             match reader.read_buf(cutter.buffer()).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
@@ -175,7 +173,7 @@ impl Desk {
         let line = self.counted(line).await;
         match Frame::parse(line.clone(), Strictness::Full) {
             Ok(frame) => self.frame(frame),
-            Err(FrameError::Batch) if self.takes_batches() => self.batch(line).await,
+            Err(FrameError::Batch) => self.batch(line).await,
             Err(error) => self.refuse(&error.to_rpc()).await,
         }
     }
@@ -191,12 +189,6 @@ impl Desk {
             room = budget.take(line.len()) => room.hold(line),
             () = self.session.asks.any() => budget.hold(line),
         }
-    }
-
-    fn takes_batches(&self) -> bool {
-        self.session
-            .version()
-            .is_some_and(|version| version.supports_batch())
     }
 
     fn frame(&self, frame: Frame) {
@@ -278,32 +270,25 @@ impl Desk {
 
     /// A batch is answered by a batch, once all of its requests are.
     async fn batch(&self, line: Bytes) {
-        let frames = match Batch::parse(line) {
-            Ok(frames) => frames,
+        let messages = match batch::take_apart(&self.session, line) {
+            Ok(messages) => messages,
             Err(error) => return self.refuse(&error.to_rpc()).await,
         };
         let desk = self.clone();
         self.tasks.spawn(async move {
-            let one = |frame: Result<Frame, FrameError>| desk.batched(frame);
-            let answers = futures_util::future::join_all(frames.into_iter().map(one)).await;
-            let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
-            if !answers.is_empty() {
-                let joined = [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"].concat();
-                let _ = desk.messages.send(joined.into()).await;
+            if let Some(answers) = messages.answered_by(|frame| desk.batched(frame)).await {
+                let _ = desk.messages.send(answers).await;
             }
         });
     }
 
-    async fn batched(&self, frame: Result<Frame, FrameError>) -> Option<Bytes> {
-        match frame {
-            Ok(frame) if frame.kind() == FrameKind::Request => {
-                self.answer(frame).await.map(Pieces::into_bytes)
-            }
-            Ok(frame) => {
+    async fn batched(&self, frame: Frame) -> Option<Bytes> {
+        match frame.kind() {
+            FrameKind::Request => self.answer(frame).await.map(Pieces::into_bytes),
+            FrameKind::Notification | FrameKind::Result | FrameKind::Error => {
                 self.frame(frame);
                 None
             }
-            Err(error) => Some(message::error(None, &error.to_rpc())),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Lines out of a byte stream, cut without copying, with a limit on their length.
 //!
 //! Sans I/O: a reader appends what it got to [`LineCutter::buffer`] and takes lines until there
-//! is none.
+//! is none. Blank lines are not messages and are passed over.
 
 use bytes::{Bytes, BytesMut};
 
+/// How much room a reader finds for what it reads next.
+const CHUNK: usize = 64 * 1024;
 /// How much of an overlong line's beginning and end is kept, to find out whose it was.
 const KEPT: usize = 256;
 
@@ -48,13 +50,28 @@ impl LineCutter {
         }
     }
 
-    /// Where a reader appends what the stream gave.
+    /// Where a reader appends what the stream gave. There is room for 64 KiB.
     pub fn buffer(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(CHUNK);
         &mut self.buffer
     }
 
-    /// The next whole line, if one is there.
+    /// What is left of a stream that ended: a last line without its line break.
+    pub fn into_rest(self) -> Bytes {
+        self.buffer.freeze()
+    }
+
+    /// The next whole line that is not blank, if one is there.
     pub fn cut(&mut self) -> Option<Cut> {
+        loop {
+            match self.next_line()? {
+                Cut::Line(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+                cut => return Some(cut),
+            }
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Cut> {
         let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
         let Some(at) = found.map(|at| self.searched + at) else {
             self.searched = self.buffer.len();
@@ -124,8 +141,8 @@ mod tests {
     fn cuts_at_line_breaks_however_the_stream_is_chunked() {
         let line = |text: &'static str| Cut::Line(Bytes::from_static(text.as_bytes()));
         for chunk in 1..12 {
-            let all = cut_all(b"a\r\n\nbc\nrest", 10, chunk);
-            assert_eq!(all, [line("a"), line(""), line("bc")], "{chunk}");
+            let all = cut_all(b"a\r\n\n \t\r\nbc\nrest", 10, chunk);
+            assert_eq!(all, [line("a"), line("bc")], "{chunk}");
         }
     }
 

@@ -109,7 +109,6 @@ async fn first_line<R: AsyncRead + Unpin>(input: &mut R, limit: usize) -> Option
         cutter.buffer().extend_from_slice(&chunk[..n]);
         while let Some(cut) = cutter.cut() {
             match cut {
-                Cut::Line(line) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Cut::Line(line) => {
                     return Some(First {
                         read,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use callgate_call::{Caller, TraceContext};
 use callgate_gate::{Door, Source, Transport, View};
 use callgate_wire::{
-    Batch, Era, Frame, FrameError, FrameKind, Pieces, Strictness, http as rules, message, methods,
+    Era, Frame, FrameError, FrameKind, Pieces, Strictness, http as rules, methods,
 };
 use futures_util::{StreamExt, stream};
 use hyper::body::Incoming;
@@ -26,6 +26,7 @@ use super::{
 use crate::{
     Principal,
     answering::Answering,
+    batch,
     inflight::Budget,
     outlet::Outlet,
     principal::Pass,
@@ -345,15 +346,8 @@ async fn post_batch(
         Ok(session) => session,
         Err(response) => return *response,
     };
-    if !session
-        .session
-        .version()
-        .is_some_and(|version| version.supports_batch())
-    {
-        return refuse(shared, 400, &FrameError::Batch.to_rpc());
-    }
-    let frames = match Batch::parse(body) {
-        Ok(frames) => frames,
+    let messages = match batch::take_apart(&session.session, body) {
+        Ok(messages) => messages,
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
     let trace = trace_of(headers);
@@ -361,36 +355,27 @@ async fn post_batch(
         let trace = trace.clone();
         batched(session.clone(), frame, Beside { view, trace })
     };
-    let answers = futures_util::future::join_all(frames.into_iter().map(one)).await;
-    let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
-    if answers.is_empty() {
-        return StatusCode::ACCEPTED.into_response();
+    match messages.answered_by(one).await {
+        Some(answers) => json(StatusCode::OK, shared.gateway.inflight.hold(answers)),
+        None => StatusCode::ACCEPTED.into_response(),
     }
-    let joined = [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"].concat();
-    let joined = shared.gateway.inflight.hold(joined.into());
-    json(StatusCode::OK, joined)
 }
 
-async fn batched(
-    session: Arc<HttpSession>,
-    frame: Result<Frame, FrameError>,
-    beside: Beside,
-) -> Option<Bytes> {
-    match frame {
-        Ok(frame) if frame.kind() == FrameKind::Request => {
+async fn batched(session: Arc<HttpSession>, frame: Frame, beside: Beside) -> Option<Bytes> {
+    match frame.kind() {
+        FrameKind::Request => {
             let aside = beside.with(session.standing.clone());
             let answering = session.session.answer(frame, aside);
             answering.await.map(Pieces::into_bytes)
         }
-        Ok(frame) if frame.kind() == FrameKind::Notification => {
+        FrameKind::Notification => {
             session.session.notified(frame).await;
             None
         }
-        Ok(frame) => {
+        FrameKind::Result | FrameKind::Error => {
             session.session.asks.resolve(frame);
             None
         }
-        Err(error) => Some(message::error(None, &error.to_rpc())),
     }
 }
 

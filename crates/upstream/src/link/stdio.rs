@@ -14,7 +14,7 @@ use crate::{inbound::Inbound, outgoing::Message};
 
 /// Messages that may wait to be written before senders wait, too.
 const QUEUE: usize = 64;
-/// How much is asked of the stream at once, and how much is written at once.
+/// How much is written at once.
 const CHUNK: usize = 64 * 1024;
 
 /// The way to the writer task: whole lines, in order.
@@ -87,12 +87,10 @@ where
     loop {
         while let Some(cut) = cutter.cut() {
             match cut {
-                Cut::Line(line) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Cut::Line(line) => inbound.message(line, None).await,
                 Cut::TooLong { head, tail } => inbound.too_long(&head, &tail),
             }
         }
-        cutter.buffer().reserve(CHUNK);
         match stream.read_buf(cutter.buffer()).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}

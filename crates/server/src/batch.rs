@@ -1,0 +1,39 @@
+//! Batches: only a host of 2025-03-26 may send one, and it is answered by one.
+
+use bytes::Bytes;
+use callgate_wire::{Batch, Frame, FrameError, message};
+use futures_util::future::join_all;
+
+use crate::session::Session;
+
+/// The messages of a batch; each is judged alone.
+pub(crate) struct Messages(Vec<Result<Frame, FrameError>>);
+
+/// Takes a batch of the session's host apart.
+pub(crate) fn take_apart(session: &Session, batch: Bytes) -> Result<Messages, FrameError> {
+    let version = session.version();
+    if !version.is_some_and(|version| version.supports_batch()) {
+        return Err(FrameError::Batch);
+    }
+    Batch::parse(batch).map(Messages)
+}
+
+impl Messages {
+    /// The answers of `answer` to all of them, in one batch; `None` when there is no answer.
+    pub(crate) async fn answered_by<A>(self, answer: impl Fn(Frame) -> A) -> Option<Bytes>
+    where
+        A: Future<Output = Option<Bytes>>,
+    {
+        let one = async |message: Result<Frame, FrameError>| match message {
+            Ok(frame) => answer(frame).await,
+            Err(error) => Some(message::error(None, &error.to_rpc())),
+        };
+        let answers = join_all(self.0.into_iter().map(one)).await;
+        let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
+        if answers.is_empty() {
+            return None;
+        }
+        let joined = [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"].concat();
+        Some(joined.into())
+    }
+}
