@@ -3,16 +3,13 @@
 
 use std::{fmt, sync::Arc};
 
-use callgate_call::{Caller, Received};
+use callgate_call::Caller;
 use callgate_gate::{Door, Host, View};
 use callgate_wire::{Frame, Id, Strictness, message};
 
 use crate::{
     Gateway,
-    view::{
-        self, Taken,
-        code::{self, AskedAt},
-    },
+    view::{self, AskedAt, Started, code},
 };
 
 /// A question to the gateway.
@@ -50,26 +47,14 @@ impl Gateway {
             code::RUN => View::Code,
             _ => View::Search,
         };
-        let answer = match view::take(self, view, &ask.host, request) {
-            Taken::Call { frame, reading, .. } => {
-                let received = Received {
-                    reading,
-                    ..Received::plain(frame, ask.host, ask.door)
-                };
-                let mut pending = self.path.start(received, ask.caller);
-                pending.answer().await?.into_bytes()
-            }
-            Taken::Run(run) => {
-                let received = Received::plain(run.frame.clone(), ask.host.clone(), ask.door);
-                let at = AskedAt {
-                    host: ask.host,
-                    door: ask.door,
-                    caller: ask.caller,
-                };
-                let mut pending = self.path.enclose(received, run.work(self.clone(), at));
-                pending.answer().await?.into_bytes()
-            }
-            Taken::Own(answering) => match answering.await {
+        let at = AskedAt {
+            host: ask.host,
+            door: ask.door,
+            caller: ask.caller,
+        };
+        let answer = match view::start(self, view, at, None, request) {
+            Started::Call(mut pending, _) => pending.answer().await?.into_bytes(),
+            Started::Own(own) => match own.await {
                 Ok(result) => message::result(&id, &result),
                 Err(error) => message::error(Some(&id), &error),
             },

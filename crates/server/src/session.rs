@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use callgate_call::{Caller, Reading, Received, TraceContext};
+use callgate_call::{Caller, TraceContext};
 use callgate_gate::{Door, Host, View, Who};
 use callgate_wire::{
     Admission, Era, Frame, Handshake, Id, ProtocolVersion, RpcError, SessionState, methods,
@@ -26,7 +26,7 @@ use crate::{
     principal::Pass,
     subscriptions::Subscription,
     tasks::list_tasks,
-    view::{self, Taken, code::AskedAt},
+    view::{self, AskedAt, Started},
 };
 
 /// What the names of notifications begin with. Anything else is a request, whatever it looks like.
@@ -191,38 +191,14 @@ impl Session {
             });
         }
         let era = host.era;
-        match view::take(&self.gateway, view, &host, request) {
-            Taken::Call {
-                frame,
-                reading,
-                shape,
-            } => {
-                let received = Received {
-                    frame,
-                    host,
-                    door: self.door,
-                    trace,
-                    reading,
-                };
-                Answering::call(self.gateway.path.start(received, caller), shape)
-            }
-            Taken::Run(run) => {
-                let received = Received {
-                    frame: run.frame.clone(),
-                    host: host.clone(),
-                    door: self.door,
-                    trace,
-                    reading: Reading::Plain,
-                };
-                let at = AskedAt {
-                    host,
-                    door: self.door,
-                    caller,
-                };
-                let work = run.work(self.gateway.clone(), at);
-                Answering::call(self.gateway.path.enclose(received, work), None)
-            }
-            Taken::Own(answering) => Answering::own(era, id, methods::TOOLS_CALL, answering),
+        let at = AskedAt {
+            host,
+            door: self.door,
+            caller,
+        };
+        match view::start(&self.gateway, view, at, trace, request) {
+            Started::Call(pending, shape) => Answering::call(pending, shape),
+            Started::Own(own) => Answering::own(era, id, methods::TOOLS_CALL, own),
         }
     }
 

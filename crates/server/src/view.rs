@@ -2,7 +2,8 @@
 //!
 //! A view is chosen for each request, by the URL, the token or a flag. It answers `tools/list`, and makes of a
 //! `tools/call` one call for the path ([`Taken::Call`]), a script that makes calls ([`Taken::Run`]), or something
-//! that it answers itself ([`Taken::Own`]). It has no way to a provider: whatever has an effect is a call.
+//! that it answers itself ([`Taken::Own`]). It has no way to a provider: whatever has an effect is a call. Every
+//! door puts its requests on the path with [`start`].
 
 pub(crate) mod code;
 pub(crate) mod results;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use callgate_call::Reading;
-use callgate_gate::{Host, IntentRules, View};
+use callgate_call::{Caller, Pending, Reading, Received, TraceContext};
+use callgate_gate::{Door, Host, IntentRules, View};
 use callgate_wire::{Frame, Pieces, RpcError};
 use futures_util::future::BoxFuture;
 
@@ -100,8 +101,26 @@ impl Views {
     }
 }
 
+/// Where a request was asked.
+pub(crate) struct AskedAt {
+    pub(crate) host: Arc<Host>,
+    pub(crate) door: Door,
+    pub(crate) caller: Arc<dyn Caller>,
+}
+
+/// A request on its way to its answer.
+pub(crate) enum Started {
+    /// On the path; its answer may be put into another shape.
+    Call(Pending, Option<Shape>),
+    /// Something that the view answers itself.
+    Own(Own),
+}
+
+/// The result of something that a view answers itself.
+type Own = BoxFuture<'static, Result<String, RpcError>>;
+
 /// What a view makes of a `tools/call`.
-pub(crate) enum Taken {
+enum Taken {
     /// One call, whose answer may be put into another shape.
     Call {
         frame: Frame,
@@ -111,7 +130,7 @@ pub(crate) enum Taken {
     /// A script, whose calls are calls.
     Run(Box<code::Run>),
     /// Something that the view answers itself.
-    Own(BoxFuture<'static, Result<String, RpcError>>),
+    Own(Own),
 }
 
 /// What becomes of an answer before the host gets it.
@@ -135,8 +154,40 @@ pub(crate) async fn list(
     Ok(list::for_era(host.era, wanted, own))
 }
 
-/// What a request that is not the session's own business means in a view.
-pub(crate) fn take(gateway: &Gateway, view: View, host: &Arc<Host>, frame: Frame) -> Taken {
+/// Puts a request that is not the session's own business on the path, as the view understands it.
+pub(crate) fn start(
+    gateway: &Gateway,
+    view: View,
+    at: AskedAt,
+    trace: Option<TraceContext>,
+    request: Frame,
+) -> Started {
+    let received = |frame, reading| Received {
+        frame,
+        host: at.host.clone(),
+        door: at.door,
+        trace,
+        reading,
+    };
+    match take(gateway, view, &at.host, request) {
+        Taken::Call {
+            frame,
+            reading,
+            shape,
+        } => {
+            let received = received(frame, reading);
+            Started::Call(gateway.path.start(received, at.caller), shape)
+        }
+        Taken::Run(run) => {
+            let received = received(run.frame.clone(), Reading::Plain);
+            let work = run.work(gateway.clone(), at);
+            Started::Call(gateway.path.enclose(received, work), None)
+        }
+        Taken::Own(own) => Started::Own(own),
+    }
+}
+
+fn take(gateway: &Gateway, view: View, host: &Arc<Host>, frame: Frame) -> Taken {
     match view {
         View::Direct => Taken::Call {
             frame,

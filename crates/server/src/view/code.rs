@@ -16,13 +16,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use callgate_call::{Caller, Enclosed, Enclosing, Reading};
+use callgate_call::{Enclosed, Enclosing, Reading};
 use callgate_code::{Ended, Form, Limits, Pool, Program, Script, cleaned};
-use callgate_gate::{Door, Host};
+use callgate_gate::Host;
 use callgate_wire::{Frame, RpcError, methods, quote};
 use futures_util::future::BoxFuture;
 
-use super::{Taken, ViewSettings};
+use super::{AskedAt, Taken, ViewSettings};
 use crate::Gateway;
 use held::{HeldRun, Unresumed};
 use inner::Inner;
@@ -122,13 +122,6 @@ pub(crate) struct Run {
 enum Asked {
     Command(String),
     Resume(String),
-}
-
-/// Where a run was asked for.
-pub(crate) struct AskedAt {
-    pub(crate) host: Arc<Host>,
-    pub(crate) door: Door,
-    pub(crate) caller: Arc<dyn Caller>,
 }
 
 /// What a request means in this view.
