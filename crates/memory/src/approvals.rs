@@ -202,25 +202,11 @@ impl Approvals for MemoryApprovals {
     ) -> Result<Resolved, ResolveApprovalError> {
         let mut book = self.lock();
         let approval = book.get(id, now).ok_or(ResolveApprovalError::Unknown)?;
-        let tenant = &approval.asking.tenant;
-        if by.tenant.as_ref().is_some_and(|own| own != tenant) {
-            return Err(ResolveApprovalError::Unknown);
-        }
-        if approval.asking.principal == by.principal {
-            return Err(ResolveApprovalError::OwnCall);
-        }
-        match &approval.resolution {
-            Some(known) if known.answer == answer => {
-                return Ok(Resolved {
-                    approval,
-                    is_new: false,
-                });
-            }
-            Some(known) => return Err(ResolveApprovalError::Settled(known.answer.status())),
-            None if approval.status != ApprovalStatus::Pending => {
-                return Err(ResolveApprovalError::Settled(approval.status));
-            }
-            None => {}
+        if !approval.is_new_decision(answer, by)? {
+            return Ok(Resolved {
+                approval,
+                is_new: false,
+            });
         }
         let record_id = CallId(Ulid::generate());
         let revision = book.next_revision();

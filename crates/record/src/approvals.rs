@@ -323,6 +323,44 @@ pub struct Resolved {
     pub is_new: bool,
 }
 
+impl Sight {
+    /// What a backend shows of an approval: it opens no sealed call.
+    pub fn unopened(status: ApprovalStatus) -> Self {
+        match status {
+            ApprovalStatus::Pending => Self::Unreadable,
+            ApprovalStatus::Approved
+            | ApprovalStatus::Denied
+            | ApprovalStatus::Expired
+            | ApprovalStatus::Used => Self::Redacted,
+        }
+    }
+}
+
+impl Approval {
+    /// Whether a decision about it counts, in every backend. `false` when the same was decided before.
+    pub fn is_new_decision(
+        &self,
+        answer: Answer,
+        by: &Approver,
+    ) -> Result<bool, ResolveApprovalError> {
+        let tenant = &self.asking.tenant;
+        if by.tenant.as_ref().is_some_and(|own| own != tenant) {
+            return Err(ResolveApprovalError::Unknown);
+        }
+        if self.asking.principal == by.principal {
+            return Err(ResolveApprovalError::OwnCall);
+        }
+        match &self.resolution {
+            Some(known) if known.answer == answer => Ok(false),
+            Some(known) => Err(ResolveApprovalError::Settled(known.answer.status())),
+            None if self.status != ApprovalStatus::Pending => {
+                Err(ResolveApprovalError::Settled(self.status))
+            }
+            None => Ok(true),
+        }
+    }
+}
+
 /// Why a decision does not count.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveApprovalError {

@@ -232,25 +232,15 @@ impl Approvals for ApprovalStore {
             let Some(approval) = rows::get(transaction, id, now)? else {
                 return Ok(Err(ResolveApprovalError::Unknown));
             };
-            let tenant = &approval.asking.tenant;
-            if by.tenant.as_ref().is_some_and(|own| own != tenant) {
-                return Ok(Err(ResolveApprovalError::Unknown));
-            }
-            if approval.asking.principal == by.principal {
-                return Ok(Err(ResolveApprovalError::OwnCall));
-            }
-            if let Some(resolution) = &approval.resolution {
-                return Ok(if resolution.answer == answer {
-                    Ok(Resolved {
+            match approval.is_new_decision(answer, by) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Ok(Ok(Resolved {
                         approval,
                         is_new: false,
-                    })
-                } else {
-                    Err(ResolveApprovalError::Settled(resolution.answer.status()))
-                });
-            }
-            if approval.status != ApprovalStatus::Pending {
-                return Ok(Err(ResolveApprovalError::Settled(approval.status)));
+                    }));
+                }
+                Err(error) => return Ok(Err(error)),
             }
             rows::resolve(transaction, id, answer, by, now)?;
             let approval = rows::get(transaction, id, now)?.unwrap_or(approval);

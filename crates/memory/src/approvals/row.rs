@@ -60,13 +60,7 @@ impl Row {
             id: self.id.clone(),
             status,
             asking: self.asking.clone(),
-            sight: match status {
-                ApprovalStatus::Pending => Sight::Unreadable,
-                ApprovalStatus::Approved
-                | ApprovalStatus::Denied
-                | ApprovalStatus::Expired
-                | ApprovalStatus::Used => Sight::Redacted,
-            },
+            sight: Sight::unopened(status),
             also: Vec::new(),
             asked_at: self.asked_at,
             expires_at: self.expires_at,

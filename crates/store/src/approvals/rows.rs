@@ -280,13 +280,7 @@ fn read_row(row: &Row<'_>, now: Timestamp) -> Result<Found, Trouble> {
         id: id_of(id)?,
         status,
         asking,
-        sight: match status {
-            ApprovalStatus::Pending => Sight::Unreadable,
-            ApprovalStatus::Approved
-            | ApprovalStatus::Denied
-            | ApprovalStatus::Expired
-            | ApprovalStatus::Used => Sight::Redacted,
-        },
+        sight: Sight::unopened(status),
         also: Vec::new(),
         asked_at: at(3)?,
         expires_at,
