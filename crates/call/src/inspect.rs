@@ -2,7 +2,7 @@
 //! here; they are only read for how the call ended.
 
 use callgate_record::{Failed, Status};
-use callgate_wire::FrameKind;
+use callgate_wire::{FrameKind, Json, RpcError};
 
 use crate::{Reply, events::calls::CallError};
 
@@ -24,7 +24,7 @@ pub(crate) struct Inspected {
 pub(crate) fn inspect(reply: &Reply) -> Inspected {
     match reply.frame.kind() {
         FrameKind::Error => {
-            let error = failed(&reply.frame);
+            let error = reply.frame.error().map(failed);
             let code = error.as_ref().map_or(0, |error| error.code);
             Inspected {
                 status: Status::Error,
@@ -62,18 +62,8 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
     }
 }
 
-fn failed(frame: &callgate_wire::Frame) -> Option<Failed> {
-    let error = frame.error()?;
-    let message = error
-        .get("message")
-        .and_then(|message| message.as_str())
-        .unwrap_or_default();
-    let code = error
-        .get("code")
-        .and_then(|code| code.as_i64())
-        .unwrap_or_default();
-    Some(Failed {
-        code,
-        message: message.into_owned(),
-    })
+/// The error of a reply as the record has it.
+pub(crate) fn failed(error: Json<'_>) -> Failed {
+    let RpcError { code, message, .. } = RpcError::read(error);
+    Failed { code, message }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::escape::quote_into;
 use crate::id::Id;
+use crate::json::Json;
 use crate::pieces::{COPIED_BYTES, Pieces};
 
 /// The error member of a failed reply.
@@ -52,6 +53,16 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+        }
+    }
+
+    /// Reads the error member of a reply, however little of it is there.
+    pub fn read(error: Json<'_>) -> RpcError {
+        let message = error.get("message").and_then(Json::as_str);
+        RpcError {
+            code: error.get("code").and_then(Json::as_i64).unwrap_or_default(),
+            message: message.unwrap_or_default().into_owned(),
+            data: error.get("data").map(|data| data.as_text().to_owned()),
         }
     }
 

@@ -24,6 +24,7 @@ use ulid::Ulid;
 use super::{CallPath, Shared};
 use crate::{
     AskFailed, Caller, InHand, Reply, Resident, events, facts::account_of, finish::no_record,
+    inspect::failed,
 };
 
 /// The rule named when a question would need a person's yes.
@@ -336,14 +337,6 @@ fn frame_of(method: &str, params: Option<Json<'_>>) -> Option<Frame> {
     let params = params.map(Json::as_text);
     let request = message::request(&Id::number(0), method, params);
     Frame::parse(request, Strictness::Envelope).ok()
-}
-
-fn failed(error: Json<'_>) -> Failed {
-    let message = error.get("message").and_then(Json::as_str);
-    Failed {
-        code: error.get("code").and_then(Json::as_i64).unwrap_or(0),
-        message: message.unwrap_or_default().into_owned(),
-    }
 }
 
 fn microseconds(since: Instant) -> u64 {
