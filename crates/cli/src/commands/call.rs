@@ -7,8 +7,9 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 use bytes::Bytes;
 use callgate_call::{AskFailed, Caller, Received};
 use callgate_gate::{Door, Host, Source, Transport};
+use callgate_server::Ask;
 use callgate_upstream::Profile;
-use callgate_wire::{Frame, Id, Json, Strictness, message};
+use callgate_wire::{Frame, Id, Json, RpcError, Strictness, message};
 use futures_util::future::BoxFuture;
 use ulid::Ulid;
 
@@ -25,6 +26,11 @@ use crate::{
     setup,
 };
 
+/// The door of a shell.
+const DOOR: Door = Door {
+    source: Source::Cli,
+    transport: Transport::Local,
+};
 /// Nothing is left under way when a single call has been answered.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -64,11 +70,7 @@ pub(crate) async fn call_through(
     let request = message::tool_call(&id, tool, arguments);
     let frame =
         Frame::parse(request, Strictness::Full).map_err(|error| Failed::user(error.to_string()))?;
-    let door = Door {
-        source: Source::Cli,
-        transport: Transport::Local,
-    };
-    let received = Received::plain(frame, host.clone(), door);
+    let received = Received::plain(frame, host.clone(), DOOR);
     let answer = running
         .gateway
         .path()
@@ -78,6 +80,24 @@ pub(crate) async fn call_through(
     let answer = answer.ok_or_else(|| Failed::execution("the call was cancelled"))?;
     Frame::parse(answer.into_bytes(), Strictness::Envelope)
         .map_err(|error| Failed::execution(error.to_string()))
+}
+
+/// Asks a running gateway for something of the `search` or `code` view; `None` when that was cancelled.
+pub(crate) async fn ask_through(
+    running: &Running,
+    host: Arc<Host>,
+    tool: &str,
+    arguments: String,
+) -> Option<Frame> {
+    let ask = Ask {
+        tool: tool.to_owned(),
+        arguments,
+        host,
+        door: DOOR,
+        caller: Arc::new(Shell),
+        request_id: Ulid::generate().to_string(),
+    };
+    running.gateway.ask(ask).await
 }
 
 /// A shell that made a call: it sees progress on stderr and cannot be asked.
@@ -110,19 +130,11 @@ fn checked(arguments: &str) -> Result<String, Failed> {
 /// Prints the result; a refused or failed call says why on stderr and leaves with its code.
 pub(crate) fn report(answer: &Frame, as_json: bool) -> Result<ExitCode, Failed> {
     if let Some(error) = answer.error() {
-        let text = error
-            .get("message")
-            .and_then(|message| message.as_str())
-            .unwrap_or_default();
-        let code = error
-            .get("code")
-            .and_then(|code| code.as_i64())
-            .unwrap_or_default();
-        let failed = format!("{text} ({code})");
-        return Err(if code == -32602 {
-            Failed::user(failed)
+        let error = RpcError::read(error);
+        return Err(if error.code == RpcError::INVALID_PARAMS {
+            Failed::user(error.to_string())
         } else {
-            Failed::execution(failed)
+            Failed::execution(error.to_string())
         });
     }
     let Some(result) = answer.result() else {

@@ -2,13 +2,10 @@
 
 use std::{fs, io::Read, path::Path, process::ExitCode, sync::Arc};
 
-use callgate_gate::{Door, Source, Transport};
-use callgate_server::Ask;
 use callgate_upstream::Profile;
 use callgate_wire::{Frame, quote};
-use ulid::Ulid;
 
-use super::call::{PATIENCE, Shell, report};
+use super::call::{PATIENCE, ask_through, report};
 use callgate_gateway::Running;
 
 use callgate_config::Settings;
@@ -55,19 +52,7 @@ fn source(written: &str) -> Result<String, Failed> {
 async fn run_once(settings: &Settings, arguments: String) -> Result<Frame, Failed> {
     let host = Arc::new(local_host());
     let running = Running::start(settings, Profile::of(&host))?;
-    let door = Door {
-        source: Source::Cli,
-        transport: Transport::Local,
-    };
-    let ask = Ask {
-        tool: "run".to_owned(),
-        arguments,
-        host,
-        door,
-        caller: Arc::new(Shell),
-        request_id: Ulid::generate().to_string(),
-    };
-    let answer = running.gateway.ask(ask).await;
+    let answer = ask_through(&running, host, "run", arguments).await;
     running.stop(PATIENCE).await;
     answer.ok_or_else(|| Failed::execution("the script was cancelled"))
 }

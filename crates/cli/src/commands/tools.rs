@@ -3,12 +3,10 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use callgate_call::Providers;
-use callgate_gate::{Door, Operation, Source, Transport, pins};
-use callgate_server::Ask;
+use callgate_gate::{Operation, pins};
 use callgate_upstream::Profile;
 use callgate_wire::{Json, Strictness};
 use serde_json::{Value, json};
-use ulid::Ulid;
 
 use callgate_gateway::Running;
 
@@ -16,7 +14,7 @@ use callgate_gateway::local_user::local_host;
 
 use crate::{
     args::{Gateway, Shared, Tools, ToolsCommand},
-    commands::call::Shell,
+    commands::call::ask_through,
     exit::Failed,
     print::{one_line, outln, table},
     setup,
@@ -124,18 +122,8 @@ fn asked(
     setup::runtime()?.block_on(async {
         let running = Running::open(&settings, Profile::gateway()).await?;
         running.fleet.settled().await;
-        let ask = Ask {
-            tool: tool.to_owned(),
-            arguments: arguments.to_string(),
-            host: Arc::new(local_host()),
-            door: Door {
-                source: Source::Cli,
-                transport: Transport::Local,
-            },
-            caller: Arc::new(Shell),
-            request_id: Ulid::generate().to_string(),
-        };
-        let answer = running.gateway.ask(ask).await;
+        let host = Arc::new(local_host());
+        let answer = ask_through(&running, host, tool, arguments.to_string()).await;
         running.stop(Duration::ZERO).await;
         let answer = answer.ok_or_else(|| Failed::execution("there is no answer"))?;
         let result = answer

@@ -3,14 +3,12 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use callgate_gate::{Door, Operation, Source, Transport};
-use callgate_server::Ask;
+use callgate_gate::Operation;
 use callgate_upstream::Profile;
 use callgate_wire::{Frame, Json, Strictness, quote};
 use serde_json::Value;
-use ulid::Ulid;
 
-use super::{PATIENCE, Shell, checked, print_result, report};
+use super::{PATIENCE, ask_through, checked, print_result, report};
 use callgate_gateway::Running;
 
 use callgate_config::Settings;
@@ -130,19 +128,8 @@ fn print_answer(answer: &[u8], as_json: bool) -> Result<ExitCode, Failed> {
 async fn here(settings: &Settings, meant: &Meant) -> Result<Frame, Failed> {
     let host = Arc::new(local_host());
     let running = Running::open(settings, Profile::of(&host)).await?;
-    let door = Door {
-        source: Source::Cli,
-        transport: Transport::Local,
-    };
-    let ask = Ask {
-        tool: meant.operation.call_tool().to_owned(),
-        arguments: meant.body.clone(),
-        host,
-        door,
-        caller: Arc::new(Shell),
-        request_id: Ulid::generate().to_string(),
-    };
-    let answer = running.gateway.ask(ask).await;
+    let tool = meant.operation.call_tool();
+    let answer = ask_through(&running, host, tool, meant.body.clone()).await;
     running.stop(PATIENCE).await;
     answer.ok_or_else(|| Failed::execution("the call was cancelled"))
 }
