@@ -1,5 +1,10 @@
 //! The product as its users meet it: the real binary against real processes.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "a test may list many cases, or tell one story from start to end"
+)]
+
 mod evidence;
 mod setup;
 

@@ -1,5 +1,10 @@
 //! The log, its index and its readers, on real files and on disks that fail.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "a test may list many cases, or tell one story from start to end"
+)]
+
 mod adoption;
 mod approvals;
 mod conformance;

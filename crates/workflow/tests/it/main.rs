@@ -1,5 +1,10 @@
 //! Workflows: what is found wrong with them, and how they are walked.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "a test may list many cases, or tell one story from start to end"
+)]
+
 mod findings;
 mod flow;
 mod forms;
