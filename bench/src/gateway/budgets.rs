@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_holds_up_to_its_edge_and_not_without_a_figure() {
+    fn a_budget_allows_its_limit_and_fails_without_a_figure() {
         for (allowed, value, holds) in [
             (Allowed::AtMost(3.0), 3.0, true),
             (Allowed::AtMost(3.0), 3.01, false),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_names_what_is_broken() {
+    fn the_table_marks_broken_budgets() {
         let rows = [row(Allowed::AtMost(3.0), 4.0)];
         let table = table(&rows, &Errors::default()).to_string();
         assert!(table.contains("≤ 3x"), "{table}");

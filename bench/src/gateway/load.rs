@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_its_length_and_escapes_that_json_knows() {
+    fn generated_text_has_the_requested_length_and_valid_json_escapes() {
         for bytes in [100, 10_240, 1_048_576] {
             let text = text(bytes);
             assert_eq!(text.len(), bytes);

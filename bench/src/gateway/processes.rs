@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_is_read_as_it_is_written() {
+    fn proc_files_are_parsed() {
         assert_eq!(on_cpu("1060739756 860431543 498\n"), Some(1_060_739_756));
         assert_eq!(on_cpu(""), None);
         let status = "VmRSS:\t   9000 kB\nRssAnon:\t    1234 kB\nRssFile:\t 1 kB\n";
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_began_count_and_those_that_ended_do_not() {
+    fn cpu_time_counts_new_threads_and_ignores_ended_ones() {
         let before = CpuTimes([(1, 1_000_000_000), (2, 5)].into());
         let after = CpuTimes([(1, 1_500_000_000), (3, 250_000_000)].into());
         assert!((after.seconds_since(&before) - 0.75).abs() < 1e-9);
     }
 
     #[test]
-    fn our_own_process_has_used_something() {
+    fn memory_and_cpu_of_the_own_process_are_measured() {
         let own = Family::of(std::process::id());
         assert!(own.memory().gateway_mb > 0.0);
         assert!(!own.cpu_times().0.is_empty());

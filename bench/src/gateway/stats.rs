@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_and_percentiles() {
+    fn medians_and_percentiles_are_computed() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         let all = (1..=101).map(Duration::from_micros).collect();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_of_medians_and_its_spread_of_rounds() {
+    fn a_ratio_compares_medians_and_its_range_compares_rounds() {
         let ratio = Figure::ratio(&[30.0, 60.0, 40.0], &[10.0, 10.0, 20.0]);
         assert_eq!((ratio.value, ratio.low, ratio.high), (4.0, 2.0, 6.0));
         assert_eq!(ratio.to_string(), "4.00 [2.00, 6.00]");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_a_dash() {
+    fn missing_figures_are_shown_as_a_dash() {
         assert_eq!(Figure::median_of(&[f64::NAN]).to_string(), "-");
         assert_eq!(Figure::median_of(&[]).to_string(), "-");
     }

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_levels_off_is_flat_and_what_creeps_is_not() {
+    fn a_levelling_series_is_flat_and_a_creeping_one_is_not() {
         let level = [10.0, 30.0, 50.0, 60.0, 60.0, 60.0, 61.0, 62.0, 63.0];
         assert!(Thirds::of(&level).flat());
         let creeping: Vec<f64> = (0..90).map(|at| 60.0 + f64::from(at) * 0.2).collect();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_series_is_shown_in_short() {
+    fn a_long_series_is_abridged() {
         let long: Vec<f64> = (0..200).map(f64::from).collect();
         assert_eq!(shown(&long).split(' ').count(), SHOWN);
         assert_eq!(shown(&[1.0, 2.0]), "1.0 2.0");

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_percent_either_way_is_the_same() {
+    fn changes_of_up_to_five_percent_count_as_unchanged() {
         for (counted, baseline, judgement) in [
             (105.0, Some(100.0), Judgement::Same),
             (95.0, Some(100.0), Judgement::Same),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_is_not_there_has_no_figure() {
+    fn unknown_cases_have_no_figure() {
         let counts = Counts {
             path: 1.6,
             hashing: 3.0,

@@ -174,7 +174,7 @@ totals: 890
 ";
 
     #[test]
-    fn parts_are_told_apart() {
+    fn a_profile_is_split_into_path_hashing_and_index() {
         let counts = Counts::read(PROFILE).expect("it is a profile");
         let expected = Counts {
             path: 510.0,
@@ -196,7 +196,7 @@ totals: 890
     }
 
     #[test]
-    fn what_is_no_profile_is_refused() {
+    fn malformed_profiles_are_refused() {
         assert!(Counts::read("").is_err());
         assert!(Counts::read("fn=(7)\n1 2\ntotals: 2\n").is_err());
     }
