@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn full_mode_leaves_claude_no_tool_of_its_own() {
+    async fn full_mode_disables_all_native_tools_of_claude() {
         let launch = launched(&Bench::new(), Proxy::Full).await;
         assert_eq!(launch.value("--tools"), Some(""));
         assert!(launch.args.iter().any(|arg| arg == "--strict-mcp-config"));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn settings_of_the_work_folder_are_switched_off_whenever_our_tools_are_on() {
+    async fn claude_ignores_work_folder_settings_in_every_proxied_mode() {
         let bench = Bench::new();
         for (proxy, sources) in [
             (Proxy::Full, Some("user")),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn claude_is_told_of_one_server_which_is_the_relay() {
+    async fn the_relay_is_the_only_server_in_claudes_configuration() {
         let bench = Bench::new();
         let launch = launched(&bench, Proxy::Full).await;
         let file = bench.folder.path().join("claude-mcp.json");
@@ -278,14 +278,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_prompt_that_looks_like_a_command_is_none_in_full_mode() {
+    async fn slash_prompts_are_not_run_as_commands_in_full_mode() {
         let bench = Bench::new();
         assert_eq!(launched(&bench, Proxy::Full).await.stdin, " /help me");
         assert_eq!(launched(&bench, Proxy::Off).await.stdin, "/help me");
     }
 
     #[tokio::test]
-    async fn a_user_with_a_key_gets_a_private_copy_of_their_settings() {
+    async fn users_with_an_api_key_get_a_private_copy_of_their_settings() {
         let mut bench = Bench::new();
         let users = bench.file("home/.claude/settings.json", r#"{"theme":"x"}"#);
         let without_key = launched(&bench, Proxy::Full).await;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_of_other_servers_and_of_claude_itself_are_native() {
+    fn claudes_own_tools_and_other_servers_tools_count_as_native() {
         let input = json!({"command": "ls"});
         let event = json!({"type": "assistant", "message": {"content": [
             {"type": "text", "text": "hm"},
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_result_that_says_success_twice_is_a_success() {
+    fn success_requires_the_success_subtype_and_no_error_flag() {
         for (event, error) in [
             (json!({"subtype": "success", "is_error": false}), None),
             (json!({"subtype": "success"}), None),

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_users_sandbox_counts_in_additive_mode() {
+    async fn additive_mode_keeps_the_users_sandbox_setting() {
         let bench = Bench::new();
         let has = |args: &[String], word: &str| args.iter().any(|arg| arg == word);
         assert!(has(
@@ -370,14 +370,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn codex_without_our_tools_is_told_nothing_of_them() {
+    async fn codex_gets_no_gateway_settings_when_the_proxy_is_off() {
         let args = settings(&Bench::new(), Proxy::Off).await;
         let expected = ["exec", "--json", "--skip-git-repo-check", "--ephemeral"];
         assert_eq!(args, expected);
     }
 
     #[test]
-    fn every_model_of_the_catalog_loses_its_tools_and_nothing_else() {
+    fn only_the_tools_are_removed_from_each_model_of_the_catalog() {
         for bundled in [
             r#"{"models":[{"slug":"a","shell_type":"default"},{"slug":"b"}]}"#,
             r#"[{"slug":"a","apply_patch_tool_type":"freeform"},{"slug":"b"}]"#,
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_server_names_stay_one_part_of_a_key() {
+    fn unusual_server_names_are_quoted_as_one_key_part() {
         for (name, expected) in [
             ("plain-name_1", "plain-name_1"),
             ("a.b", r#""a.b""#),
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_patches_searches_and_other_servers_are_native() {
+    fn codex_commands_patches_searches_and_other_servers_count_as_native() {
         let of = |item: Value| {
             read(
                 AgentKind::Codex,
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_final_and_an_item_or_error_is_not() {
+    fn only_the_end_of_a_turn_is_final_for_codex() {
         let of = |event: Value| read(AgentKind::Codex, &event);
         assert_eq!(of(json!({"type": "turn.completed"}))[1], done(None));
         let failed = json!({"type": "turn.failed", "error": {"message": "no"}});

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_goes_with_its_step_and_a_living_one_is_not_swept() {
+    fn a_step_folder_lives_exactly_as_long_as_its_step() {
         let folder = Folder::make().unwrap();
         let path = folder.path().to_owned();
         let file = folder.write("sub/file", "x").unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_folder_is_swept() {
+    fn abandoned_step_folders_are_swept() {
         let folder = Folder::make().unwrap();
         let path = folder.path().to_owned();
         // As a crash does: the lock goes, the folder stays.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_being_made_is_not_swept() {
+    fn step_folders_under_construction_are_not_swept() {
         let made = std::sync::atomic::AtomicBool::new(false);
         let is_made = || made.load(std::sync::atomic::Ordering::Acquire);
         std::thread::scope(|scope| {

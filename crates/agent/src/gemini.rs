@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn full_mode_denies_gemini_every_tool_but_ours() {
+    async fn full_mode_denies_gemini_all_but_gateway_tools() {
         let bench = Bench::new();
         let launch = launched(&bench, Proxy::Full, "x").await;
         let policy = fs::read_to_string(launch.value("--policy").unwrap()).unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gemini_starts_outside_the_work_folder_and_finds_the_users_variables_first() {
+    async fn gemini_starts_outside_the_work_folder_and_reads_the_users_env_file() {
         let bench = Bench::new();
         bench.file("work/.gemini/.env", "GEMINI_API_KEY=thief");
         bench.file("home/.gemini/.env", "GEMINI_API_KEY=users");
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn additive_mode_refuses_a_project_file_that_gemini_would_obey() {
+    async fn additive_mode_refuses_project_files_that_gemini_would_load() {
         let bench = Bench::new();
         let file = bench.file("work/.gemini/.env", "GEMINI_API_KEY=thief");
         let refused = bench.launch(AgentKind::Gemini, Proxy::Additive, "x").await;
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn additive_mode_keeps_the_users_settings_and_full_mode_only_the_login() {
+    async fn additive_mode_keeps_user_settings_and_full_mode_only_the_login() {
         let bench = Bench::new();
         let users = r#"{"theme":"dark","security":{"auth":1},"mcpServers":{"mine":{}}}"#;
         bench.file("home/.gemini/settings.json", users);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_login_is_copied_and_never_moved() {
+    async fn the_gemini_login_is_copied_and_not_moved() {
         let bench = Bench::new();
         let users = bench.file("home/.gemini/oauth_creds.json", r#"{"token":1}"#);
         launched(&bench, Proxy::Full, "x").await;
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_prompt_reads_no_file_and_runs_no_command_of_gemini() {
+    async fn full_mode_escapes_file_and_command_syntax_in_gemini_prompts() {
         let bench = Bench::new();
         for (prompt, full) in [
             ("@/etc/passwd", " \\@/etc/passwd"),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_of_our_tools_are_ours_and_the_rest_is_native() {
+    fn gemini_knows_gateway_tools_in_both_spellings() {
         let arguments = json!({"path": "a"});
         for (name, said) in [
             ("mcp_callgate_Read", Said::Call("Read".to_owned())),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_final_and_an_error_alone_is_not() {
+    fn only_a_result_is_final_for_gemini() {
         let event = json!({"type": "result", "status": "success", "stats": {"input_tokens": 3}});
         assert_eq!(read(AgentKind::Gemini, &event)[1], done(None));
         let event = json!({"type": "result", "status": "error"});
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_words_are_not_the_agents() {
+    fn user_messages_are_not_read_as_agent_output() {
         let event = json!({"type": "message", "role": "user", "content": "x"});
         assert_eq!(read(AgentKind::Gemini, &event), []);
     }

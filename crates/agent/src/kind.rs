@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_reads_back_as_its_agent() {
+    fn agent_names_round_trip() {
         for kind in AgentKind::PROGRAMS {
             assert_eq!(kind.as_str().parse(), Ok(*kind));
         }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_agent_is_answered_with_the_known_ones() {
+    fn the_error_for_an_unknown_agent_lists_the_known_ones() {
         let unknown = "Claude".parse::<AgentKind>().unwrap_err();
         let expected =
             "unknown agent `Claude` (agents: claude, gemini, codex, opencode, openai_compatible)";
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_agent_reads_a_final_event_out_of_nonsense() {
+    fn malformed_events_are_never_final() {
         for kind in AgentKind::PROGRAMS {
             for event in [
                 json!(null),

@@ -280,7 +280,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn additive_mode_refuses_every_project_file_that_opencode_would_run() {
+    async fn additive_mode_refuses_project_files_that_opencode_would_load() {
         for name in PROJECT_FILES {
             let bench = Bench::new();
             let file = bench.file(&format!("work/{name}"), "{}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn additive_mode_refuses_a_project_file_above_the_work_folder_and_not_in_the_home() {
+    async fn additive_mode_refuses_opencode_files_in_parent_folders_except_home() {
         let bench = Bench::new();
         bench.file("home/opencode.json", "{}");
         let launched = bench
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn our_configuration_keeps_what_the_user_hands_over_in_the_same_variable() {
+    async fn gateway_settings_are_merged_into_the_users_config_variable() {
         let mut bench = Bench::new();
         bench.set(CONFIG, r#"{"theme":"x","share":"auto"}"#);
         let launch = bench
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn opencode_without_our_tools_keeps_its_own_environment() {
+    async fn opencode_keeps_its_environment_when_the_proxy_is_off() {
         let launch = Bench::new()
             .launch(AgentKind::OpenCode, Proxy::Off, "x")
             .await;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_ends_for_tool_calls_is_not_final() {
+    fn a_round_ending_in_tool_calls_is_not_final() {
         let of = |reason: &str| {
             let part = json!({"reason": reason, "cost": 0.5, "tokens": {"input": 1, "output": 2, "cache": {"read": 30}}});
             read(
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_final_and_unknown_events_say_nothing() {
+    fn opencode_errors_are_final_and_unknown_events_are_ignored() {
         let of = |event: Value| read(AgentKind::OpenCode, &event);
         let named = json!({"type": "error", "error": {"name": "APIError"}});
         assert_eq!(of(named), [done(Some("APIError"))]);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_prefix_of_our_server_makes_a_tool_ours() {
+    fn only_the_gateways_prefix_marks_a_gateway_tool() {
         let of = |tool: &str| {
             let part = json!({"tool": tool, "state": {"input": {"a": 1}}});
             read(

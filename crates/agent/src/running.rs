@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn success_needs_a_tool_list_a_good_final_event_and_exit_code_0() {
+    fn success_requires_a_tool_list_a_good_final_event_and_exit_code_0() {
         let cases = [
             (exited(0), Some(None), true, "success"),
             (exited(0), Some(None), false, "NO_TOOLS"),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_agent_has_failed_after_its_final_event_too() {
+    fn a_killed_agent_fails_even_after_its_final_event() {
         for ending in [Ending::WardenKilled { signal: 9 }, Ending::Unknown] {
             let stderr = String::new();
             let how = Ok(How { ending, stderr });
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_trouble_explains_a_missing_final_event_better_than_stderr() {
+    fn a_missing_final_event_is_explained_by_the_last_reported_trouble() {
         let mut watched = seen(None);
         let told = |watched: &Watched| judge(exited(1), watched, true).unwrap_err().to_string();
         assert!(told(&watched).ends_with("; it said: on stderr"));
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_the_warden_could_not_start_is_told_from_one_that_failed() {
+    fn a_failed_start_differs_from_a_failed_program() {
         let code = i32::from(warden::EXIT_NOT_STARTED);
         let ending = || Ending::Exited { code };
         let said = format!("{}: no such file", warden::NOT_STARTED_PREFIX);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_end_of_stderr_is_kept() {
+    async fn only_the_tail_of_stderr_is_kept() {
         let text = format!("{}the end", "x".repeat(3 * STDERR_BYTES));
         let kept = tail(Some(text.as_bytes())).await;
         assert_eq!(kept.len(), STDERR_BYTES);

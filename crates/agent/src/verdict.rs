@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_say() {
+    fn versions_are_parsed_from_program_output() {
         for (said, version) in [
             ("2.1.325 (Claude Code)\n", Some("2.1.325")),
             ("0.61.0\n", Some("0.61.0")),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_warning_has_its_exact_text() {
+    fn the_coexistence_warning_has_its_exact_text() {
         expect![[r#"
             WARN: mcp_proxy on provider=codex runs in coexistence mode.
                   Built-in tools cannot be disabled and may bypass the proxy.
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_counts_more_than_the_table_and_nothing_known_is_no() {
+    fn a_probed_verdict_overrides_the_version_table() {
         let installed = Installed {
             version: "2.1.325".to_owned(),
             sha256: "aa".to_owned(),

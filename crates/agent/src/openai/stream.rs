@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_put_together_whatever_their_pieces_look_like() {
+    fn tool_calls_are_assembled_from_any_chunking() {
         let two = [
             call("a", "Read", r#"{"path":"é🦀"}"#),
             call("b", "Glob", "{}"),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_comments_do_not_matter() {
+    fn line_endings_and_comments_do_not_change_a_stream() {
         let plain = stream(&[r#"{"content":"a"}"#, r#"{"content":"é"}"#]);
         let text = |text: &str| assembled(text, 1).map(|answer| answer.text);
         assert_eq!(text(&plain).as_deref(), Ok("aé"));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_put_together_is_an_error() {
+    fn incomplete_or_malformed_streams_are_errors() {
         let cases = [
             (
                 "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n",
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_came_whole_reads_the_same() {
+    fn unstreamed_answers_are_read_like_streamed_ones() {
         let body = br#"{"choices":[{"message":{"content":null,"tool_calls":[{"function":{"name":"Read","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}"#;
         let answer = whole(body).unwrap();
         assert_eq!(answer.calls, [call("call_0", "Read", "{}")]);

@@ -21,7 +21,7 @@ async fn failure(kind: AgentKind, misbehave: Misbehave) -> StepFailed {
 }
 
 #[tokio::test]
-async fn every_agent_that_lists_its_tools_and_says_so_succeeds() {
+async fn agents_that_list_tools_and_report_success_succeed() {
     for kind in AgentKind::PROGRAMS {
         let stage = Stage::new();
         stage.script(isolated(*kind));
@@ -33,7 +33,7 @@ async fn every_agent_that_lists_its_tools_and_says_so_succeeds() {
 }
 
 #[tokio::test]
-async fn success_without_a_tool_list_is_a_failure_for_every_agent() {
+async fn success_without_a_tool_list_is_a_failure() {
     for kind in AgentKind::PROGRAMS {
         for misbehave in [Misbehave::NoServer, Misbehave::ServerCrashes] {
             let failed = failure(*kind, misbehave).await;
@@ -43,7 +43,7 @@ async fn success_without_a_tool_list_is_a_failure_for_every_agent() {
 }
 
 #[tokio::test]
-async fn exit_code_0_without_a_final_event_is_a_failure_for_every_agent() {
+async fn exit_code_0_without_a_final_event_is_a_failure() {
     for kind in AgentKind::PROGRAMS {
         let failed = failure(*kind, Misbehave::NoFinal).await;
         let StepFailed::NoFinalEvent { how, .. } = &failed else {
@@ -54,7 +54,7 @@ async fn exit_code_0_without_a_final_event_is_a_failure_for_every_agent() {
 }
 
 #[tokio::test]
-async fn a_final_event_does_not_excuse_a_bad_exit_code() {
+async fn a_bad_exit_code_fails_despite_a_good_final_event() {
     for kind in AgentKind::PROGRAMS {
         let failed = failure(*kind, Misbehave::FinalThenFails).await;
         let told = failed.to_string();
@@ -63,7 +63,7 @@ async fn a_final_event_does_not_excuse_a_bad_exit_code() {
 }
 
 #[tokio::test]
-async fn a_good_exit_code_does_not_excuse_a_final_event_that_failed() {
+async fn a_failed_final_event_fails_despite_exit_code_0() {
     for kind in AgentKind::PROGRAMS {
         let failed = failure(*kind, Misbehave::SaysFailed).await;
         assert_eq!(failed.to_string(), "the agent failed: it did not work");
@@ -71,7 +71,7 @@ async fn a_good_exit_code_does_not_excuse_a_final_event_that_failed() {
 }
 
 #[tokio::test]
-async fn an_agent_that_never_ends_is_stopped_when_its_time_is_up() {
+async fn a_hanging_agent_is_stopped_at_its_timeout() {
     let stage = Stage::new();
     stage.script(AgentScript {
         misbehave: Misbehave::Hangs,
@@ -87,7 +87,7 @@ async fn an_agent_that_never_ends_is_stopped_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_told_to_stop_has_not_succeeded_whatever_its_exit_code() {
+async fn a_stopped_agent_fails_even_with_exit_code_0() {
     let stage = Stage::new();
     stage.script(AgentScript {
         misbehave: Misbehave::ExitsWellWhenTold,
@@ -106,7 +106,7 @@ async fn an_agent_that_is_told_to_stop_has_not_succeeded_whatever_its_exit_code(
 }
 
 #[tokio::test]
-async fn the_private_folder_is_gone_however_a_step_ends() {
+async fn the_private_folder_is_deleted_however_a_step_ends() {
     for misbehave in [Misbehave::No, Misbehave::NoFinal, Misbehave::FinalThenFails] {
         let stage = Stage::new();
         stage.script(AgentScript {
@@ -137,7 +137,7 @@ async fn a_missing_program_is_named() {
 }
 
 #[tokio::test]
-async fn the_record_and_the_last_event_tell_how_the_step_ended() {
+async fn the_record_and_the_last_event_carry_the_steps_status() {
     for (misbehave, status) in [
         (Misbehave::No, "success"),
         (Misbehave::NoServer, "NO_TOOLS"),

@@ -13,7 +13,7 @@ async fn launched(stage: &Stage, kind: AgentKind, proxy: Proxy) -> Given {
 }
 
 #[tokio::test]
-async fn full_mode_switches_off_every_tool_of_codex_and_every_other_server() {
+async fn full_mode_disables_codex_tools_and_other_servers() {
     let given = launched(&Stage::new(), AgentKind::Codex, Proxy::Full).await;
     for feature in ["shell_tool", "unified_exec", "view_image", "hooks", "apps"] {
         assert!(given.has(&["--disable", feature]), "{feature}");
@@ -30,7 +30,7 @@ async fn full_mode_switches_off_every_tool_of_codex_and_every_other_server() {
 }
 
 #[tokio::test]
-async fn full_mode_denies_opencode_every_tool_but_ours_and_every_other_server() {
+async fn full_mode_denies_opencode_all_but_gateway_tools() {
     let given = launched(&Stage::new(), AgentKind::OpenCode, Proxy::Full).await;
     let config = given.variable("OPENCODE_CONFIG_CONTENT").unwrap();
     let config: Value = serde_json::from_str(config).unwrap();
@@ -54,7 +54,7 @@ async fn full_mode_starts_opencode_in_a_copy_of_the_users_configuration() {
 }
 
 #[tokio::test]
-async fn no_agent_obeys_a_file_of_its_work_folder() {
+async fn agents_ignore_configuration_in_the_work_folder() {
     for kind in AgentKind::PROGRAMS {
         let stage = Stage::new();
         for name in [
@@ -79,7 +79,7 @@ async fn no_agent_obeys_a_file_of_its_work_folder() {
 }
 
 #[tokio::test]
-async fn odd_prompts_reach_an_agent_unchanged() {
+async fn unusual_prompts_reach_an_agent_unchanged() {
     for prompt in [
         "",
         "--help",
@@ -97,7 +97,7 @@ async fn odd_prompts_reach_an_agent_unchanged() {
 }
 
 #[tokio::test]
-async fn a_prompt_larger_than_a_pipe_arrives_whole() {
+async fn a_prompt_larger_than_a_pipe_buffer_arrives_complete() {
     let stage = Stage::new();
     stage.script(isolated(AgentKind::OpenCode));
     let mut step = stage.step(AgentKind::OpenCode, Proxy::Full);
@@ -107,7 +107,7 @@ async fn a_prompt_larger_than_a_pipe_arrives_whole() {
 }
 
 #[tokio::test]
-async fn an_agent_without_our_tools_is_given_none() {
+async fn agents_get_no_gateway_tools_when_the_proxy_is_off() {
     for kind in AgentKind::PROGRAMS {
         let stage = Stage::new();
         let given = launched(&stage, *kind, Proxy::Off).await;

@@ -19,7 +19,7 @@ async fn ended(stage: &Stage, replies: Vec<ChatReply>) -> Result<Outcome, StepFa
 }
 
 #[tokio::test]
-async fn calls_pass_the_gate_and_their_results_go_back_in_order() {
+async fn a_models_calls_pass_the_gate_and_results_return_in_order() {
     let stage = Stage::new();
     let wanted = [
         ("Read", json!({"n": 1})),
@@ -49,7 +49,7 @@ async fn calls_pass_the_gate_and_their_results_go_back_in_order() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_not_json_are_an_error_for_the_model_and_reach_no_tool() {
+async fn invalid_json_arguments_are_answered_with_an_error_and_reach_no_tool() {
     let stage = Stage::new();
     let function = json!({"name": "Read", "arguments": "{\"path\": "});
     let broken = json!({"tool_calls": [{"index": 0, "id": "c0", "function": function}]});
@@ -68,7 +68,7 @@ async fn arguments_that_are_not_json_are_an_error_for_the_model_and_reach_no_too
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_a_failure_even_with_text() {
+async fn a_truncated_model_stream_is_a_failure() {
     let stage = Stage::new();
     let half = "data: {\"choices\":[{\"delta\":{\"content\":\"all done\"}}]}\n\n";
     for reply in [
@@ -82,7 +82,7 @@ async fn a_stream_that_breaks_off_is_a_failure_even_with_text() {
 }
 
 #[tokio::test]
-async fn a_model_that_never_stops_calling_is_stopped() {
+async fn a_model_is_stopped_at_its_round_limit() {
     let stage = Stage::new();
     let model = ChatModel::start(vec![ChatReply::call(&[("Read", json!({}))])]);
     let mut step = step(&stage, &model);
@@ -94,14 +94,14 @@ async fn a_model_that_never_stops_calling_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_stop_for_tool_calls_without_calls_is_a_failure() {
+async fn a_tool_calls_finish_without_calls_is_a_failure() {
     let reply = ChatReply::deltas(&[json!({"content": "x"})], "tool_calls");
     let failed = ended(&Stage::new(), vec![reply]).await.unwrap_err();
     assert!(matches!(failed, StepFailed::LoopGuard(_)), "{failed}");
 }
 
 #[tokio::test]
-async fn a_busy_server_is_tried_again_and_a_refusal_is_not() {
+async fn http_429_is_retried_and_http_401_is_not() {
     let stage = Stage::new();
     let error = json!({"error": {"message": "not now"}});
     let busy = ChatReply::json(&error).status(429, Some(("retry-after", "0")));
@@ -120,7 +120,7 @@ async fn a_busy_server_is_tried_again_and_a_refusal_is_not() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_an_hour_is_not_waited_for() {
+async fn an_hour_long_retry_after_is_not_honoured() {
     let busy = ChatReply::json(&json!({})).status(503, Some(("retry-after", "3600")));
     let failed = ended(&Stage::new(), vec![busy]).await.unwrap_err();
     assert!(
@@ -130,7 +130,7 @@ async fn a_server_that_asks_for_an_hour_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_model_without_our_tools_is_offered_no_tools_at_all() {
+async fn a_model_is_offered_no_tools_when_the_proxy_is_off() {
     let stage = Stage::new();
     let model = ChatModel::start(vec![ChatReply::say("done")]);
     let mut step = step(&stage, &model);
@@ -142,7 +142,7 @@ async fn a_model_without_our_tools_is_offered_no_tools_at_all() {
 }
 
 #[tokio::test]
-async fn options_and_an_odd_prompt_reach_the_model_as_they_are() {
+async fn options_and_unusual_prompts_reach_the_model_unchanged() {
     let stage = Stage::new();
     let whole = json!({"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]});
     let model = ChatModel::start(vec![ChatReply::json(&whole)]);
@@ -161,7 +161,7 @@ async fn options_and_an_odd_prompt_reach_the_model_as_they_are() {
 }
 
 #[tokio::test]
-async fn the_environment_names_the_model_where_the_options_do_not() {
+async fn the_environment_supplies_missing_model_options() {
     let model = ChatModel::start(vec![ChatReply::say("done")]);
     let stage = Stage::with_env(&[("OPENAI_BASE_URL", &model.url), ("OPENAI_MODEL", "env-m")]);
     let step = stage.step(AgentKind::OpenAiCompatible, Proxy::Full);

@@ -6,7 +6,7 @@ use callgate_testkit::agents::AgentScript;
 use crate::stage::{Stage, isolated};
 
 #[tokio::test]
-async fn an_agent_that_asks_the_model_nothing_is_not_isolated_whatever_its_version() {
+async fn an_agent_that_never_calls_the_probe_model_is_not_isolated() {
     for kind in AgentKind::PROGRAMS {
         let stage = Stage::new();
         stage.script(isolated(*kind));
@@ -21,7 +21,7 @@ async fn an_agent_that_asks_the_model_nothing_is_not_isolated_whatever_its_versi
 }
 
 #[tokio::test]
-async fn a_probe_tells_an_agent_of_an_unknown_version_nothing_but_its_task() {
+async fn a_probe_sends_only_the_task_as_prompt() {
     let stage = Stage::new();
     stage.script(AgentScript {
         version: "9.9.9".to_owned(),
@@ -35,7 +35,7 @@ async fn a_probe_tells_an_agent_of_an_unknown_version_nothing_but_its_task() {
 }
 
 #[tokio::test]
-async fn a_model_without_a_program_cannot_be_probed() {
+async fn agents_without_a_program_cannot_be_probed() {
     let stage = Stage::new();
     let work = stage.path("work");
     let failed = probe(&stage.house, AgentKind::OpenAiCompatible, &work).await;

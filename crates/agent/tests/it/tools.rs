@@ -21,7 +21,7 @@ fn bypassed(stage: &Stage) -> Vec<CallEntry> {
 }
 
 #[tokio::test]
-async fn calls_of_every_agent_pass_the_gate_under_the_steps_session() {
+async fn agent_calls_pass_the_gate_in_the_steps_session() {
     for kind in AgentKind::PROGRAMS {
         let stage = Stage::new();
         let arguments = json!({"path": "a\"\u{202e}é🦀"});
@@ -48,7 +48,7 @@ async fn calls_of_every_agent_pass_the_gate_under_the_steps_session() {
 }
 
 #[tokio::test]
-async fn native_tools_of_every_agent_are_recorded_as_bypassed() {
+async fn native_tool_uses_are_recorded_as_bypassed() {
     for kind in AgentKind::PROGRAMS {
         let stage = Stage::new();
         stage.script(AgentScript {
@@ -72,7 +72,7 @@ async fn native_tools_of_every_agent_are_recorded_as_bypassed() {
 }
 
 #[tokio::test]
-async fn an_unknown_version_is_warned_about_and_told_to_keep_to_our_tools() {
+async fn unknown_agent_versions_cause_a_warning_and_a_prompt_suffix() {
     let stage = Stage::new();
     stage.script(AgentScript {
         version: "9.9.9".to_owned(),
@@ -91,7 +91,7 @@ async fn an_unknown_version_is_warned_about_and_told_to_keep_to_our_tools() {
 }
 
 #[tokio::test]
-async fn a_known_version_is_not_warned_about() {
+async fn known_agent_versions_cause_no_warning() {
     let stage = Stage::new();
     stage.script(isolated(AgentKind::Claude));
     let step = stage.step(AgentKind::Claude, Proxy::Full);
@@ -112,7 +112,7 @@ fn replace(program: &Path) {
 }
 
 #[tokio::test]
-async fn a_program_that_was_replaced_is_asked_for_its_version_again() {
+async fn a_replaced_agent_program_is_asked_for_its_version_again() {
     let stage = Stage::new();
     stage.script(isolated(AgentKind::Codex));
     replace(&stage.path("bin/codex"));
@@ -133,7 +133,7 @@ async fn a_program_that_was_replaced_is_asked_for_its_version_again() {
 }
 
 #[tokio::test]
-async fn a_model_without_a_program_is_always_isolated() {
+async fn agents_without_a_program_are_always_isolated() {
     let stage = Stage::new();
     let (warden, env) = (&stage.house.warden_program, &stage.house.env);
     let verdicts = &stage.house.verdicts;
