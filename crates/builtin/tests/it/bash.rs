@@ -17,7 +17,7 @@ async fn assert_no_process_left(desk: &Desk) {
 }
 
 #[tokio::test]
-async fn exit_code_and_both_streams_are_answered() {
+async fn an_answer_holds_exit_code_stdout_and_stderr() {
     let desk = Desk::new();
     let said = desk
         .ok("Bash", json!({"command": "echo out; echo err >&2"}))
@@ -45,7 +45,7 @@ async fn exit_code_and_both_streams_are_answered() {
 }
 
 #[tokio::test]
-async fn a_command_is_bash_and_has_no_input() {
+async fn commands_run_in_bash_with_empty_stdin() {
     let desk = Desk::new();
     let command = "cat; a=(1 2 3); echo ${#a[@]}; printf 'caf\\xe9'";
     let said = desk.ok("Bash", json!({"command": command})).await;
@@ -53,7 +53,7 @@ async fn a_command_is_bash_and_has_no_input() {
 }
 
 #[tokio::test]
-async fn a_command_runs_in_its_folder() {
+async fn commands_run_in_their_cwd() {
     let desk = Desk::new();
     desk.file("sub/file", "");
     let said = desk.ok("Bash", json!({"command": "pwd -P"})).await;
@@ -77,7 +77,7 @@ async fn a_command_runs_in_its_folder() {
 
 /// The test itself has many more variables, `CARGO_MANIFEST_DIR` among them.
 #[tokio::test]
-async fn a_command_has_the_given_environment_and_no_other() {
+async fn commands_get_only_the_configured_environment() {
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let desk = Desk::new().with_env(&[("PATH", "/usr/bin:/bin"), ("GREETING", "a b=c")]);
     let said = desk.ok("Bash", json!({"command": "env"})).await;
@@ -99,7 +99,7 @@ async fn a_command_has_the_given_environment_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_machine_without_bash_says_so() {
+async fn a_missing_bash_is_reported() {
     let desk = Desk::new().with_env(&[("PATH", "/nonexistent")]);
     let said = desk.error("Bash", json!({"command": "true"})).await;
     assert!(said.starts_with("exit code: "), "{said}");
@@ -107,7 +107,7 @@ async fn a_machine_without_bash_says_so() {
 }
 
 #[tokio::test]
-async fn long_output_keeps_its_head_and_its_tail() {
+async fn long_bash_output_keeps_head_and_tail() {
     const KEPT: usize = 48 * 1024;
     let desk = Desk::new();
     let middle = 1_000_000;
@@ -132,7 +132,7 @@ async fn long_output_keeps_its_head_and_its_tail() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_killed_and_its_output_kept() {
+async fn a_command_is_killed_at_its_timeout_and_its_output_kept() {
     let desk = Desk::new();
     let command = "echo head; sleep 600 & sleep 600";
     let said = desk
@@ -146,7 +146,7 @@ async fn a_command_that_takes_too_long_is_killed_and_its_output_kept() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_running_ends_with_its_call() {
+async fn background_processes_end_with_their_command() {
     let desk = Desk::new();
     let command = "nohup sleep 600 >/dev/null 2>&1 & setsid sleep 600 & trap '' TERM; echo done";
     let said = desk.ok("Bash", json!({"command": command})).await;
@@ -175,7 +175,7 @@ async fn a_cancelled_command_leaves_no_process() {
 
 /// Each end of a pipe waits for the other, so both commands must run at the same time.
 #[tokio::test]
-async fn commands_run_side_by_side() {
+async fn commands_run_concurrently() {
     let desk = Desk::new();
     desk.pipe("pipe");
     let (wrote, read) = tokio::join!(
@@ -187,7 +187,7 @@ async fn commands_run_side_by_side() {
 }
 
 #[tokio::test]
-async fn limits_of_a_command_are_told() {
+async fn timeouts_out_of_range_are_refused() {
     let desk = Desk::new();
     for seconds in [0, 86_401] {
         let arguments = json!({"command": "touch made", "timeout_seconds": seconds});

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::desk::Desk;
 
 #[tokio::test]
-async fn a_written_file_has_exactly_the_content_and_missing_folders_are_made() {
+async fn write_stores_exact_content_and_creates_missing_folders() {
     let desk = Desk::new();
     let content = "é\r\n\u{0}tail without a line end";
     let said = desk
@@ -26,7 +26,7 @@ async fn a_written_file_has_exactly_the_content_and_missing_folders_are_made() {
 }
 
 #[tokio::test]
-async fn a_replaced_file_keeps_its_mode_and_a_link_to_it_stays_a_link() {
+async fn write_keeps_file_modes_and_links() {
     let desk = Desk::new();
     desk.file("real/run.sh", "old");
     let script = desk.root().join("real/run.sh");
@@ -47,7 +47,7 @@ async fn a_replaced_file_keeps_its_mode_and_a_link_to_it_stays_a_link() {
 
 /// A reader that opened the file before sees the old content to its end: the file is replaced, not overwritten.
 #[tokio::test]
-async fn a_reader_never_sees_half_of_a_change() {
+async fn files_are_replaced_atomically() {
     let desk = Desk::new();
     desk.file("file", "old content");
     let mut before = File::open(desk.root().join("file")).unwrap();
@@ -60,7 +60,7 @@ async fn a_reader_never_sees_half_of_a_change() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_file_is_not_written_to() {
+async fn write_refuses_folders_and_special_files() {
     let desk = Desk::new();
     desk.file("folder/file", "kept");
     desk.pipe("pipe");
@@ -82,7 +82,7 @@ async fn what_is_not_a_file_is_not_written_to() {
 }
 
 #[tokio::test]
-async fn an_edit_is_literal_and_leaves_every_other_byte_alone() {
+async fn edit_matches_literally_and_changes_no_other_byte() {
     let desk = Desk::new();
     desk.file("raw", b"\xff\x00 a.c abc $1 \r\n\xfe");
     let said = desk
@@ -97,7 +97,7 @@ async fn an_edit_is_literal_and_leaves_every_other_byte_alone() {
 }
 
 #[tokio::test]
-async fn an_edit_that_is_not_clear_says_why_and_changes_nothing() {
+async fn ambiguous_edits_are_refused_with_a_reason() {
     let desk = Desk::new();
     desk.file("file", "one two two");
     let cases = [
@@ -142,7 +142,7 @@ async fn an_edit_that_is_not_clear_says_why_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_file_over_the_limit_is_not_edited() {
+async fn edit_refuses_files_over_the_size_limit() {
     let desk = Desk::new();
     desk.file("huge", "start");
     let huge = File::options()
@@ -161,7 +161,7 @@ async fn a_file_over_the_limit_is_not_edited() {
 
 /// Each edit reads the file and writes it back, so without a lock most of these would be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn edits_of_one_file_at_the_same_time_are_all_kept() {
+async fn concurrent_edits_of_one_file_are_all_kept() {
     const EDITS: usize = 24;
     let desk = Desk::new();
     let words: Vec<String> = (0..EDITS).map(|number| format!("<{number}>")).collect();

@@ -55,7 +55,7 @@ fn assert_outside_untouched(desk: &Desk) {
 }
 
 #[tokio::test]
-async fn every_tool_refuses_every_way_out() {
+async fn every_tool_refuses_paths_outside_its_roots() {
     let desk = leaky();
     let (root, outside) = (desk.root(), desk.beside("outside"));
     let mut ways: Vec<String> = [
@@ -101,7 +101,7 @@ async fn every_tool_refuses_every_way_out() {
 }
 
 #[tokio::test]
-async fn odd_spellings_are_names_inside_or_no_names_at_all() {
+async fn encoded_path_separators_are_plain_file_names() {
     let desk = leaky();
     // To the system these are file names like any other, and nothing of that name exists.
     for way in [
@@ -132,7 +132,7 @@ async fn odd_spellings_are_names_inside_or_no_names_at_all() {
 }
 
 #[tokio::test]
-async fn a_link_that_stays_inside_is_followed() {
+async fn links_within_a_root_are_followed() {
     let desk = leaky();
     assert_eq!(
         desk.ok("Read", json!({"path": "link-that-stays/file"}))
@@ -147,7 +147,7 @@ async fn a_link_that_stays_inside_is_followed() {
 }
 
 #[tokio::test]
-async fn a_search_does_not_follow_links() {
+async fn searches_do_not_follow_links() {
     let desk = leaky();
     let found = desk.ok("Grep", json!({"pattern": "secret|inside"})).await;
     assert_eq!(found, "inside/file:1:inside");
@@ -158,7 +158,7 @@ async fn a_search_does_not_follow_links() {
 }
 
 #[tokio::test]
-async fn several_roots_are_all_open_and_the_first_is_where_relative_paths_start() {
+async fn relative_paths_start_at_the_first_of_several_roots() {
     let desk = Desk::with_roots(&["second"]);
     let second = desk.beside("second");
     fs::write(second.join("file"), "beta").unwrap();
@@ -183,7 +183,7 @@ async fn several_roots_are_all_open_and_the_first_is_where_relative_paths_start(
 }
 
 #[test]
-fn a_root_that_cannot_be_used_is_named() {
+fn the_error_for_an_unusable_root_names_the_root() {
     assert!(matches!(Roots::open([]), Err(RootError::None)));
     let desk = Desk::new();
     desk.file("file", "");
@@ -220,7 +220,7 @@ async fn while_exchanging<F: Future<Output = ()>>(one: PathBuf, other: PathBuf, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_is_swapped_in_leads_nowhere() {
+async fn links_swapped_in_during_a_call_do_not_escape_the_root() {
     let desk = leaky();
     let root = desk.root();
     desk.file("flip/secret", "inside");
@@ -251,7 +251,7 @@ async fn a_link_that_is_swapped_in_leads_nowhere() {
 
 /// Opening a pipe that has no writer would block.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pipe_that_is_swapped_in_keeps_no_tool_waiting() {
+async fn pipes_swapped_in_during_a_call_do_not_block_tools() {
     let desk = Desk::new();
     desk.file("folder/flip", "needle\n");
     desk.pipe("spare");

@@ -24,7 +24,7 @@ fn aged(desk: &Desk, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_star_stays_in_its_folder_and_two_cross_folders_newest_first() {
+async fn one_star_matches_within_a_folder_and_two_across_folders() {
     let desk = Desk::new();
     aged(
         &desk,
@@ -67,7 +67,7 @@ async fn a_star_stays_in_its_folder_and_two_cross_folders_newest_first() {
 }
 
 #[tokio::test]
-async fn hidden_files_are_found_and_ignored_ones_are_not() {
+async fn glob_finds_hidden_files_but_not_ignored_ones() {
     let desk = Desk::new();
     aged(
         &desk,
@@ -99,7 +99,7 @@ async fn hidden_files_are_found_and_ignored_ones_are_not() {
 }
 
 #[tokio::test]
-async fn an_absolute_pattern_must_lie_in_its_folder() {
+async fn absolute_glob_patterns_must_lie_within_cwd() {
     let desk = Desk::new();
     aged(&desk, &["src/main.rs", "src-other/main.rs"]);
     let root = desk.root().display().to_string();
@@ -123,7 +123,7 @@ async fn an_absolute_pattern_must_lie_in_its_folder() {
 }
 
 #[tokio::test]
-async fn the_newest_thousand_are_told_and_how_many_there_are() {
+async fn glob_lists_the_newest_thousand_and_the_total() {
     let desk = Desk::new();
     for number in 0..1003 {
         desk.file(&format!("{number:04}"), "");
@@ -140,7 +140,7 @@ async fn the_newest_thousand_are_told_and_how_many_there_are() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_pattern_or_a_folder_is_told() {
+async fn invalid_glob_patterns_and_folders_are_reported() {
     let desk = Desk::new();
     desk.file("file", "");
     desk.pipe("pipe");

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::desk::Desk;
 
 #[tokio::test]
-async fn lines_are_shown_with_file_and_number_in_order_of_their_paths() {
+async fn grep_shows_file_and_line_number_in_path_order() {
     let desk = Desk::new();
     desk.file("b.txt", "needle\nhay\n  needle, needle\n");
     desk.file("a/c.txt", "hay\nneedle without an end");
@@ -40,7 +40,7 @@ async fn lines_are_shown_with_file_and_number_in_order_of_their_paths() {
 }
 
 #[tokio::test]
-async fn context_lines_are_marked_and_gaps_are_shown() {
+async fn grep_marks_context_lines_and_gaps() {
     let desk = Desk::new();
     let lines: Vec<String> = (1..=12).map(|number| format!("line {number}")).collect();
     desk.file("file", lines.join("\n"));
@@ -57,7 +57,7 @@ async fn context_lines_are_marked_and_gaps_are_shown() {
 }
 
 #[tokio::test]
-async fn at_most_a_thousand_lines_are_shown_around_a_match() {
+async fn grep_context_is_limited_to_a_thousand_lines_each_side() {
     let desk = Desk::new();
     let lines = (1..=4000).map(|number| if number == 2000 { "needle" } else { "hay" });
     desk.file("file", lines.collect::<Vec<_>>().join("\n"));
@@ -70,7 +70,7 @@ async fn at_most_a_thousand_lines_are_shown_around_a_match() {
 }
 
 #[tokio::test]
-async fn letters_of_every_language_match_and_bytes_that_are_no_text_do_no_harm() {
+async fn grep_matches_all_scripts_and_tolerates_invalid_utf8() {
     let desk = Desk::new();
     desk.file("words", "Ärger\nстрока\n日本語\n🦀 crab\n");
     desk.file("latin", b"caf\xe9 needle\n");
@@ -98,7 +98,7 @@ async fn letters_of_every_language_match_and_bytes_that_are_no_text_do_no_harm()
 }
 
 #[tokio::test]
-async fn binary_files_are_left_out_and_hidden_ones_are_searched() {
+async fn grep_skips_binary_files_and_searches_hidden_ones() {
     let desk = Desk::new();
     desk.file("binary", b"needle\n\x00\nneedle\n");
     desk.file(".hidden/file", "needle\n");
@@ -113,7 +113,7 @@ async fn binary_files_are_left_out_and_hidden_ones_are_searched() {
 }
 
 #[tokio::test]
-async fn ignore_files_count_unless_the_file_is_named() {
+async fn grep_honours_ignore_files_unless_a_file_is_named() {
     let desk = Desk::new();
     desk.file(".gitignore", "*.log\n/target\n");
     desk.file("sub/.gitignore", "!kept.log\n");
@@ -136,7 +136,7 @@ async fn ignore_files_count_unless_the_file_is_named() {
 }
 
 #[tokio::test]
-async fn a_glob_without_a_slash_is_about_names() {
+async fn a_grep_glob_without_a_slash_matches_file_names() {
     let desk = Desk::new();
     for name in ["top.rs", "src/main.rs", "src/deep/lib.rs", "src/notes.md"] {
         desk.file(name, "needle\n");
@@ -162,7 +162,7 @@ async fn a_glob_without_a_slash_is_about_names() {
 }
 
 #[tokio::test]
-async fn long_lines_and_long_answers_are_cut_and_say_so() {
+async fn grep_marks_truncated_lines_and_answers() {
     let desk = Desk::new();
     desk.file("wide", format!("needle {}\n", "é".repeat(5000)));
     let wide = desk.ok("Grep", json!({"pattern": "needle"})).await;
@@ -184,7 +184,7 @@ async fn long_lines_and_long_answers_are_cut_and_say_so() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_searched_for_is_told() {
+async fn invalid_grep_patterns_and_paths_are_reported() {
     let desk = Desk::new();
     desk.pipe("pipe");
     for (arguments, expected) in [
@@ -216,7 +216,7 @@ async fn what_cannot_be_searched_for_is_told() {
 
 /// The walk opens ignore files by itself; one that has no end must not keep it.
 #[tokio::test]
-async fn ignore_files_that_are_no_files_keep_no_search_waiting() {
+async fn pipes_named_like_ignore_files_do_not_block_searches() {
     for folder in ["", "bad/"] {
         let desk = Desk::new();
         desk.file("a.txt", "needle");

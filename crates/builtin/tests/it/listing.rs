@@ -15,7 +15,7 @@ fn descriptors(desk: &Desk) -> Vec<Value> {
 }
 
 #[test]
-fn six_tools_are_listed_and_three_of_them_only_read() {
+fn six_tools_are_listed_of_which_three_are_read_only() {
     let desk = Desk::new();
     let listed: Vec<(String, bool)> = descriptors(&desk)
         .iter()
@@ -60,7 +60,7 @@ fn every_tool_and_argument_is_in_the_table_that_the_policy_uses() {
 
 /// Each argument of a schema is given with another type, and each required one is left out.
 #[tokio::test]
-async fn every_argument_is_checked_as_its_schema_says() {
+async fn every_argument_is_checked_against_its_schema() {
     let desk = Desk::new();
     let mut checked = 0;
     for tool in descriptors(&desk) {

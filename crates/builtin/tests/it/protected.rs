@@ -15,7 +15,7 @@ fn desk() -> Desk {
 }
 
 #[tokio::test]
-async fn protected_paths_are_refused_by_every_spelling() {
+async fn protected_paths_are_refused_in_every_spelling() {
     let desk = desk();
     symlink("callgate.yaml", desk.root().join("link")).unwrap();
     symlink("data", desk.root().join("folder-link")).unwrap();
@@ -55,7 +55,7 @@ async fn protected_paths_are_refused_by_every_spelling() {
 }
 
 #[tokio::test]
-async fn another_name_of_a_protected_file_is_refused_too() {
+async fn hard_links_to_protected_files_are_refused() {
     let desk = desk();
     fs::hard_link(desk.root().join("callgate.yaml"), desk.root().join("alias")).unwrap();
     fs::hard_link(
@@ -84,7 +84,7 @@ async fn another_name_of_a_protected_file_is_refused_too() {
 }
 
 #[tokio::test]
-async fn searches_leave_protected_files_out() {
+async fn searches_skip_protected_files() {
     let desk = desk();
     assert_eq!(desk.ok("Glob", json!({"pattern": "**"})).await, "notes");
     let counted = json!({"pattern": "policy", "output_mode": "count"});

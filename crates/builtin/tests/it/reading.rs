@@ -7,7 +7,7 @@ use crate::desk::{Answer, Desk};
 const MIB: usize = 1024 * 1024;
 
 #[tokio::test]
-async fn lines_are_answered_as_they_stand_in_the_file() {
+async fn read_returns_lines_unchanged() {
     let desk = Desk::new();
     desk.file("dos", "one\r\ntwo\r\n");
     desk.file("unended", "één\n\u{1F980}");
@@ -21,7 +21,7 @@ async fn lines_are_answered_as_they_stand_in_the_file() {
 }
 
 #[tokio::test]
-async fn offset_and_limit_choose_lines_and_say_where_to_go_on() {
+async fn offset_and_limit_select_lines_and_the_answer_names_the_next_offset() {
     let desk = Desk::new();
     desk.file("five", "1\n2\n3\n4\n5\n");
     let more = |next: u32| format!("[there is more: go on with offset {next}]");
@@ -56,7 +56,7 @@ async fn offset_and_limit_choose_lines_and_say_where_to_go_on() {
 
 /// Following the notes gives the whole file, without a gap and without a line twice.
 #[tokio::test]
-async fn the_pages_of_a_large_file_add_up_to_the_file() {
+async fn the_pages_of_a_large_file_join_to_the_whole_file() {
     let desk = Desk::new();
     let line = |number: usize| format!("{number:07} {}\n", "x".repeat(991));
     let whole: String = (0..11_000).map(line).collect();
@@ -88,7 +88,7 @@ async fn the_pages_of_a_large_file_add_up_to_the_file() {
 }
 
 #[tokio::test]
-async fn a_line_longer_than_a_page_is_cut_and_the_next_one_is_named() {
+async fn an_overlong_line_is_cut_and_the_next_offset_named() {
     let desk = Desk::new();
     desk.file("wide", format!("first\n{}\nlast", "y".repeat(6 * MIB)));
     let answer = desk.call("Read", json!({"path": "wide"})).await;
@@ -111,7 +111,7 @@ async fn a_line_longer_than_a_page_is_cut_and_the_next_one_is_named() {
 }
 
 #[tokio::test]
-async fn binary_files_are_named_and_not_shown() {
+async fn read_reports_binary_files_without_their_content() {
     let desk = Desk::new();
     desk.file("picture", b"\x89PNG\x00\x01\x02");
     let late = [&b"text\n".repeat(4000)[..], b"\x00"].concat();
@@ -132,7 +132,7 @@ async fn binary_files_are_named_and_not_shown() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_file_is_told_apart() {
+async fn read_reports_folders_pipes_sockets_and_loops_distinctly() {
     let desk = Desk::new();
     desk.file("folder/file", "x");
     desk.pipe("pipe");
@@ -157,7 +157,7 @@ async fn what_is_not_a_file_is_told_apart() {
 }
 
 #[tokio::test]
-async fn both_spellings_of_a_path_are_one_argument() {
+async fn read_accepts_path_and_file_path_as_one_argument() {
     let desk = Desk::new();
     desk.file("a", "alpha");
     assert_eq!(desk.ok("Read", json!({"file_path": "a"})).await, "alpha");
