@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_ledger_that_answers_every_limit_is_used_up() {
+    async fn a_failing_ledger_counts_as_every_limit_reached() {
         let account = Account {
             owner: Owner {
                 tenant: "local".to_owned(),

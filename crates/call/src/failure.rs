@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_call_that_was_not_sent_reads_cancelled() {
+    fn only_unsent_calls_have_the_status_cancelled() {
         let status = |effect| Failure::Cancelled { effect }.status();
         assert_eq!(status(Effect::None), Status::Cancelled);
         assert_eq!(status(Effect::Unknown), Status::Unknown);
     }
 
     #[test]
-    fn half_seconds_are_shown_as_written() {
+    fn durations_are_shown_in_seconds_with_fractions() {
         assert_eq!(seconds(Duration::from_millis(1500)), "1.5s");
         assert_eq!(seconds(Duration::from_secs(30)), "30s");
     }

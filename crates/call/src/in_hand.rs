@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_does_it_and_who_leaves_hands_it_on() {
+    async fn the_waiting_caller_drives_the_work_and_a_leaving_one_hands_it_over() {
         let (steps, go, tasks) = (Arc::default(), Arc::default(), TaskTracker::new());
         let mut in_hand = work(&steps, &go, &tasks);
         assert!((&mut in_hand).now_or_never().is_none());
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_is_done_leaves_no_task() {
+    async fn finished_work_leaves_no_task() {
         let (steps, go, tasks) = (Arc::default(), Arc::default(), TaskTracker::new());
         let mut in_hand = work(&steps, &go, &tasks);
         go.notify_one();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_handed_over_is_still_waited_for() {
+    async fn handed_over_work_can_still_be_awaited() {
         let (steps, go, tasks) = (Arc::default(), Arc::default(), TaskTracker::new());
         let mut in_hand = work(&steps, &go, &tasks);
         in_hand.hand_over();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panicked_is_over() {
+    async fn panicked_work_counts_as_done() {
         let tasks = TaskTracker::new();
         let mut in_hand = InHand::new(
             async {

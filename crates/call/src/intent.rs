@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_beside_the_schema() {
+    fn schema_violations_are_reported_with_the_schema() {
         let schema = r#"{"type":"object","properties":{"path":{"type":"string"},"depth":{"type":"integer"}},"required":["path"]}"#;
         assert_eq!(check(schema, r#"{"path":"/a","depth":1}"#), Ok(()));
         let text = check(schema, r#"{"depth":"x"}"#).unwrap_err();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_cannot_be_used_checks_nothing() {
+    fn unusable_schemas_check_nothing() {
         for schema in [
             r#"{"type":"nonsense"}"#,
             r#"{"$ref":"https://example.com/schema.json"}"#,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_compiled_once_and_again_for_another_tool() {
+    fn a_schema_is_compiled_once_per_tool() {
         let schemas = Schemas::default();
         let (one, other) = (tool(r#"{"required":["a"]}"#), tool(r#"{"required":["b"]}"#));
         let compiled = schemas.validator(&one).unwrap();

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_made_up_is_no_label() {
+    fn names_invented_by_hosts_do_not_become_labels() {
         let metrics = Metrics::default();
         metrics.call(None, Status::Error);
         metrics.call(Some(&method("fs", "made/up")), Status::Success);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scrape_tells_how_servers_stand_now() {
+    fn a_scrape_shows_the_current_server_states() {
         let metrics = Metrics::default();
         let standing = |status: &str| Standing {
             upstreams: vec![("fs".to_owned(), status.to_owned())],
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_is_split_into_the_servers_and_our_own() {
+    fn latency_is_split_into_server_time_and_gateway_time() {
         let metrics = Metrics::default();
         let ms = Duration::from_millis;
         metrics.latency(Latency {

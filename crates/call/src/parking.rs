@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_that_has_expired_or_is_of_another_process_is_refused() {
+    fn expired_used_and_foreign_request_states_are_refused() {
         let parking = Parking::new(&SealKey::random());
         let host = callgate_gate::Host {
             who: callgate_gate::Who {

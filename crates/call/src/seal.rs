@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_opens_for_the_same_request_of_the_same_principal_only() {
+    fn a_sealed_state_opens_only_for_its_request_and_principal() {
         let seal = Seal::new(&SealKey::new([7; 32]));
         let held = State {
             about: About::Held {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_bytes_open_with_their_key_for_what_they_are_about() {
+    fn sealed_bytes_open_only_with_their_key_and_subject() {
         let seal = Seal::new(&SealKey::new([7; 32]));
         let sealed = seal.close_bytes(b"the call".to_vec(), "a");
         assert!(!sealed.windows(8).any(|window| window == b"the call"));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_text_opens() {
+    fn altered_sealed_states_do_not_open() {
         let seal = Seal::new(&SealKey::random());
         let binding = binding("p", "{}");
         let state = State {

@@ -319,7 +319,7 @@ mod tests {
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
     #[test]
-    fn only_what_the_standard_calls_a_traceparent_is_one() {
+    fn traceparents_are_validated_against_the_standard() {
         let cases = [
             (format!("00-{TRACE}-b7ad6b7169203331-01"), true),
             (format!("00-{TRACE}-b7ad6b7169203331-00"), true),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written_again() {
+    fn trace_contexts_round_trip() {
         let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
         let context = span_context(&parent, Some("a=1,b=2")).unwrap();
         let written = TraceContext::of(&context);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracestate_that_is_too_long_is_not_continued() {
+    fn an_overlong_tracestate_is_dropped() {
         let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
         let long = "x".repeat(MAX_STATE_BYTES + 1);
         assert_eq!(

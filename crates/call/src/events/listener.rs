@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_hears_what_happens_from_now_on() {
+    fn a_new_listener_gets_only_later_events() {
         let events = Events::default();
         emit(&events, 2);
         let mut listener = events.listen(None);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_gets_what_was_missed_once() {
+    fn a_reconnecting_listener_gets_missed_events_once() {
         let events = Events::default();
         let mut first = events.listen(None);
         emit(&events, 2);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_kept_is_told_as_a_gap_with_its_length() {
+    fn events_that_were_not_kept_are_reported_as_a_gap_with_its_length() {
         let events = Events::default();
         emit(&events, 5);
         let mut listener = events.listen(Some(&id(&events, 1)));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_another_start_gets_a_gap_and_then_what_is_there() {
+    fn an_unknown_last_event_id_gets_a_gap_and_the_kept_events() {
         let events = Events::default();
         let _first = events.listen(None);
         emit(&events, 2);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_falls_out_of_the_ring_is_told_so() {
+    fn a_listener_that_falls_behind_the_ring_gets_a_gap() {
         let events = Events::default();
         let mut slow = events.listen(None);
         emit(&events, 60_000);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_the_fields_that_it_should() {
+    fn an_event_has_all_envelope_fields() {
         let events = Events::default();
         let mut listener = events.listen(None);
         emit(&events, 1);

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_give_way_when_the_bytes_are_used_up() {
+    fn the_oldest_events_are_evicted_at_the_byte_limit() {
         let mut ring = Ring::new(3 * (OVERHEAD_BYTES + 10));
         for n in 1..=5 {
             ring.push(n, "x", Bytes::from(vec![b'x'; 10]));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_larger_than_all_room_is_not_kept() {
+    fn an_event_larger_than_the_ring_is_not_kept() {
         let mut ring = Ring::new(100);
         ring.push(1, "x", Bytes::from(vec![b'x'; 10]));
         ring.push(2, "x", Bytes::from(vec![b'x'; 1000]));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_listens_to_lapses_after_a_while() {
+    fn the_ring_lapses_some_time_after_its_last_listener_left() {
         let (mut ring, start, patience) = (Ring::new(100), Instant::now(), Duration::from_secs(9));
         ring.enter();
         ring.enter();

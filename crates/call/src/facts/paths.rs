@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_followed_as_far_as_they_lead() {
+    fn real_paths_follow_every_link() {
         let folder = tempfile::tempdir().expect("there is room");
         let here = fs::canonicalize(folder.path()).expect("it is there");
         let at = |rest: &str| format!("{}/{rest}", here.display());

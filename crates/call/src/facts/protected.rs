@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_links_and_other_names_lead_there() {
+    fn protected_paths_are_recognised_through_links_and_hard_links() {
         let folder = tempfile::tempdir().expect("there is room");
         let here = fs::canonicalize(folder.path()).expect("it is there");
         let at = |rest: &str| format!("{}/{rest}", here.display());

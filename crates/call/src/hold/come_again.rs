@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_shown_what_it_can_show() {
+    fn elicitation_uses_only_the_modes_a_host_supports() {
         for (capabilities, form, url) in [
             ("{}", false, false),
             (r#"{"elicitation":{}}"#, true, false),

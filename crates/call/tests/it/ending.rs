@@ -99,7 +99,7 @@ async fn dropped_after(turns: usize, heeds_cancellation: bool) -> Status {
 }
 
 #[tokio::test]
-async fn a_door_that_goes_away_at_any_point_leaves_a_finished_record() {
+async fn a_call_dropped_at_any_await_point_leaves_a_finished_record() {
     // More turns than the call has await points: connecting, settling, the provider, settling.
     let turns = 0..6 * YIELDS;
     let mut statuses = Vec::new();
@@ -128,7 +128,7 @@ async fn a_door_that_goes_away_at_any_point_leaves_a_finished_record() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_has_no_answer_and_an_unknown_end() {
+async fn a_cancelled_call_gets_no_answer_and_is_recorded_as_unknown() {
     let stage = Stage::played_by(until_cancelled());
     let mut pending = stage.start(&tool_call("7", "fs__read"));
     stage.reached(1).await;
@@ -157,7 +157,7 @@ async fn a_cancelled_call_has_no_answer_and_an_unknown_end() {
 }
 
 #[tokio::test]
-async fn a_session_that_goes_away_cancels_its_own_calls() {
+async fn a_closed_session_cancels_only_its_own_calls() {
     let stage = Stage::played_by(until_cancelled());
     let mut ours = [
         stage.start(&tool_call("1", "fs__read")),
@@ -176,7 +176,7 @@ async fn a_session_that_goes_away_cancels_its_own_calls() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_under_way_cannot_be_used_again() {
+async fn a_request_id_in_flight_cannot_be_reused() {
     let release = Arc::new(Notify::new());
     let stage = Stage::played_by(until_released(&release));
     let request = tool_call("7", "fs__read");
@@ -219,7 +219,7 @@ async fn an_id_that_is_under_way_cannot_be_used_again() {
 }
 
 #[tokio::test]
-async fn a_provider_that_panics_leaves_an_unknown_end_and_an_error() {
+async fn a_panicking_provider_causes_an_error_and_an_unknown_outcome() {
     let stage = Stage::played_by(panics());
     for _ in 0..2 {
         let answer = stage.call("fs__read").await;
@@ -240,7 +240,7 @@ async fn a_provider_that_panics_leaves_an_unknown_end_and_an_error() {
 }
 
 #[tokio::test]
-async fn draining_waits_for_what_is_under_way() {
+async fn draining_waits_for_calls_in_flight() {
     let release = Arc::new(Notify::new());
     let stage = Stage::played_by(until_released(&release));
     let mut pending = stage.start(&tool_call("7", "fs__read"));
@@ -257,7 +257,7 @@ async fn draining_waits_for_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn draining_cancels_what_outlasts_its_patience() {
+async fn draining_cancels_calls_after_its_grace_period() {
     let stage = Stage::played_by(until_cancelled());
     let mut pending = stage.start(&tool_call("7", "fs__read"));
     stage.reached(1).await;
@@ -267,7 +267,7 @@ async fn draining_cancels_what_outlasts_its_patience() {
 }
 
 #[tokio::test]
-async fn draining_gives_up_what_does_not_heed_its_cancellation() {
+async fn draining_abandons_calls_that_ignore_cancellation() {
     let release = Arc::new(Notify::new());
     let stage = Stage::played_by(until_released(&release));
     let _pending = stage.start(&tool_call("7", "fs__read"));
@@ -282,7 +282,7 @@ async fn draining_gives_up_what_does_not_heed_its_cancellation() {
 }
 
 #[tokio::test]
-async fn a_call_that_comes_while_draining_is_refused() {
+async fn calls_that_arrive_while_draining_are_refused() {
     let release = Arc::new(Notify::new());
     let stage = Stage::played_by(until_released(&release));
     let mut under_way = stage.start(&tool_call("7", "fs__read"));
@@ -313,7 +313,7 @@ async fn draining_an_idle_path_ends_at_once() {
 }
 
 #[tokio::test]
-async fn a_provider_that_panics_at_once_is_no_different() {
+async fn a_provider_panicking_before_its_first_await_is_handled_too() {
     let stage = Stage::played_by(Box::new(|_| panic!("a fault before the first await")));
     assert_eq!(stage.call("fs__read").await["error"]["code"], -32603);
     assert_eq!(stage.journal.story()[2], "owe finished Unknown Unknown");

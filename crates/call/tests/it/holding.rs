@@ -51,7 +51,7 @@ async fn held(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn where_nobody_is_there_to_ask_it_is_refused() {
+async fn calls_needing_approval_are_refused_without_approvers() {
     let stage = Stage::played_by(replies(FINE));
     let told = refusal(&stage.call("fs__delete").await);
     assert_eq!(
@@ -62,7 +62,7 @@ async fn where_nobody_is_there_to_ask_it_is_refused() {
 }
 
 #[tokio::test]
-async fn a_held_call_is_answered_and_recorded_and_goes_on_once_when_it_comes_again() {
+async fn a_held_call_runs_once_when_resent_after_approval() {
     let stage = asking(Duration::ZERO);
     let answer = stage.call("fs__delete").await;
     let id = stage.people.newest().expect("it was asked").id;
@@ -102,7 +102,7 @@ async fn a_held_call_is_answered_and_recorded_and_goes_on_once_when_it_comes_aga
 }
 
 #[tokio::test]
-async fn a_no_is_told_and_recorded() {
+async fn a_denial_is_answered_and_recorded() {
     let stage = asking(Duration::ZERO);
     stage.call("fs__delete").await;
     decide(&stage, Answer::Deny).await;
@@ -119,7 +119,7 @@ async fn a_no_is_told_and_recorded() {
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_be_recorded_as_held_says_so() {
+async fn a_call_whose_hold_cannot_be_recorded_is_refused() {
     let stage = asking(Duration::ZERO);
     stage.journal.refuse();
     assert!(refusal(&stage.call("fs__delete").await).ends_with("\nRule: deny:gateway:no_record"));
@@ -127,7 +127,7 @@ async fn a_call_that_cannot_be_recorded_as_held_says_so() {
 }
 
 #[tokio::test]
-async fn an_approval_whose_call_cannot_be_recorded_is_given_back() {
+async fn an_approval_is_returned_when_its_call_cannot_be_recorded() {
     let stage = asking(Duration::ZERO);
     stage.call("fs__delete").await;
     decide(&stage, Answer::Approve).await;
@@ -142,7 +142,7 @@ async fn an_approval_whose_call_cannot_be_recorded_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_goes_on_when_somebody_says_yes() {
+async fn a_waiting_call_continues_when_approved() {
     let stage = asking(Duration::from_secs(60));
     let stop = CancellationToken::new();
     let following = tokio::spawn(desk(&stage).clone().follow(stop.clone()));
@@ -160,7 +160,7 @@ async fn a_call_that_waits_goes_on_when_somebody_says_yes() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_in_vain_is_told_what_it_needs() {
+async fn a_call_whose_wait_expires_is_answered_with_its_approval_id() {
     let stage = asking(Duration::from_secs(2));
     let told = refusal(&stage.call("fs__delete").await);
     let id = stage.people.newest().expect("it was asked").id;
@@ -172,7 +172,7 @@ async fn a_call_that_waits_in_vain_is_told_what_it_needs() {
 }
 
 #[tokio::test]
-async fn a_door_that_goes_away_releases_a_call_that_waits() {
+async fn a_dropped_request_releases_its_waiting_call() {
     let stage = asking(Duration::from_secs(600));
     let waiting = stage.start(&tool_call("7", "fs__delete"));
     held(&stage).await;

@@ -35,7 +35,7 @@ fn passing_through() -> Setting {
 }
 
 #[tokio::test]
-async fn a_permitted_call_is_recorded_before_and_after() {
+async fn a_permitted_call_is_recorded_before_and_after_it_runs() {
     let stage = Stage::played_by(replies(FINE));
     let request = tool_call("7", "fs__read");
     assert_eq!(
@@ -71,7 +71,7 @@ async fn a_permitted_call_is_recorded_before_and_after() {
 }
 
 #[tokio::test]
-async fn a_reply_comes_back_byte_for_byte_under_the_hosts_id() {
+async fn replies_are_unchanged_except_for_the_hosts_id() {
     let text = r#"{ "result" : {"x":1.50,"y":"\u00e9"}, "id":1, "jsonrpc":"2.0" }"#;
     let stage = Stage::played_by(replies(text));
     let answer = stage
@@ -83,7 +83,7 @@ async fn a_reply_comes_back_byte_for_byte_under_the_hosts_id() {
 }
 
 #[tokio::test]
-async fn another_request_passes_to_the_only_server_and_is_recorded() {
+async fn other_requests_pass_to_the_only_server_and_are_recorded() {
     let custom = r#"{"jsonrpc":"2.0","id":7,"method":"x/custom"}"#;
     let prompt = r#"{"jsonrpc":"2.0","id":7,"method":"prompts/get","params":{"name":"p","arguments":{"a":"1"}}}"#;
     let cases = [
@@ -113,7 +113,7 @@ async fn another_request_passes_to_the_only_server_and_is_recorded() {
 }
 
 #[tokio::test]
-async fn without_a_record_there_is_no_call() {
+async fn a_call_that_cannot_be_recorded_is_refused() {
     let stage = Stage::played_by(replies(FINE));
     stage.journal.refuse();
     let told = refusal(&stage.call("fs__read").await);
@@ -131,7 +131,7 @@ async fn without_a_record_there_is_no_call() {
 }
 
 #[tokio::test]
-async fn a_record_that_does_not_last_is_no_record() {
+async fn a_call_whose_record_is_not_durable_is_refused() {
     let stage = Stage::played_by(replies(FINE));
     stage.journal.never_settle();
     assert!(refusal(&stage.call("fs__read").await).ends_with("\nRule: deny:gateway:no_record"));
@@ -143,7 +143,7 @@ async fn a_record_that_does_not_last_is_no_record() {
 }
 
 #[tokio::test]
-async fn without_a_record_other_requests_get_an_error() {
+async fn other_requests_that_cannot_be_recorded_get_an_error() {
     let stage = passing_through().played_by(replies(FINE));
     stage.journal.refuse();
     let answer = stage.ask(METHOD).await;
@@ -153,7 +153,7 @@ async fn without_a_record_other_requests_get_an_error() {
 }
 
 #[tokio::test]
-async fn on_failure_allow_forwards_and_owes_the_record() {
+async fn on_failure_allow_forwards_and_queues_the_record() {
     let setting = Setting {
         on_failure: OnFailure::Allow,
         ..Setting::default()
@@ -177,7 +177,7 @@ async fn on_failure_allow_forwards_and_owes_the_record() {
 }
 
 #[tokio::test]
-async fn on_failure_allow_also_forwards_what_does_not_last() {
+async fn on_failure_allow_forwards_despite_a_record_that_is_not_durable() {
     let setting = Setting {
         on_failure: OnFailure::Allow,
         ..Setting::default()
@@ -200,7 +200,7 @@ async fn on_failure_allow_also_forwards_what_does_not_last() {
 }
 
 #[tokio::test]
-async fn a_denied_call_is_answered_and_recorded_but_never_made() {
+async fn a_denied_call_is_answered_and_recorded_but_not_forwarded() {
     for store_works in [true, false] {
         let stage = denying("re*").played_by(replies(FINE));
         if !store_works {
@@ -221,7 +221,7 @@ async fn a_denied_call_is_answered_and_recorded_but_never_made() {
 }
 
 #[tokio::test]
-async fn a_tools_own_error_is_an_error_on_record() {
+async fn tool_errors_are_recorded_as_errors() {
     let text = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}"#;
     let stage = Stage::played_by(replies(text));
     assert_eq!(
@@ -238,7 +238,7 @@ async fn a_tools_own_error_is_an_error_on_record() {
 }
 
 #[tokio::test]
-async fn an_upstreams_protocol_error_passes_and_is_an_error_on_record() {
+async fn upstream_protocol_errors_are_passed_on_and_recorded_as_errors() {
     let text = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no","data":[1.0]}}"#;
     let stage = Stage::played_by(replies(text));
     let answer = stage
@@ -253,7 +253,7 @@ async fn an_upstreams_protocol_error_passes_and_is_an_error_on_record() {
 }
 
 #[tokio::test]
-async fn each_failure_is_told_and_recorded_with_its_effect() {
+async fn each_failure_is_answered_and_recorded_with_its_effect() {
     let fs = || server("fs");
     let gone = |effect| Failure::Unavailable {
         server: fs(),
@@ -300,7 +300,7 @@ async fn each_failure_is_told_and_recorded_with_its_effect() {
 }
 
 #[tokio::test]
-async fn a_server_that_left_the_configuration_is_unavailable_without_effect() {
+async fn a_removed_server_is_reported_unavailable_without_effect() {
     let setting = Setting {
         listings: vec![listing("fs", &["read"])],
         after_connect: Some(vec![listing("fs", &["read"]), listing("new", &["go"])]),

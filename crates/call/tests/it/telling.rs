@@ -27,7 +27,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn each_attempt_ends_in_one_event() {
+async fn every_attempt_ends_in_one_event() {
     let filter = ToolFilter {
         allow: None,
         deny: vec![Pattern::new("wr*")],
@@ -60,7 +60,7 @@ async fn each_attempt_ends_in_one_event() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_with_its_effect_and_without_the_operators_detail() {
+async fn failure_events_name_the_effect_but_not_the_operators_detail() {
     let failure = Failure::Unavailable {
         server: server("fs"),
         effect: Effect::Unknown,
@@ -78,7 +78,7 @@ async fn a_failure_is_told_with_its_effect_and_without_the_operators_detail() {
 }
 
 #[tokio::test]
-async fn a_record_that_refuses_is_trouble_until_it_takes_a_call_again() {
+async fn record_trouble_lasts_until_the_record_accepts_a_call() {
     let stage = Stage::played_by(replies(FINE));
     let mut listener = stage.path.events().listen(None);
     stage.journal.refuse();

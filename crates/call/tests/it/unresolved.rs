@@ -15,7 +15,7 @@ fn connecting() -> Listing {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_names_the_choices_and_is_recorded() {
+async fn the_error_for_an_unknown_tool_lists_the_choices() {
     let cases = [
         (
             "fs__raed",
@@ -49,7 +49,7 @@ async fn an_unknown_tool_names_the_choices_and_is_recorded() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_tools_name_is_refused() {
+async fn calls_without_a_tool_name_are_refused() {
     for params in [
         "",
         r#","params":{}"#,
@@ -68,7 +68,7 @@ async fn a_call_without_a_tools_name_is_refused() {
 }
 
 #[tokio::test]
-async fn another_request_has_nowhere_to_go_when_names_have_prefixes() {
+async fn unknown_methods_are_refused_when_names_have_prefixes() {
     let stage = Stage::played_by(replies(FINE));
     let answer = stage
         .ask(r#"{"jsonrpc":"2.0","id":7,"method":"x/custom"}"#)
@@ -79,7 +79,7 @@ async fn another_request_has_nowhere_to_go_when_names_have_prefixes() {
 }
 
 #[tokio::test]
-async fn prompts_and_resources_that_nobody_has_are_recorded_as_what_they_are() {
+async fn unknown_prompts_and_resources_are_recorded_under_their_kind() {
     let cases = [
         (
             r#""resources/read","params":{"uri":"x:y"}"#,
@@ -126,7 +126,7 @@ async fn prompts_and_resources_that_nobody_has_are_recorded_as_what_they_are() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_came_is_unavailable_without_effect() {
+async fn a_server_that_never_connected_is_unavailable_without_effect() {
     let setting = Setting {
         listings: vec![connecting()],
         ..Setting::default()
@@ -141,7 +141,7 @@ async fn a_server_that_never_came_is_unavailable_without_effect() {
 }
 
 #[tokio::test]
-async fn a_server_in_its_first_connect_is_waited_for() {
+async fn calls_wait_for_a_servers_first_connect() {
     for (prefix, name) in [(Prefix::Always, "fs__read"), (Prefix::Never, "read")] {
         let setting = Setting {
             naming: Naming {
@@ -162,7 +162,7 @@ async fn a_server_in_its_first_connect_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_message_without_an_id_is_no_call() {
+async fn notifications_are_not_calls() {
     let stage = Stage::played_by(replies(FINE));
     let answer = stage
         .ask(r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"fs__read"}}"#)
