@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_around_code_is_taken_off() {
+    fn fences_and_backticks_around_code_are_removed() {
         let cases = [
             ("x = 1", "x = 1"),
             ("```python\nx = 1\ny = 2\n```", "x = 1\ny = 2\n"),

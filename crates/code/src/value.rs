@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_back_as_they_went() {
+    fn json_values_round_trip() {
         let texts = [
             "null",
             "true",
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_no_argument() {
+    fn values_without_a_json_form_are_refused_as_arguments() {
         let nan = MontyObject::Float(f64::NAN);
         assert!(to_json(&nan, Strictness::Argument).is_err());
         assert_eq!(to_json(&nan, Strictness::Result).unwrap(), "null");

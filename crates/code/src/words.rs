@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_scripts_can_say_already_is_taken() {
+    fn builtin_and_reserved_names_are_taken() {
         for name in ["json", "open", "read_result", "lambda", "print", "zip"] {
             assert!(is_taken(name), "{name}");
         }

@@ -17,7 +17,7 @@ fn refusal(source: &str) -> Refused {
 }
 
 #[test]
-fn attributes_of_results_can_be_keys() {
+fn attribute_access_on_results_reads_keys() {
     let cases = [
         ("x = 1\nx.name", "x = 1\n_cg_attribute(x,\"name\")"),
         (
@@ -55,7 +55,7 @@ fn attributes_of_results_can_be_keys() {
 }
 
 #[test]
-fn a_return_at_the_top_ends_the_run() {
+fn a_top_level_return_ends_the_run() {
     assert_eq!(code("return 1, 2"), "_cg_return(( 1, 2))");
     assert_eq!(code("if 1:\n  return"), "if 1:\n  _cg_return()");
     let function = "def f():\n  return 1";
@@ -63,7 +63,7 @@ fn a_return_at_the_top_ends_the_run() {
 }
 
 #[test]
-fn a_key_is_deleted_by_taking_it_out() {
+fn del_of_a_key_becomes_pop() {
     assert_eq!(code("x = {}\ndel x['a']"), "x = {}\nx.pop('a')");
     assert_eq!(
         code("x = {}\ndel x.y[0]"),
@@ -77,7 +77,7 @@ fn a_key_is_deleted_by_taking_it_out() {
 }
 
 #[test]
-fn what_is_awaited_gives_a_future() {
+fn awaited_calls_become_futures() {
     let cases = [
         ("await wix.a()", "await wix.a__cg_later()"),
         (
@@ -105,7 +105,7 @@ fn what_is_awaited_gives_a_future() {
 }
 
 #[test]
-fn a_local_pack_has_names_of_its_own() {
+fn local_packs_have_their_own_namespace() {
     let written = [LocalPack {
         name: "brave".to_owned(),
         source: "LIMIT = 3\ndef search(q):\n    return wix.find(q, LIMIT)\n".to_owned(),
@@ -122,7 +122,7 @@ fn a_local_pack_has_names_of_its_own() {
 }
 
 #[test]
-fn what_leads_out_is_refused_with_its_line() {
+fn escapes_from_the_interpreter_are_refused_with_their_line() {
     let cases = [
         ("x = 1\nimport os", 2, "`os` cannot be imported"),
         ("from subprocess import run", 1, "`subprocess` cannot"),
@@ -143,7 +143,7 @@ fn what_leads_out_is_refused_with_its_line() {
 }
 
 #[test]
-fn bombs_are_found_before_anything_recurses() {
+fn deeply_nested_scripts_are_refused_before_recursion() {
     let nested =
         |open: &str, close: &str, count: usize| open.repeat(count) + "1" + &close.repeat(count);
     let mut defs = String::new();

@@ -81,7 +81,7 @@ fn tells(error: &str, words: &[&str]) -> bool {
 }
 
 #[tokio::test]
-async fn loops_end_at_their_cpu_time() {
+async fn endless_loops_end_at_the_cpu_limit() {
     let pool = pool();
     for source in scripts("loop") {
         let error = ends(&pool, &source).await;
@@ -90,7 +90,7 @@ async fn loops_end_at_their_cpu_time() {
 }
 
 #[tokio::test]
-async fn memory_ends_at_its_limit() {
+async fn memory_growth_ends_at_the_memory_limit() {
     let pool = pool();
     for source in scripts("memory") {
         let error = ends(&pool, &source).await;
@@ -100,7 +100,7 @@ async fn memory_ends_at_its_limit() {
 }
 
 #[tokio::test]
-async fn depth_ends_somewhere() {
+async fn deep_recursion_ends_and_the_worker_recovers() {
     let pool = pool();
     for source in scripts("depth") {
         let limits = tight();
@@ -114,7 +114,7 @@ async fn depth_ends_somewhere() {
 }
 
 #[tokio::test]
-async fn nothing_leads_out() {
+async fn escape_scripts_reach_nothing_outside() {
     let pool = pool();
     for source in scripts("escape").iter().chain(&scripts("odd")) {
         let error = ends(&pool, source).await;
@@ -123,7 +123,7 @@ async fn nothing_leads_out() {
 }
 
 #[tokio::test]
-async fn expressions_without_end_are_refused_before_they_are_read() {
+async fn oversized_expressions_are_refused_before_parsing() {
     let pool = pool();
     for source in scripts("expression") {
         let error = ends(&pool, &source).await;
@@ -133,7 +133,7 @@ async fn expressions_without_end_are_refused_before_they_are_read() {
 }
 
 #[tokio::test]
-async fn floods_end() {
+async fn floods_of_output_and_calls_are_stopped() {
     let pool = pool();
     for source in scripts("flood") {
         let error = ends(&pool, &source).await;
@@ -147,7 +147,7 @@ async fn floods_end() {
 }
 
 #[tokio::test]
-async fn waiting_ends_at_the_wall_clock() {
+async fn waiting_scripts_end_at_the_wall_clock_limit() {
     let pool = pool();
     let limits = Limits {
         wall: Duration::from_millis(300),
@@ -163,7 +163,7 @@ async fn waiting_ends_at_the_wall_clock() {
 }
 
 #[tokio::test]
-async fn others_run_while_one_loops() {
+async fn a_looping_script_does_not_block_others() {
     let pool = pool();
     let busy = {
         let pool = pool.clone();

@@ -12,7 +12,7 @@ async fn check(pool: &Pool, cases: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn values_come_from_the_last_expression_a_return_or_the_names() {
+async fn a_result_is_the_last_expression_a_return_or_the_variables() {
     let cases = [
         ("1 + 1", "2"),
         ("x = 1; y = [x, 2]", "x=1 y=[1,2]"),
@@ -40,7 +40,7 @@ async fn values_come_from_the_last_expression_a_return_or_the_names() {
 }
 
 #[tokio::test]
-async fn arguments_arrive_as_they_are() {
+async fn script_arguments_reach_tools_unchanged() {
     let source =
         "wix.echo(a=1, b=1.0, c=True, d=None, e=[1, {'x': 'y'}], f=12345678901234567890123).raw";
     let raw = r#""{\"a\":1,\"b\":1.0,\"c\":true,\"d\":null,\"e\":[1,{\"x\":\"y\"}],\"f\":12345678901234567890123}""#;
@@ -48,7 +48,7 @@ async fn arguments_arrive_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_failed_call_is_an_exception_that_can_be_caught() {
+async fn a_failed_call_raises_a_catchable_exception() {
     let pool = pool();
     let source = "try:\n    bad.fail()\nexcept Exception as e:\n    r = str(e)\nr";
     check(&pool, &[(source, "\"bad.fail failed\"")]).await;
@@ -57,7 +57,7 @@ async fn a_failed_call_is_an_exception_that_can_be_caught() {
 }
 
 #[tokio::test]
-async fn errors_name_the_line_of_the_script() {
+async fn script_errors_name_the_line() {
     let pool = pool();
     let cases = [
         ("x = 1\nx.nope", "2: AttributeError"),
@@ -87,7 +87,7 @@ async fn errors_name_the_line_of_the_script() {
 }
 
 #[tokio::test]
-async fn gathered_calls_are_made_at_once() {
+async fn gathered_calls_run_concurrently() {
     let pool = pool();
     let sources = [
         "import asyncio\nawait asyncio.gather(slow.wait(400), slow.wait(400), slow.wait(400))",
@@ -103,7 +103,7 @@ async fn gathered_calls_are_made_at_once() {
 }
 
 #[tokio::test]
-async fn local_packs_are_functions_and_their_calls_say_so() {
+async fn calls_made_by_a_local_pack_name_the_pack() {
     let tools = Tools::default();
     let ended = pool()
         .run(
@@ -118,7 +118,7 @@ async fn local_packs_are_functions_and_their_calls_say_so() {
 }
 
 #[tokio::test]
-async fn a_stopped_run_makes_no_further_call() {
+async fn a_stopped_run_makes_no_further_calls() {
     let tools = Tools::default();
     let source = "wix.list_sites()\nhold.ask()\nwix.echo()";
     let ended = pool().run(script(source), &Limits::default(), &tools).await;
@@ -127,7 +127,7 @@ async fn a_stopped_run_makes_no_further_call() {
 }
 
 #[tokio::test]
-async fn the_clock_stands_still() {
+async fn the_clock_of_a_run_is_fixed() {
     let cases = [(
         "from datetime import datetime, date\n[datetime.now().isoformat(), date.today().isoformat()]",
         r#"["2026-11-15T12:00:00","2026-11-15"]"#,
@@ -136,7 +136,7 @@ async fn the_clock_stands_still() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_another_run() {
+async fn variables_do_not_survive_into_the_next_run() {
     let pool = pool();
     assert!(
         run(&pool, "secret = 42\nsecret", &Limits::default())
@@ -148,7 +148,7 @@ async fn nothing_is_left_of_another_run() {
 }
 
 #[tokio::test]
-async fn no_worker_is_started_before_one_is_wanted() {
+async fn workers_are_started_on_demand() {
     let pool = pool();
     assert_eq!(pool.waiting(), 0);
     assert!(run(&pool, "1", &Limits::default()).await.is_ok());

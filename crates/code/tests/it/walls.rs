@@ -31,7 +31,7 @@ const CONNECTIONS: [&str; 3] = ["tcp-connect", "tcp-listen", "udp"];
 const PROCESSES: [&str; 3] = ["start-program", "start-thread", "signal-parent"];
 
 #[test]
-fn limits_leave_no_descriptor() {
+fn resource_limits_deny_new_descriptors() {
     let (stands, tried) = tried("limits");
     assert!(stands);
     assert_refused(&tried, &FILES);
@@ -40,7 +40,7 @@ fn limits_leave_no_descriptor() {
 }
 
 #[test]
-fn files_are_closed_where_the_kernel_can() {
+fn landlock_denies_files_where_supported() {
     let (stands, tried) = tried("files");
     if stands {
         assert_refused(&tried, &FILES[..3]);
@@ -49,7 +49,7 @@ fn files_are_closed_where_the_kernel_can() {
 }
 
 #[test]
-fn system_calls_are_taken_away_where_the_kernel_can() {
+fn seccomp_denies_system_calls_where_supported() {
     let (stands, tried) = tried("calls");
     if stands {
         assert_refused(&tried, &FILES);
@@ -60,7 +60,7 @@ fn system_calls_are_taken_away_where_the_kernel_can() {
 }
 
 #[test]
-fn a_worker_has_every_wall() {
+fn a_worker_has_every_restriction() {
     let (stands, tried) = tried("all");
     assert_refused(&tried, &FILES);
     assert_refused(&tried, &CONNECTIONS);

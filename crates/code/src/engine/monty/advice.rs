@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_says_what_to_write() {
+    fn errors_for_missing_features_suggest_alternatives() {
         let packs = ["wix".to_owned()];
         let said = advised("NameError: name 'wix' is not defined", &packs);
         assert!(said.ends_with("use a loop or a comprehension"), "{said}");

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_dates() {
+    fn day_numbers_are_converted_to_dates() {
         let cases = [
             (0, (1970, 1, 1)),
             (59, (1970, 3, 1)),
