@@ -195,7 +195,7 @@ mod tests {
     const POLICY: &str = "version: '1'\nrules: [{scope: a, deny: [{pattern: x, message: m}], allow: [{pattern: y}]}]\n";
 
     #[test]
-    fn what_surely_tightens_is_quiet_and_all_else_is_told() {
+    fn only_policy_changes_that_surely_tighten_go_unreported() {
         for (is, expected) in [
             (POLICY.replace("message: m", "message: n"), 0),
             (POLICY.replace("deny: [", "deny: [{pattern: z}, "), 0),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_tools_are_quiet_and_more_are_told() {
+    fn tool_list_changes_are_reported_only_when_tools_are_added() {
         let lists = |allow: Option<&[&str]>, deny: &[&str]| ToolLists {
             allow: allow.map(|all| all.iter().map(ToString::to_string).collect()),
             deny: deny.iter().map(ToString::to_string).collect(),

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_changed_in_place_and_nothing_else_stays() {
+    fn a_lock_update_leaves_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(LOCK_FILE);
         change(&path, None, accept("a")).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link() {
+    fn a_lock_update_keeps_a_symlink() {
         let folder = tempfile::tempdir().unwrap();
         let (real, path) = (folder.path().join("real"), folder.path().join(LOCK_FILE));
         fs::write(&real, Lock::default().write()).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_lock_is_not_written_over() {
+    fn a_damaged_lock_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(LOCK_FILE);
         for bytes in [
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_back_does_not_replace_the_lock() {
+    fn an_unreadable_new_lock_does_not_replace_the_old_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(LOCK_FILE);
         change(&path, None, accept("a")).unwrap();

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_projects_list_names_programs_and_folders_and_needs_trust() {
+    fn a_projects_plugin_list_needs_trust() {
         let place = tempfile::tempdir().expect("a folder");
         let work = place.path().join("work");
         let awf = work.join(".awf");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_found_by_their_own_name_or_the_manifests() {
+    fn plugin_folders_are_found_by_folder_or_manifest_name() {
         let place = tempfile::tempdir().expect("a folder");
         let users = place.path().join("data/plugins/one");
         program(&users.join("awf-plugin-one"));

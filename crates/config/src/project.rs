@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_project_does_not_say_is_as_the_user_says() {
+    fn the_users_settings_apply_where_a_project_sets_none() {
         let users = "listen: 127.0.0.1:1\nhosts: [h]\nauth: {token: t}\npolicy: allow-all\npolicy_mode: fast\n\
                      audit: {durability: power, on_failure: allow, redact: [a], body_bytes: 1, retain: {days: 1}}\n\
                      limits: {frame_mib: 8, http_mib: 32, concurrency_per_server: 1, processes_per_server: 9}\n\
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_can_be_stricter_and_not_looser() {
+    fn a_project_can_tighten_but_not_loosen_settings() {
         let strict = "approvals: {wait: 1s, valid_for: 1s, expire_after: 1s}\npolicy: default\npolicy_mode: strict\naudit: {durability: power, on_failure: refuse, redact: [b]}\n\
                       limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, concurrency_per_server: 1, processes_per_server: 1}\n";
         let loose = "approvals: {wait: 2s, valid_for: 2s, expire_after: 2s}\npolicy: allow-all\npolicy_mode: fast\naudit: {durability: process, on_failure: allow, redact: [a]}\n\
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_users_alone_is_ignored_and_named() {
+    fn user_only_settings_in_a_project_are_ignored_and_reported() {
         let project = "approvals: {base_url: 'http://evil', notify: [{url: 'http://evil'}]}\nlisten: 0.0.0.0:1\nhosts: [evil]\nauth: {token: known}\ndata_dir: here\n\
                        telemetry: {log: 'off'}\naudit: {body_bytes: 0, retain: {days: 0, max_mb: 0}}\n";
         let (config, ignored) = weighed(project, "servers: {}");

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_reference_is_no_secret() {
+    fn only_complete_variable_references_are_shown() {
         for shown in ["${A}", "${A_1}"] {
             assert!(is_reference(shown), "{shown}");
         }

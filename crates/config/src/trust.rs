@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_the_first_form_is_read_file_by_file() {
+    fn a_version_1_trust_list_is_read_file_by_file() {
         let dir = tempfile::tempdir().expect("there is room");
         let file = dir.path().join("callgate.yaml");
         let real = name(&file).expect("its folder is there");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_accepts_stays_trusted_and_nothing_else_does() {
+    fn only_lock_changes_by_the_gateway_stay_trusted() {
         let dir = tempfile::tempdir().expect("there is room");
         let lock = ProjectLock {
             data_dir: dir.path().to_owned(),

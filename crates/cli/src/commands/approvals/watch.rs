@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_names_its_call() {
+    fn a_terminal_answer_must_name_its_call() {
         let ids = [[0xab; 16], [0xac; 16], [0x12; 16]].map(ApprovalId::from_random);
         let (yes, no) = (Answer::Approve, Answer::Deny);
         for (line, expected) in [
