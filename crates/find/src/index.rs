@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_that_is_meant_comes_first() {
+    fn the_intended_tool_ranks_first() {
         let cases = [
             ("create an order", "createOrder"),
             ("get rid of an order", "delete_order"),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_finds_nothing() {
+    fn meaningless_queries_find_nothing() {
         assert!(found("").is_empty());
         assert!(found("qqqq zzzz").is_empty());
         let empty = Index::new(&[]);
@@ -424,7 +424,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_question_has_the_same_answer_in_order_of_score_and_name(
+        fn search_results_are_deterministic_and_ordered_by_score_and_name(
             names in prop::collection::vec("[a-c]{1,3}(_[a-c]{1,3}){0,2}", 1..30),
             question in "[a-c]{1,3}( [a-c]{1,3}){0,3}",
             limit in 1usize..10,

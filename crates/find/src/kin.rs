@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_look_alike_are_found() {
+    fn compound_abbreviated_and_misspelt_words_are_expanded() {
         let sorted = sorted(&[
             "time",
             "zone",

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_of_speech_become_words() {
+    fn idioms_are_replaced_by_plain_words() {
         let plain = |text: &str| plain(crate::words::split(text)).join(" ");
         assert_eq!(plain("get rid of old logs"), "delete old logs");
         assert_eq!(plain("get rid"), "get rid");

@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_mean_the_same_are_found_by_their_stems() {
+    fn synonyms_are_found_by_stem() {
         let weight = |word: &str, other: &str| {
             let found = of(&stem(word)).iter().find(|(kin, _)| *kin == stem(other));
             found.map(|(_, weight)| *weight)
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_is_its_own_kin_and_what_is_close_is_mutual() {
+    fn close_synonyms_are_mutual_and_never_reflexive() {
         for (word, kin) in gather() {
             for (other, weight) in kin {
                 assert_ne!(word, other);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn leads_go_one_way_but_for_products() {
+    fn thesaurus_leads_are_one_way_except_for_products() {
         let leads_to =
             |word: &str, other: &str| of(&stem(word)).iter().any(|(kin, _)| *kin == stem(other));
         assert!(leads_to("umbrella", "forecast") && !leads_to("forecast", "umbrella"));
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_leads_is_a_heading_or_leads_somewhere() {
+    fn every_line_of_the_leads_is_a_heading_or_a_lead() {
         assert!(LEADS.contains(PRODUCTS));
         for line in LEADS.lines().filter(|line| !line.starts_with('#')) {
             let parts = line

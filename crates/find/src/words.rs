@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stems_leave_out_what_says_nothing() {
+    fn stop_words_have_no_stems() {
         assert_eq!(
             stems("Creates the new directories, please"),
             ["creat", "new", "directori"]
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_look_like_others_keep_apart() {
+    fn unrelated_words_keep_different_stems() {
         for (one, other) in [
             ("customers", "custom"),
             ("recording", "record"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_words_are_in_order() {
+    fn word_tables_are_sorted() {
         assert!(SILENT.is_sorted() && WHOLE.is_sorted());
     }
 }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_found_in_what_is_said() {
+    fn the_position_is_parsed_from_an_error_message() {
         let said = shown_config(b"servers:\n  a: {comand: cat}\n").expect_err("a typo");
         assert_eq!(place_in(&said), Some((2, 7)));
     }

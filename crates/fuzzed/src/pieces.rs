@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_put_together_are_the_stream() {
+    fn pieces_join_to_the_stream() {
         let stream: Vec<u8> = (0..=255).collect();
         for seed in 0..=255 {
             assert_eq!(pieces(&stream, seed).concat(), stream, "{seed}");

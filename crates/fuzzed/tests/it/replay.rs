@@ -12,7 +12,7 @@ const MOST_FILES: usize = 150;
 const MOST_BYTES: usize = 300 * 1024;
 
 #[test]
-fn every_target_has_a_program_and_a_corpus_and_nothing_else_has() {
+fn fuzz_targets_programs_and_corpora_match() {
     let targets: BTreeSet<String> = TARGETS
         .iter()
         .map(|target| target.name.to_owned())
@@ -30,7 +30,7 @@ fn every_target_has_a_program_and_a_corpus_and_nothing_else_has() {
 }
 
 #[test]
-fn every_kept_input_is_survived() {
+fn every_corpus_input_passes() {
     let mut broken = Vec::new();
     let mut replayed = 0;
     for target in TARGETS {
