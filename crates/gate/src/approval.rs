@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_mark_and_hex_digits() {
+    fn approval_ids_are_a_prefix_and_32_hex_digits() {
         let id = ApprovalId::from_random([0xab; 16]);
         assert_eq!(id.as_str(), format!("ap_{}", "ab".repeat(16)));
         assert_eq!(id.as_str().parse(), Ok(id.clone()));

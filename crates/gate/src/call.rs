@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_hold_no_secrets() {
+    fn labels_omit_credentials_and_queries() {
         let cases = [
             ("file:///a/b", "file:///a/b"),
             ("postgres://me:pw@db/t/schema", "postgres://db/t/schema"),

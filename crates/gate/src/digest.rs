@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_lower_case_hex() {
+    fn digests_are_shown_in_lower_case_hex() {
         assert_eq!(
             Digest::of(b"").to_string(),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_limits_servers_and_effects() {
+    fn a_grant_limits_servers_and_operations() {
         let reads = tool(
             "fs",
             r#"{"name":"cat","annotations":{"readOnlyHint":true}}"#,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_passes_only_methods_that_read() {
+    fn a_read_only_grant_passes_only_reading_methods() {
         let reader = Grant::new(None, Operation::Read);
         let target = |method: &str| Target::Method {
             server: ServerName::new("fs").expect("it is a name"),

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_matrix() {
+    fn every_combination_of_intent_and_annotations_is_judged() {
         let annotations = [
             "{}",
             r#"{"readOnlyHint":true}"#,
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_and_their_mixture_are_understood() {
+    fn nested_flat_and_mixed_intents_are_understood() {
         for text in [
             r#"{"intent":{"operation_type":"read","reason":"r","data_sensitivity":"private"}}"#,
             r#"{"operation_type":"read","reason":"r","data_sensitivity":"private"}"#,
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_need_not_be_declared_is_inferred_and_a_wrong_one_is_still_wrong() {
+    fn an_optional_operation_is_inferred_but_a_wrong_one_refused() {
         let rules = IntentRules {
             required: false,
             strict: true,
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn without_strictness_a_server_only_warns() {
+    fn intent_mismatches_only_warn_when_not_strict() {
         let rules = IntentRules {
             required: true,
             strict: false,

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_known_by_its_own_member() {
+    fn each_item_kind_is_identified_by_its_own_member() {
         let text = r#"{"name":"n","uri":"u:\/\/x","uriTemplate":"t://{a}"}"#;
         let cases = [
             (ItemKind::Prompt, "s:n"),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_name_differs_under_another_shown_name() {
+    fn showing_an_item_under_another_name_changes_only_the_name() {
         let text = r#"{ "x":1.0 , "uri" : "a:\/\/b" , "name":"a://b"}"#;
         let shown = item(ItemKind::Resource, text)
             .unwrap()
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrapped_can_be_unwrapped() {
+    fn wrapped_uris_round_trip() {
         let server = ServerName::new("my_server").unwrap();
         for uri in [
             "file:///a/b",

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_names() {
+    fn server_names_are_validated() {
         for good in ["a", "git-hub", "A_b", &"x".repeat(32)] {
             assert!(ServerName::new(good).is_ok(), "{good}");
         }

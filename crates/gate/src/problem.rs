@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caret_stands_below_the_place() {
+    fn the_caret_points_at_the_column_of_the_problem() {
         let place = Place { line: 2, column: 4 };
         let problem = Problem::at(place, "wrong");
         let expected = "policy `f`: line 2 column 4: wrong\n --> f:2:4\n  |\n2 | \té x\n  | \t  ^";
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_where_yaml_ends_them() {
+    fn line_endings_are_those_of_yaml() {
         let text = "a\r\nb\rc\r\r\nd\n";
         let lines: Vec<_> = (0..7).map(|number| line_of(text, number)).collect();
         let expected = [
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typo_gets_the_word_that_was_meant() {
+    fn a_typo_gets_a_suggestion() {
         assert_eq!(
             nearest("patern", &["pattern", "paths"]),
             "did you mean `pattern`?"

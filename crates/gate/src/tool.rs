@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_literal_booleans_are_hints() {
+    fn only_literal_booleans_count_as_hints() {
         let cases = [
             (r#"{"name":"a"}"#, Operation::Write, true),
             (

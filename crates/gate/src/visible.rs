@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_hidden_is_written_out() {
+    fn invisible_characters_are_escaped() {
         let cases = [
             (
                 "plain, naïve, 日本語, 🎉, مرحبا",
@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn line_breaks_are_layout_only_where_they_are_asked_for() {
+    fn line_breaks_are_escaped_outside_multi_line_layout() {
         assert_eq!(visible("a\n\tb\r", Layout::Lines), "a\n\tb⟨U+000D⟩");
         assert_eq!(line("a\n\tb"), "a⟨U+000A⟩⟨U+0009⟩b");
     }
 
     #[test]
-    fn every_control_and_format_character_is_written_out() {
+    fn every_control_and_format_character_counts_as_hidden() {
         let all = (0..=0x10ffff).filter_map(char::from_u32);
         for c in all.filter(|c| c.is_control()) {
             assert!(is_hidden(c, Layout::OneLine), "{:x}", u32::from(c));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn two_texts_that_differ_look_different() {
+    fn different_texts_are_displayed_differently() {
         let texts = [
             "a b",
             "a\u{a0}b",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_join_to_the_whole() {
+    fn visible_pieces_join_to_the_whole_text() {
         let text = "\u{202e}a\u{200b}\u{200b}b\n";
         let joined: String = pieces(text, Layout::Lines)
             .iter()

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_declared_is_offered() {
+    fn declared_capabilities_are_offered() {
         let offers = Offers::of(
             r#"{"resources":{"subscribe":true},"prompts":{},"tasks":{"list":{},"requests":{"tools":{"call":{}}}},"x":1}"#,
         );

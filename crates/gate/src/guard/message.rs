@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_judged_over_there_by_the_bytes_that_it_has_here() {
+    fn a_guard_question_carries_the_calls_exact_bytes() {
         let server = ServerName::new("fs").unwrap();
         let descriptor = r#"{"name":"put","annotations":{"destructiveHint":true}}"#;
         let tool = Tool::from_descriptor(&server, descriptor.into()).unwrap();
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_beside_the_arguments_is_judged_as_well() {
+    fn named_fields_beside_the_arguments_are_judged_too() {
         let of = |body: &str| read(body).judged();
         let head = r#""schema_version":"v1","scope":"filesystem""#;
         assert_eq!(
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_yes_is_for_one_question_with_all_its_fields() {
+    fn an_approval_is_bound_to_every_field_of_its_question() {
         let of = |fields: &str, meta: &str, who: &Who| {
             let text = format!(r#"{{"scope":"shell",{fields},"meta":{{{meta}}}}}"#);
             read(&text).binding(who)

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn how_it_is_written_does_not_matter() {
+    fn equivalent_spellings_of_a_definition_have_one_digest() {
         let one =
             r#"{"name":"a","description":"x\u0041","inputSchema":{"type":"object","n":[1,2]}}"#;
         let other = r#"{ "inputSchema" : {"n":[1, 2], "type":"object"},
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_said_matters() {
+    fn every_change_of_content_changes_the_digest() {
         let base = r#"{"name":"a","annotations":{"destructiveHint":true},"x":{"_meta":1}}"#;
         let others = [
             r#"{"name":"b","annotations":{"destructiveHint":true},"x":{"_meta":1}}"#,

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_bound_is_named_and_what_is_below_passes() {
+    fn definitions_over_a_limit_are_refused_naming_the_limit() {
         let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
         let cases = [
             ("t", r#"{"name":"t"}"#.to_owned(), None),

@@ -30,7 +30,7 @@ fn held(tools: &[Plain]) -> Vec<String> {
 }
 
 #[test]
-fn poisoned_definitions_are_held_at_first_sight() {
+fn most_poisoned_definitions_are_held_at_first_sight() {
     let mut counts: BTreeMap<(bool, &str), (usize, usize)> = BTreeMap::new();
     let poisoned = definitions::poisoned();
     for one in &poisoned {
@@ -68,7 +68,7 @@ fn poisoned_definitions_are_held_at_first_sight() {
 }
 
 #[test]
-fn plain_definitions_are_not_held() {
+fn ordinary_definitions_are_rarely_held() {
     let plain = definitions::plain();
     let held = held(&plain);
     assert_eq!(plain.len(), 200);
@@ -76,7 +76,7 @@ fn plain_definitions_are_not_held() {
 }
 
 #[test]
-fn real_definitions_are_not_held() {
+fn definitions_of_real_servers_are_rarely_held() {
     let Some(folder) = std::env::var_os(REAL_TOOLS) else {
         println!("not measured: {REAL_TOOLS} names no folder with tools of real servers");
         return;

@@ -36,7 +36,7 @@ fn why(pins: &Pins, tools: Vec<Tool>) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_says_the_same_is_offered_and_what_does_not_is_kept_away() {
+fn equivalent_definitions_are_offered_and_changed_ones_quarantined() {
     let (read, other) = (tool("read"), tool("other"));
     let changed = tool_of(
         "s",
@@ -56,7 +56,7 @@ fn what_says_the_same_is_offered_and_what_does_not_is_kept_away() {
 }
 
 #[test]
-fn what_is_new_is_pinned_or_kept_away() {
+fn new_tools_are_pinned_by_tofu_and_quarantined_by_locked() {
     let new = tool("new");
     let sorted = pins(PinMode::Tofu, &[]).sort(&[vec![new.clone()]], &Naming::default());
     assert_eq!(
@@ -71,7 +71,7 @@ fn what_is_new_is_pinned_or_kept_away() {
 }
 
 #[test]
-fn look_alikes_are_kept_away() {
+fn lookalike_tool_names_are_quarantined() {
     let read = tool("read_file");
     let cyrillic = tool("re\u{430}d_file");
     let digit = tool("read_fi1e");
@@ -99,7 +99,7 @@ fn look_alikes_are_kept_away() {
 }
 
 #[test]
-fn tools_of_one_name_on_two_servers_are_no_twins() {
+fn tools_of_the_same_name_on_two_servers_are_not_quarantined() {
     let same = [
         tool_of("a", r#"{"name":"search"}"#),
         tool_of("b", r#"{"name":"search"}"#),
@@ -120,7 +120,7 @@ fn a_name_with_hidden_characters_is_never_offered() {
 }
 
 #[test]
-fn what_the_operator_says_counts_and_stays() {
+fn the_operators_class_applies_and_survives_updates() {
     let wipe = tool_of(
         "s",
         r#"{"name":"wipe_cache","annotations":{"destructiveHint":true}}"#,
@@ -146,7 +146,7 @@ fn what_the_operator_says_counts_and_stays() {
 }
 
 #[test]
-fn a_difference_reads_well() {
+fn definition_differences_are_shown_as_readable_lines() {
     let was = tool_of(
         "s",
         r#"{"name":"a","description":"one","annotations":{"destructiveHint":true},
@@ -179,7 +179,7 @@ fn a_difference_reads_well() {
 }
 
 #[test]
-fn odd_definitions_are_flagged_with_a_reason() {
+fn suspicious_definitions_are_flagged_with_a_reason() {
     let mail = tool_of("mail", r#"{"name":"send"}"#);
     let foreign = Names::of([&mail], &Naming::default());
     let cases = [
@@ -227,7 +227,7 @@ fn odd_definitions_are_flagged_with_a_reason() {
 }
 
 #[test]
-fn a_lock_that_is_none_accepts_nothing() {
+fn a_damaged_lock_accepts_nothing() {
     let texts = [
         "version: 1\nservers: [a]",
         "version: 1\nserver: {}",
@@ -259,7 +259,7 @@ fn a_lock_that_is_none_accepts_nothing() {
 }
 
 #[test]
-fn a_broken_entry_costs_one_tool() {
+fn a_broken_lock_entry_quarantines_only_its_tool() {
     let entries = [
         "      digest: \"12\"\n      class: read\n",
         "      digest: \"never closed\n",
@@ -300,7 +300,7 @@ fn a_broken_entry_costs_one_tool() {
 proptest! {
     /// Whatever servers say, the lock says it again, and nobody looking at it misses a character.
     #[test]
-    fn a_lock_is_read_back_as_it_was_written(
+    fn locks_round_trip_and_show_every_character(
         texts in prop::collection::vec(any::<String>(), 1..6),
     ) {
         let mut lock = Lock::default();
@@ -336,7 +336,7 @@ const UNSEEN: [&str; 12] = [
 ];
 
 #[test]
-fn no_hidden_character_is_in_a_name_or_shown_to_a_person() {
+fn hidden_characters_are_refused_in_names_and_escaped_in_views() {
     let mut checked = 0;
     for at in 0..5_000_usize {
         let unseen = UNSEEN[at % UNSEEN.len()];
@@ -379,7 +379,7 @@ fn no_hidden_character_is_in_a_name_or_shown_to_a_person() {
 }
 
 #[test]
-fn ordinary_definitions_are_not_refused() {
+fn ordinary_definitions_are_neither_quarantined_nor_flagged() {
     let verbs = [
         "get", "list", "create", "update", "delete", "search", "read", "write", "send", "run",
     ];

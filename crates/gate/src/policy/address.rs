@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_of_addresses() {
+    fn hosts_are_extracted_from_addresses() {
         let cases: [(&str, &[&str]); 41] = [
             ("x.com", &["x.com"]),
             ("X.COM.", &["x.com"]),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_not_plain_are_refused() {
+    fn ambiguous_addresses_are_refused() {
         for address in [
             "",
             ".",
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_like_an_address() {
+    fn texts_that_begin_like_addresses_are_recognised() {
         for text in [
             "https://x",
             "https:x",

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_arguments() {
+    fn values_embedded_in_arguments_are_extracted() {
         let cases: [(&str, bool, &[&str]); 13] = [
             ("--output=/x", false, &["/x"]),
             ("-o/x", false, &["/x"]),

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_of_domains() {
+    fn domain_patterns_match_hosts() {
         let pattern = |text: &str| DomainPattern::read(text).expect("it is right");
         assert!(pattern("*.X.com").matches("a.x.com"));
         assert!(pattern("*.x.com").matches("a.b.x.com"));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_words() {
+    fn address_ranges_are_named_by_words() {
         let pattern = |text: &str| DomainPattern::read(text).expect("it is right");
         assert!(pattern("loopback").matches("127.0.0.1"));
         assert!(pattern("Metadata").resembles("metadata.google.internal"));

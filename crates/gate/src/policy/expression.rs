@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_see_the_call() {
+    fn expressions_read_tool_arguments_and_intent() {
         let arguments = r#"{"repo":"acme/x","n":5,"f":1.5,"tags":["a","b"],"o":{"k":null}}"#;
         for expression in [
             r#"args.repo.startsWith("acme/")"#,
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_readers_understand_differently_are_errors() {
+    fn ambiguous_arguments_are_expression_errors() {
         for (arguments, why) in [
             (r#"{"path":1,"Path":2}"#, NoValue::Twins),
             (r#"{"a":[{"x":1,"X":2}]}"#, NoValue::Twins),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_found_at_load() {
+    fn unknown_names_in_expressions_are_reported_at_load() {
         let cases = [
             ("", "empty"),
             ("args.x ==", "bad expression"),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_and_folders() {
+    fn path_globs_match_as_documented() {
         let yes = [
             ("/etc/**", "/etc/passwd"),
             ("/etc/**", "/etc/a/b"),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern() {
+    fn invalid_path_globs_are_refused() {
         let ground = Ground {
             home: None,
             folder: "/srv".into(),

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_that_matches_is_a_candidate() {
+    fn every_matching_rule_is_a_candidate() {
         let patterns = [
             "*",
             "*:*",

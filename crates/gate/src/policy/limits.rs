@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_speaks_in_its_turn() {
+    fn cost_limits_are_checked_in_order() {
         let limits = CostLimits {
             max_per_action: Some(1.0),
             max_per_session: Some(20.0),

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_become_absolute_and_plain() {
+    fn paths_are_normalised_to_absolute_ones() {
         let cases = [
             ("/etc/passwd", Ok("/etc/passwd")),
             ("/etc/../etc/./passwd", Ok("/etc/passwd")),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reading_is_there() {
+    fn a_path_yields_all_its_possible_readings() {
         let spelled = |text: &str| -> Result<Vec<String>, Unclear> {
             let readings = readings(text, &ground())?;
             Ok(readings
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_is_asked_about_dots_behind_links() {
+    fn dots_behind_links_are_resolved_by_the_system() {
         let asked: Vec<String> = readings("link/../x", &ground())
             .expect("it can be read")
             .into_iter()

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_covers_what() {
+    fn patterns_cover_narrower_patterns() {
         let covers = |a: &str, b: &str| Pattern::new(a).covers(&Pattern::new(b));
         for (a, b) in [
             ("*", "a*b"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_look_alike_are_found() {
+    fn lookalike_names_match_a_deny_pattern() {
         let rule = Lookalike::new("*:drop_*");
         for name in [
             "db:drop_table",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn case_is_folded_only_where_it_is_asked_for() {
+    fn case_is_folded_only_for_lookalikes() {
         let rule = Lookalike::new("*:*Destroy*");
         for name in [
             "s:destroy",

@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_found_wherever_they_stand() {
+    fn paths_are_found_anywhere_in_arguments() {
         let cases: [(&str, &[&str]); 22] = [
             (r#"{"path":"/etc/passwd"}"#, &["/etc/passwd"]),
             (r#"{"Path":"a","path":"b"}"#, &["a", "b"]),
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_commands_and_texts_are_found() {
+    fn hosts_commands_and_texts_are_found_in_arguments() {
         let hosts = r#"{"url":"https://a","request":{"Host":"b"},"urls":["https://c"],"x":"d"}"#;
         assert_eq!(found(hosts, Sought::Hosts), ["https://a", "b", "https://c"]);
         let hosts = r#"{"base_url":"a","hostName":"b","url":{"c":"d"},"url_type":"e","proxy":true,"host":7,"uri":" ","//f":1}"#;
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_not_judged() {
+    fn arguments_too_large_or_deep_to_judge_are_errors() {
         let json = |text: &str| {
             let json = Json::validate(text.as_bytes(), Strictness::Full).expect("it is JSON");
             project(Some(json), Sought::Paths)
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_by_verb() {
+    fn verbs_in_tool_names_determine_the_action() {
         let cases = [
             ("read_file", Some(Action::Read)),
             ("listDirectory", Some(Action::Read)),

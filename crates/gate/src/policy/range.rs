@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_a_range() {
+    fn ranges_contain_the_documented_addresses() {
         let cases: [(Range, &[&str], &[&str]); 4] = [
             (
                 Range::Loopback,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_of_the_words_are_seen() {
+    fn misspelt_range_names_are_recognised() {
         for word in [
             "loopbak",
             "link-local",

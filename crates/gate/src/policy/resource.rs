@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_and_plain_are_both_readings() {
+    fn encoded_resource_names_have_an_encoded_and_a_plain_reading() {
         let found = readings("s:file:///open/..%2fsecret").expect("it is plain");
         assert_eq!(
             found.normal,

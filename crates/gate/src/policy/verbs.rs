@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verb_is_found_in_every_spelling() {
+    fn destructive_verbs_are_found_in_every_spelling() {
         let cases = [
             ("delete", "delete"),
             ("bulkDelete", "delete"),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_resemble_a_verb_are_not_one() {
+    fn words_resembling_a_destructive_verb_are_not_matched() {
         for name in [
             "undelete",
             "dropdown",

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn http_becomes_https_except_on_loopback_or_where_told() {
+    fn http_urls_become_https_except_on_loopback_or_if_insecure() {
         let cases = [
             (
                 "https://example.com/mcp",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_cannot_be_sent_or_are_ours_are_refused() {
+    fn invalid_and_reserved_headers_are_refused() {
         let with = |name: &str, value: &str| {
             Endpoint::new(
                 "https://e.com/",

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_lists_and_whole_texts_are_recognised() {
+    fn edits_as_pairs_lists_and_whole_texts_are_recognised() {
         let one = file_edits(r#"{"file_path":"a","old_string":"x\ny\n","new_string":"x\nz\n"}"#);
         assert_eq!(one.len(), 1);
         assert_eq!(shown(&one[0], None), " x\n-y\n+z");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn other_arguments_are_no_edits() {
+    fn other_arguments_are_not_shown_as_edits() {
         for arguments in [
             "{}",
             "[]",

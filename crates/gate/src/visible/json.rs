@@ -89,21 +89,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_stand_on_lines_and_numbers_as_written() {
+    fn json_is_shown_one_member_per_line_with_numbers_unchanged() {
         let shown = visible_json(r#"{"a":[1.0000000000000000001,{}],"b":"x\ny","c":null}"#);
         let expected = "{\n  \"a\": [\n    1.0000000000000000001,\n    {}\n  ],\n  \"b\": \"x\\ny\",\n  \"c\": null\n}";
         assert_eq!(shown, expected);
     }
 
     #[test]
-    fn hidden_characters_are_written_out_however_they_are_escaped() {
+    fn invisible_characters_in_json_are_escaped_in_either_spelling() {
         let expected = "{\n  \"p⟨U+200B⟩\": \"a⟨U+202E⟩b\"\n}";
         assert_eq!(visible_json("{\"p\\u200b\":\"a\\u202eb\"}"), expected);
         assert_eq!(visible_json("{\"p\u{200b}\":\"a\u{202e}b\"}"), expected);
     }
 
     #[test]
-    fn what_is_no_json_is_text() {
+    fn invalid_json_is_shown_as_text() {
         assert_eq!(
             visible_json("{\"a\": \"cut \u{1b}"),
             "{\"a\": \"cut ⟨U+001B⟩"
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded() {
+    fn json_is_shown_to_a_limited_depth() {
         let deep = format!("{}{}", "[".repeat(60), "]".repeat(60));
         assert!(visible_json(&deep).lines().count() < 60);
     }

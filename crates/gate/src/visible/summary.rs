@@ -29,13 +29,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_arguments_stand_as_they_are_and_hidden_characters_are_escaped() {
+    fn short_arguments_are_shown_whole_with_invisible_characters_escaped() {
         assert_eq!(summary(r#"{"a":1}"#), r#"{"a":1}"#);
         assert_eq!(summary("{\"a\":\"\u{202e}\"}"), r#"{"a":"⟨U+202E⟩"}"#);
     }
 
     #[test]
-    fn long_arguments_that_differ_anywhere_differ_in_their_summary() {
+    fn different_long_arguments_have_different_summaries() {
         let long = |middle: &str| format!("{{\"a\":\"{0}{middle}{0}\"}}", "x".repeat(500));
         let one = summary(&long("1"));
         assert_ne!(one, summary(&long("2")));

@@ -64,7 +64,7 @@ fn as_host(change: impl FnOnce(&mut Host)) -> Call {
 }
 
 #[test]
-fn any_change_of_the_call_is_another_call() {
+fn any_change_of_a_call_changes_its_binding() {
     let of = |tool: Tool, params: &str| held(asked_of(tool, params)).binding();
     let same = held(plain()).binding();
     let params = r#"{"name":"fs__delete","arguments":{"a":1}}"#;
@@ -102,7 +102,7 @@ fn any_change_of_the_call_is_another_call() {
 }
 
 #[test]
-fn what_is_not_asked_for_does_not_count() {
+fn metadata_and_session_do_not_change_a_binding() {
     let same = held(plain()).binding();
     for params in [
         r#"{"name":"fs:delete","arguments":{"a":1}}"#,
@@ -121,7 +121,7 @@ fn what_is_not_asked_for_does_not_count() {
 }
 
 #[test]
-fn another_rule_that_asks_needs_another_yes_and_an_unrelated_one_does_not() {
+fn a_binding_depends_on_the_asking_rule_and_on_no_other() {
     let asking = "version: \"1\"\nrules: [{scope: mcp_tool, require_approval: [{pattern: \"fs:delete\"}], allow: [{pattern: \"*:*\"}]}]\n";
     let unrelated = asking.replace(
         "allow: [{pattern: \"*:*\"}]",
@@ -134,7 +134,7 @@ fn another_rule_that_asks_needs_another_yes_and_an_unrelated_one_does_not() {
 }
 
 #[test]
-fn a_yes_releases_its_own_call_and_no_other() {
+fn an_approval_releases_only_its_own_call() {
     let hold = held(plain());
     let consent = approved(&hold);
     let Verdict::Permit(permit) = hold.release(consent) else {
@@ -151,7 +151,7 @@ fn a_yes_releases_its_own_call_and_no_other() {
 }
 
 #[test]
-fn a_confirmation_is_no_approval() {
+fn a_confirmation_does_not_count_as_approval() {
     let hold = held(plain());
     let confirmed = Consent::confirmed(hold.binding());
     let Verdict::Hold(_) = hold.release(confirmed) else {
@@ -169,7 +169,7 @@ fn a_confirmation_is_no_approval() {
 }
 
 #[test]
-fn a_token_that_is_not_for_it_refuses_before_anybody_is_asked() {
+fn a_token_ceiling_denies_before_approval_is_asked() {
     let limited = as_host(|host| host.who.grant = Grant::new(None, Operation::Write));
     let policy = Policy::new(Builtin::AllowAll, Default::default());
     match decide(limited, &policy, &Facts::default()) {

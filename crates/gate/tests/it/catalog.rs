@@ -56,7 +56,7 @@ fn hiding(of: &str, deny: &str) -> Policy {
 }
 
 #[test]
-fn either_form_of_a_name_leads_to_the_tool() {
+fn shown_and_canonical_names_both_resolve() {
     let long = "a".repeat(60);
     let tools = ["read", "read__all", "x:y", "über", &long];
     let catalog = catalog(
@@ -84,7 +84,7 @@ fn either_form_of_a_name_leads_to_the_tool() {
 }
 
 #[test]
-fn without_prefixes_the_own_name_is_the_shown_one() {
+fn tools_keep_their_own_names_without_prefixes() {
     let catalog = catalog(
         never(),
         vec![listing("fs", &["read", "a b"]), listing("git", &["log"])],
@@ -110,7 +110,7 @@ fn without_prefixes_the_own_name_is_the_shown_one() {
 }
 
 #[test]
-fn a_name_that_leads_nowhere_says_what_there_is() {
+fn errors_for_unknown_names_list_the_choices() {
     let catalog = catalog(
         always(),
         vec![listing("fs", &["read", "write"]), listing("git", &[])],
@@ -153,7 +153,7 @@ fn a_name_that_leads_nowhere_says_what_there_is() {
 }
 
 #[test]
-fn an_error_stops_naming_choices_after_twenty() {
+fn errors_list_at_most_twenty_choices() {
     let names: Vec<String> = (1..=23).map(|n| format!("t{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let error = |count: usize| {
@@ -172,7 +172,7 @@ fn an_error_stops_naming_choices_after_twenty() {
 }
 
 #[test]
-fn a_server_never_heard_of_is_unavailable_rather_than_without_tools() {
+fn a_server_that_never_answered_is_unavailable_not_empty() {
     let gone = || Err("upstream \"fs\" unavailable".to_owned());
     let several = catalog(always(), vec![never_seen("fs"), listing("git", &["log"])]);
     assert_eq!(resolved(&several, "fs__read"), gone());
@@ -199,7 +199,7 @@ fn a_server_never_heard_of_is_unavailable_rather_than_without_tools() {
 }
 
 #[test]
-fn a_server_that_is_down_keeps_its_tools_callable_but_not_listed() {
+fn tools_of_a_server_that_is_down_are_callable_but_not_listed() {
     let down = Listing {
         listed: false,
         ..listing("fs", &["read"])
@@ -212,7 +212,7 @@ fn a_server_that_is_down_keeps_its_tools_callable_but_not_listed() {
 }
 
 #[test]
-fn two_tools_of_one_shown_name_are_a_finding_and_the_first_stays() {
+fn a_duplicate_shown_name_is_reported_and_the_first_tool_kept() {
     let (catalog, findings) = Catalog::build(
         never(),
         vec![listing("fs", &["read"]), listing("git", &["read", "log"])],
@@ -232,7 +232,7 @@ fn two_tools_of_one_shown_name_are_a_finding_and_the_first_stays() {
 }
 
 #[test]
-fn servers_whose_names_end_in_the_separator_stay_apart() {
+fn server_names_ending_in_an_underscore_stay_unambiguous() {
     let catalog = catalog(always(), vec![listing("a", &["_b"]), listing("a_", &["b"])]);
     assert_eq!(resolved(&catalog, "a___b").as_deref(), Ok("a:_b"));
     assert_eq!(resolved(&catalog, "a_:b").as_deref(), Ok("a_:b"));
@@ -240,7 +240,7 @@ fn servers_whose_names_end_in_the_separator_stay_apart() {
 }
 
 #[test]
-fn what_policy_filters_out_is_not_listed_and_not_named_in_errors() {
+fn filtered_tools_are_neither_listed_nor_named_in_errors() {
     let catalog = catalog(always(), vec![listing("fs", &["read", "move"])]);
     let policy = hiding("fs", "move");
     assert_eq!(shown(&catalog, &policy), ["fs__read"]);
@@ -257,7 +257,7 @@ fn what_policy_filters_out_is_not_listed_and_not_named_in_errors() {
 }
 
 #[test]
-fn the_order_of_the_configuration_is_the_order_of_the_list() {
+fn tools_are_listed_in_configuration_order() {
     let listings = vec![listing("z", &["b", "a"]), listing("a", &["z"])];
     assert_eq!(
         shown(&catalog(always(), listings), &Policy::default()),
@@ -284,7 +284,7 @@ fn requests_pass_through_only_to_a_single_server_without_prefixes() {
 }
 
 #[test]
-fn a_shown_descriptor_differs_in_the_bytes_of_the_name_only() {
+fn a_shown_descriptor_differs_only_in_its_name() {
     let cases = [
         (r#"{"name":"read"}"#, r#"{"name":"fs__read"}"#),
         (
@@ -324,7 +324,7 @@ fn a_shown_descriptor_differs_in_the_bytes_of_the_name_only() {
 }
 
 #[test]
-fn an_unchanged_name_leaves_the_descriptor_as_it_came() {
+fn an_unchanged_name_leaves_the_descriptor_unchanged() {
     let text = r#" {"name":"\u0072ead"} "#;
     let tools = Some(vec![described("fs", text)]);
     let catalog = catalog(
@@ -342,7 +342,7 @@ fn an_unchanged_name_leaves_the_descriptor_as_it_came() {
 }
 
 #[test]
-fn a_tool_can_be_shown_under_another_name_again() {
+fn a_renamed_tool_can_be_renamed_again() {
     let tool = named("fs", "read");
     let renamed = tool.shown_as("fs__read".into());
     assert_eq!(renamed.shown_descriptor, r#"{"name":"fs__read"}"#);
@@ -354,7 +354,7 @@ fn a_tool_can_be_shown_under_another_name_again() {
 }
 
 #[test]
-fn what_a_token_is_not_for_is_neither_listed_nor_named() {
+fn tools_outside_a_tokens_grant_are_neither_listed_nor_named() {
     let listings = vec![listing("fs", &["read", "delete"]), listing("git", &["log"])];
     let catalog = catalog(always(), listings);
     let policy = Policy::default();

@@ -40,7 +40,7 @@ fn filtered(builtin: Builtin, allow: Option<&[&str]>, deny: &[&str]) -> Policy {
 }
 
 #[test]
-fn the_default_policy_goes_by_hints_and_then_by_the_name() {
+fn the_default_policy_uses_hints_and_then_the_name() {
     let cases = [
         ("list", "", Said::Permit),
         ("list", r#""destructiveHint":true"#, Said::Hold),
@@ -82,7 +82,7 @@ fn the_default_policy_goes_by_hints_and_then_by_the_name() {
 }
 
 #[test]
-fn a_silent_tools_verb_is_found_in_every_spelling() {
+fn unannotated_tools_with_a_destructive_verb_are_held() {
     let held = [
         ("delete", "delete"),
         ("DELETE", "delete"),
@@ -136,7 +136,7 @@ fn a_silent_tools_verb_is_found_in_every_spelling() {
 }
 
 #[test]
-fn the_cautious_policy_asks_about_what_is_not_said_to_be_harmless() {
+fn the_cautious_policy_holds_tools_not_marked_harmless() {
     let policy = Policy::new(Builtin::Cautious, Default::default());
     let cases = [
         ("list", "", Said::Hold),
@@ -168,7 +168,7 @@ fn the_cautious_policy_asks_about_what_is_not_said_to_be_harmless() {
 }
 
 #[test]
-fn allow_all_asks_nobody() {
+fn allow_all_permits_without_approval() {
     let policy = Policy::new(Builtin::AllowAll, Default::default());
     let declared = described(
         "fs",
@@ -250,14 +250,14 @@ fn tool_lists_come_before_the_built_in_policy() {
 }
 
 #[test]
-fn an_allow_list_does_not_spare_a_destructive_tool_its_approval() {
+fn an_allow_listed_destructive_tool_still_needs_approval() {
     let policy = filtered(Builtin::Default, Some(&["delete"]), &[]);
     assert_eq!(say(&policy, &named("fs", "delete")).0, Said::Hold);
     assert!(policy.shows(&named("fs", "delete")));
 }
 
 #[test]
-fn tool_lists_hold_for_their_own_server_and_its_own_names() {
+fn tool_lists_apply_to_their_server_and_its_own_tool_names() {
     let policy = filtered(Builtin::Default, Some(&[]), &["read", "fs__x"]);
     assert_eq!(say(&policy, &named("git", "read")).0, Said::Permit);
     let shown = named("fs", "x").shown_as("fs__x".into());
@@ -282,7 +282,7 @@ fn requests_other_than_tool_calls_pass_to_the_only_server() {
 }
 
 #[test]
-fn a_verdict_carries_the_very_call_it_was_asked_about() {
+fn a_verdict_carries_the_original_call() {
     let tool = Arc::new(named("fs", "read"));
     let asked = call(Target::Tool(tool.clone()));
     let (id, bytes) = (asked.attempt.id, asked.attempt.frame.bytes().clone());
@@ -298,7 +298,7 @@ fn a_verdict_carries_the_very_call_it_was_asked_about() {
 }
 
 #[test]
-fn an_approval_that_a_guard_asks_for_counts_before_its_confirmation() {
+fn a_guards_approval_request_outranks_its_confirmation_request() {
     let said = |scope, rule: &str| Check::of_guard(scope, Kind::RequireApproval, rule, "so");
     let confirmed = said("mcp_tool", "confirm:mcp_tool:mail:send");
     let approved = said("data", "require_approval:cost:alert_threshold");

@@ -95,7 +95,7 @@ fn prompts_are_named_like_tools() {
 }
 
 #[test]
-fn the_only_server_may_have_prompts_that_it_does_not_list() {
+fn unlisted_prompts_resolve_to_the_only_server() {
     let (only, _) = catalog(Prefix::Never, vec![having("a", &["x"], &[], &[])]);
     assert_eq!(
         told(only.prompt("hidden", &Policy::default(), &who())),
@@ -104,7 +104,7 @@ fn the_only_server_may_have_prompts_that_it_does_not_list() {
 }
 
 #[test]
-fn a_uri_is_wrapped_only_where_two_servers_have_it() {
+fn uris_are_wrapped_only_when_two_servers_share_them() {
     let (catalog, findings) = catalog(
         Prefix::Always,
         vec![
@@ -149,7 +149,7 @@ fn a_uri_is_wrapped_only_where_two_servers_have_it() {
 }
 
 #[test]
-fn no_server_can_stand_in_the_place_of_another() {
+fn wrapped_uris_cannot_impersonate_another_server() {
     let (catalog, _) = catalog(
         Prefix::Always,
         vec![
@@ -166,7 +166,7 @@ fn no_server_can_stand_in_the_place_of_another() {
 }
 
 #[test]
-fn of_templates_that_match_the_one_that_says_more_counts() {
+fn the_most_specific_matching_template_resolves_a_uri() {
     let (catalog, _) = catalog(
         Prefix::Always,
         vec![
@@ -180,7 +180,7 @@ fn of_templates_that_match_the_one_that_says_more_counts() {
 }
 
 #[test]
-fn a_task_says_whose_it_is() {
+fn shown_task_ids_name_their_server() {
     let (catalog, _) = catalog(Prefix::Always, vec![having("a", &[], &[], &[])]);
     let own = catalog.task("a:x:y");
     assert_eq!(own, Some((server("a"), "x:y".to_owned())));
@@ -190,7 +190,7 @@ fn a_task_says_whose_it_is() {
 }
 
 #[test]
-fn where_one_server_has_resources_every_uri_is_its() {
+fn unknown_uris_go_to_the_only_server_with_resources() {
     let one = having("a", &[], &[], &[]);
     let none = listing("b", &["t"]);
     let (settled, _) = catalog(Prefix::Always, vec![one.clone(), none]);

@@ -67,14 +67,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn patterns_mean_what_the_naive_matcher_says(pattern in "[abé*]{0,8}", text in "[abé]{0,8}") {
+    fn patterns_agree_with_the_naive_matcher(pattern in "[abé*]{0,8}", text in "[abé]{0,8}") {
         let letters = |text: &str| text.chars().collect::<Vec<_>>();
         let expected = naive(&letters(&pattern), &letters(&text));
         prop_assert_eq!(Pattern::new(&pattern).matches(&text), expected);
     }
 
     #[test]
-    fn one_more_denied_pattern_never_lets_more_through(
+    fn adding_a_denied_pattern_never_permits_more(
         filter in filter(),
         more in pattern(),
         at in any::<prop::sample::Index>(),
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn shown_names_are_plain_and_short(naming in naming(), server in server_name(), tool in tool_name()) {
+    fn shown_names_use_plain_characters_within_the_length_limit(naming in naming(), server in server_name(), tool in tool_name()) {
         let shown = naming.shown(&server, &tool);
         prop_assert!(shown.len() <= naming.max_length, "{shown}");
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn tools_that_differ_are_shown_apart(
+    fn different_tools_have_different_shown_names(
         naming in naming(),
         pairs in prop::collection::hash_set((server_name(), tool_name()), 2..24),
     ) {
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn renaming_changes_the_bytes_of_the_name_only(
+    fn renaming_changes_only_the_bytes_of_the_name(
         before in "[ \t\r\n]{0,3}\\{[ \n]{0,2}(\"x\":\\[\\{\"name\":1\\}\\],)?",
         colon in "[ \t]{0,2}:[ \n]{0,2}",
         after in "(,\"annotations\":\\{\"name\":\"n\"\\})?[ \n]{0,2}\\}[ \t\r\n]{0,3}",

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_as_it_was_written() {
+    fn guard_answers_round_trip() {
         let id = ApprovalId::from_random([7; 16]);
         let url = "https://gate/approvals/x".to_owned();
         for (kind, rule, approval) in [
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_one_line_and_addresses_are_addresses() {
+    fn guard_answers_have_one_line_texts_and_valid_addresses() {
         let id = ApprovalId::from_random([7; 16]);
         let text = |url: &str| {
             format!(

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn emoji_and_scripts_hide_nothing() {
+    fn emoji_and_foreign_scripts_are_not_flagged_as_hidden_text() {
         let texts = [
             "plain\n\ttext\r\n",
             "\u{2764}\u{fe0f} \u{26a0}\u{fe0f} \u{1f3d6}\u{fe0f} \u{2699}\u{fe0e} 1\u{fe0f}\u{20e3} \u{a9}\u{fe0f}",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_a_message_is_found() {
+    fn invisible_character_sequences_are_flagged() {
         let texts = [
             "a\u{e0041}\u{e0042}",
             "\u{1f3f4}\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e0067}\u{e0067}\u{e0067}",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn look_alikes_are_found_and_folded() {
+    fn lookalike_letters_are_found_and_folded() {
         assert_eq!(mixed("Pay p\u{430}y now"), Some("p\u{430}y"));
         assert_eq!(
             mixed("\u{41f}\u{43e}\u{433}\u{43e}\u{434}\u{430} API na\u{ef}ve \u{3b1}-helix"),

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_divided_and_unquoted() {
+    fn command_lines_are_split_and_unquoted() {
         let shown = |line: &str| -> Vec<String> {
             let shown =
                 |word: Word| format!("{}{}", if word.is_first { "^" } else { "" }, word.text);

@@ -19,7 +19,7 @@ fn protected() -> Protected {
 }
 
 #[test]
-fn places_cover_what_lies_in_them_and_nothing_beside() {
+fn protected_places_cover_their_contents_and_nothing_else() {
     let protected = protected();
     for path in [
         "/people/u/data",
@@ -45,7 +45,7 @@ fn places_cover_what_lies_in_them_and_nothing_beside() {
 }
 
 #[test]
-fn every_reading_of_a_text_is_absolute() {
+fn every_reading_of_a_protected_path_is_absolute() {
     for (text, expected) in [
         ("~/x", "/people/u/x"),
         ("${HOME}/x", "/people/u/x"),
@@ -64,7 +64,7 @@ fn every_reading_of_a_text_is_absolute() {
 }
 
 #[test]
-fn commands_lead_where_their_words_say() {
+fn paths_in_command_lines_are_resolved() {
     let lead = |line: &str, path: &str| {
         let found = command::candidates(line, &ground(), "/srv/repo", &protected());
         found.into_iter().find(|one| one.path == path)
@@ -91,7 +91,7 @@ fn commands_lead_where_their_words_say() {
 }
 
 #[test]
-fn paths_and_commands_are_found_wherever_they_stand() {
+fn protected_paths_are_found_anywhere_in_arguments_and_commands() {
     let found = |text: &str| {
         let json = Json::validate(text.as_bytes(), callgate_wire::Strictness::Full);
         let target = Target::Method {

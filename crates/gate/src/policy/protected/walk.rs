@@ -238,7 +238,7 @@ mod tests {
     proptest! {
         /// Prose is skipped unread, so nothing that could be read as a path or as JSON may pass for it.
         #[test]
-        fn prose_is_never_what_may_be_a_path(
+        fn text_skipped_as_prose_is_never_a_path(
             beginning in beginning(),
             rest in prop::collection::vec(
                 prop::sample::select(vec!["a b", " ", "/", "\\/", "\\n", "\\u0020", "\u{3000}", "x", "~", "%2f", "\\\""]),

@@ -24,7 +24,7 @@ agents:
 "#;
 
 #[test]
-fn agents_have_rules_of_their_own() {
+fn agent_rules_widen_only_for_vouched_agents() {
     for (agent, vouched_for, tool, expected) in [
         ("x", true, "read", "allow allow:mcp_tool:*:read"),
         ("x", true, "other", "deny deny:default"),
@@ -63,7 +63,7 @@ fn agents_have_rules_of_their_own() {
 }
 
 #[test]
-fn what_is_refused_whatever_the_arguments_is_not_shown() {
+fn unconditionally_denied_tools_are_not_shown() {
     let policy = policy(AGENTS);
     let tool = |name: &str| crate::given::named("s", name);
     assert!(policy.shows(&tool("read")) && policy.shows(&tool("write")));
@@ -85,7 +85,7 @@ fn what_is_refused_whatever_the_arguments_is_not_shown() {
 }
 
 #[test]
-fn methods_are_judged_where_there_are_rules_for_them() {
+fn methods_are_judged_only_by_rules_of_their_scope() {
     let method = |method: &str| {
         crate::given::call(callgate_gate::Target::Method {
             server: crate::given::server("fs"),
@@ -165,7 +165,7 @@ rules:
 }
 
 #[test]
-fn without_rules_of_their_own_prompts_and_resources_pass_and_mapped_paths_are_still_judged() {
+fn prompts_and_resources_without_rules_pass_but_mapped_paths_are_judged() {
     let policy = policy(
         "version: '1'
 rules:
@@ -197,7 +197,7 @@ tool_scope_map: [{pattern: 'fs:*', scope: filesystem}]",
 }
 
 #[test]
-fn rule_sets_of_one_scope_are_read_as_one() {
+fn rule_sets_of_one_scope_are_merged() {
     let text = "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*:*'}]}\n  - {scope: mcp_tool, deny: [{pattern: '*:x'}]}";
     assert_eq!(says(text, &case("s", "x", "{}")), "deny deny:mcp_tool:*:x");
     assert_eq!(
@@ -207,7 +207,7 @@ fn rule_sets_of_one_scope_are_read_as_one() {
 }
 
 #[test]
-fn several_policies_at_once_are_as_strict_as_the_strictest() {
+fn layered_policies_give_the_strictest_verdict() {
     let layer =
         |text: &str| callgate_gate::Layer::Rules(given::read(text).expect("it is right").into());
     let user = layer(
@@ -227,7 +227,7 @@ fn several_policies_at_once_are_as_strict_as_the_strictest() {
 }
 
 #[test]
-fn facts_are_asked_for_only_where_a_rule_needs_them() {
+fn facts_are_gathered_only_when_a_rule_needs_them() {
     let policy = policy(TWO_SCOPES);
     let read = case("fs", "read_file", r#"{"path":"a/../b","other":"~/x"}"#);
     let needs = policy.needs(&given::call(&read));
@@ -243,7 +243,7 @@ fn facts_are_asked_for_only_where_a_rule_needs_them() {
 }
 
 #[test]
-fn a_path_whose_place_is_not_known_is_refused() {
+fn paths_that_cannot_be_resolved_are_refused() {
     let policy = policy(TWO_SCOPES);
     let read = case("fs", "read_file", r#"{"path":"/tmp/x"}"#);
     let verdict = |facts| answer(decide(given::call(&read), &policy, &facts)).1;
@@ -258,7 +258,7 @@ fn a_path_whose_place_is_not_known_is_refused() {
 }
 
 #[test]
-fn an_approval_is_bound_to_the_rule_that_asks() {
+fn an_approval_is_bound_to_the_asking_rule() {
     let asked_by = |text: &str| {
         let policy = policy(text);
         match decide(

@@ -34,7 +34,7 @@ fn deep(value: &str, depth: usize) -> String {
 }
 
 #[test]
-fn no_way_to_a_refused_path_passes() {
+fn no_spelling_of_a_denied_path_passes() {
     let many: Vec<String> = (0..300).map(|n| format!("\"f{n}\"")).collect();
     let many_values = vec!["1"; 20_000].join(",");
     let attacks = [
@@ -111,7 +111,7 @@ fn no_way_to_a_refused_path_passes() {
 }
 
 #[test]
-fn left_over_traversal_has_its_own_rule() {
+fn unresolved_path_traversal_has_its_own_rule() {
     for (_, policy) in policies() {
         for path in ["../x", "../../etc/passwd", "/../etc", "a/../../b", "..%2fx"] {
             let arguments = format!(r#"{{"path":"{path}"}}"#);
@@ -122,7 +122,7 @@ fn left_over_traversal_has_its_own_rule() {
 }
 
 #[test]
-fn no_spelling_of_a_refused_domain_passes() {
+fn no_spelling_of_a_denied_domain_passes() {
     let open = "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*:*'}]}\n  \
                 - {scope: network, deny: [{domains: ['evil.com', '*.evil.com', '127.0.0.1']}], allow: [{domains: ['*']}]}\n\
                 tool_scope_map: [{pattern: 'net:*', scope: network}]\n";
@@ -183,7 +183,7 @@ fn no_spelling_of_a_refused_domain_passes() {
 }
 
 #[test]
-fn names_that_look_like_refused_ones_are_refused() {
+fn lookalikes_of_denied_names_are_denied() {
     let policy = given::policy(
         "version: '1'\nrules:\n  - {scope: mcp_tool, deny: [{pattern: '*:drop_*'}], require_approval: [{pattern: 'db:write'}], allow: [{pattern: '*'}]}\n  \
          - {scope: shell, allow: [{pattern: 'ls'}]}\ntool_scope_map: [{pattern: 'db:run', scope: shell}]\n",
@@ -206,7 +206,7 @@ fn names_that_look_like_refused_ones_are_refused() {
 }
 
 #[test]
-fn an_argument_that_readers_understand_differently_is_no_way_past_an_expression() {
+fn ambiguous_arguments_do_not_bypass_expressions() {
     let policy = given::policy(
         "version: '1'\nrules:\n  - scope: mcp_tool\n    deny: [{pattern: 'gh:push', when: 'args.force == true'}]\n    \
          allow: [{pattern: 'gh:*', when: 'args.repo == \"acme/x\"'}]\n",

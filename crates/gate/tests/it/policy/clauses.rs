@@ -23,7 +23,7 @@ rules:
 "#;
 
 #[test]
-fn inside_a_scope_the_order_is_deny_approval_confirm_allow() {
+fn rules_of_a_scope_apply_as_deny_approval_confirm_allow() {
     for (tool, expected) in [
         ("x", "allow allow:mcp_tool:*:*"),
         ("cx", "confirm confirm:mcp_tool:*:c*"),
@@ -35,7 +35,7 @@ fn inside_a_scope_the_order_is_deny_approval_confirm_allow() {
 }
 
 #[test]
-fn what_no_rule_matches_is_denied() {
+fn calls_matched_by_no_rule_are_denied() {
     let text = "version: 1\nrules: [{scope: mcp_tool, allow: [{pattern: 'fs:read'}]}]";
     assert_eq!(says(text, &case("fs", "write", "{}")), "deny deny:default");
     let nothing = "version: '1'";
@@ -46,7 +46,7 @@ fn what_no_rule_matches_is_denied() {
 }
 
 #[test]
-fn a_rules_message_is_the_reason() {
+fn a_rules_message_becomes_the_reason() {
     let policy = policy(ORDER);
     let reason = |tool: &str| {
         let call = given::call(&case("s", tool, "{}"));
@@ -86,7 +86,7 @@ tool_scope_map: [{pattern: "fs:*", scope: filesystem}]
 }
 
 #[test]
-fn paths_work_with_and_without_an_action() {
+fn path_rules_work_with_and_without_an_action() {
     for action in ["", "action: read, "] {
         let text = format!(
             "version: '1'\nrules:\n  - {{scope: mcp_tool, allow: [{{pattern: '*:*'}}]}}\n  - scope: filesystem\n    \
@@ -124,7 +124,7 @@ fn an_expression_that_fails_is_a_match_except_in_allow() {
 }
 
 #[test]
-fn expressions_see_tool_args_intent_agent_and_session() {
+fn expressions_can_read_tool_args_intent_agent_and_session() {
     let expressions = [
         "tool.destructive",
         "tool.server == 'gh' && tool.name == 'push' && tool.annotated && !tool.read_only",
@@ -154,7 +154,7 @@ tool_scope_map: [{pattern: "fs:*", scope: filesystem}, {pattern: "x:*", scope: u
 "#;
 
 #[test]
-fn strict_asks_both_scopes_and_fast_asks_for_the_name_alone() {
+fn strict_mode_judges_both_scopes_and_fast_mode_only_the_name() {
     let policy = policy(TWO_SCOPES);
     let write = |path: &str| case("fs", "write_file", &format!(r#"{{"path":"{path}"}}"#));
     assert_eq!(said(&policy, &write("/etc/x")).1, "deny:filesystem:/etc/**");
@@ -264,7 +264,7 @@ tool_scope_map:
 }
 
 #[test]
-fn any_word_can_be_a_scope_and_limits_its_tools() {
+fn custom_scopes_can_rate_limit_their_tools() {
     let text = r#"
 version: "1"
 rules:
@@ -288,7 +288,7 @@ tool_scope_map: [{pattern: "*:write_*", scope: writes}]
 }
 
 #[test]
-fn conditions_look_at_earlier_calls() {
+fn conditions_can_require_earlier_calls() {
     for (kind, other, unmet, met) in [
         (
             "allow",

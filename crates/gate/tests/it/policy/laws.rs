@@ -76,7 +76,7 @@ proptest! {
     })]
 
     #[test]
-    fn deny_wins(written in policy(), cases in prop::collection::vec(case(), CALLS)) {
+    fn a_deny_rule_overrides_all_others(written in policy(), cases in prop::collection::vec(case(), CALLS)) {
         let mut policy = written.policy;
         // An agent whose rules replace everyone's has none of everyone's.
         policy["agents"] = json!({});
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn where_nothing_matches_the_answer_is_no(
+    fn a_policy_without_matching_rules_denies(
         written in policy(),
         cases in prop::collection::vec(case(), CALLS),
     ) {
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_rule_sets_of_different_scopes_does_not_matter(
+    fn the_order_of_rule_sets_does_not_change_verdicts(
         written in policy(),
         swaps in prop::collection::vec((any::<Index>(), any::<Index>()), 1..6),
         cases in prop::collection::vec(case(), CALLS),
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn an_error_never_widens(written in policy(), cases in prop::collection::vec(case(), CALLS)) {
+    fn failing_expressions_never_permit_more(written in policy(), cases in prop::collection::vec(case(), CALLS)) {
         let mut failing = written.policy.clone();
         with_failing_expressions(&mut failing);
         let before = strictness(&written.policy, &cases)?;
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn one_more_deny_or_approval_never_allows_more(
+    fn adding_a_deny_or_approval_never_permits_more(
         written in policy(),
         at in any::<(Index, Index)>(),
         denies in any::<bool>(),

@@ -22,7 +22,7 @@ fn with_set(set: &str) -> String {
 }
 
 #[test]
-fn every_problem_has_a_place_and_says_what_to_do() {
+fn policy_problems_have_a_position_and_advice() {
     let cases = [
         (
             "",
@@ -52,7 +52,7 @@ fn every_problem_has_a_place_and_says_what_to_do() {
 }
 
 #[test]
-fn rules_that_are_wrong_or_can_never_match() {
+fn wrong_and_unmatchable_rules_are_reported() {
     let cases = [
         (
             "{scope: 'a b', allow: [{pattern: '*'}]}",
@@ -210,7 +210,7 @@ fn rules_that_are_wrong_or_can_never_match() {
 }
 
 #[test]
-fn maps_and_agents_that_are_wrong() {
+fn wrong_scope_maps_and_agents_are_reported() {
     let cases = [
         (
             "tool_scope_map: [{pattern: fs, scope: filesystem}]",
@@ -251,7 +251,7 @@ fn maps_and_agents_that_are_wrong() {
 }
 
 #[test]
-fn all_problems_are_told_in_the_order_of_the_file() {
+fn policy_problems_are_reported_in_file_order() {
     let text = "version: '3'\nrules:\n  - scope: mcp_tool\n    allow: [{pattern: x}]\n    deny: [{pattern: ''}]\n";
     let problems = read(text).expect_err("it is wrong");
     let lines: Vec<u64> = problems.iter().map(|problem| problem.place.line).collect();
@@ -259,7 +259,7 @@ fn all_problems_are_told_in_the_order_of_the_file() {
 }
 
 #[test]
-fn what_an_author_should_know_is_noted() {
+fn surprising_policies_get_notes() {
     let text = "version: '1'\nrules: [{scope: shell, allow: [{pattern: '*'}]}]\ntool_scope_map: [{pattern: 'x:*', scope: y}]";
     let notes = read(text).expect("it is right").notes();
     assert_eq!(notes.len(), 2);
@@ -268,7 +268,7 @@ fn what_an_author_should_know_is_noted() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_is_too_strange_to_be_read(text in "(version: '1'\n)?[ a-z:{}\\[\\]'\"*&!|>%@`,#?\n-]{0,200}") {
+    fn reading_arbitrary_text_as_a_policy_never_panics(text in "(version: '1'\n)?[ a-z:{}\\[\\]'\"*&!|>%@`,#?\n-]{0,200}") {
         let _ = read(&text);
     }
 }
