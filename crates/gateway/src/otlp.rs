@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_path_gets_the_usual_one() {
+    fn otlp_endpoints_without_a_path_get_the_default_one() {
         let cases = [
             ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
             ("http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"),

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_written_replaced_removed_or_made_is_told() {
+    async fn writing_replacing_removing_and_creating_a_file_is_noticed() {
         let mut bed = Bed::new();
         fs::write(bed.path("file"), "1").expect("it is ours");
         bed.assert_told("written").await;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_told_although_the_first_wait_for_it_was_given_up() {
+    async fn a_change_is_reported_after_an_abandoned_wait() {
         let mut bed = Bed::new();
         fs::write(bed.path("file"), "1").expect("it is ours");
         let given_up = timeout(QUIET / 2, bed.watched.changed()).await;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_written_before_the_watch_began_is_told() {
+    async fn changes_made_before_the_watch_are_reported() {
         let dir = tempfile::tempdir().expect("the temporary folder is writable");
         let file = dir.path().join("file");
         fs::write(&file, "new").expect("it is ours");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_content_again_and_other_files_are_not_told() {
+    async fn unchanged_content_and_other_files_are_not_reported() {
         let mut bed = Bed::new();
         fs::write(bed.path("file"), "0").expect("it is ours");
         fs::write(bed.path("beside"), "1").expect("it is ours");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_told_soon_in_a_folder_that_is_never_quiet() {
+    async fn changes_are_reported_even_in_a_busy_folder() {
         let mut bed = Bed::new();
         let (noise, done) = (bed.path("noise"), Arc::new(AtomicBool::new(false)));
         let told = done.clone();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_is_told_when_it_leads_elsewhere_and_when_its_target_changes() {
+    async fn changes_of_a_link_and_of_its_target_are_reported() {
         let dir = tempfile::tempdir().expect("the temporary folder is writable");
         let (here, there) = (dir.path().join("here"), dir.path().join("there"));
         for folder in [&here, &there] {

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_time_is_found() {
+    fn spinning_finds_what_arrives_in_time() {
         let mut calls = 0;
         let mut look = Look {
             within: Duration::from_secs(60),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_in_vain_soon_sleeps_at_once() {
+    fn spinning_stops_after_repeated_misses() {
         let mut look = look(true);
         let looked: Vec<bool> = (0..100).map(|_| looks(&mut look)).collect();
         assert_eq!(looked[..4], [true, true, true, false]);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_is_left_to_others() {
+    fn spinning_is_off_on_a_single_core() {
         assert!(!looks(&mut look(false)));
     }
 }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_few_looks_others_have_their_turn() {
+    async fn spinning_yields_regularly() {
         let (_near, mut socket) = with_bytes().await;
         let looked: Vec<bool> = (0..18).map(|_| looked(&mut socket)).collect();
         let row = [true, true, true, true, true, true, true, true, false];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_whoever_wrote_and_is_alone_looks() {
+    async fn only_the_sole_active_writer_spins() {
         let (_near, mut socket) = with_bytes().await;
         let streak = socket.streak.clone();
         let written = Poll::Ready(Ok(1));

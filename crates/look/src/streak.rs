@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_streak_is_long_and_ends_with_anybody_elses_turn() {
+    fn a_streak_takes_many_turns_and_another_task_ends_it() {
         let streak = Streak::default();
         let (one, other) = (streak.place(), streak.place());
         streak.turn(other);

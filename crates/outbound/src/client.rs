@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_becomes_a_host_and_a_path() {
+    fn urls_are_split_into_host_and_path() {
         let cases = [
             ("http://a.example", "a.example", "/"),
             ("http://a.example:80/x?y=1", "a.example", "/x?y=1"),

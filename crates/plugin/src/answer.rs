@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_as_results() {
+    fn plugin_responses_become_tool_results() {
         let response =
             |success, output: &str, data: &[(&str, &str)], error: &str| ExecuteResponse {
                 success,

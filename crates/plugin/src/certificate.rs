@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_survives_its_text() {
+    fn certificates_round_trip_through_pem() {
         let identity = Identity::make().expect("random numbers");
         assert_eq!(from_pem(&identity.pem()).as_deref(), Some(identity.der()));
         assert_eq!(from_pem("nothing"), None);

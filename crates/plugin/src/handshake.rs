@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_can_be_used() {
+    fn valid_handshake_lines_are_read() {
         let unix = Address::Unix(PathBuf::from("/tmp/p"));
         let tcp = Address::Tcp(([127, 0, 0, 1], 1234).into());
         for (line, address, certificate) in [
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot() {
+    fn invalid_handshake_lines_are_refused() {
         use HandshakeError::{
             Address, AppVersion, Certificate, CoreVersion, Line, Network, PlainTcp, Protocol,
         };

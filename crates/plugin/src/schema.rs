@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_that_can_be_mapped() {
+    fn supported_inputs_are_mapped_to_json_schema() {
         for (kind, default, validation, expected) in [
             ("string", "", "", json!({"type": "string"})),
             (
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_that_cannot() {
+    fn unsupported_inputs_are_refused() {
         for (kind, default, validation, expected) in [
             ("float", "", "", "type `float` cannot be mapped"),
             ("", "", "", "type `` cannot be mapped"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_stand_in_the_description() {
+    fn outputs_are_listed_in_the_description() {
         let operation = OperationSchema {
             name: "get".to_owned(),
             description: "Gets pods.".to_owned(),

@@ -44,7 +44,7 @@ async fn exchange(socket: &mut TcpStream, round: usize, length: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_read_by_looking_is_what_was_sent() {
+async fn bytes_read_while_spinning_are_those_sent() {
     let (mut near, far) = connected(&Arc::default()).await;
     let echoing = tokio::spawn(echo(far));
     let exchanges = async {
@@ -62,7 +62,7 @@ async fn what_is_read_by_looking_is_what_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_end_is_seen_while_looking() {
+async fn end_of_stream_is_noticed_while_spinning() {
     for _ in 0..50 {
         let (mut near, far) = connected(&Arc::default()).await;
         let echoing = tokio::spawn(echo(far));

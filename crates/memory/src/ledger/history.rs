@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_tokens_own_calls_count_and_only_for_a_while() {
+    fn history_counts_a_tokens_own_recent_calls() {
         let (history, start) = (History::default(), Instant::now());
         let a = account("local", "a", None);
         assert!(!history.has(&a, &prior("read_*"), start));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_fills_the_table_forgets_its_own_oldest_calls() {
+    fn a_token_that_fills_the_history_evicts_only_its_own_calls() {
         let (history, start) = (History::default(), Instant::now());
         let (neighbour, acme) = (account("local", "b", None), account("acme", "c", None));
         history.note(&neighbour, ("fs", "read"), start);

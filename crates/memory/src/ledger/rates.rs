@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn no_stretch_of_time_has_more_than_the_limit() {
+    fn no_time_window_exceeds_the_rate_limit() {
         let (rates, start) = (Rates::default(), Instant::now());
         let take = |token, seconds| {
             let at = start + Duration::from_secs(seconds);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_are_counted_below_their_token_and_share_its_limit() {
+    fn agents_share_the_rate_limit_of_their_token() {
         let (rates, now) = (Rates::default(), Instant::now());
         let take = |agent| rates.take(&limit(3), &account("local", "gateway", agent), now);
         assert!(take(Some("x")) && take(Some("y")) && take(None));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_refuses_no_token() {
+    fn a_full_rate_table_refuses_no_token() {
         let (rates, start) = (Rates::default(), Instant::now());
         for n in 0..3 * SWEPT_AT {
             assert!(rates.take(&limit(1), &account("local", &format!("t{n}"), None), start));

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_is_free_again() {
+    fn released_spending_is_available_again() {
         let (spending, now) = (Spending::default(), Instant::now());
         let reserve = |token: &str, amount| {
             spending.reserve(&account("local", token, None).owner, amount, now)
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn spending_counts_for_a_day_and_takes_bounded_room() {
+    fn spending_counts_for_a_day_in_bounded_memory() {
         let (spending, start) = (Spending::default(), Instant::now());
         let owner = account("local", "a", None).owner;
         let hour = Duration::from_secs(3600);

@@ -14,7 +14,7 @@ use crate::example;
 type Answer<T> = Result<T, (String, String)>;
 
 #[tokio::test]
-async fn a_go_plugin_host_accepts_it_in_plain_text_and_with_mutual_tls() {
+async fn a_go_plugin_host_accepts_sdk_plugins_with_and_without_tls() {
     for mutual_tls in [false, true] {
         let mut host = RawHost::start(&example(), mutual_tls)
             .await
@@ -84,7 +84,7 @@ async fn operations_run(host: &mut RawHost) {
 }
 
 #[test]
-fn without_a_host_it_says_what_it_is() {
+fn a_plugin_started_by_hand_explains_itself() {
     let output = Command::new(example())
         .env_remove("AWF_PLUGIN")
         .output()

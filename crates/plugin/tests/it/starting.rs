@@ -33,7 +33,7 @@ fn assert_nothing_left(place: &DataDir) {
 }
 
 #[tokio::test]
-async fn operations_are_listed_and_mapped_however_it_is_reached() {
+async fn operations_are_mapped_over_every_transport() {
     for (plain, tcp) in [(true, false), (false, false), (false, true)] {
         let place = DataDir::new();
         let raw = RawPlugin {
@@ -71,7 +71,7 @@ async fn operations_are_listed_and_mapped_however_it_is_reached() {
 }
 
 #[tokio::test]
-async fn what_is_done_wrong_is_a_clear_error() {
+async fn each_plugin_fault_has_a_clear_error() {
     for (wrong, expected) in [
         (
             Wrong::Cookie,
@@ -116,7 +116,7 @@ async fn what_is_done_wrong_is_a_clear_error() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_named() {
+async fn a_missing_plugin_program_is_named() {
     let error = Plugin::start(spec("/nowhere/plugin".into())).await;
     let error = error.expect_err("there is nothing");
     assert!(
@@ -126,7 +126,7 @@ async fn a_program_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn operations_that_cannot_be_mapped_are_left_out_or_named() {
+async fn unmappable_operations_are_left_out_unless_requested() {
     let place = DataDir::new();
     let raw = RawPlugin {
         operations: vec![
@@ -162,7 +162,7 @@ async fn operations_that_cannot_be_mapped_are_left_out_or_named() {
 }
 
 #[tokio::test]
-async fn our_own_sdk_is_a_plugin_like_any_other() {
+async fn plugins_built_with_the_sdk_start_and_list_operations() {
     let plugin = Plugin::start(spec(example())).await.expect("it starts");
     let names: Vec<&str> = plugin.operations().collect();
     assert_eq!(names, ["echo", "fail", "wait"]);
