@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_words_are_split_into_the_same() {
+    fn joined_words_split_into_the_same_words() {
         let words = ["/opt/my tools/server", "", "it's", "a\"b", "$HOME", "plain"];
         let joined = join(words);
         assert_eq!(split(&joined).unwrap(), words, "{joined}");
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_is_refused_with_what_to_do() {
+    fn an_unclosed_quote_is_refused_with_advice() {
         for command in ["a 'b", "a \"b", "a \"b\\"] {
             assert_eq!(
                 split(command),

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_replaced_and_all_else_stays() {
+    fn variable_references_are_expanded_and_other_text_kept() {
         let cases = [
             ("", ""),
             ("plain", "plain"),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_variable_is_named_with_what_to_do() {
+    fn a_missing_variable_is_named_with_advice() {
         let error = expand("a ${TOKEN} ${NOT_SET}", lookup).unwrap_err();
         assert_eq!(error.name, "NOT_SET");
         assert_eq!(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_sees_little_of_the_gateway() {
+    fn children_inherit_only_a_minimal_environment() {
         let gateway = [
             ("PATH", "/bin"),
             ("HOME", "/h/u"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn inheriting_all_still_keeps_the_gateways_own_secrets_back() {
+    fn inherit_all_still_omits_the_gateways_secrets() {
         let gateway = [
             ("PATH", "/bin"),
             ("EDITOR", "vi"),

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_regular_file_is_read_and_nothing_is_waited_for() {
+    fn only_regular_files_are_read_without_blocking() {
         let dir = tempfile::tempdir().expect("the temporary folder is writable");
         let path = |name: &str| dir.path().join(name);
         fs::write(path("file"), "text").expect("it is ours");

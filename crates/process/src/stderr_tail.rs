@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_back_however_they_were_cut() {
+    fn stderr_lines_are_reassembled_from_any_chunks() {
         let whole = "one\r\ntwo\n\nthree é\nlast".as_bytes();
         for size in 1..=whole.len() {
             let tail = StderrTail::new();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_loses_its_oldest_lines_only() {
+    fn the_stderr_tail_drops_its_oldest_lines() {
         let tail = StderrTail::new();
         for number in 0..100_000 {
             tail.push(format!("line {number}\n").as_bytes());
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_cut_and_counted() {
+    fn an_endless_stderr_line_is_cut_and_counted() {
         let tail = StderrTail::new();
         for _ in 0..1000 {
             tail.push(&[b'x'; 1000]);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_shown_not_obeyed() {
+    fn control_characters_on_stderr_are_escaped() {
         let cases = [
             ("plain é\ttab\nline", "plain é\ttab\nline"),
             ("\x1b[2Jgone", "\\u{1b}[2Jgone"),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_holds_the_raw_bytes_and_is_private() {
+    fn the_stderr_log_holds_raw_bytes_with_private_permissions() {
         let folder = tempfile::tempdir().unwrap();
         let logs = folder.path().join("logs");
         let log = logs.join("server.log");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_rotated_once_it_is_full() {
+    fn the_stderr_log_is_rotated_when_full() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("server.log");
         let tail = StderrTail::with_log(log.clone());
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_stops_nothing() {
+    fn an_unwritable_stderr_log_does_not_stop_the_tail() {
         let no_folder = tempfile::NamedTempFile::new().unwrap();
         let tail = StderrTail::with_log(no_folder.path().join("server.log"));
         tail.push(b"still here\n");

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+    fn process_names_with_brackets_and_spaces_are_parsed() {
         let cases = [
             ("7 (sh) S 3 7 1 0", Some(row(7, 3, 7))),
             ("7 (a) R 9 9 (b) S 3 8 1 0", Some(row(7, 3, 8))),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_processes_below_the_root_are_targets() {
+    fn only_descendants_of_the_root_are_targets() {
         let rows = [
             row(1, 0, 1),
             row(10, 1, 10),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_shared_with_a_stranger_is_never_signalled_as_one() {
+    fn process_groups_shared_with_others_are_not_signalled_as_a_group() {
         let rows = [
             row(5, 1, 5),
             row(10, 5, 10),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_is_no_target_but_its_children_are() {
+    fn zombies_are_skipped_but_their_children_are_targets() {
         let rows = [
             row(10, 1, 10),
             Row {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_reused_ids_ends() {
+    fn cycles_of_reused_process_ids_terminate() {
         let rows = [row(10, 12, 10), row(11, 10, 11), row(12, 11, 12)];
         assert_eq!(below(&rows, 10), HashSet::from([11, 12]));
     }

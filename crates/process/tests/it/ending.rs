@@ -20,7 +20,7 @@ const ESCAPES: &str =
     "setsid sleep MARK & (sleep MARK &) ; (setsid sh -c 'sleep MARK & sleep MARK' &) ;";
 
 #[tokio::test]
-async fn what_a_server_leaves_behind_at_its_end_is_gone_before_the_end_is_told() {
+async fn leftover_processes_are_gone_before_the_exit_is_reported() {
     let mark = Mark::new();
     let mut process =
         started(&mark.script(&format!("{ESCAPES} echo ready; read gone; exit 5"))).await;
@@ -31,7 +31,7 @@ async fn what_a_server_leaves_behind_at_its_end_is_gone_before_the_end_is_told()
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_eof_is_asked_to_end_with_all_below_it() {
+async fn a_server_ignoring_eof_gets_sigterm_with_its_descendants() {
     let mark = Mark::new();
     let script = "trap 'echo bye >&2; exit 3' TERM; echo ready; while :; do sleep MARK; done";
     let process = started(&mark.script(&format!("{ESCAPES} {script}"))).await;
@@ -46,7 +46,7 @@ async fn a_server_that_ignores_eof_is_asked_to_end_with_all_below_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_sigterm_is_killed_with_all_below_it() {
+async fn a_server_ignoring_sigterm_is_killed_with_its_descendants() {
     let mark = Mark::new();
     let script = mark.script(&format!(
         "trap '' TERM; {ESCAPES} echo ready; while :; do sleep MARK; done"
@@ -57,7 +57,7 @@ async fn a_server_that_ignores_sigterm_is_killed_with_all_below_it() {
 }
 
 #[tokio::test]
-async fn a_stopped_warden_keeps_nothing_alive() {
+async fn a_stopped_warden_leaves_no_process() {
     let mark = Mark::new();
     let process = started(&mark.script(&format!("{ESCAPES} echo ready; sleep MARK"))).await;
     let warden = Pid::from_raw(process.warden_pid().unwrap().cast_signed()).unwrap();
@@ -70,7 +70,7 @@ async fn a_stopped_warden_keeps_nothing_alive() {
 }
 
 #[tokio::test]
-async fn a_dropped_process_ends_too() {
+async fn a_dropped_process_is_ended() {
     let mark = Mark::new();
     let script = mark.script(&format!(
         "trap '' TERM; {ESCAPES} echo ready; while :; do sleep MARK; done"
@@ -84,7 +84,7 @@ async fn a_dropped_process_ends_too() {
 }
 
 #[tokio::test]
-async fn a_process_dropped_at_birth_leaves_nothing() {
+async fn a_process_dropped_at_once_leaves_nothing() {
     let mark = Mark::new();
     for _ in 0..20 {
         drop(spawn(&spec("sleep", &[&mark.0])));
@@ -93,7 +93,7 @@ async fn a_process_dropped_at_birth_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_relay_of_processes_that_fork_and_exit_is_caught() {
+async fn processes_that_keep_forking_and_exiting_are_caught() {
     let mark = Mark::new();
     let folder = tempfile::tempdir().unwrap();
     let relay = folder.path().join("relay");
@@ -105,7 +105,7 @@ async fn a_relay_of_processes_that_fork_and_exit_is_caught() {
 }
 
 #[test]
-fn a_warden_whose_gateway_is_gone_starts_nothing() {
+fn a_warden_without_its_gateway_starts_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("started");
     // This test is its parent, so the parent it is told about cannot be.
@@ -154,7 +154,7 @@ async fn nothing_survives_a_killed_gateway() {
 }
 
 #[tokio::test]
-async fn a_gateway_killed_amid_closing_cuts_the_grace_short() {
+async fn killing_the_gateway_while_closing_ends_the_grace_period() {
     let mark = Mark::new();
     let folder = tempfile::tempdir().unwrap();
     let asked = folder.path().join("asked");

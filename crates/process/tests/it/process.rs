@@ -14,7 +14,7 @@ use crate::given::{
 };
 
 #[tokio::test]
-async fn bytes_pass_and_the_end_of_stdin_ends_a_server_at_once() {
+async fn stdio_is_passed_through_and_closing_stdin_ends_a_server() {
     let mut process = spawn(&spec("cat", &[]));
     let mut stdin = process.take_stdin().unwrap();
     let mut stdout = BufReader::new(process.take_stdout().unwrap());
@@ -34,7 +34,7 @@ async fn bytes_pass_and_the_end_of_stdin_ends_a_server_at_once() {
 }
 
 #[tokio::test]
-async fn the_warden_holds_no_end_of_the_servers_pipes() {
+async fn the_warden_does_not_hold_the_servers_pipes() {
     let mark = Mark::new();
     let mut process = spawn(&spec(
         "sh",
@@ -86,7 +86,7 @@ async fn exit_codes_pass_through_the_warden() {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_start_says_so() {
+async fn commands_that_cannot_start_report_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("plain");
     fs::write(&plain, "").unwrap();
@@ -105,7 +105,7 @@ async fn a_command_that_cannot_start_says_so() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_at_all_is_told_apart() {
+async fn spawn_errors_are_distinguished() {
     let no_folder = ProcessSpec {
         cwd: Some("/no/such/folder".into()),
         ..spec("cat", &[])
@@ -124,7 +124,7 @@ async fn what_cannot_be_started_at_all_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_server_sees_exactly_its_environment_and_folder() {
+async fn a_server_gets_exactly_its_environment_and_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mut given = spec("sh", &["-c", "env -u PWD -u OLDPWD -u _ -u SHLVL; pwd -P"]);
     given.env.push(("TOKEN".to_owned(), "a b".to_owned()));
@@ -151,7 +151,7 @@ async fn a_server_sees_exactly_its_environment_and_folder() {
 }
 
 #[tokio::test]
-async fn a_warden_does_not_look_like_the_gateway_and_holds_no_folder() {
+async fn a_warden_has_its_own_name_and_holds_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let given = ProcessSpec {
         cwd: Some(folder.path().to_owned()),
@@ -177,7 +177,7 @@ async fn a_warden_does_not_look_like_the_gateway_and_holds_no_folder() {
 }
 
 #[tokio::test]
-async fn orphans_are_collected_while_the_server_runs() {
+async fn orphans_are_reaped_while_the_server_runs() {
     let script = "i=0; while [ $i -lt 100 ]; do (true &); i=$((i+1)); done; echo ready; cat";
     let process = started(script).await;
     let warden = process.warden_pid().unwrap().to_string();
