@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_quoted_where_it_must_be() {
+    fn csv_cells_are_quoted_where_needed() {
         let cases = [
             (json!(null), ""),
             (json!("plain"), "plain"),

@@ -47,7 +47,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn instants_are_written_as_they_always_were(
+        fn instants_are_written_with_microseconds(
             micros in prop::collection::vec(-4_000_000_000_000_000i64..4_000_000_000_000_000, 1..4),
             steps in prop::collection::vec(0i64..1_500_000, 0..4),
         ) {

@@ -76,7 +76,7 @@ pub(super) fn is_claimed(asked: &Asked) -> bool {
     matches!(asked, Asked::Claimed(_))
 }
 
-pub(super) fn a_yes_is_for_one_call(backend: &dyn Backend) {
+pub(super) fn an_approval_is_used_by_one_call(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     let first = pending(ask(store, "call", 0));
@@ -113,7 +113,7 @@ pub(super) fn a_yes_is_for_one_call(backend: &dyn Backend) {
     assert!(!is_claimed(&ask(store, "call", 6)), "used is used");
 }
 
-pub(super) fn what_is_given_back_can_be_used(backend: &dyn Backend) {
+pub(super) fn a_returned_approval_can_be_used_again(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     let id = approved(store, "call");
@@ -130,7 +130,7 @@ pub(super) fn what_is_given_back_can_be_used(backend: &dyn Backend) {
     assert!(is_claimed(&ask(store, "call", 3)));
 }
 
-pub(super) fn time_ends_questions_and_answers(backend: &dyn Backend) {
+pub(super) fn questions_and_approvals_expire(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     let id = pending(ask(store, "call", 0)).id;
@@ -150,7 +150,7 @@ pub(super) fn time_ends_questions_and_answers(backend: &dyn Backend) {
     assert!(is_claimed(&ask(store, "second", 300)));
 }
 
-pub(super) fn the_first_decision_counts(backend: &dyn Backend) {
+pub(super) fn the_first_decision_stands(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     let id = pending(ask(store, "call", 0)).id;
@@ -196,7 +196,7 @@ pub(super) fn an_approver_of_another_tenant_sees_nothing(backend: &dyn Backend) 
     assert_eq!((of("acme"), of("local")), (0, 1));
 }
 
-pub(super) fn decisions_stay_owed_until_they_are_on_record(backend: &dyn Backend) {
+pub(super) fn decisions_stay_queued_until_they_are_recorded(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     let id = approved(store, "call");
@@ -207,7 +207,7 @@ pub(super) fn decisions_stay_owed_until_they_are_on_record(backend: &dyn Backend
     assert_eq!(owed(2), 0);
 }
 
-pub(super) fn a_caller_has_a_limit_of_open_questions(backend: &dyn Backend) {
+pub(super) fn open_questions_per_caller_are_limited(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     for n in 0..100 {
@@ -230,7 +230,7 @@ pub(super) fn a_caller_has_a_limit_of_open_questions(backend: &dyn Backend) {
     );
 }
 
-pub(super) fn a_sealed_call_is_erased_by_its_decision_and_by_time(backend: &dyn Backend) {
+pub(super) fn sealed_calls_are_erased_by_decision_and_expiry(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     let is_sealed = |id: &ApprovalId| {
@@ -255,9 +255,7 @@ pub(super) fn a_sealed_call_is_erased_by_its_decision_and_by_time(backend: &dyn 
     assert!(!is_sealed(&id));
 }
 
-pub(super) fn a_call_sealed_with_a_lost_key_is_sealed_again_when_it_asks_again(
-    backend: &dyn Backend,
-) {
+pub(super) fn a_call_sealed_with_a_lost_key_is_resealed_when_asked_again(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     let id = pending(ask(store, "call", 0)).id;
@@ -275,7 +273,7 @@ pub(super) fn a_call_sealed_with_a_lost_key_is_sealed_again_when_it_asks_again(
     );
 }
 
-pub(super) fn further_questions_share_the_decision_and_are_used_one_by_one(backend: &dyn Backend) {
+pub(super) fn further_questions_share_a_decision_and_are_each_used_once(backend: &dyn Backend) {
     let stores = open(backend);
     let store = &*stores.approvals;
     let id = pending(ask(store, "first", 0)).id;

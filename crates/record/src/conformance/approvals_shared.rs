@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Answer, ApprovalStatus, Asked, Backend, Which};
 
-pub(super) fn many_who_want_the_same_approval_share_one(backend: &dyn Backend) {
+pub(super) fn racing_processes_claim_an_approval_once(backend: &dyn Backend) {
     const RACERS: usize = 8;
     let asker = open(backend);
     for round in 0..5 {
@@ -50,9 +50,7 @@ fn claim_and_die(backend: &dyn Backend, forwards: bool) -> CallId {
     call
 }
 
-pub(super) fn a_claim_of_the_dead_is_used_when_the_log_says_so_and_free_when_it_does_not(
-    backend: &dyn Backend,
-) {
+pub(super) fn claims_of_crashed_processes_are_settled_from_the_log(backend: &dyn Backend) {
     // The approval of the second round is another one: the first was used up.
     for forwards in [true, false] {
         let call = claim_and_die(backend, forwards);
@@ -69,7 +67,7 @@ pub(super) fn a_claim_of_the_dead_is_used_when_the_log_says_so_and_free_when_it_
     }
 }
 
-pub(super) fn a_claim_of_the_living_is_left_alone(backend: &dyn Backend) {
+pub(super) fn claims_of_live_processes_are_left_unchanged(backend: &dyn Backend) {
     let living = open(backend);
     approved(&*living.approvals, "call");
     assert!(is_claimed(&ask(&*living.approvals, "call", 2)));
@@ -81,7 +79,7 @@ pub(super) fn a_claim_of_the_living_is_left_alone(backend: &dyn Backend) {
     );
 }
 
-pub(super) fn changes_of_any_process_are_seen_once(backend: &dyn Backend) {
+pub(super) fn approval_changes_of_all_processes_are_seen_once(backend: &dyn Backend) {
     let (follower, other) = (open(backend), open(backend));
     let changes = |mark, now| {
         follower
@@ -108,7 +106,7 @@ pub(super) fn changes_of_any_process_are_seen_once(backend: &dyn Backend) {
     assert_eq!(seen[0].status, ApprovalStatus::Used);
 }
 
-pub(super) fn one_process_announces_a_question(backend: &dyn Backend) {
+pub(super) fn exactly_one_process_announces_a_question(backend: &dyn Backend) {
     let asker = open(backend);
     let id = pending(ask(&*asker.approvals, "call", 0)).id;
     let other = open(backend);

@@ -55,7 +55,7 @@ fn sample(backend: &dyn Backend) -> [CallId; 3] {
     ids
 }
 
-pub(super) fn filters_find_what_they_say(backend: &dyn Backend) {
+pub(super) fn archive_filters_find_exactly_their_matches(backend: &dyn Backend) {
     type Set = fn(&mut ActivityFilter, CallId);
     let ids = sample(backend);
     let archive = backend.shared().expect("it opens").archive;
@@ -183,7 +183,7 @@ pub(super) fn a_summary_counts_one_tenant_or_all(backend: &dyn Backend) {
     assert_eq!(later.expect("a summary").total, 0);
 }
 
-pub(super) fn readers_leave_no_trace(backend: &dyn Backend) {
+pub(super) fn readers_do_not_change_the_log(backend: &dyn Backend) {
     let reader = backend.shared().expect("it opens");
     assert_eq!(assert_sound(&*reader.archive), 0);
     assert!(reader.archive.heads().expect("heads").is_empty());
@@ -194,7 +194,7 @@ pub(super) fn readers_leave_no_trace(backend: &dyn Backend) {
     assert_eq!(assert_sound(&*again.archive), entries);
 }
 
-pub(super) fn heads_show_whether_entries_are_missing(backend: &dyn Backend) {
+pub(super) fn exported_heads_reveal_missing_entries(backend: &dyn Backend) {
     let Stores { log, archive, .. } = open(backend);
     write_call(&*log);
     let keyed = archive.heads().expect("heads");
@@ -264,7 +264,7 @@ pub(super) fn retention_keeps_calls_that_have_not_ended(backend: &dyn Backend) {
     assert_sound(&*living.archive);
 }
 
-pub(super) fn young_and_few_entries_stay(backend: &dyn Backend) {
+pub(super) fn retention_keeps_entries_within_its_limits(backend: &dyn Backend) {
     let Stores { log, archive, .. } = open(backend);
     (0..10).for_each(|_| _ = write_call(&*log));
     let limits = RetentionLimits { days: 1, max_mb: 1 };
@@ -273,7 +273,7 @@ pub(super) fn young_and_few_entries_stay(backend: &dyn Backend) {
     assert_eq!(statuses(&*archive).len(), 10);
 }
 
-pub(super) fn only_a_writer_drops_old_entries(backend: &dyn Backend) {
+pub(super) fn only_writers_can_drop_old_entries(backend: &dyn Backend) {
     sample(backend);
     let archive = backend.shared().expect("it opens").archive;
     let refused = archive.retain(NOTHING);

@@ -42,7 +42,7 @@ fn counts(ledger: &dyn Ledger, account: &Account, limit: &RateLimit) -> bool {
     counted.used_up.is_empty()
 }
 
-pub(super) fn limits_are_exact_under_races_and_per_token(backend: &dyn Backend) {
+pub(super) fn rate_limits_are_exact_under_races_and_per_token(backend: &dyn Backend) {
     const RACERS: usize = 6;
     let ledger = open(backend).ledger;
     let (limit, ready) = (limit(50, WINDOW), Barrier::new(RACERS));
@@ -81,7 +81,7 @@ pub(super) fn limits_are_exact_under_races_and_per_token(backend: &dyn Backend) 
     assert!(counts(&*ledger, &account, &short), "the window is over");
 }
 
-pub(super) fn earlier_calls_and_spending_belong_to_their_token(backend: &dyn Backend) {
+pub(super) fn history_and_spending_are_kept_per_token(backend: &dyn Backend) {
     let ledger = open(backend).ledger;
     let own = account("local", "a", None);
     let met = |account: &Account, pattern: &str| {
@@ -121,7 +121,7 @@ pub(super) fn earlier_calls_and_spending_belong_to_their_token(backend: &dyn Bac
     assert!(known().is_empty());
 }
 
-pub(super) fn a_tenant_that_fills_its_tables_locks_no_other_out(backend: &dyn Backend) {
+pub(super) fn a_tenant_that_fills_its_tables_locks_out_no_other(backend: &dyn Backend) {
     let ledger = open(backend).ledger;
     let neighbours = [account("local", "b", None), account("acme", "c", None)];
     for neighbour in &neighbours {

@@ -8,7 +8,7 @@ use super::sample::{
 };
 use crate::{Backend, Status};
 
-pub(super) fn entries_are_listed_in_order_as_they_were_appended(backend: &dyn Backend) {
+pub(super) fn entries_are_listed_in_the_order_they_were_appended(backend: &dyn Backend) {
     let stores = open(backend);
     let mut written = Vec::new();
     for n in 0..30 {
@@ -62,7 +62,7 @@ pub(super) fn many_threads_write_one_sound_chain(backend: &dyn Backend) {
     assert_sound(&*writers[1].archive);
 }
 
-pub(super) fn placed_entries_are_taken_also_when_the_future_is_dropped(backend: &dyn Backend) {
+pub(super) fn placed_entries_are_written_even_when_the_future_is_dropped(backend: &dyn Backend) {
     let stores = open(backend);
     let (waited, dropped) = (new_id(), new_id());
     let position = wait(stores.log.place(&forwarding(waited))).expect("it is taken");
@@ -77,7 +77,7 @@ pub(super) fn placed_entries_are_taken_also_when_the_future_is_dropped(backend: 
     assert_eq!(told[..2], [(waited, success), (dropped, success)]);
 }
 
-pub(super) fn ends_that_are_owed_are_written(backend: &dyn Backend) {
+pub(super) fn queued_ends_are_written(backend: &dyn Backend) {
     let stores = open(backend);
     let id = new_id();
     stores.log.append(&forwarding(id)).expect("it is taken");
@@ -126,7 +126,7 @@ pub(super) fn calls_of_a_dead_writer_become_unknown_once(backend: &dyn Backend) 
     assert_sound(&*last.archive);
 }
 
-pub(super) fn calls_of_a_living_writer_are_left_alone(backend: &dyn Backend) {
+pub(super) fn calls_of_a_live_writer_are_left_unchanged(backend: &dyn Backend) {
     let first = open(backend);
     let id = new_id();
     first.log.append(&forwarding(id)).expect("it is taken");
@@ -137,7 +137,7 @@ pub(super) fn calls_of_a_living_writer_are_left_alone(backend: &dyn Backend) {
     assert_eq!(statuses(&*second.archive), [(id, Some(Status::Success))]);
 }
 
-pub(super) fn a_closed_log_takes_no_calls(backend: &dyn Backend) {
+pub(super) fn a_closed_log_refuses_calls(backend: &dyn Backend) {
     let stores = open(backend);
     let given_up = new_id();
     stores

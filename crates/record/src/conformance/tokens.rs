@@ -19,7 +19,7 @@ fn named(name: &str) -> NewToken {
     }
 }
 
-pub(super) fn secrets_are_not_kept_and_changes_are_seen_by_others_at_once(backend: &dyn Backend) {
+pub(super) fn token_secrets_are_not_stored_and_changes_apply_at_once(backend: &dyn Backend) {
     let gateway = open(backend).tokens;
     let command = backend.shared().expect("it opens").tokens;
     let holder = |secret: &str, now| {
@@ -59,7 +59,7 @@ pub(super) fn secrets_are_not_kept_and_changes_are_seen_by_others_at_once(backen
     );
 }
 
-pub(super) fn names_are_checked_and_used_once(backend: &dyn Backend) {
+pub(super) fn token_names_are_validated_and_unique(backend: &dyn Backend) {
     let tokens = backend.shared().expect("it opens").tokens;
     let long = "x".repeat(65);
     for name in ["", "a b", "agent", "admin", "local:me", "é", &long] {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_one_word() {
+    fn origins_round_trip_as_one_word() {
         for word in ["\"mcp\"", "\"code\"", "\"pack:brave\"", "\"pack:\""] {
             let origin: Origin = serde_json::from_str(word).unwrap();
             assert_eq!(serde_json::to_string(&origin).unwrap(), word);

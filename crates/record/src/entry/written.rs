@@ -237,7 +237,7 @@ mod tests {
 
     /// Every member of an entry is written, and reads back as it was.
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_entries_read_back() {
         let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let body = r#"{"bytes":7,"blake3":"ab","value":{"a": 1},"redacted":true}"#;
         let cut = r#"{"bytes":7,"blake3":"ab","text":"{\"a\""}"#;

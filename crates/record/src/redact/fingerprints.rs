@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_found_at_every_offset_in_either_case() {
+    fn every_fingerprint_is_found_at_every_offset_and_in_either_case() {
         let filter = Fingerprints::new(FINGERPRINTS);
         for word in FINGERPRINTS {
             for before in 0..5 {

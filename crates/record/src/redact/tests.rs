@@ -94,7 +94,7 @@ fn blots_out_what_is_known_to_be_secret() {
 }
 
 #[test]
-fn json_stays_json() {
+fn redacted_json_stays_valid_json() {
     let cases = [
         (
             r#"{"password": "a\"b\\", "x": 1}"#,
@@ -144,7 +144,7 @@ fn json_stays_json() {
 }
 
 #[test]
-fn a_body_is_capped_and_its_digest_is_of_the_whole() {
+fn a_capped_body_keeps_the_digest_of_the_whole() {
     let raw = r#"{"a":"0123456789"}"#;
     let body = redactor(8).body(json(raw));
     assert_eq!(body.text.as_deref(), Some(r#"{"a":"01"#));
@@ -160,7 +160,7 @@ fn a_body_is_capped_and_its_digest_is_of_the_whole() {
 }
 
 #[test]
-fn an_own_pattern_that_breaks_json_leaves_text() {
+fn a_custom_pattern_that_breaks_json_leaves_text() {
     let redactor = Redactor::new(&["\"x\":".to_owned()], 100).unwrap();
     let body = redactor.body(json(r#"{"x":1}"#));
     assert_eq!(body.text.as_deref(), Some("{[redacted]1}"));
@@ -214,7 +214,7 @@ fn found_by_forms() -> impl Strategy<Value = String> {
 
 /// A body without a fingerprint is not searched for signs, so every sign must have one.
 #[test]
-fn every_sign_has_a_fingerprint() {
+fn every_secret_sign_has_a_fingerprint() {
     for form in FORMS {
         let sign = form.sign.to_ascii_lowercase();
         let has_one = FINGERPRINTS.iter().any(|part| sign.contains(part));
@@ -229,7 +229,7 @@ fn every_sign_has_a_fingerprint() {
 
 proptest! {
     #[test]
-    fn whatever_the_patterns_find_has_a_sign(text in found_by_forms()) {
+    fn every_secret_found_by_a_pattern_has_a_sign(text in found_by_forms()) {
         let redactor = redactor(2048);
         let mut found = Vec::new();
         redactor.find_built_in(&text, &mut found);

@@ -63,7 +63,7 @@ fn fold(entries: &[Entry]) -> Activity {
 }
 
 #[test]
-fn a_held_call_that_was_released_is_one_record_with_the_last_decision() {
+fn a_released_call_is_one_record_with_its_last_decision() {
     let activity = fold(&[held(), forwarding(), finished("success", "done")]);
     let shown = serde_json::to_value(&activity).unwrap();
     assert_eq!(activity.status, Some(Status::Success));
@@ -120,7 +120,7 @@ fn the_first_end_of_a_call_wins_in_every_order() {
 }
 
 #[test]
-fn an_unfinished_call_has_no_status_until_its_writer_is_known_to_be_dead() {
+fn an_unfinished_call_has_no_status_while_its_writer_may_live() {
     let mut running = fold(&[held(), forwarding()]);
     assert_eq!((running.status, running.duration_ms), (None, None));
     running.orphan();
@@ -138,7 +138,7 @@ fn an_unfinished_call_has_no_status_until_its_writer_is_known_to_be_dead() {
 }
 
 #[test]
-fn an_error_says_what_is_known_about_the_effect() {
+fn a_recorded_error_carries_the_known_effect() {
     let effect = |entries: &[Entry]| fold(entries).error.and_then(|error| error.effect);
     assert_eq!(
         effect(&[forwarding(), finished("error", "unknown")]),
@@ -157,7 +157,7 @@ fn an_error_says_what_is_known_about_the_effect() {
 }
 
 #[test]
-fn entries_that_are_not_about_a_call_begin_no_record_and_change_none() {
+fn entries_without_a_call_do_not_touch_records() {
     let head = json!({"writer": ID, "seq": 1, "hash": "aa"});
     let others = [
         json!({"kind": "opened", "pid": 1, "version": "1", "heads": [head]}),
@@ -184,7 +184,7 @@ fn entries_that_are_not_about_a_call_begin_no_record_and_change_none() {
 }
 
 #[test]
-fn an_event_is_a_record_of_its_own() {
+fn an_event_is_its_own_record() {
     let event = json!({"kind": "event", "id": ID, "type": "approval", "name": "approval.denied", "server": "fs",
         "principal": "admin", "decision": "DENY", "approval_id": AP, "tenant": "local"});
     let shown = serde_json::to_value(fold(&[entry(&event)])).unwrap();
@@ -218,7 +218,7 @@ fn a_cut_body_is_shown_as_text_with_a_warning() {
 }
 
 #[test]
-fn an_entry_that_is_not_one_is_an_error() {
+fn malformed_entries_are_errors() {
     for text in [
         "",
         "{}",

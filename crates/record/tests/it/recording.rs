@@ -74,7 +74,7 @@ async fn a_forwarded_call_and_its_end_are_one_record() {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_member_of_any_entry() {
+async fn no_member_of_any_entry_contains_a_secret() {
     const SECRET: &str = "hunter2-hunter2";
     let (recorder, memory) = recorder(OnFailure::Refuse);
     let secret = format!("password={SECRET}");
@@ -124,7 +124,7 @@ async fn secrets_are_in_no_member_of_any_entry() {
 }
 
 #[tokio::test]
-async fn what_a_person_is_asked_is_cut_and_without_secrets() {
+async fn held_arguments_are_cut_and_redacted() {
     let (recorder, memory) = recorder(OnFailure::Refuse);
     let padding = "x".repeat(2 * BODY_BYTES);
     let hold = held(call(
@@ -160,7 +160,7 @@ async fn what_a_person_is_asked_is_cut_and_without_secrets() {
 }
 
 #[tokio::test]
-async fn long_names_and_introductions_are_cut_or_left_out() {
+async fn long_names_are_cut_and_long_client_info_is_omitted() {
     let (recorder, memory) = recorder(OnFailure::Refuse);
     let name = "ü".repeat(300);
     let mut attempt = attempt("tools/call", &json!({"name": name}));
@@ -180,7 +180,7 @@ async fn long_names_and_introductions_are_cut_or_left_out() {
 }
 
 #[tokio::test]
-async fn each_refusal_is_owed_and_says_what_it_is() {
+async fn each_refusal_is_queued_with_its_kind() {
     let (recorder, memory) = recorder(OnFailure::Refuse);
     let approval = ApprovalId::from_random([7; 16]);
     let failed = || Failed {
@@ -224,7 +224,7 @@ async fn each_refusal_is_owed_and_says_what_it_is() {
 }
 
 #[tokio::test]
-async fn an_answer_to_a_check_is_on_record_before_it_is_given() {
+async fn check_answers_are_recorded_before_they_are_given() {
     for (decision, status) in [
         (Decision::Allow, Status::Success),
         (Decision::Deny, Status::Blocked),

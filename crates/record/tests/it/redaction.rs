@@ -25,7 +25,7 @@ fn kept(body: &Body) -> &str {
 }
 
 #[test]
-fn each_form_of_a_secret_vanishes_and_its_surroundings_stay() {
+fn every_form_of_secret_is_redacted_without_touching_its_surroundings() {
     let forms = [
         format!("password={SECRET}&user=me"),
         format!("export API_KEY='{SECRET}'; ls"),
@@ -69,7 +69,7 @@ fn each_form_of_a_secret_vanishes_and_its_surroundings_stay() {
 }
 
 #[test]
-fn members_with_secret_names_lose_their_values_whatever_those_are() {
+fn members_with_secret_names_lose_their_scalar_values() {
     let raw = r#"{ "password" : "a\"b", "apiKey":12345678, "token":null, "secret":{"deep":"kept"}, "max_tokens":100 }"#;
     let body = redactor().body(json(raw));
     assert_eq!(
@@ -79,7 +79,7 @@ fn members_with_secret_names_lose_their_values_whatever_those_are() {
 }
 
 #[test]
-fn what_only_looks_like_a_secret_stays_as_it_is() {
+fn text_that_only_resembles_a_secret_is_kept() {
     let redactor = redactor();
     for text in [
         "the secretary: here, tokens: many",
@@ -97,7 +97,7 @@ fn what_only_looks_like_a_secret_stays_as_it_is() {
 /// A body without any word of a known form is not searched for those forms, but always for the patterns of the
 /// configuration.
 #[test]
-fn configured_patterns_are_searched_for_whatever_else_stands_in_the_text() {
+fn configured_patterns_are_always_searched_for() {
     let patterns = ["corp-[0-9]{4}".to_owned(), "(?i)project-x".to_owned()];
     let redactor = Redactor::new(&patterns, 1 << 20).unwrap();
     assert_eq!(
@@ -123,14 +123,14 @@ fn configured_patterns_are_searched_for_whatever_else_stands_in_the_text() {
 }
 
 #[test]
-fn a_pattern_that_breaks_json_leaves_a_text() {
+fn a_configured_pattern_that_breaks_json_leaves_text() {
     let redactor = Redactor::new(&[r#""x":"#.to_owned()], 100).unwrap();
     let body = redactor.body(json(r#"{"x":1}"#));
     assert_eq!((kept(&body), body.value.is_none()), ("{[redacted]1}", true));
 }
 
 #[test]
-fn a_body_is_kept_up_to_its_limit_and_measured_whole() {
+fn a_body_is_kept_up_to_its_limit_and_measured_in_full() {
     let raw = json!({"a": "é".repeat(100)}).to_string();
     let fits = Redactor::new(&[], raw.len()).unwrap().body(json(&raw));
     assert_eq!((kept(&fits), fits.value.is_some()), (raw.as_str(), true));
@@ -153,7 +153,7 @@ fn a_body_is_kept_up_to_its_limit_and_measured_whole() {
 
 /// The cut falls into a secret, of which the rest would not be recognised any more.
 #[test]
-fn a_secret_at_the_limit_is_not_kept_in_part() {
+fn a_secret_cut_by_the_limit_is_not_kept_in_part() {
     // The second is known by what stands behind it.
     for form in [
         format!("deploy --password {SECRET} now"),
@@ -175,7 +175,7 @@ fn a_secret_at_the_limit_is_not_kept_in_part() {
 proptest! {
     /// No letter of these words begins a known form.
     #[test]
-    fn whatever_is_not_secret_stays_byte_for_byte(
+    fn bodies_without_secrets_are_kept_byte_for_byte(
         words in prop::collection::vec("[bdfjmqvwxz0-9 .,\\n\"\\\\é🦀]{0,12}", 0..8),
         numbers in prop::collection::vec(any::<f64>().prop_filter("JSON has no others", |n| n.is_finite()), 0..4),
     ) {
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn no_secret_survives_wherever_it_stands(
+    fn secrets_are_redacted_at_any_position(
         secret in "[A-Za-z0-9]{12,60}",
         before in "[a-z ,.\\n]{0,30}",
         after in "[a-z ,.\\n]{0,30}",

@@ -22,7 +22,7 @@ fn approved() -> Permit {
 }
 
 #[tokio::test]
-async fn without_a_record_there_is_no_call() {
+async fn a_forward_without_a_written_entry_is_an_error() {
     let (recorder, memory) = recorder(OnFailure::Refuse);
     memory.fill();
     let error = recorder.forwarding(read()).await.unwrap_err();
@@ -35,7 +35,7 @@ async fn without_a_record_there_is_no_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_allowed_without_a_record_owes_it() {
+async fn on_failure_allow_queues_the_missing_entry() {
     let (recorder, memory) = recorder(OnFailure::Allow);
     memory.fill();
     let (recorded, _open) = recorder.forwarding(read()).await.unwrap();
@@ -53,7 +53,7 @@ async fn a_call_that_is_allowed_without_a_record_owes_it() {
 }
 
 #[tokio::test]
-async fn an_entry_that_does_not_last_is_withdrawn_with_its_call() {
+async fn an_entry_that_is_not_durable_is_withdrawn_with_its_call() {
     let (recorder, memory) = recorder(OnFailure::Refuse);
     memory.lose_disk();
     recorder.forwarding(read()).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn an_entry_that_does_not_last_is_withdrawn_with_its_call() {
 }
 
 #[tokio::test]
-async fn an_entry_that_does_not_last_is_noted_where_that_is_allowed() {
+async fn on_failure_allow_notes_an_entry_that_is_not_durable() {
     let (recorder, memory) = recorder(OnFailure::Allow);
     memory.lose_disk();
     let _open = recorder.forwarding(read()).await.unwrap();
@@ -92,7 +92,7 @@ async fn an_entry_that_does_not_last_is_noted_where_that_is_allowed() {
 
 /// The entry is what uses the approval up: without it the same yes could be used again.
 #[tokio::test]
-async fn a_call_that_rests_on_an_approval_is_never_made_without_a_record() {
+async fn an_approved_call_is_never_forwarded_without_a_record() {
     for lose in [true, false] {
         let (recorder, memory) = recorder(OnFailure::Allow);
         if lose {
@@ -111,7 +111,7 @@ async fn a_call_that_rests_on_an_approval_is_never_made_without_a_record() {
 }
 
 #[tokio::test]
-async fn scripts_holds_and_checks_need_a_record_whatever_is_allowed() {
+async fn scripts_holds_and_checks_always_need_a_record() {
     let (recorder, memory) = recorder(OnFailure::Allow);
     memory.fill();
     let script = attempt(
@@ -128,7 +128,7 @@ async fn scripts_holds_and_checks_need_a_record_whatever_is_allowed() {
 
 /// It has happened, so a store that fails cannot undo it.
 #[tokio::test]
-async fn the_end_of_a_call_is_owed_when_the_store_fails_meanwhile() {
+async fn the_end_of_a_call_is_queued_when_the_store_fails() {
     let (recorder, memory) = recorder(OnFailure::Refuse);
     let (_, open) = recorder.forwarding(read()).await.unwrap();
     memory.fill();
