@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_served_in_turn() {
+    fn waiting_reservations_are_served_in_order() {
         let budget = Budget::new(1000);
         let first = budget.try_take(500).expect("there is room");
         let mut large = Box::pin(budget.take(800));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_up_waiting_holds_nothing_and_nobody_up() {
+    fn abandoned_reservations_hold_no_memory_and_block_no_others() {
         let budget = Budget::new(1000);
         let first = budget.try_take(500).expect("there is room");
         let mut gave_up = Box::pin(budget.take(800));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_whole_budget_goes_alone() {
+    fn a_reservation_above_the_whole_budget_is_granted_alone() {
         let budget = Budget::new(1000);
         let small = budget.try_take(1).expect("there is room");
         let mut huge = Box::pin(budget.take(5000));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_already_is_counted_beyond_the_budget() {
+    fn bytes_held_already_may_exceed_the_budget() {
         let budget = Budget::new(1000);
         let answer = budget.hold(piece(3000));
         assert_eq!(budget.held(), 3000 + OVERHEAD_BYTES);

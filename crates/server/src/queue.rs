@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_queue_drops_notifications_and_keeps_answers_waiting() {
+    fn a_full_queue_drops_notifications_and_delays_answers() {
         let (sender, mut receiver) = queue(Budget::new(ROOM_BYTES as usize * 4));
         let half = Bytes::from(vec![b'x'; ROOM_BYTES as usize / 2]);
         assert_eq!(sender.try_send(half.clone()), Ok(()));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_larger_than_the_room_still_passes_alone() {
+    fn a_message_larger_than_the_queue_passes_alone() {
         let (sender, mut receiver) = queue(Budget::new(ROOM_BYTES as usize * 4));
         let huge = Bytes::from(vec![b'x'; ROOM_BYTES as usize * 2]);
         assert_eq!(sender.send(huge.clone()).now_or_never(), Some(Ok(())));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_that_would_overdraw_the_budget_is_dropped_and_an_answer_is_not() {
+    fn notifications_over_the_budget_are_dropped_and_answers_are_not() {
         let budget = Budget::new(1000);
         let (sender, mut receiver) = queue(budget.clone());
         let message = Bytes::from(vec![b'x'; 600]);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_when_nobody_reads() {
+    fn a_queue_without_a_reader_takes_nothing() {
         let (sender, receiver) = queue(Budget::new(ROOM_BYTES as usize * 4));
         drop(receiver);
         let message = Bytes::from_static(b"x");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_word_is_heard_before_the_end() {
+    async fn the_last_message_is_read_before_the_end() {
         let (sender, mut receiver) = queue(Budget::new(ROOM_BYTES as usize));
         let other = sender.clone();
         let reading = tokio::spawn(async move {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_room_or_for_the_end_learns_that_nobody_reads() {
+    async fn waiting_senders_learn_that_the_reader_is_gone() {
         let (sender, receiver) = queue(Budget::new(ROOM_BYTES as usize * 4));
         let all = Bytes::from(vec![b'x'; ROOM_BYTES as usize]);
         sender.send(all.clone()).await.unwrap();

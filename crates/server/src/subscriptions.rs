@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for_and_can_be_told_is_honoured() {
+    fn only_requested_and_supported_subscriptions_are_honoured() {
         let all = r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":false,"resourceSubscriptions":["a",7,"b"]}"#;
         let everything = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true}}"#;
         let honoured = filter(all).within(everything).to_params();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_told() {
+    fn a_listen_stream_carries_only_subscribed_notifications() {
         let filter = filter(r#"{"promptsListChanged":true,"resourceSubscriptions":["a"]}"#);
         let wants = |method: &str, params: &str| {
             let frame = message::notification(method, Some(params));

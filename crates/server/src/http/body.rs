@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_put_together_up_to_the_limit() {
+    async fn a_body_is_read_up_to_the_limit() {
         assert_eq!(read_up_to(&[], 0).await, Ok(Bytes::new()));
         let abc = Ok(Bytes::from_static(b"abc"));
         assert_eq!(read_up_to(&["abc"], 3).await, abc);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_holds_room_until_its_last_copy_is_gone() {
+    async fn a_body_reserves_memory_until_its_last_copy_is_dropped() {
         let allowance = allowance(ROOM * 4);
         for length in [0, 10, ROOM / 2, ROOM * 2] {
             let whole = read(Body::from(vec![b'x'; length]), &allowance).await;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_grows_with_a_body_that_does_not_say_how_long_it_is() {
+    async fn the_reservation_grows_with_a_body_of_unknown_length() {
         let allowance = allowance(ROOM * 4);
         let pieces = (0..40).map(|_| Ok::<_, Infallible>(vec![b'x'; ROOM / 20]));
         let whole = read(Body::from_stream(stream::iter(pieces)), &allowance).await;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_room_the_client_is_told_to_come_again() {
+    async fn a_client_without_room_is_told_to_retry() {
         let allowance = allowance(ROOM);
         let other = allowance.budget.try_take(ROOM).expect("there is room");
         let refused = read(Body::from("abc"), &allowance).await;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_body_lets_others_in_and_is_cut_off() {
+    async fn a_slow_body_does_not_block_others_and_is_cut_off() {
         let allowance = allowance(ROOM);
         let begun = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"x"))]);
         let announced = AnnouncedBody {

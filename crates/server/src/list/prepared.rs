@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_made_once_for_all_who_see_the_same() {
+    fn a_list_is_built_once_for_all_hosts_with_the_same_view() {
         let (lists, basis) = (Lists::default(), basis(3));
         let pages = |host: &Host| lists.pages(&basis, Wanted::Tools, host);
         let one = host("x", Era::Handshake, None);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn another_snapshot_or_policy_makes_another_list() {
+    fn a_new_snapshot_or_policy_rebuilds_the_list() {
         let lists = Lists::default();
         let mut basis = basis(1);
         let host = host("x", Era::Handshake, None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_list_cache_is_bounded() {
         let (lists, basis) = (Lists::default(), basis(1100));
         for n in 0..3 * MAX_KEPT {
             let host = host(&format!("agent {n}"), Era::Handshake, None);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_longer_than_what_may_be_kept_is_kept_alone() {
+    fn a_list_above_the_cache_limit_is_cached_alone() {
         let mut kept = Kept::default();
         let key = |agent: &str| {
             let host = host(agent, Era::Handshake, None);

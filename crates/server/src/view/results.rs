@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_its_sessions_own() {
+    fn a_result_handle_belongs_to_its_session() {
         let results = Results::default();
         let owner = host("p", "one", Era::Handshake);
         let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_without_sessions_is_its_principals_own() {
+    fn a_stateless_result_handle_belongs_to_its_principal() {
         let results = Results::default();
         let owner = host("p", "one", Era::Stateless);
         let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_shelf_drops_results_of_the_same_token_first_and_of_no_other_tenant() {
+    fn a_full_result_store_evicts_the_same_tokens_results_first() {
         let results = Results {
             max_bytes: 1000,
             ..Results::default()
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_expires() {
+    fn a_result_handle_expires() {
         let results = Results::default();
         let owner = host("p", "one", Era::Handshake);
         let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_names_a_tool_or_is_its_arguments() {
+    fn a_call_body_names_a_tool_or_holds_its_arguments() {
         let cases = [
             (
                 r#"{"tool_name":"call_tool_write","arguments":{"name":"s:t"}}"#,

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ending_has_its_status() {
+    fn every_outcome_has_its_http_status() {
         let denied = |rule: &str| {
             let text = format!("{DENIED_HEADLINE}\\nReason: r\\nRule: {rule}");
             format!(r#""result":{{"content":[{{"type":"text","text":"{text}"}}],"isError":true}}"#)

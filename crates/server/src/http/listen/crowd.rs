@@ -201,7 +201,7 @@ mod tests {
     const FAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
     #[test]
-    fn the_one_that_rested_longest_gives_way() {
+    fn the_longest_idle_connection_is_closed_first() {
         let crowd = Arc::new(Crowd::new(3));
         let enter = |peer| crowd.enter(peer).expect("somebody rests");
         let (first, second, third) = (enter(NEAR), enter(NEAR), enter(NEAR));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_with_most_connections_gives_way() {
+    fn a_connection_of_the_busiest_address_is_closed_first() {
         let crowd = Arc::new(Crowd::new(3));
         let enter = |peer| crowd.enter(peer).expect("somebody rests");
         let (lone, many, _other) = (enter(FAR), enter(NEAR), enter(NEAR));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_at_work_gives_way() {
+    fn busy_connections_are_not_closed_for_new_ones() {
         let crowd = Arc::new(Crowd::new(2));
         let seats = [crowd.enter(NEAR), crowd.enter(NEAR)].map(Option::unwrap);
         let _at_work = seats.each_ref().map(Seat::attend);

@@ -116,7 +116,7 @@ async fn is_closed(socket: &mut TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn a_header_that_does_not_come_is_not_waited_for() {
+async fn connections_without_a_request_head_are_closed() {
     let place = start(
         plain(),
         Terms {
@@ -135,7 +135,7 @@ async fn a_header_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_cut_off_and_little_is_kept_for_it() {
+async fn clients_that_do_not_read_are_cut_off_with_little_buffered() {
     let (asked, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let (count, gone) = (asked.clone(), dropped.clone());
     let app = Router::new().route(
@@ -161,7 +161,7 @@ async fn a_client_that_does_not_read_is_cut_off_and_little_is_kept_for_it() {
 }
 
 #[tokio::test]
-async fn a_connection_that_rests_gives_way_to_a_new_one() {
+async fn an_idle_connection_is_closed_for_a_new_one() {
     let place = start(plain(), terms()).await;
     let mut resting = Vec::new();
     for _ in 0..terms().connections {
@@ -179,7 +179,7 @@ async fn a_connection_that_rests_gives_way_to_a_new_one() {
 }
 
 #[tokio::test]
-async fn when_all_are_at_work_a_new_one_is_turned_away() {
+async fn a_new_connection_is_refused_when_all_are_busy() {
     let (begun, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (beginning, released) = (begun.clone(), release.clone());
     let app = Router::new().route(
@@ -210,7 +210,7 @@ async fn when_all_are_at_work_a_new_one_is_turned_away() {
 }
 
 #[tokio::test]
-async fn a_panic_costs_one_answer() {
+async fn a_panicking_handler_fails_only_its_request() {
     async fn fault() -> &'static str {
         panic!("a fault in a handler")
     }
@@ -229,7 +229,7 @@ async fn a_panic_costs_one_answer() {
 }
 
 #[tokio::test]
-async fn closing_lets_answers_be_written_and_cuts_off_the_rest() {
+async fn closing_finishes_started_answers_and_closes_idle_connections() {
     let (begun, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (beginning, released) = (begun.clone(), release.clone());
     let app = Router::new().route(

@@ -114,18 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn a_future_that_wakes_itself_goes_on_at_once_and_wakes_nobody() {
+    fn a_self_waking_future_is_polled_again_without_waking_the_task() {
         assert_eq!(polled(|_| false), (1, 0));
         assert_eq!(polled(|polls| polls < 3), (3, 0));
     }
 
     #[test]
-    fn a_restless_future_lets_others_have_their_turn() {
+    fn a_constantly_waking_future_yields() {
         assert_eq!(polled(|_| true), (MAX_IN_A_ROW, 1));
     }
 
     #[test]
-    fn whoever_wakes_it_between_two_turns_wakes_its_task() {
+    fn a_wake_between_polls_wakes_the_task() {
         let counted = Arc::new(Counted::default());
         let waker = Waker::from(counted.clone());
         let turns = Turns::new();

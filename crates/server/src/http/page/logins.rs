@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_works_once() {
+    fn a_login_link_works_once() {
         let logins = Logins::default();
         let eve = Arc::new(Principal::new("eve", Role::Approver));
         let code = logins.link(eve.clone()).expect("random numbers");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_its_cookies_and_ends_when_left() {
+    fn a_page_session_belongs_to_its_cookie_and_ends_at_logout() {
         let logins = Logins::default();
         let eve = Arc::new(Principal::new("eve", Role::Approver));
         let cookie = logins.enter(eve.clone()).expect("random numbers");

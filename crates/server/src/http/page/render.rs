@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_agent_wrote_is_text_and_what_was_hidden_is_marked() {
+    fn agent_text_is_escaped_and_invisible_characters_are_marked() {
         let shown = marked_line("<b>\u{202e}</b>\u{1b}[2J&").into_string();
         assert_eq!(
             shown,

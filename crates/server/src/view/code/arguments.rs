@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_find_their_parameters() {
+    fn script_arguments_are_matched_to_parameters() {
         let cases = [
             ("[]", r#"{"product_id":"a"}"#, r#"{"product_id":"a"}"#),
             (
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_two_is_an_error_that_names_both() {
+    fn an_ambiguous_argument_is_an_error_naming_both_parameters() {
         let wrong = |args, kwargs| named(&tool(), args, kwargs).unwrap_err();
         let both = "`include` could be include_variants or include_all";
         assert_eq!(wrong("[]", r#"{"include":1}"#), both);

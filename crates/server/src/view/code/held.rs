@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_taken_once_and_by_its_owner() {
+    fn a_held_run_is_resumed_once_and_only_by_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let id = write(folder.path(), &run()).unwrap();
         assert!(read(folder.path(), &id, "q").is_none());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_with_too_many_runs_loses_its_own_oldest() {
+    fn a_token_with_too_many_held_runs_loses_its_oldest() {
         let folder = tempfile::tempdir().unwrap();
         let mut others = run();
         others.owner = "q".to_owned();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_expires() {
+    fn a_held_run_expires() {
         let folder = tempfile::tempdir().unwrap();
         let id = write(folder.path(), &run()).unwrap();
         let file = fs::File::options()

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_any_style_are_one() {
+    fn tool_names_of_any_style_become_snake_case() {
         let cases = [
             ("ListWixSites", "list_wix_sites"),
             ("list-wix-sites", "list_wix_sites"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_server_has_a_name_that_can_be_written() {
+    fn every_server_gets_a_valid_pack_name() {
         let cases = [
             ("wix", "wix"),
             ("my-server", "my_server"),

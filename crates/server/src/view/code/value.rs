@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_name_the_server_the_tool_and_the_limit() {
+    fn script_failures_name_the_server_the_tool_and_the_limit() {
         let cases = [
             (
                 r#"{"code":-32002,"message":"upstream \"wix\" timed out after 0.3s","data":{"namespace":"wix","tool":"slow","timeout_ms":300,"effect":"unknown"}}"#,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_values() {
+    fn tool_results_become_script_values() {
         let cases = [
             (
                 r#"{"content":[],"structuredContent":{"a":[1.0]}}"#,

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_paged_and_searched() {
+    fn text_results_are_paged_and_searched_by_line() {
         let text = "a\nb\r\n\nab";
         assert_eq!(
             page(text, 0, 2, None),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_paged_by_record() {
+    fn array_results_are_paged_by_record() {
         let expected =
             r#"{"handle":"h","total":3,"offset":1,"next_offset":2,"records":[{"n": 2}]}"#;
         assert_eq!(page(r#"[{"n":1},{"n": 2},3]"#, 1, 1, None), expected);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_cut_and_nothing_is_lost() {
+    fn an_overlong_line_is_split_without_loss() {
         let text = "ä".repeat(MAX_LINE_CHARS * 2 + 1);
         let kept = Kept::new(text.clone());
         assert_eq!(kept.count(), 3);

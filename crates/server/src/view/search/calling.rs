@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_come_as_an_object_or_as_its_text() {
+    fn arguments_are_accepted_as_an_object_or_as_json_text() {
         let ok = r#""name":"s:t","operation_type":"read""#;
         let cases = [
             (r#""args":{"a": 1.0}"#, r#"{"a": 1.0}"#, None),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_needed_and_intent_is_looked_at_first() {
+    fn a_missing_tool_name_and_a_missing_intent_are_reported() {
         let (_, wrong) = read(r#"{"operation_type":"read"}"#);
         assert_eq!(
             wrong.as_deref(),

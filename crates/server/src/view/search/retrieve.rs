@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_is_shortened_at_a_sentence_or_a_word() {
+    fn descriptions_are_shortened_at_a_sentence_or_word() {
         assert_eq!(
             shortened("Reads a file.\nMore of it. And more."),
             "Reads a file"
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_mean_nothing_are_errors() {
+    fn invalid_retrieve_arguments_are_errors() {
         let read = |text: &str| {
             let query = Query::read(&serde_json::from_str(text).unwrap(), Detail::Full);
             query

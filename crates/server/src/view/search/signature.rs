@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_in_one_line() {
+    fn signatures_show_parameters_in_one_line() {
         let schema = r#"{"properties":{
             "private":{"type":"boolean","default":false},"repo":{"type":"string"},
             "labels":{"type":"object","properties":{"a":{}}},"state":{"enum":["open","closed"]},
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_one_is_cut_but_never_what_is_required() {
+    fn long_signatures_keep_every_required_parameter() {
         let optional: Vec<String> = (0..40)
             .map(|n| format!(r#""option_{n}":{{"type":"string"}}"#))
             .collect();
