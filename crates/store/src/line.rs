@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn line_breaks_between_tokens_become_spaces() {
+    fn line_breaks_between_tokens_are_written_as_spaces() {
         let finished = r#"{"kind":"finished","id":"00000000000000000000000000","status":"success","effect":"done",
             "duration_us":1,"response":{"bytes":9,"blake3":"","value":{"a":\r\n1}}}"#;
         let entry = Entry::from_json(&finished.replace("\\r\\n", "\r\n")).unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_reads_back() {
+    fn log_lines_round_trip() {
         let line = sample();
         let read = parse(&line[..line.len() - 1]).unwrap();
         assert_eq!(
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_byte_is_taken() {
+    fn every_changed_byte_of_a_line_is_refused() {
         let line = sample();
         let line = &line[..line.len() - 1];
         for at in 0..line.len() {
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_is_strict() {
+    fn hex_is_lower_case_and_even_in_length() {
         assert_eq!(unhex("00ff"), Some(vec![0, 255]));
         for bad in ["0", "FF", "0g", "é"] {
             assert_eq!(unhex(bad), None, "{bad}");

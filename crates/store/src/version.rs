@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_written_once_and_then_read() {
+    fn the_log_version_is_written_once() {
         let dir = tempfile::tempdir().expect("a folder");
         check(dir.path()).expect("no version is the first one");
         assert!(!path(dir.path()).exists(), "looking writes nothing");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_known_versions_are_taken() {
+    fn unknown_log_versions_are_refused() {
         for text in ["1", "1\n"] {
             settle(with_version(text).path()).expect("it is known");
         }

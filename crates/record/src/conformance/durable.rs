@@ -24,10 +24,7 @@ pub trait Faulty: Backend {
 
 /// What was written is there for a later process. `fresh` makes an empty backend, and `again` another one
 /// on the same place.
-pub fn everything_is_there_after_a_restart<B: Backend>(
-    fresh: impl Fn() -> B,
-    again: impl Fn(&B) -> B,
-) {
+pub fn all_state_survives_a_restart<B: Backend>(fresh: impl Fn() -> B, again: impl Fn(&B) -> B) {
     let first = fresh();
     let stores = open(&first);
     let call = write_call(&*stores.log);

@@ -77,7 +77,7 @@ fn a_dead_writers_calls_are_closed_once_and_as_unknown() {
 }
 
 #[test]
-fn a_living_writer_is_named_and_left_alone() {
+fn a_live_writer_is_noted_and_left_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path());
     first.append(&forwarding(new_id())).unwrap();
@@ -92,7 +92,7 @@ fn a_living_writer_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_write_that_was_cut_anywhere_is_survived() {
+fn a_write_cut_at_any_byte_is_recovered() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let (first, second) = (new_id(), new_id());
@@ -131,7 +131,7 @@ fn a_write_that_was_cut_anywhere_is_survived() {
 }
 
 #[test]
-fn a_damaged_log_is_told_of_and_does_not_prevent_a_start() {
+fn a_damaged_log_is_reported_and_does_not_prevent_a_start() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let (hit, spared) = (new_id(), new_id());
@@ -160,7 +160,7 @@ fn a_damaged_log_is_told_of_and_does_not_prevent_a_start() {
 }
 
 #[test]
-fn two_that_start_at_once_do_not_disturb_each_other() {
+fn concurrent_starts_do_not_disturb_each_other() {
     for _ in 0..20 {
         let dir = tempfile::tempdir().unwrap();
         let log = open(dir.path());
@@ -202,7 +202,7 @@ fn two_that_start_at_once_do_not_disturb_each_other() {
 }
 
 #[test]
-fn several_threads_write_one_chain_and_several_writers_one_folder() {
+fn concurrent_threads_and_writers_keep_every_chain_sound() {
     let dir = tempfile::tempdir().unwrap();
     let logs: Vec<_> = (0..3).map(|_| Arc::new(open(dir.path()))).collect();
     thread::scope(|scope| {

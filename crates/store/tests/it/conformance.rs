@@ -57,15 +57,13 @@ impl Backend for InFolder {
 }
 
 #[test]
-fn the_embedded_backend_keeps_every_promise() {
+fn the_embedded_backend_passes_the_conformance_suite() {
     conforms(InFolder::fresh);
 }
 
 #[test]
-fn everything_is_there_after_a_restart() {
-    durable::everything_is_there_after_a_restart(InFolder::fresh, |first| {
-        InFolder::at(first.dir.clone())
-    });
+fn all_state_survives_a_restart() {
+    durable::all_state_survives_a_restart(InFolder::fresh, |first| InFolder::at(first.dir.clone()));
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn a_new_segment_and_the_first_entries_are_synced_at_once() {
 }
 
 #[tokio::test]
-async fn an_entry_is_settled_only_after_a_sync() {
+async fn entries_are_settled_only_after_a_sync() {
     let dir = tempfile::tempdir().unwrap();
     let (log, state, sender) = open(dir.path());
     let first = log.append(&forwarding(new_id())).unwrap();
@@ -131,7 +131,7 @@ async fn an_entry_is_settled_only_after_a_sync() {
 }
 
 #[tokio::test]
-async fn one_sync_settles_everybody_who_waits() {
+async fn one_sync_settles_all_waiting_entries() {
     let dir = tempfile::tempdir().unwrap();
     let (log, state, sender) = open(dir.path());
     let first = log.append(&forwarding(new_id())).unwrap();
@@ -155,7 +155,7 @@ async fn one_sync_settles_everybody_who_waits() {
 }
 
 #[tokio::test]
-async fn a_failed_sync_refuses_until_a_new_segment_is_there() {
+async fn a_failed_sync_refuses_entries_until_a_new_segment_exists() {
     let dir = tempfile::tempdir().unwrap();
     let (log, state, sender) = open(dir.path());
     let id = new_id();

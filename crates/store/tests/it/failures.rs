@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 #[test]
-fn nothing_is_taken_while_something_is_owed() {
+fn entries_are_refused_while_queued_ones_are_unwritten() {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::new(1, Fault::Refuse);
     let log = Log::open_on(options(dir.path()), Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
@@ -44,7 +44,7 @@ fn nothing_is_taken_while_something_is_owed() {
 }
 
 #[test]
-fn what_is_owed_is_bounded_and_what_went_beyond_is_told() {
+fn the_backlog_is_bounded_and_dropped_entries_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::new(1, Fault::Refuse);
     let log = Log::open_on(options(dir.path()), Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
@@ -137,7 +137,7 @@ impl SegmentFile for SmallFile {
 }
 
 #[test]
-fn a_full_disk_refuses_new_calls_and_keeps_the_ends_of_old_ones() {
+fn a_full_disk_refuses_new_calls_and_records_ends_of_old_ones() {
     let dir = tempfile::tempdir().unwrap();
     let disk = SmallDisk {
         free: Arc::new(AtomicU64::new(40 * MAX_END_BYTES)),
@@ -186,7 +186,7 @@ fn a_deleted_segment_is_noticed_and_a_deleted_folder_refuses() {
 }
 
 #[test]
-fn a_log_that_cannot_begin_leaves_nothing_behind() {
+fn a_log_that_cannot_open_leaves_no_files() {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::new(1, Fault::Refuse);
     disk.arm(true);
@@ -201,7 +201,7 @@ fn a_log_that_cannot_begin_leaves_nothing_behind() {
 }
 
 #[test]
-fn files_are_for_their_owner_alone() {
+fn data_files_are_accessible_only_to_their_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");

@@ -20,7 +20,7 @@ fn all(index: &mut Index) -> Vec<String> {
 }
 
 #[test]
-fn a_rebuilt_index_equals_one_that_grew() {
+fn a_rebuilt_index_equals_an_incremental_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut grown = Index::open(dir.path()).unwrap();
     for round in 0..4 {
@@ -58,7 +58,7 @@ fn a_rebuilt_index_equals_one_that_grew() {
 }
 
 #[test]
-fn a_broken_index_is_made_again() {
+fn a_corrupt_index_file_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let id = new_id();
@@ -75,7 +75,7 @@ fn a_broken_index_is_made_again() {
 }
 
 #[test]
-fn a_newer_index_is_left_alone() {
+fn an_index_of_a_newer_version_is_left_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     drop(Index::open(dir.path()).unwrap());
     let database = rusqlite::Connection::open(dir.path().join("index.sqlite")).unwrap();

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn the_index_may_be_filled_and_the_log_trimmed_while_others_write() {
+fn indexing_and_retention_work_beside_other_writers() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = spawn_writer(dir.path());
     let mut lines = BufReader::new(child.stdout.take().unwrap())

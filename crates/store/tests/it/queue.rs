@@ -114,7 +114,7 @@ fn wait<T>(placing: Placing<T>) -> T {
 }
 
 #[test]
-fn an_entry_that_comes_during_a_write_is_written_by_whoever_writes() {
+fn entries_that_arrive_during_a_write_are_written_by_the_active_writer() {
     let dir = tempfile::tempdir().unwrap();
     let (log, gate) = open(dir.path());
     let (first, second, third) = (new_id(), new_id(), new_id());
@@ -138,7 +138,7 @@ fn an_entry_that_comes_during_a_write_is_written_by_whoever_writes() {
 }
 
 #[test]
-fn nobody_writes_for_others_without_end() {
+fn a_thread_writes_a_bounded_number_of_entries_for_others() {
     let dir = tempfile::tempdir().unwrap();
     let (log, gate) = open(dir.path());
     let (returned, returns) = mpsc::channel();
@@ -165,7 +165,7 @@ fn nobody_writes_for_others_without_end() {
 }
 
 #[test]
-fn what_many_threads_place_is_one_chain() {
+fn entries_of_many_threads_form_one_chain() {
     let dir = tempfile::tempdir().unwrap();
     let log = Log::open(options(dir.path())).unwrap();
     let mut made: Vec<String> = thread::scope(|scope| {

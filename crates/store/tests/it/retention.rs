@@ -40,7 +40,7 @@ fn total(dir: &Path) -> u64 {
 }
 
 #[test]
-fn old_segments_go_behind_a_checkpoint() {
+fn retention_replaces_old_segments_by_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let log = open_small(dir.path());
     write_calls(&log, 20);
@@ -75,7 +75,7 @@ fn old_segments_go_behind_a_checkpoint() {
 }
 
 #[test]
-fn the_checkpoint_alone_explains_what_is_missing() {
+fn a_segment_missing_without_a_checkpoint_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let log = open_small(dir.path());
     write_calls(&log, 20);
@@ -87,7 +87,7 @@ fn the_checkpoint_alone_explains_what_is_missing() {
 }
 
 #[test]
-fn many_lives_with_retention_stay_verifiable_and_bounded() {
+fn repeated_restarts_with_retention_stay_verifiable_and_bounded() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..12 {
         let log = open_small(dir.path());
@@ -113,7 +113,7 @@ fn many_lives_with_retention_stay_verifiable_and_bounded() {
 }
 
 #[test]
-fn a_dead_writer_is_closed_before_it_is_dropped() {
+fn a_dead_writers_calls_are_closed_before_its_log_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let living = open(dir.path());
     let dead = open_small(dir.path());
@@ -137,7 +137,7 @@ fn a_dead_writer_is_closed_before_it_is_dropped() {
 }
 
 #[test]
-fn a_start_that_died_before_its_first_entry_leaves_nothing_for_long() {
+fn folders_of_starts_that_died_early_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).close().unwrap();
     let stillborn = dir.path().join("log/01J00000000000000000000000");

@@ -91,7 +91,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Vec<String>)) {
 }
 
 #[test]
-fn whatever_is_dropped_moved_or_put_in_is_found() {
+fn every_dropped_moved_or_inserted_line_is_found() {
     type Change = fn(&[PathBuf], &[PathBuf]);
     let cases: [(&str, Change); 14] = [
         ("first line dropped", |a, _| {
@@ -160,7 +160,7 @@ fn whatever_is_dropped_moved_or_put_in_is_found() {
 }
 
 #[test]
-fn a_tail_cut_together_with_its_head_file_is_found_by_an_exported_head() {
+fn an_exported_head_reveals_a_cut_tail() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let head_file = folders(dir.path())[0].join("head");
@@ -193,7 +193,7 @@ fn a_tail_cut_together_with_its_head_file_is_found_by_an_exported_head() {
 }
 
 #[test]
-fn a_line_that_is_being_written_is_no_problem() {
+fn verification_accepts_a_line_being_written() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     log.append(&forwarding(new_id())).unwrap();
@@ -227,7 +227,7 @@ fn a_log_can_be_verified_while_it_is_written() {
 }
 
 #[test]
-fn no_log_is_a_sound_log() {
+fn an_absent_log_is_sound() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(assert_sound(dir.path()), 0);
     assert!(heads(dir.path()).unwrap().is_empty());

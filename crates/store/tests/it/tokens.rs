@@ -24,7 +24,7 @@ fn named(name: &str) -> NewToken {
 }
 
 #[test]
-fn the_file_has_no_secret_and_is_for_its_owner_alone() {
+fn the_token_file_is_private_and_holds_no_secrets() {
     let dir = tempfile::tempdir().unwrap();
     let (token, secret) = TokenFile::new(dir.path())
         .create(named("ci"), at(0))
@@ -39,7 +39,7 @@ fn the_file_has_no_secret_and_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_file_of_a_newer_form_opens_nothing() {
+fn a_token_file_of_a_newer_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("tokens.json"), r#"{"form":2,"tokens":[]}"#).unwrap();
     let tokens = TokenFile::new(dir.path());

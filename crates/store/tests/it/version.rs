@@ -38,7 +38,7 @@ fn a_log_carries_its_version() {
 }
 
 #[test]
-fn a_newer_log_is_refused_by_everything_and_left_alone() {
+fn a_log_of_a_newer_version_is_refused_and_left_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     log.append(&forwarding(new_id())).unwrap();
@@ -79,7 +79,7 @@ fn a_newer_log_is_refused_by_everything_and_left_alone() {
 }
 
 #[test]
-fn a_log_beside_a_newer_index_is_not_written() {
+fn a_log_beside_an_index_of_a_newer_version_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).close().unwrap();
     Index::open(dir.path()).unwrap().catch_up().unwrap();
@@ -96,7 +96,7 @@ fn a_log_beside_a_newer_index_is_not_written() {
 }
 
 #[test]
-fn an_index_that_is_none_stops_nobody() {
+fn an_invalid_index_file_does_not_prevent_a_start() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("index.sqlite"), [0xff; 200]).unwrap();
     open(dir.path()).close().unwrap();

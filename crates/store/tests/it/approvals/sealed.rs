@@ -39,7 +39,7 @@ fn a_sealed_call_is_erased_by_its_decision() {
 }
 
 #[test]
-fn a_sealed_call_is_erased_when_its_time_is_over() {
+fn a_sealed_call_is_erased_when_it_expires() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     {
