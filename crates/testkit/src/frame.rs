@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_frames_are_refused() {
+    fn lines_that_are_not_frames_are_refused() {
         for line in [
             "",
             "[]",

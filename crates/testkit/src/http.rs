@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_given_for_one_request_replaces_the_hosts_own() {
+    fn a_per_request_header_replaces_the_hosts_own() {
         let (host, server) = once("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno and more");
         let reply = host
             .send("POST", &[("host", "evil.example")], b"")

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_marked_process_is_found_until_it_is_dead() {
+    fn a_marked_process_is_found_until_it_ends() {
         let marker = format!("marker-of-{}", std::process::id());
         let mut child = Command::new("sleep")
             .arg("600")
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_never_holds_is_given_up() {
+    fn waiting_for_a_false_condition_times_out() {
         assert!(!wait_until(Duration::from_millis(30), || false));
     }
 }

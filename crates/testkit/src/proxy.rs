@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_added_and_the_proxys_own_name_is_replaced() {
+    fn the_proxy_adds_the_token_and_rewrites_its_own_host_name() {
         let (head, own, upstream) = seen_through(&[("Authorization", "Bearer wrong")]);
         assert!(head.contains("Authorization: Bearer t0k\r\n"), "{head}");
         assert!(

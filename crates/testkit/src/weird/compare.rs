@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_may_get_another_id_but_no_other_params() {
+    fn a_question_may_change_its_id_but_not_its_params() {
         let end = r#"{"id":1,"result":{}}"#;
         let asked = r#"{"id":5,"method":"roots/list","params":{"n":1.0}}"#;
         let other_id = r#"{"id":"g-1","method":"roots/list","params":{"n":1.0}}"#;
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_progress_or_stray_notification_is_seen() {
+    fn lost_progress_and_lost_notifications_are_differences() {
         let end = r#"{"id":1,"result":{}}"#;
         let progress =
             r#"{"method":"notifications/progress","params":{"progressToken":"t","progress":1.0}}"#;

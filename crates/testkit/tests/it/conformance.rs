@@ -82,7 +82,7 @@ fn every_listed_tool_answers_with_content() {
 }
 
 #[test]
-fn the_reporting_tools_report() {
+fn reporting_tools_send_progress_and_logs() {
     let mut host = connect();
     let progress = call(&mut host, "test_tool_with_progress").notifications;
     let steps: Vec<_> = progress
@@ -106,7 +106,7 @@ fn the_reporting_tools_report() {
 }
 
 #[test]
-fn the_asking_tools_ask_and_show_the_answer() {
+fn asking_tools_ask_and_return_the_answer() {
     let mut host = connect();
     let cases = [
         ("test_sampling", "LLM response: said"),
@@ -134,7 +134,7 @@ fn the_asking_tools_ask_and_show_the_answer() {
 }
 
 #[test]
-fn a_host_that_cannot_be_asked_is_told_so() {
+fn asking_tools_fail_for_hosts_without_the_capability() {
     let mut host =
         StdioHost::spawn(&mut Command::new(bin("conformance-upstream"))).expect("it starts");
     host.request(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#)
@@ -149,7 +149,7 @@ fn a_host_that_cannot_be_asked_is_told_so() {
 }
 
 #[test]
-fn resources_prompts_and_completion_answer() {
+fn resources_prompts_and_completion_are_answered() {
     let mut host = connect();
     let cases = [
         (

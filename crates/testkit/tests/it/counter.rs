@@ -51,7 +51,7 @@ fn an_effect_is_written_before_it_is_answered() {
 }
 
 #[test]
-fn a_cancelled_call_says_so_in_the_ledger_and_is_not_answered() {
+fn a_cancelled_call_is_in_the_ledger_and_not_answered() {
     let data = DataDir::new();
     let mut host = connect(&data, &[]);
     host.send(r#"{"jsonrpc":"2.0","id":"s","method":"tools/call","params":{"name":"slow","arguments":{"key":"k","ms":600000}}}"#)
@@ -73,7 +73,7 @@ fn a_cancelled_call_says_so_in_the_ledger_and_is_not_answered() {
 }
 
 #[test]
-fn dying_comes_after_the_effect() {
+fn the_die_tool_exits_after_its_effect() {
     let data = DataDir::new();
     let mut host = connect(&data, &[]);
     assert!(host.call(1, "die", r#"{"key":"last"}"#).is_err());
@@ -82,7 +82,7 @@ fn dying_comes_after_the_effect() {
 }
 
 #[test]
-fn grandchildren_are_found_by_their_marker_and_outlive_their_parent() {
+fn grandchildren_are_marked_and_outlive_their_parent() {
     let data = DataDir::new();
     let marker = format!("grandchildren-{}", std::process::id());
     let mut host = connect(&data, &["--marker", &marker]);
@@ -145,7 +145,7 @@ fn a_changed_list_is_announced_and_listed() {
 }
 
 #[test]
-fn it_asks_reports_fails_and_shows_its_environment() {
+fn the_counter_asks_reports_fails_and_shows_its_environment() {
     let data = DataDir::new();
     let mut with_env = command(&data, &[]);
     with_env.env("ONLY_HERE", "yes");
@@ -188,7 +188,7 @@ fn it_asks_reports_fails_and_shows_its_environment() {
 }
 
 #[test]
-fn it_misbehaves_on_request() {
+fn the_counter_misbehaves_on_request() {
     let data = DataDir::new();
     let mut crashing =
         StdioHost::spawn(&mut command(&data, &["--crash-on-start"])).expect("it spawns");

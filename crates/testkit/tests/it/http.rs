@@ -30,7 +30,7 @@ fn status(host: &HttpHost, line: &str) -> u16 {
 }
 
 #[test]
-fn the_script_is_the_same_over_http_and_over_stdio() {
+fn the_script_gives_the_same_answers_over_http_and_stdio() {
     let mut command = std::process::Command::new(bin("weird-upstream"));
     let mut stdio = StdioHost::connect(&mut command, "2025-11-25").expect("it shakes hands");
     let expected = weird::run(&mut stdio, "").expect("every step is answered");
@@ -51,7 +51,7 @@ fn the_script_is_the_same_over_http_and_over_stdio() {
 }
 
 #[test]
-fn line_breaks_between_tokens_are_kept_where_the_form_can_carry_them() {
+fn http_answers_keep_line_breaks_between_tokens() {
     let lines = replies::CALLS.iter().find(|(name, _)| *name == "odd_lines");
     let expected = lines.expect("it is there").1.replace(replies::ID, "1");
     for form in ["json", "sse"] {
@@ -68,7 +68,7 @@ fn line_breaks_between_tokens_are_kept_where_the_form_can_carry_them() {
 }
 
 #[test]
-fn a_response_is_json_unless_there_is_more_to_say() {
+fn a_response_is_json_unless_notifications_come_first() {
     let upstream = start(&[]);
     let host = connect(&upstream);
     let plain = host
@@ -83,7 +83,7 @@ fn a_response_is_json_unless_there_is_more_to_say() {
 }
 
 #[test]
-fn questions_come_with_the_call_and_announcements_on_the_standing_stream() {
+fn questions_use_the_calls_stream_and_announcements_the_get_stream() {
     let upstream = start(&["--reply", "sse"]);
     let mut host = connect(&upstream);
     let mut standing = host.listen().expect("a stream");
@@ -104,7 +104,7 @@ fn questions_come_with_the_call_and_announcements_on_the_standing_stream() {
 }
 
 #[test]
-fn sessions_are_needed_known_and_forgotten() {
+fn sessions_are_required_expire_and_can_be_deleted() {
     let data = DataDir::new();
     let log = data.path().join("log");
     let upstream = start(&["--expire-after", "2", "--log", &log.display().to_string()]);
@@ -125,7 +125,7 @@ fn sessions_are_needed_known_and_forgotten() {
 }
 
 #[test]
-fn it_refuses_as_asked() {
+fn the_http_upstream_refuses_as_configured() {
     let upstream = start(&["--header", "X-Key=k", "--no-get"]);
     let bare = HttpHost::new(upstream.url()).expect("a plain URL");
     assert_eq!(status(&bare, &initialize_line("2025-11-25")), 401);
@@ -148,7 +148,7 @@ fn it_refuses_as_asked() {
 }
 
 #[test]
-fn an_answer_is_dropped_stalled_or_taken_up_again_as_asked() {
+fn answers_are_dropped_stalled_or_resumed_as_configured() {
     let data = DataDir::new();
     let log = data.path().join("log");
     let dropping = start(&["--drop-mid-stream"]);
@@ -188,7 +188,7 @@ fn an_answer_is_dropped_stalled_or_taken_up_again_as_asked() {
 }
 
 #[test]
-fn the_older_transport_tells_its_address_and_answers_on_its_stream() {
+fn the_legacy_sse_transport_names_its_endpoint_and_answers_on_its_stream() {
     let upstream = start(&["--legacy-sse"]);
     let old = HttpHost::new(upstream.url()).expect("a plain URL");
     assert_eq!(status(&old, &initialize_line("2024-11-05")), 405);
@@ -207,7 +207,7 @@ fn the_older_transport_tells_its_address_and_answers_on_its_stream() {
 }
 
 #[test]
-fn it_comes_back_on_the_port_that_it_had() {
+fn a_restarted_http_upstream_keeps_its_port() {
     let mut upstream = start(&[]);
     let url = upstream.url().to_owned();
     upstream.stop();

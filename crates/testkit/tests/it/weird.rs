@@ -12,7 +12,7 @@ fn connect(data: &DataDir) -> StdioHost {
 }
 
 #[test]
-fn every_literal_is_legal_json_and_survives_its_own_process() {
+fn every_scripted_reply_is_valid_json() {
     let data = DataDir::new();
     let exchanges = weird::run(&mut connect(&data), "").expect("every step is answered");
     assert_eq!(exchanges.len(), weird::requests().len());
@@ -36,7 +36,7 @@ fn every_literal_is_legal_json_and_survives_its_own_process() {
 }
 
 #[test]
-fn two_direct_runs_do_not_differ_and_a_careless_relay_does() {
+fn direct_runs_agree_and_a_careless_relay_is_detected() {
     let (first, second) = (DataDir::new(), DataDir::new());
     let direct = weird::run(&mut connect(&first), "").expect("it answers");
     let again = weird::run(&mut connect(&second), "").expect("it answers");
@@ -82,7 +82,7 @@ fn echo_raw_shows_the_exact_params() {
 }
 
 #[test]
-fn the_answers_to_its_questions_come_back_raw() {
+fn answers_to_questions_are_echoed_raw() {
     let data = DataDir::new();
     let exchanges = weird::run(&mut connect(&data), "").expect("it answers");
     let answers = [
@@ -104,7 +104,7 @@ fn the_answers_to_its_questions_come_back_raw() {
 }
 
 #[test]
-fn the_log_has_every_frame_of_both_directions() {
+fn the_log_holds_every_frame_of_both_directions() {
     let data = DataDir::new();
     let mut host = connect(&data);
     for line in weird::NOTIFICATIONS {
@@ -127,7 +127,7 @@ fn the_log_has_every_frame_of_both_directions() {
 }
 
 #[test]
-fn every_tool_of_the_list_is_in_the_script_and_none_has_a_duplicate_key() {
+fn every_listed_tool_is_scripted_without_duplicate_keys() {
     let script: String = weird::requests()
         .into_iter()
         .map(|(_, line)| line)
@@ -147,7 +147,7 @@ fn every_tool_of_the_list_is_in_the_script_and_none_has_a_duplicate_key() {
 }
 
 #[test]
-fn older_versions_are_echoed_and_unknown_ones_are_not() {
+fn known_older_protocol_versions_are_accepted() {
     for (asked, answered) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-06-18", "2025-06-18"),
