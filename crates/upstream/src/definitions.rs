@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_come_back_byte_for_byte_and_only_for_the_same_launch() {
+    fn cached_definitions_are_returned_unchanged_for_the_same_launch() {
         let folder = tempfile::tempdir().unwrap();
         let server = ServerName::new("s").unwrap();
         let launch = |command: &str| Launch::Stdio {

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_holds_for_its_launch_and_a_day() {
+    fn an_era_verdict_is_kept_for_its_launch_for_a_day() {
         let folder = tempfile::tempdir().unwrap();
         let server = ServerName::new("s").unwrap();
         let launch = |command: &str| Launch::Stdio {

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_by_the_first_and_told_by_the_last() {
+    fn the_first_host_subscribes_and_the_last_unsubscribes() {
         let followers = Followers::default();
         let (one, two) = (host("1", "{}"), host("2", "{}"));
         assert!(followers.add(&one, "u:x", "u:x"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_leaves_everything() {
+    fn a_leaving_host_is_unsubscribed_from_everything() {
         let followers = Followers::default();
         let (one, two) = (host("1", "{}"), host("2", "{}"));
         followers.add(&one, "u:x", "u:x");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_follow_hear_in_their_own_spelling() {
+    fn subscribers_are_notified_with_their_own_spelling_of_the_uri() {
         let followers = Followers::default();
         let (one, two) = (host("1", "{}"), host("2", "{}"));
         let over = Profile::of(&one);

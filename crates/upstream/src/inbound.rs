@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_of_an_overlong_reply_is_found_at_either_end() {
+    fn the_id_of_an_overlong_reply_is_found_at_its_head_or_tail() {
         let at = |head: &str, tail: &str| id_of_overlong(head.as_bytes(), tail.as_bytes());
         assert_eq!(
             at(r#"{"jsonrpc":"2.0","id":7,"result":{"x":"aaa"#, r#"aaa"}}"#),

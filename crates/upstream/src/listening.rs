@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_listened_for_follows_what_the_server_has_and_hosts_want() {
+    fn the_listen_filter_follows_capabilities_and_subscriptions() {
         let listening = Listening::default();
         let capabilities = r#"{"tools":{"listChanged":true},"prompts":{},"resources":{}}"#;
         assert_eq!(

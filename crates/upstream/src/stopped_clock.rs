@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_counts_once_however_many_questions_are_open() {
+    fn overlapping_questions_stop_the_clock_once() {
         let clock = StoppedClock::default();
         assert_eq!(clock.take(), Duration::ZERO);
         let before = Instant::now();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_ids_of_tasks_change() {
+    fn only_task_ids_are_rewritten() {
         let server = ServerName::new("s").unwrap();
         let cases = [
             (

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_servers_whose_own_part_changed_are_named() {
+    fn only_servers_whose_part_changed_are_named() {
         let [a, b, c] = ["a", "b", "c"].map(|name| ServerName::new(name).unwrap());
         let [a, b, c] = [&a, &b, &c];
         let before = [(a, &1), (b, &2), (b, &3)];

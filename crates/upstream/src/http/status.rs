@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_server_that_may_have_worked_leaves_the_effect_unknown() {
+    fn only_5xx_statuses_leave_the_effect_unknown() {
         let cases = [
             (301, Effect::None),
             (307, Effect::None),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_told_with_what_can_be_done_about_it() {
+    fn http_statuses_are_described_with_advice() {
         let cases = [
             (
                 401,

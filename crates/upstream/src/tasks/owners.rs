@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_its_tokens_until_a_shared_server_gives_its_id_again() {
+    fn a_task_belongs_to_its_token_until_its_id_is_reissued() {
         let (owners, s) = (TaskOwners::default(), ServerName::new("s").unwrap());
         let (one, two) = (owner("local", "one"), owner("acme", "two"));
         owners.note(&one, task("t"), false);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_with_too_many_tasks_forgets_its_own_oldest() {
+    fn a_token_with_too_many_tasks_loses_its_oldest() {
         let (owners, s) = (TaskOwners::default(), ServerName::new("s").unwrap());
         let (flood, other) = (owner("local", "flood"), owner("local", "other"));
         owners.note(&other, task("theirs"), false);

@@ -132,7 +132,7 @@ fn announced(announcements: &mut Receiver<Announcement>) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_start_lists_at_once_however_slow_the_server_is() {
+async fn a_second_start_lists_cached_tools_without_waiting_for_the_server() {
     let slow = ["--slow-start-ms", "3000"];
     let upstream = HttpUpstream::start("counter-upstream", &slow).unwrap();
     for launch in [stdio(&slow), http(&upstream)] {
@@ -151,7 +151,7 @@ async fn a_second_start_lists_at_once_however_slow_the_server_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_another_command_or_url_are_not_shown() {
+async fn cached_tools_of_another_command_or_url_are_not_listed() {
     let folder = tempfile::tempdir().unwrap();
     acquaint(folder.path(), stdio(&["--tools", "1"])).await;
     let upstream = HttpUpstream::start("counter-upstream", &["--slow-start-ms", "60000"]).unwrap();
@@ -163,7 +163,7 @@ async fn tools_of_another_command_or_url_are_not_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_never_comes_leaves_the_list() {
+async fn tools_of_an_unreachable_server_leave_the_list() {
     let mut upstream = HttpUpstream::start("counter-upstream", &[]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let tools = acquaint(folder.path(), http(&upstream)).await;
@@ -178,7 +178,7 @@ async fn a_server_that_never_comes_leaves_the_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_hangs_while_it_is_reached_leaves_the_list_too() {
+async fn tools_of_a_server_hanging_at_connect_leave_the_list() {
     let mut upstream = HttpUpstream::start("counter-upstream", &[]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let tools = acquaint(folder.path(), http(&upstream)).await;
@@ -197,7 +197,7 @@ async fn a_server_that_hangs_while_it_is_reached_leaves_the_list_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_went_away_for_good_is_announced_once_and_once_more_when_it_is_back() {
+async fn loss_and_return_of_a_server_are_each_announced_once() {
     let mut upstream = HttpUpstream::start("counter-upstream", &[]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let fleet = start(folder.path(), http(&upstream));

@@ -76,7 +76,7 @@ async fn call(path: &CallPath, id: usize, tool: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policies_swapped_under_load_drop_no_call_and_give_no_wrong_verdict() {
+async fn policies_swapped_under_load_drop_and_misjudge_no_call() {
     let swaps = std::env::var("CALLGATE_POLICY_SWAPS").ok();
     let swaps = swaps.map_or(SWAPS, |swaps| swaps.parse().expect("a number"));
     let folder = tempfile::tempdir().unwrap();
