@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_for_stateless_hosts_say_what_they_are() {
+    fn replies_for_stateless_hosts_carry_their_result_type() {
         let info = r#"{"name":"callgate"}"#;
         let cases = [
             (
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_for_handshake_hosts_are_plain() {
+    fn replies_for_handshake_hosts_omit_stateless_members() {
         let reply = frame(
             r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete", "a":1 ,"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{}}}}"#,
         );
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_cross_and_keep_what_is_the_hosts() {
+    fn bridged_requests_keep_the_hosts_own_members() {
         let request = frame(
             r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"inputResponses":{},"name":"n","requestState":"s","_meta":{"k":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#,
         );
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_has_to_be_opened_is_asked_for() {
+    fn url_elicitations_are_recognised_in_errors() {
         let refused = frame(
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a","message":"open"}]}}}"#,
         );
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_cross_under_the_code_that_means_the_same() {
+    fn bridged_errors_get_the_equivalent_code() {
         let not_found = frame(
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"gone","data":{"uri":"a"}}}"#,
         );

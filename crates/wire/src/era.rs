@@ -37,7 +37,7 @@ mod tests {
     use crate::scan::Strictness;
 
     #[test]
-    fn recognition() {
+    fn the_era_of_a_request_is_recognised() {
         let meta = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
         let malformed = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":null}}"#;
         let deeper = r#"{"arguments":{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"}}}"#;

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_a_short_text_is_looked_at() {
+    fn characters_needing_escapes_are_found_at_every_position() {
         for length in 1..=BLOCK {
             for at in 0..length {
                 for character in ['"', '\\', '\n', '\u{1f}', ' ', '!', '#', '[', ']', '\u{7f}'] {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn quoting_escapes_what_must_be() {
+    fn quoting_escapes_special_characters() {
         assert_eq!(quote("a\"b\\c\n\u{1}é"), "\"a\\\"b\\\\c\\n\\u0001é\"");
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn posts_must_take_both_answers() {
+    fn posts_must_accept_json_and_event_streams() {
         let json = Some("application/json");
         let accepted = [
             "application/json, text/event-stream",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_must_be_json() {
+    fn post_bodies_must_be_json() {
         let accept = Some("*/*");
         for fine in [
             "application/json",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn gets_must_take_a_stream() {
+    fn gets_must_accept_event_streams() {
         assert_eq!(check_get(Some("text/event-stream")), Ok(()));
         assert_eq!(check_get(Some("text/*")), Ok(()));
         assert_eq!(check_get(Some("*/*")), Ok(()));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn version_headers() {
+    fn protocol_version_headers_are_validated() {
         assert_eq!(protocol_version(None), Ok(ProtocolVersion::V2025_03_26));
         for version in ProtocolVersion::ALL {
             assert_eq!(protocol_version(Some(version.as_str())), Ok(version));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn session_ids() {
+    fn session_ids_are_visible_ascii() {
         assert!(is_session_id("!01ARZ3NDEKTSV4RRFFQ69G5FAV~"));
         for refused in ["", "a b", "a\n", "é", "\u{7f}"] {
             assert!(!is_session_id(refused), "{refused:?}");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts() {
+    fn only_local_and_allowed_hosts_pass() {
         let allowed = ["gate.example", "other.example:8443"];
         for host in [
             "localhost",
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn origins() {
+    fn only_local_and_allowed_origins_pass() {
         let allowed = ["gate.example", "moz-extension://abc"];
         for origin in [
             "http://localhost:3000",

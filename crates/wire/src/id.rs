@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_is_by_meaning() {
+    fn ids_are_equal_by_value() {
         let cases = [
             (r#""ab""#, r#""a\u0062""#, true),
             (r#""\"""#, r#""\u0022""#, true),

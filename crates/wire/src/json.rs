@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_scalars() {
+    fn json_kinds_and_scalars_are_read() {
         assert_eq!(json(" null ").kind(), JsonKind::Null);
         assert_eq!(json("-1e9").kind(), JsonKind::Number);
         assert_eq!(json("[]").kind(), JsonKind::Array);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_equal_keys_counts() {
+    fn the_last_of_equal_keys_wins() {
         let value = json(r#"[{"a":1,"\u0061":2}]"#);
         let object = value.elements().next().expect("one element");
         assert_eq!(object.get("a").and_then(Json::as_u64), Some(2));

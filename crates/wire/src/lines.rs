@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_at_line_breaks_however_the_stream_is_chunked() {
+    fn lines_are_cut_at_line_breaks_for_any_chunking() {
         let line = |text: &'static str| Cut::Line(Bytes::from_static(text.as_bytes()));
         for chunk in 1..12 {
             let all = cut_all(b"a\r\n\n \t\r\nbc\nrest", 10, chunk);
@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_at_the_limit_passes_and_one_over_does_not() {
+    fn a_line_at_the_limit_passes_and_a_longer_one_does_not() {
         assert!(matches!(cut_all(b"12345\n", 5, 3)[0], Cut::Line(_)));
         assert!(matches!(cut_all(b"123456\n", 5, 3)[0], Cut::TooLong { .. }));
     }
 
     #[test]
-    fn a_carriage_return_counts_for_no_line_however_the_stream_is_chunked() {
+    fn a_trailing_carriage_return_does_not_count_towards_the_limit() {
         for chunk in 1..10 {
             let all = cut_all(b"12345\r\n123456\r\n1\r2345\r\r\n", 5, chunk);
             let line = Cut::Line(Bytes::from_static(b"12345"));

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_what_is_meant() {
+    fn built_messages_parse_back() {
         let id = Id::string("a\"b");
         let failure = RpcError::new(RpcError::DENIED, "no \"x\"").with_data(r#"{"rule":1}"#);
         let cases = [

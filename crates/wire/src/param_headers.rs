@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_comes_back_from_a_header() {
+    fn header_values_round_trip() {
         for (text, value) in [
             ("plain text", "plain text"),
             ("", ""),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_must_say_what_the_body_says() {
+    fn headers_must_match_the_body() {
         let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
         let frame = call(&format!(r#"{{"name":"é",{meta}}}"#));
         let judge = |version, method, name| {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_name_the_arguments_they_want_repeated() {
+    fn schemas_name_the_arguments_repeated_in_headers() {
         let plain = r#"{"properties":{"a":{"type":"string","x-mcp-header":"Region"},
             "b":{"type":"object","properties":{"c":{"type":"integer","x-mcp-header":"N"}}},
             "x-mcp-header":{"type":"string"},"d":{"default":{"x-mcp-header":1}}}}"#;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_arguments_must_mean_the_same() {
+    fn arguments_repeated_in_headers_must_equal_those_in_the_body() {
         let all = [
             ParamHeader {
                 name: "Region".into(),

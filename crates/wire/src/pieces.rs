@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_piece() {
+    fn empty_pieces_are_omitted() {
         let nothing = pieces(&["", ""]);
         assert_eq!((nothing.count(), nothing.len()), (0, 0));
         assert_eq!(nothing.into_bytes(), "");

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_are_answered() {
+    async fn registry_requests_are_answered() {
         let cases = [
             (r#""ping""#, r#""result":{}"#),
             (
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_wants_no_answer_gets_none() {
+    async fn notifications_and_replies_are_not_answered() {
         for text in [
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,

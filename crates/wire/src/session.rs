@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_course_of_a_session() {
+    fn a_session_follows_the_handshake() {
         let mut state = SessionState::default();
         let course = [
             ("ping", None, "answer; new"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_leaves_out_is_empty() {
+    fn omitted_handshake_fields_are_empty() {
         let mut state = SessionState::New;
         let params = r#"{"protocolVersion":"2025-06-18","capabilities":null}"#;
         assert_eq!(

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_is_told_apart() {
+    fn every_special_byte_is_classified() {
         for byte in 0..=u8::MAX {
             for at in [0, 15, 16, 63] {
                 let mut text = [b' '; BLOCK];
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_block_says_what_its_bytes_are(
+        fn a_block_classifies_its_bytes(
             text in prop::collection::vec(any::<u8>(), 0..300),
             start in any::<prop::sample::Index>(),
         ) {
@@ -188,7 +188,7 @@ mod tests {
         }
 
         #[test]
-        fn escapes_and_the_end_are_found(
+        fn escapes_and_the_closing_quote_are_found(
             text in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b' '), Just(b'"'), Just(b'n')], 0..80),
             long in any::<bool>(),
         ) {

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn encoding() {
+    fn sse_events_and_comments_are_encoded() {
         let mut out = Vec::new();
         encode(Some("message"), Some("7"), b"{\"a\":\r\n1}\rx\ny", &mut out);
         comment("still\nhere", &mut out);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding() {
+    fn sse_streams_are_decoded() {
         let cases: &[(&str, Vec<Event>)] = &[
             ("data: a\n\n", vec![data("a")]),
             ("data:a\r\rdata:b\r\n\r\n", vec![data("a"), data("b")]),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn fields() {
+    fn sse_fields_are_read() {
         let events = decode(
             b"event: e\nid: 1\nretry: 250\ndata: x\n\nid: a\0b\nretry: +5\nevent:\ndata: y\n\n",
         );
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_outlives_an_event() {
+    fn the_event_id_and_retry_time_outlive_an_event() {
         let mut decoder = Decoder::new(100);
         decoder.push(b"id: 9\nretry: 10\n\n").expect("small");
         assert_eq!(decoder.next_event(), None);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn events_beyond_the_limit_are_refused() {
+    fn sse_events_over_the_limit_are_refused() {
         let refused = Err(SseError::TooLarge { limit: 16 });
         assert_eq!(Decoder::new(16).push(&[b'x'; 17]), refused);
         assert_eq!(Decoder::new(16).push(b"data: 0123456789a\n"), refused);

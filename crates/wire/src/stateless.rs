@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_has_to_carry() {
+    fn stateless_requests_must_carry_version_and_capabilities() {
         let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
         let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{"sampling":{ }}"#;
         let info = r#""io.modelcontextprotocol/clientInfo":{"name":"h"}"#;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_in_order_and_known_by_name() {
+    fn log_levels_are_ordered_and_read_by_name() {
         assert!(LogLevel::ALL.is_sorted());
         for level in LogLevel::ALL {
             let text = quote(level.as_str());

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn negotiation() {
+    fn protocol_versions_are_negotiated() {
         let cases = [
             ("2024-11-05", "2024-11-05"),
             ("2025-03-26", "2025-03-26"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_what_is_supported() {
+    fn version_refusals_name_the_supported_versions() {
         let supported = r#"["2024-11-05","2025-03-26","2025-06-18","2025-11-25"]"#;
         let long = quote(&"9".repeat(100));
         let cases = [
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_order() {
+    fn protocol_versions_round_trip_and_are_ordered() {
         for version in ProtocolVersion::ALL {
             assert_eq!(version.as_str().parse(), Ok(version));
             assert_eq!(version.supports_batch(), version.as_str() == "2025-03-26");

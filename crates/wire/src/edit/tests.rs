@@ -21,14 +21,14 @@ fn check(before: &str, change: impl Fn(Edit<'_>) -> Edit<'_>, after: &str) {
 }
 
 #[test]
-fn without_a_change_the_bytes_are_the_same() {
+fn an_edit_without_changes_keeps_the_bytes() {
     let frame = frame(&wrap(r#" "id" : 1 , "method":"m""#));
     let same = frame.edit().remove_meta(|_| true).finish();
     assert_eq!(same.as_ptr(), frame.bytes().as_ptr());
 }
 
 #[test]
-fn ids() {
+fn edits_replace_ids() {
     let id = Id::number(42);
     check(
         r#""id" : "a","method":"m""#,
@@ -49,7 +49,7 @@ fn ids() {
 }
 
 #[test]
-fn params() {
+fn edits_set_params() {
     let cases = [
         (
             r#","params":{"name" : "a", "x":1}"#,
@@ -73,7 +73,7 @@ fn params() {
 }
 
 #[test]
-fn result_members() {
+fn edits_set_result_members() {
     let set = |edit: Edit<'_>, raw: &str| edit.set_result_member("a", raw).finish();
     let change = |before: &str| {
         let frame = frame(&wrap(before));
@@ -185,7 +185,7 @@ fn meta_members_are_removed() {
 }
 
 #[test]
-fn changes_together() {
+fn edits_can_be_combined() {
     check(
         r#""method":"m","id":"x","params":{"_meta":{"our/a":1,"t":2},"name":"a"}"#,
         |edit| {
@@ -226,7 +226,7 @@ fn changes_together() {
 }
 
 #[test]
-fn lines() {
+fn edited_frames_are_written_on_one_line() {
     let text = "{\"jsonrpc\":\"2.0\",\r\n\"id\":1,\"method\":\"a\\nb\"}";
     let frame = frame(text);
     let expected = "{\"jsonrpc\":\"2.0\",  \"id\":1,\"method\":\"a\\nb\"}\n";
@@ -242,7 +242,7 @@ fn lines() {
 
 /// What is long stays where it is, and all that is short is copied together.
 #[test]
-fn a_large_message_is_changed_in_few_pieces() {
+fn editing_a_large_message_copies_only_its_short_parts() {
     let long = |bytes: usize| "x".repeat(bytes);
     for (first, second, pieces) in [
         (100, 100, 1),

@@ -9,7 +9,7 @@ fn frame(text: &str) -> Frame {
 }
 
 #[test]
-fn kinds() {
+fn frame_kinds_are_recognised() {
     let cases = [
         (r#""id":1,"method":"m""#, FrameKind::Request),
         (r#""id":"a","method":"m","params":[]"#, FrameKind::Request),
@@ -26,7 +26,7 @@ fn kinds() {
 }
 
 #[test]
-fn envelopes_refused() {
+fn invalid_envelopes_are_refused() {
     use FrameError::*;
     let cases = [
         (r#""id":null,"method":"m""#, Id),
@@ -63,7 +63,7 @@ fn envelopes_refused() {
 }
 
 #[test]
-fn texts_refused() {
+fn texts_that_are_not_messages_are_refused() {
     let cases = [
         ("[]", FrameError::Batch, -32600),
         (" [1]", FrameError::Batch, -32600),
@@ -135,7 +135,7 @@ fn wrong_case_members_are_refused() {
 }
 
 #[test]
-fn parts_of_a_request() {
+fn the_parts_of_a_request_are_read() {
     let text = "{\"jsonrpc\":\"2.0\",\n\"id\":\"\\u0061\",\"method\":\"tools\\/call\",\
                 \"params\":{\"n\\u0061me\":\"x\",\"_meta\":{\"progressToken\": 5}}}";
     let frame = frame(text);
@@ -159,7 +159,7 @@ fn parts_of_a_request() {
 }
 
 #[test]
-fn parts_of_replies() {
+fn the_parts_of_replies_are_read() {
     let reply = frame(r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[],"_meta":{"k":1}}}"#);
     assert_eq!(reply.result_member("tools").map(Json::as_text), Some("[]"));
     assert_eq!(reply.meta("k").and_then(Json::as_u64), Some(1));
@@ -172,7 +172,7 @@ fn parts_of_replies() {
 }
 
 #[test]
-fn parts_are_shared_and_strangers_copied() {
+fn parts_of_a_frame_are_shared_and_other_json_is_copied() {
     let frame = frame(r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1]}}"#);
     let part = frame.result_member("a").expect("`a` is there");
     let shared = frame.share(part);
@@ -182,7 +182,7 @@ fn parts_are_shared_and_strangers_copied() {
 }
 
 #[test]
-fn loose_replies_keep_what_lies_below_the_envelope() {
+fn envelope_strictness_accepts_odd_json_below_the_envelope() {
     let text = r#"{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2,"s":"\ud800"}}"#;
     assert_eq!(parse(text).expect_err("strict").code(), -32700);
     let loose = Frame::parse(text.into(), Strictness::Envelope).expect("loose");
@@ -191,7 +191,7 @@ fn loose_replies_keep_what_lies_below_the_envelope() {
 }
 
 #[test]
-fn batches() {
+fn batches_are_split_into_frames() {
     let text = r#" [ {"jsonrpc":"2.0","id":1,"method":"m"} , 5, {"jsonrpc":"2.0","method":"n"},
         {"jsonrpc":"2.0","id":2,"method":"m","params":{"a":1,"a":2}}, [] ] "#;
     let outcomes: Vec<_> = Batch::parse(text.into())

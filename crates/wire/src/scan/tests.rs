@@ -9,7 +9,7 @@ fn envelope(text: impl AsRef<[u8]>) -> Result<Outline, ScanError> {
 }
 
 #[test]
-fn texts_refused_at_either_strictness() {
+fn invalid_json_is_refused_at_either_strictness() {
     use ScanError::*;
     let cases: &[(&[u8], ScanError)] = &[
         (b"", Unfinished),
@@ -70,7 +70,7 @@ fn texts_refused_at_either_strictness() {
 }
 
 #[test]
-fn texts_refused_in_full_strictness_only() {
+fn ambiguous_json_is_refused_only_in_full_strictness() {
     use ScanError::*;
     let cases = [
         (r#"{"a":{"b":1,"b":2}}"#, RepeatedKey { at: 12 }),
@@ -90,7 +90,7 @@ fn texts_refused_in_full_strictness_only() {
 }
 
 #[test]
-fn texts_accepted() {
+fn valid_json_is_accepted() {
     for text in [
         "null",
         " \t[ ] ",
@@ -138,7 +138,7 @@ fn control_characters_are_found_at_every_place_of_a_long_string() {
 }
 
 #[test]
-fn many_keys_are_compared() {
+fn repeated_keys_are_found_in_objects_of_any_size() {
     let members = |count: usize| {
         let keys = (0..count).map(|index| format!("\"k{index}\":0"));
         keys.collect::<Vec<_>>().join(",")
@@ -181,7 +181,7 @@ fn shown(text: &str, members: &[Member]) -> Vec<String> {
 }
 
 #[test]
-fn outlines() {
+fn outlines_hold_the_parts_of_a_message() {
     let text = r#" {"jsonrpc" : "2.0", "params": { "name":"x" ,"_meta" : {"t" : [1, {"u":2}] , "_meta":{}}, "arguments":{"_meta":{"no":1}} } ,"id":1 } "#;
     let outline = full(text).expect("valid");
     assert_eq!(outline.value.range(), 1..text.len() - 1);

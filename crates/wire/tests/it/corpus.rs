@@ -103,7 +103,7 @@ impl Reason {
 }
 
 #[test]
-fn the_corpus_is_judged_as_documented() {
+fn the_json_corpus_is_judged_as_documented() {
     let Some(folder) = folder() else {
         println!("skipped: the JSON corpus is not on this machine");
         return;

@@ -119,7 +119,7 @@ fn settled(mut request: Value, before: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn no_edit_is_identity(params in params(), style in style()) {
+    fn editing_nothing_is_the_identity(params in params(), style in style()) {
         let text = written(&request(&params), &style);
         let frame = parse(&text);
         prop_assert_eq!(frame.edit().finish(), text.clone());
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn edits_change_what_they_name(
+    fn edits_change_exactly_the_named_parts(
         params in params(),
         style in style(),
         changes in vec(change(), 0..6),
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn removing_what_was_inserted_restores(members in object(), style in style()) {
+    fn removing_inserted_meta_restores_the_text(members in object(), style in style()) {
         let mut params = members;
         params.retain(|key, _| key.is_ascii() && !["_META", "NAME", "URI"].contains(&key.to_uppercase().as_str()));
         let before = request(&Some(params));

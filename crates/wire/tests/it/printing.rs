@@ -9,29 +9,29 @@ use crate::texts::{damaged, message, text};
 
 proptest! {
     #[test]
-    fn every_way_to_write_json_is_accepted(text in text()) {
+    fn every_spelling_of_json_is_accepted(text in text()) {
         // In an array nothing is the envelope, so that repeated keys are no matter.
         let below = format!("[{text}]");
         prop_assert!(scan(below.as_bytes(), Strictness::Envelope).is_ok(), "{}", below);
     }
 
     #[test]
-    fn what_is_scanned_is_printed_again(text in text()) {
+    fn scanned_json_round_trips(text in text()) {
         printed_again(text.as_bytes())?;
     }
 
     #[test]
-    fn messages_are_printed_again(text in message()) {
+    fn scanned_messages_round_trip(text in message()) {
         printed_again(text.as_bytes())?;
     }
 
     #[test]
-    fn damaged_texts_are_refused_or_printed_again(bytes in damaged(text())) {
+    fn damaged_json_is_refused_or_round_trips(bytes in damaged(text())) {
         printed_again(&bytes)?;
     }
 
     #[test]
-    fn damaged_messages_are_refused_or_printed_again(bytes in damaged(message())) {
+    fn damaged_messages_are_refused_or_round_trip(bytes in damaged(message())) {
         printed_again(&bytes)?;
     }
 }

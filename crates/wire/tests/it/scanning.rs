@@ -13,7 +13,7 @@ use crate::documents::{style, value, written};
 
 proptest! {
     #[test]
-    fn written_documents_are_accepted(value in value(), style in style()) {
+    fn generated_documents_are_accepted(value in value(), style in style()) {
         let text = written(&value, &style);
         let outline = scan(text.as_bytes(), Strictness::Full);
         prop_assert!(outline.is_ok(), "{outline:?}: {text}");
@@ -21,14 +21,14 @@ proptest! {
     }
 
     #[test]
-    fn accessors_agree_with_another_reader(value in value(), style in style()) {
+    fn accessors_agree_with_serde_json(value in value(), style in style()) {
         let text = written(&value, &style);
         let json = Json::validate(text.as_bytes(), Strictness::Full).expect("accepted");
         assert_agrees(json, &value);
     }
 
     #[test]
-    fn quoting_is_undone_by_reading(text in any::<String>()) {
+    fn quoted_text_reads_back(text in any::<String>()) {
         let quoted = quote(&text);
         let json = Json::validate(quoted.as_bytes(), Strictness::Full).expect("a literal");
         let read = json.as_str().map(String::from);
@@ -37,19 +37,19 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
+    fn scanning_arbitrary_bytes_never_panics(bytes in vec(any::<u8>(), 0..200)) {
         survives(&bytes)?;
     }
 
     #[test]
-    fn almost_json_never_panics(text in "[\\[\\]{}\",:\\\\u0-9a-fdE+.\\- \ntrulse]{0,60}") {
+    fn scanning_almost_json_never_panics(text in "[\\[\\]{}\",:\\\\u0-9a-fdE+.\\- \ntrulse]{0,60}") {
         survives(text.as_bytes())?;
     }
 
     /// What is accepted is JSON to another reader, and what another reader takes is refused only
     /// for the rules that go beyond the grammar, which do not apply below the envelope.
     #[test]
-    fn damage_is_judged_as_another_reader_judges_it(
+    fn damaged_json_is_judged_like_serde_json(
         value in value(),
         style in style(),
         damage in vec((any::<Index>(), any::<Option<u8>>()), 1..3),
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn full_strictness_accepts_nothing_more(bytes in "[{}\"a:,\\[\\] ]{0,30}") {
+    fn full_strictness_accepts_no_more_than_envelope_strictness(bytes in "[{}\"a:,\\[\\] ]{0,30}") {
         let envelope = scan(bytes.as_bytes(), Strictness::Envelope);
         if let Ok(outline) = scan(bytes.as_bytes(), Strictness::Full) {
             prop_assert_eq!(envelope, Ok(outline));
@@ -86,7 +86,7 @@ proptest! {
 }
 
 #[test]
-fn depth_is_the_same_for_values_and_frames() {
+fn values_and_frames_have_the_same_depth_limit() {
     let inner = MAX_DEPTH as usize - 1;
     let frame = |depth: usize| {
         let nested = "[".repeat(depth) + &"]".repeat(depth);

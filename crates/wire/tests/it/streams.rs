@@ -36,7 +36,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn cuts_change_nothing(stream in stream(), cuts in vec(any::<Index>(), 0..8)) {
+    fn sse_decoding_does_not_depend_on_chunking(stream in stream(), cuts in vec(any::<Index>(), 0..8)) {
         let whole = decode([stream.as_slice()]);
         prop_assert_eq!(&decode(stream.chunks(1)), &whole);
         let mut places: Vec<_> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(
+    fn encoded_sse_events_decode_unchanged(
         messages in vec((proptest::option::of("[a-z/]{1,8}"), proptest::option::of("[!-~]{1,8}"), any::<String>()), 0..5),
     ) {
         let mut stream = Vec::new();
