@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_found_in_full_and_by_their_last_part() {
+    fn finding_codes_are_found_in_full_and_by_last_part() {
         for code in Code::ALL {
             assert_eq!(explain(code.as_str()), Some(*code));
         }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_knows_its_step() {
+    fn a_finding_names_its_step() {
         let at = |path| Finding::new(Code::Missing, path, Place::default(), String::new()).step;
         assert_eq!(at("states.a.retry.backoff").as_deref(), Some("a"));
         assert_eq!(at("states.a").as_deref(), Some("a"));

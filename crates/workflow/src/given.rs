@@ -170,7 +170,7 @@ states: {a: {type: terminal, status: success}}
     }
 
     #[test]
-    fn what_is_given_is_typed_and_what_is_not_has_its_default() {
+    fn given_inputs_are_typed_and_missing_ones_get_defaults() {
         assert_eq!(
             pairs(&[
                 ("target", "1"),
@@ -191,7 +191,7 @@ states: {a: {type: terminal, status: success}}
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once() {
+    fn all_wrong_inputs_are_reported_at_once() {
         let wrong = pairs(&[
             ("n", "11"),
             ("mode", "other"),

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_as_they_are_told() {
+    fn retry_pauses_follow_the_configured_backoff() {
         let retry = |backoff, jitter| Retry {
             max_attempts: 9,
             initial_delay: Duration::from_secs(2),

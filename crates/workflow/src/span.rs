@@ -53,7 +53,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn spans() {
+    fn time_spans_are_read() {
         for (written, millis) in [
             (json!(30), Some(30_000)),
             (json!(0), Some(0)),

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_have_a_value() {
+    fn templates_are_rendered() {
         for (template, expected) in [
             ("plain", "plain"),
             ("", ""),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_have_none() {
+    fn templates_with_missing_values_are_errors() {
         for (template, expected) in [
             ("{{.inputs.none}}", "`.inputs.none` is not there"),
             ("{{.inputs.name.more}}", "`.inputs.name.more` is not there"),
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_templates() {
+    fn malformed_templates_are_refused() {
         for (template, expected) in [
             ("{{.a", "`{{` is not closed"),
             ("{{", "`{{` is not closed"),
@@ -485,20 +485,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_reader(text in "[{}|.()a-z \"`\\\\$0-9é-]{0,40}") {
+        fn reading_arbitrary_templates_never_panics(text in "[{}|.()a-z \"`\\\\$0-9é-]{0,40}") {
             if let Ok(template) = Template::read(&text) {
                 let _ = template.render(&scope());
             }
         }
 
         #[test]
-        fn text_without_braces_stays_as_it_is(text in "[^{]{0,60}") {
+        fn text_without_braces_is_rendered_unchanged(text in "[^{]{0,60}") {
             let template = Template::read(&text).expect("there is nothing to read");
             prop_assert_eq!(template.render(&Value::Null), Ok(text));
         }
 
         #[test]
-        fn an_escaped_text_is_one_word(text in "[^\0]{0,40}") {
+        fn escaped_text_is_one_shell_word(text in "[^\0]{0,40}") {
             let quoted = escaped(&text);
             let out = std::process::Command::new("sh")
                 .args(["-c", &format!("printf %s {quoted}")])

@@ -166,7 +166,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn everything_knows_its_place() {
+    fn yaml_nodes_know_their_position() {
         let node = Node::parse("a: 1\nb:\n  - x\n  - {c: yes please, d: true, n: y}\n")
             .expect("it is YAML");
         assert_eq!(

@@ -246,7 +246,7 @@ fn conditions_can_use_cel() {
 }
 
 #[test]
-fn a_refusal_names_what_is_written_in_the_file() {
+fn condition_errors_quote_the_file() {
     let refusals = [
         "",
         "'open",
@@ -306,7 +306,7 @@ fn hostile_conditions_end_quickly() {
 }
 
 #[test]
-fn conditions_that_loop_or_build_see_a_limited_amount() {
+fn looping_conditions_are_limited_in_input_size() {
     let large = json!({"inputs": {"list": vec![0; 2000], "text": "x".repeat(10_000_000)}});
     let holds = |text: &str| Expression::read(text).expect(text).holds(&large);
     assert_eq!(holds("inputs.text contains 'y'"), Ok(false));
@@ -322,12 +322,12 @@ fn conditions_that_loop_or_build_see_a_limited_amount() {
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_reader(text in "[a-z.()!=<>&|'\" 0-9é\\[\\]{},?:+*/%\\\\-]{0,40}") {
+    fn reading_arbitrary_conditions_never_panics(text in "[a-z.()!=<>&|'\" 0-9é\\[\\]{},?:+*/%\\\\-]{0,40}") {
         result(&text);
     }
 
     #[test]
-    fn no_mix_of_words_breaks_the_reader(words in proptest::collection::vec(
+    fn reading_mixed_condition_tokens_never_panics(words in proptest::collection::vec(
         prop_oneof![
             Just("and"), Just("or"), Just("not"), Just("contains"), Just("inputs.n"), Just("inputs.mode"),
             Just("'a'"), Just("("), Just(")"), Just("=="), Just("!"), Just("has"), Just("in"), Just("["), Just("]"),

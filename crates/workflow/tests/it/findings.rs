@@ -35,7 +35,7 @@ fn check(text: &str, expected: &Expect) {
 }
 
 #[test]
-fn everything_is_told_at_once() {
+fn all_findings_are_reported_at_once() {
     check(
         "
 name: bad
@@ -92,7 +92,7 @@ states:
 }
 
 #[test]
-fn every_mistake_of_a_proxy_has_its_code_and_path() {
+fn every_proxy_mistake_has_its_code_and_path() {
     check(
         "
 states:
@@ -148,7 +148,7 @@ states:
 }
 
 #[test]
-fn states_that_nothing_leads_to_are_warned_about() {
+fn unreachable_states_cause_a_warning() {
     check(
         "
 states:
@@ -167,7 +167,7 @@ states:
 }
 
 #[test]
-fn files_that_are_no_workflows() {
+fn files_that_are_not_workflows_are_refused() {
     for (text, expected) in [
         ("a: [", "line"),
         ("- a\n", "a workflow is a map, and this is a list"),
@@ -200,7 +200,7 @@ impl Plugins for Known {
 }
 
 #[tokio::test]
-async fn plugins_are_asked_what_they_offer() {
+async fn plugin_operations_are_checked_against_the_plugin() {
     let text = "
 states:
   a:
@@ -237,7 +237,7 @@ states:
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_reader(cuts in proptest::collection::vec((0usize..2000, 0usize..12, "[a-z{}\\[\\]:, \n.'0-9-]{0,6}"), 1..4)) {
+    fn reading_mutated_workflows_never_panics(cuts in proptest::collection::vec((0usize..2000, 0usize..12, "[a-z{}\\[\\]:, \n.'0-9-]{0,6}"), 1..4)) {
         let guide = include_str!("../../../../docs/workflows.md");
         let mut text = guide.split("```").nth(1).expect("an example").to_owned();
         for (at, length, new) in cuts {

@@ -33,7 +33,7 @@ async fn check(case: &Case) {
 }
 
 #[tokio::test]
-async fn states_lead_where_they_say() {
+async fn states_follow_their_transitions() {
     let success = Status::Success;
     let failure = Status::Failure;
     for case in [
@@ -163,7 +163,7 @@ async fn states_lead_where_they_say() {
 }
 
 #[tokio::test]
-async fn a_state_is_visited_until_it_works_and_not_for_ever() {
+async fn a_cycle_of_states_is_limited_in_visits() {
     let stage = Stage::default();
     let text = "
 states:
@@ -202,7 +202,7 @@ states:
 }
 
 #[tokio::test]
-async fn prompts_come_from_files_beside_the_workflow() {
+async fn prompts_are_read_from_files_beside_the_workflow() {
     let stage = Stage::default();
     stage.place.file("task.md", "do {{.inputs.what}}");
     let text = "

@@ -8,7 +8,7 @@ use callgate_workflow::{Kind, Proxy, read};
 use crate::stage::{Stage, right};
 
 #[test]
-fn both_forms_of_an_agent_load_alike() {
+fn both_forms_of_an_agent_state_load_alike() {
     for text in [
         "states: {a: {type: step, agent: {provider: claude, prompt: 'do {{.workflow.name}}', options: {model: m}}, timeout: 10m}}",
         "states: {a: {type: agent, provider: claude, prompt: 'do {{.workflow.name}}', options: {model: m}, timeout: 600}}",
@@ -34,7 +34,7 @@ fn both_forms_of_an_agent_load_alike() {
 }
 
 #[test]
-fn the_documented_cases_of_a_proxy_load_as_written() {
+fn documented_proxy_settings_load_as_written() {
     let proxy = |written: &str| -> Proxy {
         let text = format!("states:\n  a:\n    agent: {{provider: claude, prompt: x}}\n{written}");
         let workflow = right(&text);
@@ -64,7 +64,7 @@ fn the_documented_cases_of_a_proxy_load_as_written() {
 }
 
 #[test]
-fn the_example_of_the_guide_is_right() {
+fn the_guides_example_is_valid() {
     let guide = include_str!("../../../../docs/workflows.md");
     let (_, rest) = guide.split_once("```yaml\n").expect("there is an example");
     let (example, _) = rest.split_once("```").expect("it ends");
@@ -74,7 +74,7 @@ fn the_example_of_the_guide_is_right() {
 }
 
 #[tokio::test]
-async fn agents_get_their_tools_as_written() {
+async fn agents_get_the_configured_tools() {
     let stage = Stage::default();
     let text = "
 inputs: [{name: model, default: m}]

@@ -5,7 +5,7 @@ use callgate_workflow::Status;
 use crate::stage::Stage;
 
 #[tokio::test]
-async fn strategies_say_when_branches_are_a_success() {
+async fn parallel_strategies_decide_success() {
     let branches = |strategy: &str, a: &str, b: &str| {
         format!(
             "states: {{p: {{type: parallel, strategy: {strategy}, branches: [a, b]}}, a: {{type: command, command: '{a}'}}, b: {{type: command, command: '{b}'}}}}"
@@ -39,7 +39,7 @@ async fn strategies_say_when_branches_are_a_success() {
 }
 
 #[tokio::test]
-async fn branches_wait_for_each_other_and_are_seen_afterwards() {
+async fn branches_wait_for_dependencies_and_their_output_is_visible() {
     let stage = Stage::default();
     let text = "
 states:
@@ -59,7 +59,7 @@ states:
 }
 
 #[tokio::test]
-async fn branches_that_take_too_long_are_stopped() {
+async fn branches_are_stopped_at_the_timeout() {
     let stage = Stage::default();
     let text = "states: {p: {type: parallel, timeout: 200ms, branches: [a]}, a: {agent: {provider: claude, prompt: wait}}}";
     let ended = stage.run(text, &[]).await;
@@ -70,7 +70,7 @@ async fn branches_that_take_too_long_are_stopped() {
 }
 
 #[tokio::test]
-async fn loops_go_over_items_and_know_where_they_are() {
+async fn for_each_loops_expose_item_and_position() {
     for (items, expected) in [
         (
             "[a, 2, '{{.inputs.x}}']",
@@ -98,7 +98,7 @@ states:
 }
 
 #[tokio::test]
-async fn loops_nest_and_end_early() {
+async fn loops_nest_and_break_early() {
     let stage = Stage::default();
     let text = "
 states:
@@ -113,7 +113,7 @@ states:
 }
 
 #[tokio::test]
-async fn a_while_loop_goes_on_as_long_as_it_holds() {
+async fn a_while_loop_runs_while_its_condition_holds() {
     let text = |most: u32| {
         format!(
             "
@@ -138,7 +138,7 @@ states:
 }
 
 #[tokio::test]
-async fn a_loop_over_too_much_does_not_begin_and_a_failed_body_ends_it() {
+async fn oversized_loops_do_not_start_and_a_failed_body_ends_a_loop() {
     let stage = Stage::default();
     let text = "states: {l: {type: for_each, items: [1, 2, 3], max_iterations: 2, body: [x]}, x: {type: command, command: 'true'}}";
     let ended = stage.run(text, &[]).await;

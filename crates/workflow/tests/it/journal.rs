@@ -25,7 +25,7 @@ fn sorted(stage: &Stage) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_run_that_was_stopped_goes_on_where_it_was() {
+async fn a_stopped_run_resumes_where_it_stopped() {
     let mut stage = Stage::default();
     stage.place.file("hold", "");
     let journal = stage.journal(TEXT, &[], None);
@@ -68,7 +68,7 @@ async fn a_run_that_was_stopped_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_run_that_failed_tries_its_last_state_again() {
+async fn resuming_a_failed_run_retries_its_last_state() {
     let stage = Stage::default();
     stage.place.file("red", "");
     let journal = stage.journal(TEXT, &[], None);
@@ -90,7 +90,7 @@ async fn a_run_that_failed_tries_its_last_state_again() {
 }
 
 #[tokio::test]
-async fn a_line_that_was_cut_off_never_happened() {
+async fn a_truncated_journal_line_is_ignored() {
     let stage = Stage::default();
     let journal = stage.journal(TEXT, &[], None);
     let run = journal.run.clone();
@@ -124,7 +124,7 @@ async fn a_line_that_was_cut_off_never_happened() {
 }
 
 #[tokio::test]
-async fn runs_are_listed_and_one_state_can_be_run_alone() {
+async fn runs_are_listed_and_single_states_can_be_run() {
     let stage = Stage::default();
     let journal = stage.journal(TEXT, &[], Some("a"));
     let ended = stage.walk(&journal).await.expect("it ends");
