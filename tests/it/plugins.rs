@@ -31,7 +31,7 @@ fn call(host: &mut StdioHost, tool: &str, arguments: &Value) -> Value {
 }
 
 #[test]
-fn operations_are_tools_that_go_through_the_gate() {
+fn plugin_operations_are_tools_behind_the_gate() {
     for (plain, tcp) in [(true, false), (false, false), (false, true)] {
         assert_goes_through_the_gate(&RawPlugin {
             plain,
@@ -83,7 +83,7 @@ fn assert_goes_through_the_gate(raw: &RawPlugin) {
 }
 
 #[test]
-fn a_plugin_that_dies_in_a_call_is_told_as_unknown_and_is_there_again() {
+fn a_plugin_crash_leaves_the_effect_unknown_and_the_plugin_restarts() {
     let bed = bed(&RawPlugin::with_all("".into()));
     let mut host = bed.stdio_ready();
     let crashed = call(&mut host, "raw__crash", &json!({}));
@@ -102,7 +102,7 @@ fn a_plugin_that_dies_in_a_call_is_told_as_unknown_and_is_there_again() {
 }
 
 #[test]
-fn an_operation_that_takes_too_long_is_given_up() {
+fn a_plugin_operation_times_out() {
     let bed = bed(&RawPlugin::with_all("".into()));
     let config = "policy: allow-all\nplugins: {raw: {path: plugins/raw, timeout: 1s}}\n";
     fs::write(bed.path("callgate.yaml"), config).expect("it is ours");
@@ -113,7 +113,7 @@ fn an_operation_that_takes_too_long_is_given_up() {
 }
 
 #[test]
-fn a_plugin_that_does_not_start_stops_nobody() {
+fn a_plugin_that_fails_to_start_does_not_stop_the_gateway() {
     let raw = RawPlugin {
         wrong: Wrong::AppVersion,
         ..RawPlugin::default()
@@ -132,7 +132,7 @@ fn a_plugin_that_does_not_start_stops_nobody() {
 }
 
 #[test]
-fn names_that_cannot_be_are_errors_of_the_file() {
+fn invalid_plugin_names_are_configuration_errors() {
     for (config, expected) in [
         ("plugins: {builtin: {path: x}}\n", "reserved"),
         (
@@ -149,7 +149,7 @@ fn names_that_cannot_be_are_errors_of_the_file() {
 }
 
 #[test]
-fn a_step_served_alone_has_the_plugins_that_its_file_names() {
+fn mcp_serve_alone_offers_the_plugins_of_its_relay_file() {
     let bed = Bed::new("");
     let raw = RawPlugin::with_all(bed.path("log"));
     raw.install(&bed.path("data/plugins"), "raw");
@@ -167,7 +167,7 @@ fn a_step_served_alone_has_the_plugins_that_its_file_names() {
 }
 
 #[test]
-fn a_plugin_that_was_found_is_started_only_when_it_is_trusted() {
+fn a_discovered_plugin_starts_only_when_trusted() {
     for place in [".callgate/plugins", ".awf/plugins", "listed"] {
         let bed = Bed::new("");
         let raw = RawPlugin::with_all(bed.path("log"));

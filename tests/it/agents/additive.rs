@@ -35,7 +35,7 @@ fn script(version: &str, tool: &str) -> AgentScript {
 }
 
 #[test]
-fn every_agent_keeps_its_tools_and_has_those_of_plugins() {
+fn additive_steps_add_plugin_tools_to_every_agents_own() {
     for (provider, version) in PROGRAMS.into_iter().zip(KNOWN) {
         let stage = stage();
         stage.script(AgentScript {
@@ -100,7 +100,7 @@ fn every_agent_keeps_its_tools_and_has_those_of_plugins() {
 }
 
 #[test]
-fn with_interception_plugins_stand_beside_our_own_tools() {
+fn intercepting_steps_offer_plugin_tools_beside_gateway_tools() {
     let stage = stage();
     stage.script(script(KNOWN[0], "raw_echo"));
     let args = ["claude", "--prompt", PROMPT, "--plugin", "raw:echo"];
@@ -111,7 +111,7 @@ fn with_interception_plugins_stand_beside_our_own_tools() {
 }
 
 #[test]
-fn a_model_has_the_tools_of_plugins_alone() {
+fn additive_model_steps_offer_only_plugin_tools() {
     let stage = stage();
     let model = ChatModel::start(vec![
         ChatReply::call(&[
@@ -146,7 +146,7 @@ fn a_model_has_the_tools_of_plugins_alone() {
 }
 
 #[test]
-fn tools_of_one_name_are_found_before_any_agent_is_started() {
+fn tool_name_collisions_are_found_before_an_agent_starts() {
     let stage = stage();
     stage.script(script(KNOWN[0], "raw_echo"));
     for (name, operation) in [("a", "b_c"), ("a_b", "c")] {
@@ -173,7 +173,7 @@ fn tools_of_one_name_are_found_before_any_agent_is_started() {
 }
 
 #[test]
-fn operations_that_are_not_there_or_cannot_be_shown_are_named() {
+fn missing_and_unmappable_operations_are_named() {
     let stage = stage();
     let raw = RawPlugin {
         operations: vec![("odd".to_owned(), vec!["x:float".to_owned()])],
@@ -199,7 +199,7 @@ fn operations_that_are_not_there_or_cannot_be_shown_are_named() {
 }
 
 #[test]
-fn a_plugin_ends_with_its_step_however_that_ends() {
+fn a_plugin_ends_with_its_step_however_the_step_ends() {
     for how in [Signal::INT, Signal::TERM, Signal::KILL] {
         let stage = stage();
         stage.script(AgentScript {

@@ -39,7 +39,7 @@ fn misbehaving(provider: &str, misbehave: Misbehave) -> AgentScript {
 }
 
 #[test]
-fn agents_that_lie_are_not_believed() {
+fn false_success_reports_of_agents_fail_the_step() {
     let cases = [
         (Misbehave::NoServer, "the agent's tools were never listed"),
         (
@@ -75,7 +75,7 @@ fn agents_that_lie_are_not_believed() {
 }
 
 #[test]
-fn every_agent_without_its_tools_has_failed() {
+fn every_agent_without_its_tools_fails() {
     for provider in PROGRAMS {
         let stage = Stage::new();
         stage.script(misbehaving(provider, Misbehave::NoServer));
@@ -89,7 +89,7 @@ fn every_agent_without_its_tools_has_failed() {
 }
 
 #[test]
-fn a_server_that_crashes_in_a_call_leaves_a_finished_record() {
+fn a_server_crash_during_a_call_leaves_a_finished_record() {
     let stage = Stage::new();
     let mark = stage.bed.path("running").display().to_string();
     stage.script(AgentScript {
@@ -114,7 +114,7 @@ fn a_server_that_crashes_in_a_call_leaves_a_finished_record() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_named() {
+fn a_missing_agent_program_is_named_by_the_command() {
     let stage = Stage::new();
     stage.script(misbehaving("claude", Misbehave::No));
     let mut command = stage.agent(&["claude", "--prompt", "x"]);
@@ -180,7 +180,7 @@ fn is_called(pid: u32, name: &str) -> bool {
 }
 
 #[test]
-fn nothing_is_left_however_a_step_ends() {
+fn a_step_leaves_nothing_behind_however_it_ends() {
     let rounds = std::env::var("CALLGATE_AGENT_ENDS").ok();
     let rounds: usize = rounds.and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let mut longest = Duration::ZERO;
@@ -262,7 +262,7 @@ fn knocking(socket: &Path, words: &str) -> String {
 }
 
 #[test]
-fn the_door_of_a_step_opens_once_and_only_to_its_token() {
+fn a_steps_socket_accepts_one_connection_with_its_token() {
     let stage = Stage::new();
     let end = End::Signal(Signal::TERM);
     let (mut child, _) = running(&stage, "claude", end, Misbehave::No);

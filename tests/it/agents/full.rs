@@ -22,7 +22,7 @@ fn working(version: &str) -> AgentScript {
 }
 
 #[test]
-fn every_agent_has_our_tools_and_its_calls_pass_the_gate() {
+fn every_agents_calls_pass_the_gate() {
     for (provider, version) in PROGRAMS.into_iter().zip(KNOWN) {
         let stage = Stage::new();
         stage.script(working(version));
@@ -222,7 +222,7 @@ fn pairs<'a>(argv: &'a [String], flag: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn native_tools_are_on_record_as_bypassed() {
+fn native_tools_appear_on_record_as_bypassed() {
     for (provider, version) in PROGRAMS.into_iter().zip(KNOWN) {
         let stage = Stage::new();
         stage.script(AgentScript {
@@ -252,7 +252,7 @@ fn native_tools_are_on_record_as_bypassed() {
 }
 
 #[test]
-fn an_agent_that_nobody_knows_is_warned_about_and_told() {
+fn an_unknown_agent_version_causes_a_warning_and_a_prompt_suffix() {
     let stage = Stage::new();
     stage.script(working("99.0.0"));
     let ran = run(&mut stage.agent(&["codex", "--prompt", "do it"]));
@@ -275,7 +275,7 @@ WARN: mcp_proxy on provider=codex runs in coexistence mode.
 }
 
 #[test]
-fn events_are_told_as_json() {
+fn step_events_are_printed_as_json() {
     let stage = Stage::new();
     stage.script(working(KNOWN[0]));
     let ran = run(&mut stage.agent(&["claude", "--prompt", "x", "--json"]));
@@ -303,7 +303,7 @@ fn events_are_told_as_json() {
 }
 
 #[test]
-fn what_makes_no_step_is_refused_before_anything_starts() {
+fn invalid_steps_are_refused_before_an_agent_starts() {
     let stage = Stage::new();
     stage.script(working(KNOWN[0]));
     for (args, expected) in [
@@ -331,7 +331,7 @@ fn what_makes_no_step_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_prompt_can_come_from_a_file_and_a_policy_holds_for_agents() {
+fn prompts_can_come_from_files_and_the_policy_applies_to_agents() {
     let stage = Stage::with("policy: policy.yaml\n");
     let policy = "version: \"1\"\nname: t\nrules:\n  - scope: mcp_tool\n    deny: [{pattern: \"builtin:Write\"}]\n    allow: [{pattern: \"*:*\"}]\n";
     std::fs::write(stage.bed.path("policy.yaml"), policy).expect("it is ours");

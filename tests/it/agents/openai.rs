@@ -101,7 +101,7 @@ fn rounds_and_parallel_calls_go_through_the_gate() {
 }
 
 #[test]
-fn whole_answers_work_as_well() {
+fn unstreamed_model_answers_work() {
     let stage = Stage::new();
     let call = json!({"choices": [{"message": {"content": null, "tool_calls": [{"id": "x", "function": {"name": "Write", "arguments": "{\"path\":\"b\",\"content\":\"beta\"}"}}]}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 2}});
     let end = json!({"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]});
@@ -122,7 +122,7 @@ fn whole_answers_work_as_well() {
 }
 
 #[test]
-fn bad_arguments_and_unknown_tools_go_back_to_the_model() {
+fn invalid_arguments_and_unknown_tools_are_reported_to_the_model() {
     let stage = Stage::new();
     let bad = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "Read", "arguments": "{\"path\":"}}, {"index": 1, "id": "b", "function": {"name": "Nothing", "arguments": "{}"}}, {"index": 2, "id": "c", "function": {"name": "Read", "arguments": "[1]"}}, {"index": 3, "id": "d", "function": {"name": "Read", "arguments": ""}}]});
     let model = ChatModel::start(vec![
@@ -149,7 +149,7 @@ fn bad_arguments_and_unknown_tools_go_back_to_the_model() {
 }
 
 #[test]
-fn a_broken_stream_is_a_clear_error() {
+fn a_broken_model_stream_is_a_clear_error() {
     let cases = [
         (
             ChatReply::stream("data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n"),
@@ -180,7 +180,7 @@ fn a_broken_stream_is_a_clear_error() {
 }
 
 #[test]
-fn odd_streams_are_put_together() {
+fn unusual_model_streams_are_assembled() {
     let call = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"x\",\"function\":{\"name\":\"Write\",\"arguments\":\"{\\\"path\\\":\\\"é🦀\\\",\"}}]}}]}\r\n\r\n: ping\r\n\r\ndata: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"\\\"content\\\":\\\"ü\\\"}\"}}]},\"finish_reason\":\"stop\"}]}\r\n\r\ndata: [DONE]\r\n\r\n";
     let stage = Stage::new();
     let model = ChatModel::start(vec![ChatReply::stream(call), ChatReply::say("ok")]);
@@ -190,7 +190,7 @@ fn odd_streams_are_put_together() {
 }
 
 #[test]
-fn a_model_that_goes_round_in_circles_is_stopped() {
+fn a_looping_model_is_stopped_at_the_round_limit() {
     let stage = Stage::new();
     let model = ChatModel::start(vec![ChatReply::deltas(
         &[json!({"content": "hm"})],
@@ -216,7 +216,7 @@ fn a_model_that_goes_round_in_circles_is_stopped() {
 }
 
 #[test]
-fn too_many_requests_and_faults_are_tried_again_when_the_server_says() {
+fn http_429_and_5xx_are_retried_after_the_servers_delay() {
     let stage = Stage::new();
     let busy = ChatReply::json(&json!({"error": {"message": "slow down"}}));
     let model = ChatModel::start(vec![
@@ -246,7 +246,7 @@ fn too_many_requests_and_faults_are_tried_again_when_the_server_says() {
 }
 
 #[test]
-fn a_slow_reply_is_waited_for_and_the_steps_time_is_the_only_one() {
+fn a_slow_model_reply_is_limited_only_by_the_steps_timeout() {
     let seconds = std::env::var("CALLGATE_SLOW_REPLY_SECONDS").ok();
     let seconds = seconds
         .and_then(|text| text.parse().ok())

@@ -23,7 +23,7 @@ fn alone(bed: &Bed) -> Command {
 }
 
 #[test]
-fn a_bad_or_missing_file_is_exit_1() {
+fn an_invalid_relay_file_exits_with_1() {
     let bed = Bed::new("");
     for (name, text) in [
         ("none.json", None),
@@ -50,7 +50,7 @@ fn a_bad_or_missing_file_is_exit_1() {
 }
 
 #[test]
-fn alone_it_serves_bare_tools_through_the_gate_and_answers_shutdown() {
+fn mcp_serve_alone_serves_unprefixed_tools_and_answers_shutdown() {
     let bed = Bed::new("");
     let mut host = StdioHost::connect(&mut alone(&bed), VERSION).expect("it shakes hands");
     assert_eq!(
@@ -73,7 +73,7 @@ fn alone_it_serves_bare_tools_through_the_gate_and_answers_shutdown() {
 }
 
 #[test]
-fn every_ending_stops_running_commands() {
+fn every_way_to_end_mcp_serve_stops_running_commands() {
     for how in [None, Some(Signal::INT), Some(Signal::TERM)] {
         let bed = Bed::new("");
         let mut host = StdioHost::connect(&mut alone(&bed), VERSION).expect("it shakes hands");

@@ -9,7 +9,7 @@ use crate::shell::run;
 use crate::telemetry::collector::{Collector, attribute, hex};
 
 #[test]
-fn calls_hang_below_their_step() {
+fn spans_of_calls_are_children_of_their_step() {
     for (provider, version) in PROGRAMS
         .into_iter()
         .zip(KNOWN)

@@ -33,7 +33,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_wrong_is_told_at_once_and_is_exit_1() {
+fn all_workflow_errors_are_reported_at_once_with_exit_1() {
     let stage = Stage::new();
     written(
         &stage,
@@ -88,7 +88,7 @@ states:
 }
 
 #[test]
-fn files_that_cannot_be_read_are_exit_2_and_warnings_exit_0() {
+fn unreadable_workflows_exit_with_2_and_warnings_with_0() {
     let stage = Stage::new();
     let ran = run(&mut in_desk(&stage, &["validate", "none.yaml"]));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
@@ -134,7 +134,7 @@ states:
 }
 
 #[test]
-fn plugins_are_started_and_asked_unless_that_is_left_out() {
+fn validate_asks_plugins_unless_no_plugins_is_given() {
     let stage = Stage::new();
     let plugins = stage.bed.path("data/plugins");
     RawPlugin::with_all(stage.bed.path("log")).install(&plugins, "raw");
@@ -185,7 +185,7 @@ states:
 }
 
 #[test]
-fn every_code_is_explained() {
+fn every_finding_code_is_explained() {
     let stage = Stage::new();
     let ran = run(&mut in_desk(&stage, &["explain", "--json"]));
     let codes: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");

@@ -36,7 +36,7 @@ fn stage(config: &str) -> Stage {
 }
 
 #[test]
-fn the_example_of_the_guide_goes_on_until_it_is_green() {
+fn the_guides_workflow_runs_until_its_tests_pass() {
     let stage = stage("policy: allow-all\n");
     let guide = include_str!("../../../docs/workflows.md");
     let (_, rest) = guide.split_once("```yaml\n").expect("there is an example");
@@ -115,7 +115,7 @@ states:
 }
 
 #[test]
-fn two_steps_at_once_keep_their_tools_and_records_apart() {
+fn concurrent_steps_keep_separate_tools_and_records() {
     let collector = Collector::start();
     let stage = stage(&format!(
         "policy: allow-all\ntelemetry: {{otlp: '{}'}}\n",
@@ -178,7 +178,7 @@ states:
 }
 
 #[test]
-fn a_step_whose_tools_cannot_be_had_never_starts_its_agent() {
+fn a_step_with_unavailable_tools_does_not_start_its_agent() {
     let stage = stage("policy: allow-all\n");
     stage.script(script(&[]));
     let model = ChatModel::start(vec![ChatReply::say("done")]);
@@ -218,7 +218,7 @@ fn a_step_whose_tools_cannot_be_had_never_starts_its_agent() {
 }
 
 #[test]
-fn operations_go_through_the_gate_like_any_call() {
+fn workflow_operations_pass_the_gate() {
     let config = "policy: policy.yaml\n";
     let stage = stage(config);
     let policy = "version: \"1\"\nname: t\nrules:\n  - scope: mcp_tool\n    deny: [{pattern: \"raw:fail\"}]\n    allow: [{pattern: \"*:*\"}]\n";
@@ -262,7 +262,7 @@ states:
 }
 
 #[test]
-fn inputs_that_are_wrong_are_told_before_anything_begins() {
+fn invalid_inputs_are_reported_before_a_workflow_starts() {
     let stage = stage("");
     written(
         &stage,

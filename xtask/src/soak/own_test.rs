@@ -60,7 +60,7 @@ pub(super) fn arguments() -> Result<()> {
 
 /// A hundred agent steps are ended in every way there is, and a model takes longer than most would wait.
 pub(super) fn agent_ends() -> Result<()> {
-    let test = "nothing_is_left_however_a_step_ends";
+    let test = "a_step_leaves_nothing_behind_however_it_ends";
     run(PRODUCT, test, "CALLGATE_AGENT_ENDS", "100")?;
     let slow = "a_slow_reply_is_waited_for";
     run(PRODUCT, slow, "CALLGATE_SLOW_REPLY_SECONDS", "35")
