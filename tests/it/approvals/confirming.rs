@@ -41,7 +41,7 @@ fn confirmed(host: &mut StdioHost, arguments: &str, action: &str) -> (Value, Vec
 }
 
 #[test]
-fn the_person_at_the_host_says_yes_or_no() {
+fn a_confirmation_is_asked_at_the_host() {
     let bed = bed();
     let mut host = stdio_as(&bed, Some(r#"{"elicitation":{}}"#));
     let (done, asked) = confirmed(&mut host, r#"{"key":"a\u202e"}"#, "accept");
@@ -67,7 +67,7 @@ fn the_person_at_the_host_says_yes_or_no() {
 }
 
 #[test]
-fn what_needs_approval_is_never_asked_of_the_host() {
+fn approvals_are_never_asked_at_the_host() {
     let bed = bed();
     let mut host = stdio_as(&bed, Some(r#"{"elicitation":{}}"#));
     approval_of(&call(&mut host, "n__wipe", r#"{"key":"a"}"#));
@@ -75,7 +75,7 @@ fn what_needs_approval_is_never_asked_of_the_host() {
 }
 
 #[test]
-fn a_host_that_cannot_ask_leaves_it_to_an_approver() {
+fn hosts_without_form_elicitation_need_an_approver_instead() {
     let bed = bed();
     for capabilities in ["{}", r#"{"elicitation":{"url":{}}}"#] {
         let mut host = stdio_as(&bed, Some(capabilities));

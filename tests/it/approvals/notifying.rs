@@ -76,7 +76,7 @@ fn signed(secret: &str, text: &str) -> Option<String> {
 }
 
 #[test]
-fn each_address_is_told_in_its_form_with_a_signature() {
+fn webhooks_are_sent_in_their_format_with_a_signature() {
     let (generic, told) = listen(1);
     let (slack, slacked) = listen(0);
     let bed = Bed::new(&format!(

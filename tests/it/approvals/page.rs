@@ -75,7 +75,7 @@ fn code(bed: &Bed) -> String {
 }
 
 #[test]
-fn a_link_logs_in_once_and_the_page_shows_and_decides() {
+fn a_login_link_works_once_and_the_page_decides_approvals() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -128,7 +128,7 @@ fn a_link_logs_in_once_and_the_page_shows_and_decides() {
 }
 
 #[test]
-fn forms_from_elsewhere_decide_nothing() {
+fn cross_site_forms_decide_nothing() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -163,7 +163,7 @@ fn forms_from_elsewhere_decide_nothing() {
 }
 
 #[test]
-fn the_page_runs_nothing_but_its_own_and_is_shown_nowhere_else() {
+fn the_page_runs_only_its_own_scripts_and_refuses_framing() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let browser = Browser::new(&served);
@@ -190,7 +190,7 @@ fn the_page_runs_nothing_but_its_own_and_is_shown_nowhere_else() {
 }
 
 #[test]
-fn who_cannot_approve_cannot_log_in_and_a_revoked_token_logs_out() {
+fn only_approvers_can_log_in_and_revoked_tokens_are_logged_out() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let mut browser = Browser::new(&served);
@@ -214,7 +214,7 @@ fn who_cannot_approve_cannot_log_in_and_a_revoked_token_logs_out() {
 }
 
 #[test]
-fn an_open_page_hears_of_changes() {
+fn an_open_page_is_notified_of_changes() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let mut browser = Browser::new(&served);

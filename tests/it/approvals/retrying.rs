@@ -20,7 +20,7 @@ fn wipe_with(id: &str, key: &str) -> String {
 }
 
 #[test]
-fn the_same_call_again_is_done_once_it_is_approved_and_only_once() {
+fn an_approved_call_runs_once_when_repeated() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -50,7 +50,7 @@ fn the_same_call_again_is_done_once_it_is_approved_and_only_once() {
 }
 
 #[test]
-fn the_id_in_meta_continues_a_call_and_is_not_passed_on() {
+fn an_approval_id_in_meta_resumes_a_call_and_is_not_forwarded() {
     let config = ASKING.replace("--ledger", "--log, '@dir@/log', --ledger");
     let bed = Bed::new(&config);
     let served = bed.serve();
@@ -68,7 +68,7 @@ fn the_id_in_meta_continues_a_call_and_is_not_passed_on() {
 }
 
 #[test]
-fn a_restart_between_asking_and_approving_loses_nothing() {
+fn pending_approvals_survive_a_restart() {
     let bed = Bed::new(ASKING);
     let mut host = bed.stdio_ready();
     let id = approval_of(&wipe(&mut host, "a"));
@@ -83,7 +83,7 @@ fn a_restart_between_asking_and_approving_loses_nothing() {
 }
 
 #[test]
-fn another_argument_principal_agent_or_definition_is_another_call() {
+fn an_approval_does_not_cover_changed_arguments_principals_or_agents() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -117,7 +117,7 @@ fn another_argument_principal_agent_or_definition_is_another_call() {
 }
 
 #[test]
-fn a_tool_that_is_defined_otherwise_by_now_is_another_tool() {
+fn an_approval_does_not_cover_a_changed_tool_definition() {
     // With pins it would not even be offered.
     let asking = format!("{ASKING}pins: off\n");
     let bed = Bed::new(&asking);
@@ -134,7 +134,7 @@ fn a_tool_that_is_defined_otherwise_by_now_is_another_tool() {
 }
 
 #[test]
-fn an_approval_that_is_over_executes_nothing() {
+fn an_expired_approval_executes_nothing() {
     let config = format!("{ASKING}approvals: {{valid_for: 1ms, expire_after: 1ms}}\n");
     let bed = Bed::new(&config);
     let served = bed.serve();
@@ -161,7 +161,7 @@ fn an_approval_that_is_over_executes_nothing() {
 }
 
 #[test]
-fn two_scopes_that_ask_need_one_decision() {
+fn two_scopes_that_require_approval_need_one_decision() {
     let bed = Bed::new(SCOPED);
     let policy = r#"version: "1"
 rules:
@@ -186,7 +186,7 @@ tool_scope_map: [{pattern: "n:effect", scope: filesystem}]
 }
 
 #[test]
-fn a_policy_that_says_no_by_now_wins_over_a_yes() {
+fn a_policy_that_denies_meanwhile_overrides_an_approval() {
     let bed = Bed::new(SCOPED);
     let policy = |list: &str| {
         format!(

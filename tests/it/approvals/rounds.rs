@@ -52,7 +52,7 @@ fn stop(mut served: Served) {
 }
 
 #[test]
-fn a_stateless_host_is_sent_to_the_page_and_comes_back() {
+fn a_stateless_host_is_sent_to_the_approval_page() {
     let bed = Bed::new(LOGGED);
     let served = bed.serve();
     let first = post(&served, &wipe(&pages(), "a", None)).1;
@@ -87,7 +87,7 @@ fn a_stateless_host_is_sent_to_the_page_and_comes_back() {
 }
 
 #[test]
-fn each_stateless_host_is_asked_as_it_can_be() {
+fn stateless_hosts_are_asked_in_a_form_they_support() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let forms = json!({"elicitation": {}});
@@ -120,7 +120,7 @@ fn each_stateless_host_is_asked_as_it_can_be() {
 }
 
 #[test]
-fn a_state_is_for_one_call_of_one_principal() {
+fn a_request_state_is_bound_to_one_call_and_principal() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let (state, id) = asked(&post(&served, &wipe(&pages(), "a", None)).1);
@@ -145,7 +145,7 @@ fn a_state_is_for_one_call_of_one_principal() {
 }
 
 #[test]
-fn a_stateless_host_confirms_by_coming_again() {
+fn a_stateless_host_confirms_by_repeating_the_call() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}\npolicy: '@dir@/policy.yaml'\n",
     );
@@ -227,7 +227,7 @@ fn one_approval_covers_all_rounds_of_a_parked_call() {
 }
 
 #[test]
-fn one_approval_covers_all_rounds_of_a_repeated_call() {
+fn one_approval_covers_all_rounds_of_a_resent_call() {
     let bed = asking_server("stateless");
     let served = bed.serve();
     let mut host = stdio_as(&bed, Some(r#"{"elicitation":{}}"#));

@@ -31,7 +31,7 @@ pub(crate) fn on_a_terminal(command: &Command, shown: &std::path::Path) -> Comma
 }
 
 #[test]
-fn whoever_watches_at_a_terminal_says_yes_or_no() {
+fn approvals_can_be_decided_at_a_terminal() {
     let bed = Bed::new(ASKING);
     let mut host = bed.stdio_ready();
     let shown = bed.path("shown");

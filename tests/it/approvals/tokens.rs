@@ -21,7 +21,7 @@ policy: allow-all
 ";
 
 #[test]
-fn a_holder_sees_and_uses_what_its_token_is_for() {
+fn a_token_limits_the_tools_its_holder_sees_and_calls() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     let reader = token(
@@ -73,7 +73,7 @@ fn a_holder_sees_and_uses_what_its_token_is_for() {
 }
 
 #[test]
-fn roles_open_what_they_are_for_and_nothing_else() {
+fn token_roles_open_only_their_own_routes() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let agent = token(&bed, &["--name", "a", "--role", "agent"]);
@@ -95,7 +95,7 @@ fn roles_open_what_they_are_for_and_nothing_else() {
 }
 
 #[test]
-fn a_revoked_or_expired_token_opens_nothing_from_the_next_request_on() {
+fn revoked_and_expired_tokens_are_refused_at_the_next_request() {
     let bed = Bed::new(ASKING);
     let served = bed.serve();
     let short = token(
@@ -131,7 +131,7 @@ policy: allow-all
 ";
 
 #[test]
-fn a_holder_is_offered_what_its_servers_have() {
+fn a_token_is_offered_only_capabilities_of_its_servers() {
     let bed = Bed::new(
         "\
 servers:
@@ -206,7 +206,7 @@ fn heard(stream: &mut EventStream, last: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_holder_does_not_hear_servers_that_its_token_is_not_for() {
+fn notifications_of_other_servers_do_not_reach_a_limited_token() {
     let bed = Bed::new(HERALDS);
     let served = bed.serve();
     let only_a = token(&bed, &["--name", "a", "--role", "agent", "--servers", "a"]);
@@ -243,7 +243,7 @@ fn a_holder_does_not_hear_servers_that_its_token_is_not_for() {
 }
 
 #[test]
-fn nobody_hears_what_a_server_says_to_another_principal() {
+fn server_messages_reach_only_their_own_principal() {
     let bed = Bed::new("servers: {a: {command: '@shelf@', args: [--tag, a]}}\npolicy: allow-all\n");
     let served = bed.serve();
     let hosts = ["one", "two"].map(|name| {
@@ -266,7 +266,7 @@ fn nobody_hears_what_a_server_says_to_another_principal() {
 }
 
 #[test]
-fn what_is_done_to_tokens_is_on_record_with_who_did_it() {
+fn token_changes_are_recorded_with_their_author() {
     let bed = Bed::new(ASKING);
     token(&bed, &["--name", "ci", "--role", "agent", "--servers", "n"]);
     stdout(&run(&bed, &["token", "revoke", "ci"]));
@@ -294,7 +294,7 @@ fn what_is_done_to_tokens_is_on_record_with_who_did_it() {
 }
 
 #[test]
-fn wrong_uses_are_told() {
+fn invalid_token_commands_are_refused_with_a_reason() {
     let bed = Bed::new("");
     for (args, expected) in [
         (

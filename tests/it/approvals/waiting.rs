@@ -37,7 +37,7 @@ fn with_token(id: &str, token: &str, key: &str) -> String {
 }
 
 #[test]
-fn a_call_waits_longer_than_its_server_may_take_and_shows_progress() {
+fn waiting_for_approval_does_not_count_towards_the_timeout() {
     let bed = waiting("60s");
     let mut host = stdio_as(&bed, Some("{}"));
     let began = Instant::now();
@@ -70,7 +70,7 @@ fn a_call_waits_longer_than_its_server_may_take_and_shows_progress() {
 }
 
 #[test]
-fn a_stream_shows_signs_of_life_where_there_is_no_progress_token() {
+fn waiting_streams_without_a_progress_token_send_keep_alives() {
     let bed = waiting("60s");
     let served = bed.serve();
     let host = served.host_ready();
@@ -85,7 +85,7 @@ fn a_stream_shows_signs_of_life_where_there_is_no_progress_token() {
 }
 
 #[test]
-fn a_cancelled_call_is_let_go_and_its_approval_stays() {
+fn a_cancelled_waiting_call_ends_and_its_approval_stays() {
     let bed = waiting("600s");
     let mut host = stdio_as(&bed, Some("{}"));
     host.send(&call_line("5", "n__wipe", r#"{"key":"a"}"#))
@@ -102,7 +102,7 @@ fn a_cancelled_call_is_let_go_and_its_approval_stays() {
 }
 
 #[test]
-fn a_no_and_the_end_of_the_wait_are_told() {
+fn a_denial_and_an_expired_wait_are_answered() {
     let bed = waiting("400ms");
     let mut host = stdio_as(&bed, Some("{}"));
     let answer = crate::talk::call(&mut host, "n__wipe", r#"{"key":"a"}"#);
@@ -123,7 +123,7 @@ fn a_no_and_the_end_of_the_wait_are_told() {
 }
 
 #[test]
-fn a_policy_that_changed_while_a_call_waited_has_the_last_word() {
+fn a_policy_changed_during_the_wait_decides() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}\npolicy: '@dir@/policy.yaml'\napprovals: {wait: 60s}\n",
     );
