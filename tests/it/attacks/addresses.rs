@@ -48,7 +48,7 @@ fn fetched(bed: &Bed, host: &mut StdioHost, address: &str) -> Seen {
 }
 
 #[test]
-fn a_url_without_its_slashes_is_still_one() {
+fn urls_with_missing_or_extra_slashes_are_judged() {
     let (bed, mut host) = network(NOT_EVIL);
     attack(
         CLASS,
@@ -73,7 +73,7 @@ fn a_url_without_its_slashes_is_still_one() {
 }
 
 #[test]
-fn an_address_of_this_machine_without_slashes_is_found() {
+fn numeric_hosts_with_missing_slashes_are_judged() {
     let (bed, mut host) = network(&but("127.0.0.1"));
     attack(CLASS, "a numeric host stands behind too few slashes")
         .expect(Seen::Refused)
@@ -85,7 +85,7 @@ fn an_address_of_this_machine_without_slashes_is_found() {
 }
 
 #[test]
-fn a_url_without_a_scheme_is_found() {
+fn urls_without_a_scheme_are_judged() {
     let (bed, mut host) = network(NOT_EVIL);
     attack(CLASS, "a URL leaves out its scheme")
         .expect(Seen::Refused)
@@ -149,7 +149,7 @@ fn a_user_name_is_not_taken_for_the_host() {
 }
 
 #[test]
-fn a_number_is_read_as_the_host_it_is() {
+fn numeric_spellings_of_ipv4_addresses_are_judged() {
     let (bed, mut host) = network(&but("127.0.0.1"));
     attack(CLASS, "an IPv4 address in another base or with fewer parts")
         .expect(Seen::Refused)
@@ -193,7 +193,7 @@ fn leading_zeros_are_read_both_ways() {
 }
 
 #[test]
-fn an_ipv4_address_inside_an_ipv6_one_is_found() {
+fn ipv4_addresses_inside_ipv6_ones_are_judged() {
     let (bed, mut host) = network(&but("127.0.0.1"));
     attack(CLASS, "an IPv6 address carries an IPv4 one")
         .expect(Seen::Refused)
@@ -232,7 +232,7 @@ fn a_zone_id_does_not_hide_an_address() {
 }
 
 #[test]
-fn a_host_in_percent_encoding_is_refused() {
+fn percent_encoded_hosts_are_refused() {
     let (bed, mut host) = network(NOT_EVIL);
     attack(CLASS, "a host is percent-encoded")
         .expect(Seen::Refused)
@@ -250,7 +250,7 @@ fn a_host_in_percent_encoding_is_refused() {
 }
 
 #[test]
-fn other_letters_for_a_host_are_folded() {
+fn unicode_spellings_of_a_host_are_folded() {
     let (bed, mut host) = network(NOT_EVIL);
     attack(CLASS, "a host is written in other letters or dots")
         .expect(Seen::Refused)
@@ -290,7 +290,7 @@ fn both_readings_of_an_international_name_are_judged() {
 }
 
 #[test]
-fn dots_and_ports_do_not_make_another_host() {
+fn dots_and_ports_do_not_change_the_host() {
     let (bed, mut host) = network(NOT_EVIL);
     attack(CLASS, "a host has dots, empty labels or a port around it")
         .expect(Seen::Refused)
@@ -311,7 +311,7 @@ fn dots_and_ports_do_not_make_another_host() {
 }
 
 #[test]
-fn the_host_of_a_copy_address_is_found() {
+fn hosts_of_ssh_git_and_nested_addresses_are_judged() {
     let (bed, mut host) = network(NOT_EVIL);
     attack(
         CLASS,
@@ -335,7 +335,7 @@ fn the_host_of_a_copy_address_is_found() {
 }
 
 #[test]
-fn a_file_url_is_not_an_address_of_the_network() {
+fn file_urls_do_not_count_as_network_addresses() {
     let (bed, mut host) = network("allow: [{domains: ['*']}, {when: 'true'}]");
     attack(CLASS, "a `file:` URL where hosts are judged")
         .expect(Seen::Refused)
@@ -358,7 +358,7 @@ fn a_file_url_is_not_an_address_of_the_network() {
 }
 
 #[test]
-fn an_allowed_domain_is_not_reached_by_what_only_looks_like_it() {
+fn lookalikes_of_an_allowed_domain_are_refused() {
     let (bed, mut host) = network("allow: [{domains: ['good.com', '*.good.com']}]");
     attack(CLASS, "a host only resembles an allowed one")
         .expect(Seen::Refused)

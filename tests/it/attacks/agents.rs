@@ -133,7 +133,7 @@ fn plugins_of_the_work_folder_reach_opencode_in_additive_steps() {
 }
 
 #[test]
-fn the_agent_of_opencode_has_a_known_name() {
+fn the_opencode_agent_has_a_predictable_name() {
     let name = |stage: &Stage| {
         let argv = stage.argv();
         let at = argv.iter().position(|arg| arg == "--agent");

@@ -129,7 +129,7 @@ fn a_command_starts_outside() {
 }
 
 #[test]
-fn odd_bytes_end_a_check_early() {
+fn unusual_bytes_split_the_checked_path() {
     let (_bed, mut host) = desk(DESK);
     attack(
         "built_ins",
@@ -150,7 +150,7 @@ fn odd_bytes_end_a_check_early() {
 }
 
 #[test]
-fn a_pipe_or_device_keeps_its_reader() {
+fn a_pipe_or_device_blocks_its_reader() {
     let (bed, mut host) = desk(DESK);
     let made = std::process::Command::new("mkfifo")
         .arg(bed.path("desk/pipe"))
@@ -223,7 +223,7 @@ fn a_hard_link_is_read_or_edited() {
 }
 
 #[test]
-fn a_search_comes_across_the_data_folder() {
+fn a_search_reaches_the_data_folder() {
     let (bed, mut host) = desk(ALL);
     write(&bed.path("data/found"), &format!("{SECRET} x\n"));
     write(&bed.path(&format!("data/{SECRET}")), "x\n");
@@ -254,7 +254,7 @@ fn a_search_comes_across_the_data_folder() {
 }
 
 #[test]
-fn a_file_is_put_in_place_of_what_governs() {
+fn a_file_replaces_governing_files() {
     let (bed, mut host) = desk(ALL);
     attack(
         "built_ins",
@@ -283,7 +283,7 @@ fn a_file_is_put_in_place_of_what_governs() {
 }
 
 #[test]
-fn a_link_is_swapped_in_between_check_and_use() {
+fn a_link_is_swapped_between_check_and_use() {
     let (bed, mut host) = desk(ALL);
     write(&bed.path("data/racing/file"), SECRET);
     write(&bed.path("desk/real/file"), "plain");

@@ -97,7 +97,7 @@ fn cancelled_while_a_guard_is_asked() {
 }
 
 #[test]
-fn cancelled_while_a_guard_is_asked_reads_cancelled() {
+fn cancelled_while_a_guard_is_asked_is_recorded_as_cancelled() {
     let guard = SlowGuard::start();
     let bed = guarded(&guard);
     let served = bed.serve();

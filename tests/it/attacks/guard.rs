@@ -23,7 +23,7 @@ fn call(bed: &Bed, host: &mut StdioHost) -> Seen {
 }
 
 #[test]
-fn statuses_that_are_not_listed_open_nothing() {
+fn unlisted_guard_statuses_permit_nothing() {
     let fake = Fake::start();
     let (bed, mut host) = open_asker(&fake.url);
     let statuses = [
@@ -68,7 +68,7 @@ fn statuses_that_are_not_listed_open_nothing() {
 }
 
 #[test]
-fn broken_answers_open_nothing() {
+fn broken_guard_answers_permit_nothing() {
     let fake = Fake::start();
     let (bed, mut host) = open_asker(&fake.url);
     let whole = answer("DENY", "deny:x");
@@ -104,7 +104,7 @@ fn broken_answers_open_nothing() {
 }
 
 #[test]
-fn contradicting_answers_open_nothing() {
+fn contradictory_guard_answers_permit_nothing() {
     let fake = Fake::start();
     let (bed, mut host) = open_asker(&fake.url);
     let bodies = [
@@ -130,7 +130,7 @@ fn contradicting_answers_open_nothing() {
 }
 
 #[test]
-fn redirects_lead_to_no_other_guard() {
+fn guard_redirects_are_not_followed() {
     let (fake, other) = (Fake::start(), Fake::start());
     other.now(http("200 OK", &answer("ALLOW", "allow:x")));
     let (bed, mut host) = open_asker(&fake.url);
@@ -147,7 +147,7 @@ fn redirects_lead_to_no_other_guard() {
 }
 
 #[test]
-fn large_questions_open_nothing() {
+fn oversized_guard_questions_permit_nothing() {
     let fake = Fake::start();
     fake.now(http("413 Payload Too Large", ""));
     let (bed, mut host) = open_asker(&fake.url);
@@ -164,7 +164,7 @@ fn large_questions_open_nothing() {
 }
 
 #[test]
-fn forwarded_requests_are_not_local() {
+fn forwarded_requests_do_not_count_as_local() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@'}}\nauth: {open_on_loopback: [check, metrics]}\npolicy: allow-all\n",
     );
@@ -232,7 +232,7 @@ fn forwarded_requests_are_not_local() {
 }
 
 #[test]
-fn questions_about_cost_pass_no_limit() {
+fn checks_about_cost_respect_limits() {
     let bed = Bed::new("servers: {n: {command: '@counter@'}}\npolicy: '@dir@/policy.yaml'\n");
     write(
         &bed.path("policy.yaml"),
@@ -272,7 +272,7 @@ fn by_path_alone(question: &str) -> Does {
 }
 
 #[test]
-fn every_path_is_asked_about() {
+fn the_guard_is_asked_about_every_path() {
     let fake = Fake::start();
     fake.now(Does::Judges(by_path_alone));
     let bed = Bed::new(&format!(
@@ -311,7 +311,7 @@ fn every_path_is_asked_about() {
 }
 
 #[test]
-fn questions_about_protected_paths_are_not_answered_with_yes() {
+fn checks_about_protected_paths_are_not_allowed() {
     let bed = Bed::new("servers: {n: {command: '@counter@'}}\npolicy: '@dir@/policy.yaml'\n");
     write(
         &bed.path("policy.yaml"),

@@ -111,7 +111,7 @@ fn edited(cause: &'static str, spellings: &[&'static str]) -> super::Attack {
 }
 
 #[test]
-fn an_edited_row_tells_no_lie() {
+fn edited_index_rows_are_not_shown() {
     let spellings = [
         "UPDATE document SET json = replace(json, '\"key\":\"two\"', '\"key\":\"zwei\"')",
         "UPDATE activity SET status = 'error' WHERE tool = 'effect'",
@@ -123,7 +123,7 @@ fn an_edited_row_tells_no_lie() {
 }
 
 #[test]
-fn a_deleted_row_is_missed() {
+fn deleted_index_rows_are_noticed() {
     let spellings = [
         "DELETE FROM activity WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect');; DELETE FROM document WHERE key NOT IN (SELECT key FROM activity)",
         "DELETE FROM activity",
@@ -134,7 +134,7 @@ fn a_deleted_row_is_missed() {
 }
 
 #[test]
-fn an_added_row_is_no_record() {
+fn added_index_rows_are_not_shown() {
     let spellings = [
         "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4711, id = '01J0000000000000000000FAKE';; INSERT INTO activity SELECT * FROM x;; INSERT INTO document SELECT 4711, replace(json, 'effect', 'forged') FROM document JOIN activity USING (key) WHERE tool = 'effect' LIMIT 1",
         "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4712, at = at + 1, id = '01J0000000000000000000000A';; INSERT INTO activity SELECT * FROM x",
@@ -143,7 +143,7 @@ fn an_added_row_is_no_record() {
 }
 
 #[test]
-fn a_row_is_not_hidden_from_a_filter() {
+fn edited_filter_columns_hide_no_record() {
     let spellings = [
         "UPDATE activity SET server = 'm' WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
         "UPDATE activity SET tool = 'harmless' WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
@@ -160,7 +160,7 @@ fn a_row_is_not_hidden_from_a_filter() {
 }
 
 #[test]
-fn edited_counts_are_not_told() {
+fn edited_index_counts_are_not_shown() {
     let spellings = [
         "UPDATE tally SET count = count + 40",
         "DELETE FROM tally",
@@ -170,7 +170,7 @@ fn edited_counts_are_not_told() {
 }
 
 #[test]
-fn planted_triggers_and_views_do_nothing() {
+fn triggers_and_views_planted_in_the_index_have_no_effect() {
     let bed = recorded();
     let spellings = [
         "CREATE TRIGGER hide AFTER INSERT ON activity WHEN new.tool = 'effect' BEGIN DELETE FROM activity WHERE key = new.key; END",
@@ -213,7 +213,7 @@ fn planted_triggers_and_views_do_nothing() {
 }
 
 #[test]
-fn moved_marks_hide_no_later_call() {
+fn edited_index_positions_hide_no_later_call() {
     let bed = recorded();
     let spellings = [
         "UPDATE writer SET offset = 999999999",
@@ -232,7 +232,7 @@ fn moved_marks_hide_no_later_call() {
 }
 
 #[test]
-fn the_index_of_another_folder_is_not_believed() {
+fn the_index_of_another_data_folder_is_not_used() {
     let (bed, other) = (recorded(), Bed::new(COUNTER));
     call_some(&other, &["elsewhere"]);
     listed(&other);
@@ -258,7 +258,7 @@ fn the_index_of_another_folder_is_not_believed() {
 }
 
 #[test]
-fn an_older_copy_of_the_index_is_brought_up_to_date() {
+fn an_older_copy_of_the_index_is_updated() {
     let bed = recorded();
     let names = [
         "data/index.sqlite",
@@ -283,7 +283,7 @@ fn an_older_copy_of_the_index_is_brought_up_to_date() {
 }
 
 #[test]
-fn a_broken_index_is_made_again() {
+fn a_broken_index_is_rebuilt() {
     let bed = recorded();
     let truth = listed(&bed).0;
     attack("index", "the index is cut, emptied, overwritten or removed")
@@ -355,7 +355,7 @@ fn doctor_compares_the_index_with_the_log() {
 }
 
 #[test]
-fn replay_reads_the_record_and_not_an_edited_index() {
+fn replay_ignores_edits_of_the_index() {
     let bed = recorded();
     let truth = stdout(&run(&bed, &["policy", "replay", "--json"]));
     let spellings = [
@@ -385,7 +385,7 @@ fn api(served: &Served, path: &str) -> Value {
 }
 
 #[test]
-fn the_api_of_a_running_gateway_tells_the_truth() {
+fn the_activity_api_ignores_edits_of_the_index() {
     let bed = recorded();
     let served = bed.serve();
     let path = "/api/v1/activity?server=n&type=tool_call";

@@ -167,7 +167,7 @@ fn more_tools_than_a_lock_can_hold() {
 }
 
 #[test]
-fn names_that_are_yaml() {
+fn tool_names_that_are_yaml_syntax() {
     let names = [
         "null",
         "yes",
@@ -253,7 +253,7 @@ impl Place {
 }
 
 #[test]
-fn one_name_listed_twice() {
+fn one_tool_name_listed_twice() {
     attack(
         "lock",
         "a server lists an accepted tool and a second one of the same name",
@@ -284,7 +284,7 @@ fn one_name_listed_twice() {
 }
 
 #[test]
-fn names_of_control_characters() {
+fn tool_names_with_control_characters() {
     attack(
         "lock",
         "a tool's name has line breaks or control characters",
@@ -310,7 +310,7 @@ fn names_of_control_characters() {
 }
 
 #[test]
-fn many_gateways_pin_at_once() {
+fn concurrent_gateways_lose_no_pins() {
     attack(
         "lock",
         "gateways that see tools first at the same time lose each other's pins",
@@ -332,7 +332,7 @@ fn many_gateways_pin_at_once() {
 }
 
 #[test]
-fn a_file_in_the_way_of_a_new_lock() {
+fn a_link_in_place_of_the_temporary_lock_file() {
     attack(
         "lock",
         "a link beside the lock makes the gateway write somewhere else",
@@ -363,7 +363,7 @@ fn a_file_in_the_way_of_a_new_lock() {
 }
 
 #[test]
-fn an_accepted_tool_that_comes_back_under_a_look_alike() {
+fn an_accepted_tool_replaced_by_a_lookalike() {
     attack("lock", "an accepted tool is gone, and another one takes its place under a name that looks the same")
         .expect(Seen::Refused)
         .tries(["re\u{430}d", "READ", "re\u{200d}ad"], |name| {

@@ -57,7 +57,7 @@ const DELETES: [&str; 6] = [
 ];
 
 #[test]
-fn a_tool_spelled_in_another_case_meets_a_deny_pattern() {
+fn deny_patterns_ignore_case() {
     let (bed, mut host) = gateway(&rules("deny", "*:*delete*"), &plain(&DELETES));
     attack(CLASS, "a tool's case differs from a deny pattern's")
         .expect(Seen::Refused)
@@ -66,7 +66,7 @@ fn a_tool_spelled_in_another_case_meets_a_deny_pattern() {
 }
 
 #[test]
-fn a_tool_spelled_in_another_case_meets_an_approval_pattern() {
+fn approval_patterns_ignore_case() {
     let (bed, mut host) = gateway(&rules("require_approval", "*:*delete*"), &plain(&DELETES));
     attack(CLASS, "a tool's case differs from an approval pattern's")
         .expect(Seen::Held)
@@ -75,7 +75,7 @@ fn a_tool_spelled_in_another_case_meets_an_approval_pattern() {
 }
 
 #[test]
-fn a_tool_spelled_in_another_case_meets_a_confirm_pattern() {
+fn confirm_patterns_ignore_case() {
     let (bed, host) = gateway(&rules("confirm", "*:Delete*"), &plain(&DELETES));
     drop(host);
     // A host that cannot ask its person.
@@ -89,7 +89,7 @@ fn a_tool_spelled_in_another_case_meets_a_confirm_pattern() {
 }
 
 #[test]
-fn a_pattern_without_stars_folds_case_too() {
+fn deny_patterns_without_stars_ignore_case() {
     let names = ["Wipe", "WIPE", "wIPE", "wipe"];
     let (bed, mut host) = gateway(&rules("deny", "S:wipe"), &plain(&names));
     attack(
@@ -102,7 +102,7 @@ fn a_pattern_without_stars_folds_case_too() {
 }
 
 #[test]
-fn a_tool_spelled_in_another_case_is_mapped_to_its_scope() {
+fn scope_maps_ignore_case() {
     let policy = "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*:*'}]}\n  \
                   - {scope: filesystem, deny: [{paths: ['/secret/**']}], allow: [{paths: ['**']}]}\n\
                   tool_scope_map: [{pattern: 's:read*', scope: filesystem}]\n";
@@ -125,7 +125,7 @@ fn a_tool_spelled_in_another_case_is_mapped_to_its_scope() {
 }
 
 #[test]
-fn letters_that_fold_to_others_meet_a_deny_pattern() {
+fn deny_patterns_fold_unicode_letters() {
     let names = [
         "de\u{17f}troy",
         "BA\u{212a}E",
@@ -143,7 +143,7 @@ fn letters_that_fold_to_others_meet_a_deny_pattern() {
 }
 
 #[test]
-fn invisible_characters_do_not_hide_a_name_from_a_deny_pattern() {
+fn invisible_characters_do_not_bypass_a_deny_pattern() {
     let names = [
         "del\u{200b}ete_file",
         "del\u{ad}ete_file",
@@ -164,7 +164,7 @@ fn invisible_characters_do_not_hide_a_name_from_a_deny_pattern() {
 }
 
 #[test]
-fn an_allow_pattern_does_not_fold_case() {
+fn allow_patterns_respect_case() {
     let names = ["READ_FILE", "Read_file", "ｒead_file", "read\u{200b}_file"];
     let policy = "version: '1'\nrules: [{scope: mcp_tool, allow: [{pattern: 's:read_*'}]}]\n";
     let (bed, mut host) = gateway(policy, &plain(&names));
@@ -175,7 +175,7 @@ fn an_allow_pattern_does_not_fold_case() {
 }
 
 #[test]
-fn a_refused_tool_of_another_case_is_not_listed() {
+fn denied_tools_are_not_listed_in_any_case() {
     let (_bed, mut host) = gateway(&rules("deny", "*:*delete*"), &plain(&DELETES));
     let shown = tools(&mut host);
     attack(
@@ -193,7 +193,7 @@ fn a_refused_tool_of_another_case_is_not_listed() {
 }
 
 #[test]
-fn the_configurations_own_list_of_denied_tools_folds_case() {
+fn a_servers_tool_deny_list_ignores_case() {
     let config = CANNED.replace(
         "'@dir@/ledger']",
         "'@dir@/ledger'], tools: {deny: ['move_*']}",
@@ -214,7 +214,7 @@ fn the_configurations_own_list_of_denied_tools_folds_case() {
 }
 
 #[test]
-fn a_method_spelled_in_another_case_meets_its_deny_pattern() {
+fn method_deny_patterns_ignore_case() {
     let policy = "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*'}]}\n  - {scope: mcp_method, deny: [{pattern: 'Resources/*'}, {pattern: 'X/*'}], allow: [{pattern: '*'}]}\n";
     let bed = Bed::new(
         "servers: {a: {command: '@shelf@', args: [--tag, a, --log, '@dir@/a.log']}}\npolicy: policy.yaml\nnaming: {prefix: never}\n",
@@ -239,7 +239,7 @@ fn a_method_spelled_in_another_case_meets_its_deny_pattern() {
 }
 
 #[test]
-fn read_only_false_does_not_silence_the_check_by_verb() {
+fn read_only_hint_false_does_not_disable_the_verb_check() {
     let says = json!({"readOnlyHint": false});
     let names = ["bulkDelete", "db_drop", "delete_file", "wipeDisk", "PURGE"];
     let tools: Vec<Value> = names.iter().map(|name| annotated(name, &says)).collect();
@@ -251,7 +251,7 @@ fn read_only_false_does_not_silence_the_check_by_verb() {
 }
 
 #[test]
-fn the_default_policy_finds_the_verb_in_every_spelling() {
+fn the_default_policy_holds_destructive_verbs_in_every_spelling() {
     let names = [
         "bulkDelete",
         "db_drop",
@@ -281,7 +281,7 @@ fn the_default_policy_finds_the_verb_in_every_spelling() {
 }
 
 #[test]
-fn the_default_policy_finds_a_verb_that_only_looks_like_one() {
+fn the_default_policy_holds_lookalikes_of_destructive_verbs() {
     let names = [
         "dеlete_file",
         "ｄｅｌｅｔｅ_file",
@@ -301,7 +301,7 @@ fn the_default_policy_finds_a_verb_that_only_looks_like_one() {
 }
 
 #[test]
-fn only_a_literal_hint_counts_for_a_tool_named_by_a_destructive_verb() {
+fn only_literal_hints_exempt_tools_with_a_destructive_verb() {
     let says = [
         json!({"destructiveHint": "false"}),
         json!({"destructiveHint": 0}),
@@ -325,7 +325,7 @@ fn only_a_literal_hint_counts_for_a_tool_named_by_a_destructive_verb() {
 }
 
 #[test]
-fn a_rule_on_destructive_tools_goes_by_the_same_verbs() {
+fn tool_destructive_in_expressions_uses_the_same_verbs() {
     let policy = "version: '1'\nrules:\n  - scope: mcp_tool\n    deny: [{pattern: '*:*', when: tool.destructive}]\n    allow: [{pattern: '*:*'}]\n";
     let says = json!({"readOnlyHint": false});
     let names = ["bulkDelete", "db_drop", "deleteall"];
@@ -341,7 +341,7 @@ fn a_rule_on_destructive_tools_goes_by_the_same_verbs() {
 }
 
 #[test]
-fn the_cautious_policy_asks_about_whatever_is_not_said_to_be_harmless() {
+fn the_cautious_policy_holds_calls_not_marked_harmless() {
     let says = [
         json!({}),
         json!({"readOnlyHint": false}),

@@ -42,7 +42,7 @@ fn tried(bed: &Bed, host: &mut StdioHost, key: &str, spelling: &str) -> Seen {
 }
 
 #[test]
-fn a_file_url_is_a_path_in_every_spelling() {
+fn file_urls_in_every_spelling_are_judged_as_paths() {
     let (bed, mut host) = gateway(true);
     attack(CLASS, "a `file:` URL that one reader does not take for one")
         .expect(Seen::Refused)
@@ -72,7 +72,7 @@ fn a_file_url_is_a_path_in_every_spelling() {
 }
 
 #[test]
-fn a_file_url_is_found_under_any_key() {
+fn file_urls_are_judged_under_any_key() {
     let (bed, mut host) = gateway(true);
     attack(CLASS, "a `file:` URL under a key that says nothing")
         .expect(Seen::Refused)
@@ -90,7 +90,7 @@ fn a_file_url_is_found_under_any_key() {
 }
 
 #[test]
-fn an_option_that_carries_a_path_is_judged() {
+fn paths_inside_options_are_judged() {
     let (bed, mut host) = gateway(false);
     attack(CLASS, "an option in an argument carries a path")
         .expect(Seen::Refused)
@@ -120,7 +120,7 @@ fn an_option_that_carries_a_path_is_judged() {
 }
 
 #[test]
-fn an_option_under_a_path_key_is_judged_by_what_it_carries() {
+fn options_under_a_path_key_are_judged_by_the_path_they_carry() {
     let (bed, mut host) = gateway(false);
     attack(CLASS, "an option stands where a path is expected")
         .expect(Seen::Refused)
@@ -138,7 +138,7 @@ fn an_option_under_a_path_key_is_judged_by_what_it_carries() {
 }
 
 #[test]
-fn every_element_of_a_list_in_a_string_is_judged() {
+fn every_path_of_a_list_in_a_string_is_judged() {
     let (bed, mut host) = gateway(false);
     attack(CLASS, "a list of paths in one string")
         .expect(Seen::Refused)
@@ -155,7 +155,7 @@ fn every_element_of_a_list_in_a_string_is_judged() {
 }
 
 #[test]
-fn the_words_of_a_command_are_judged_as_paths() {
+fn words_of_a_command_are_judged_as_paths() {
     let (bed, mut host) = gateway(true);
     attack(CLASS, "a path among the words of a command")
         .expect(Seen::Refused)
@@ -175,7 +175,7 @@ fn the_words_of_a_command_are_judged_as_paths() {
 }
 
 #[test]
-fn encodings_of_a_path_are_taken_off() {
+fn encoded_paths_are_decoded_before_judging() {
     let (bed, mut host) = gateway(true);
     let encoded = |text: &str| text.replace('/', "%2f").replace("secret", "%73ecret");
     let once = encoded(&bed.filled_in("@dir@/secret/b.txt"));
@@ -210,7 +210,7 @@ fn overlong_encodings_are_refused() {
 }
 
 #[test]
-fn a_path_that_climbs_is_refused() {
+fn paths_with_dot_dot_are_refused() {
     let (bed, mut host) = gateway(false);
     attack(CLASS, "a relative path climbs out of its folder")
         .expect(Seen::Refused)
@@ -228,7 +228,7 @@ fn a_path_that_climbs_is_refused() {
 }
 
 #[test]
-fn a_link_is_judged_by_where_it_leads() {
+fn links_are_judged_by_their_target() {
     let (bed, mut host) = gateway(true);
     symlink(bed.path("secret"), bed.path("work/link")).expect("the bed is writable");
     symlink(bed.path("secret/b.txt"), bed.path("work/file")).expect("the bed is writable");
@@ -249,7 +249,7 @@ fn a_link_is_judged_by_where_it_leads() {
 }
 
 #[test]
-fn a_variable_at_the_start_of_a_path_is_not_taken_for_a_folder() {
+fn paths_starting_with_a_variable_are_refused() {
     let (bed, mut host) = gateway(false);
     attack(
         CLASS,
@@ -274,7 +274,7 @@ fn a_variable_at_the_start_of_a_path_is_not_taken_for_a_folder() {
 }
 
 #[test]
-fn a_path_is_found_wherever_it_stands() {
+fn paths_are_judged_anywhere_in_arguments() {
     let (bed, mut host) = gateway(true);
     let there = bed.filled_in("@dir@/secret/b.txt");
     let arguments = [

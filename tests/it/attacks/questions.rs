@@ -110,7 +110,7 @@ fn url_elicitation_that_policy_denies() {
 }
 
 #[test]
-fn url_elicitation_by_an_error() {
+fn url_elicitation_through_an_error() {
     denied_of(
         "refuse_url",
         "a server sends the person to a URL by an error instead of a question",
@@ -145,7 +145,7 @@ fn questions_without_a_rule_in_a_scope_with_rules() {
 }
 
 #[test]
-fn questions_that_need_a_person() {
+fn questions_that_need_approval() {
     attack(
         CLASS,
         "a server asks what policy allows only with a person's yes, and no person is asked",
@@ -376,7 +376,7 @@ fn secrets_in_questions() {
 }
 
 #[test]
-fn questions_of_a_scripts_calls() {
+fn questions_during_calls_of_a_script() {
     let bed = bed(&rules("deny: [{pattern: '*'}]"));
     let served = bed.serve();
     attack(

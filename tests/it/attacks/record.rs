@@ -143,7 +143,7 @@ fn entries_of_another_log_are_found() {
 }
 
 #[test]
-fn a_removed_writer_is_missed() {
+fn a_removed_writer_is_found() {
     let bed = recorded();
     attack("record", "everything that one process wrote is removed")
         .expect(Seen::Detected)
@@ -165,7 +165,7 @@ fn a_removed_writer_is_missed() {
 }
 
 #[test]
-fn another_key_is_found() {
+fn a_replaced_or_missing_key_is_found() {
     let bed = recorded();
     let path = bed.path("data/log/key");
     let good = fs::read(&path).expect("a key");
@@ -186,7 +186,7 @@ fn another_key_is_found() {
 }
 
 #[test]
-fn a_list_does_not_show_an_edited_entry_as_if_it_were_sound() {
+fn lists_report_edited_entries() {
     let bed = recorded();
     attack("record", "a list shows an edited entry and says nothing")
         .expect(Seen::Detected)
@@ -274,7 +274,7 @@ fn replay_of_held_and_denied_calls_shows_no_difference() {
 }
 
 #[test]
-fn replay_knows_what_a_tool_declared() {
+fn replay_uses_declared_tool_hints() {
     truthful("replay guesses what a tool declared from what it was taken to do")
         .tries(
             ["s__delete_all", "s__delete_thing", "s__show", "s__plain"],
@@ -314,7 +314,7 @@ fn replay_of_limited_calls_shows_no_difference() {
 }
 
 #[test]
-fn replay_of_calls_without_a_verdict_of_policy_shows_no_difference() {
+fn replay_of_calls_without_a_policy_verdict_shows_no_difference() {
     truthful("replay shows other decisions for calls that policy did not decide")
         .tries(["unknown tool", "intent", "token"], |kind| {
             let bed = governed("default", "");
@@ -392,7 +392,7 @@ fn explained(bed: &Bed, tool: &str) -> Seen {
 }
 
 #[test]
-fn explain_knows_what_a_tool_declared() {
+fn explain_uses_declared_tool_hints() {
     truthful(
         "explain says that a destructive tool passes, because it does not know its definition",
     )
@@ -404,7 +404,7 @@ fn explain_knows_what_a_tool_declared() {
 }
 
 #[test]
-fn explain_knows_an_override_of_the_lock() {
+fn explain_uses_overrides_in_the_lock() {
     truthful("explain does not know what a person said of a tool in the lock")
         .tries(["destructive", "write"], |word| {
             let bed = governed("default", "");

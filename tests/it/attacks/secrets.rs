@@ -193,7 +193,7 @@ fn records_of(watched: &Watched) -> Vec<Value> {
 }
 
 #[test]
-fn a_hundred_forms_of_secrets_are_neither_kept_nor_told() {
+fn a_hundred_forms_of_secrets_are_neither_stored_nor_shown() {
     let forms = forms();
     assert!(forms.len() >= 100, "{}", forms.len());
     let watched = Watched::new();
@@ -237,7 +237,7 @@ fn seen(found: &[String]) -> Seen {
 }
 
 #[test]
-fn cloud_keys_by_their_names_are_not_kept() {
+fn named_cloud_keys_are_not_stored() {
     hidden(
         "the secret half of a cloud key stands beside its name",
         &["AWS s", "Azure"],
@@ -246,7 +246,7 @@ fn cloud_keys_by_their_names_are_not_kept() {
 }
 
 #[test]
-fn passwords_in_addresses_are_not_kept() {
+fn passwords_in_urls_are_not_stored() {
     hidden(
         "an address of a database or a page has a password in it",
         &["URL", "Go database"],
@@ -255,7 +255,7 @@ fn passwords_in_addresses_are_not_kept() {
 }
 
 #[test]
-fn tokens_of_providers_are_not_kept() {
+fn provider_tokens_are_not_stored() {
     let names = [
         "GitLab", "Stripe", "npm", "PyPI", "Hugging", "SendGrid", "Slack", "Vault", "Digital",
         "Google",
@@ -264,12 +264,12 @@ fn tokens_of_providers_are_not_kept() {
 }
 
 #[test]
-fn cookies_are_not_kept() {
+fn cookies_are_not_stored() {
     hidden("a cookie is the key to a session", &["cookie"]).check();
 }
 
 #[test]
-fn credentials_of_kube_and_docker_are_not_kept() {
+fn kube_and_docker_credentials_are_not_stored() {
     hidden(
         "a configuration of kube or docker is read",
         &["kube", "Docker login"],
@@ -278,7 +278,7 @@ fn credentials_of_kube_and_docker_are_not_kept() {
 }
 
 #[test]
-fn passwords_under_short_names_and_in_options_are_not_kept() {
+fn passwords_under_short_names_and_in_options_are_not_stored() {
     let names = [
         "short name",
         "password option",
@@ -292,7 +292,7 @@ fn passwords_under_short_names_and_in_options_are_not_kept() {
 }
 
 #[test]
-fn authorization_of_any_scheme_is_not_kept() {
+fn authorization_headers_of_any_scheme_are_not_stored() {
     hidden(
         "a header authorizes with a scheme that is not Bearer",
         &["authorization", "header"],
@@ -301,7 +301,7 @@ fn authorization_of_any_scheme_is_not_kept() {
 }
 
 #[test]
-fn addresses_of_hooks_are_not_kept() {
+fn webhook_urls_are_not_stored() {
     hidden(
         "the address of a hook is the secret itself",
         &["hook", "Telegram"],
@@ -310,7 +310,7 @@ fn addresses_of_hooks_are_not_kept() {
 }
 
 #[test]
-fn private_keys_are_not_kept() {
+fn private_keys_are_not_stored() {
     hidden(
         "a private key is read or written",
         &["RSA", "PKCS", "OpenSSH", "PGP"],
@@ -319,7 +319,7 @@ fn private_keys_are_not_kept() {
 }
 
 #[test]
-fn secrets_of_held_and_denied_calls_are_not_kept() {
+fn secrets_of_held_and_denied_calls_are_not_stored() {
     let watched = Watched::new();
     let forms = some(&[
         "GitHub personal",
@@ -346,7 +346,7 @@ fn secrets_of_held_and_denied_calls_are_not_kept() {
 }
 
 #[test]
-fn what_follows_a_private_key_stays_on_record() {
+fn text_after_a_private_key_stays_on_record() {
     let watched = Watched::new();
     let begin = format!("-----BEGIN {}ATE KEY-----", "PRIV");
     let end = format!("-----END {}ATE KEY-----", "PRIV");
@@ -375,7 +375,7 @@ fn what_follows_a_private_key_stays_on_record() {
 }
 
 #[test]
-fn what_only_looks_like_a_secret_stays_on_record() {
+fn text_that_resembles_a_secret_stays_on_record() {
     let watched = Watched::new();
     let spellings = [
         json!({"max_tokens": 100, "path": "/srv/app/secretary.txt", "query": "reset my password please"}),

@@ -116,7 +116,7 @@ fn edit_changes_the_policy_lock_or_packs() {
 }
 
 #[test]
-fn write_makes_what_would_govern() {
+fn write_creates_governing_files() {
     let bed = house("policy: default\ncode: {packs: '@dir@/packs'}\n");
     fs::create_dir(bed.path("packs")).expect("it is fresh");
     let mut host = host(&bed);
@@ -139,7 +139,7 @@ fn write_makes_what_would_govern() {
 }
 
 #[test]
-fn a_server_is_led_to_the_configuration() {
+fn a_servers_tool_is_pointed_at_the_configuration() {
     let bed = allowing();
     let mut host = host(&bed);
     let own = shown(&bed.path(OWN));
@@ -174,7 +174,7 @@ fn a_server_is_led_to_the_configuration() {
 }
 
 #[test]
-fn a_server_is_led_there_by_a_relative_path() {
+fn a_servers_tool_reaches_the_configuration_by_a_relative_path() {
     let bed = Bed::new("servers: {}\n");
     can(&bed, &["save"].map(plain_tool));
     let config = "servers:\n  s: {command: '@canned@', args: [--answers, '@dir@/answers.json', --ledger, '@dir@/ledger'], cwd: '@dir@/home/.config/callgate'}\npolicy: allow-all\n";
@@ -199,7 +199,7 @@ fn a_server_is_led_there_by_a_relative_path() {
 }
 
 #[test]
-fn a_server_is_led_there_through_links() {
+fn a_servers_tool_reaches_the_configuration_through_links() {
     let bed = allowing();
     let mut host = host(&bed);
     symlink(bed.path(OWN), bed.path("file")).expect("it is ours");
@@ -223,7 +223,7 @@ fn a_server_is_led_there_through_links() {
 }
 
 #[test]
-fn a_server_is_led_there_through_a_hard_link() {
+fn a_servers_tool_reaches_the_configuration_through_a_hard_link() {
     let bed = house("policy: '@dir@/rules/policy.yaml'\n");
     write(&bed.path("rules/policy.yaml"), POLICY);
     let mut host = host(&bed);
@@ -244,7 +244,7 @@ fn a_server_is_led_there_through_a_hard_link() {
 }
 
 #[test]
-fn a_server_is_led_to_policy_lock_and_packs() {
+fn a_servers_tool_is_pointed_at_policy_lock_and_packs() {
     let bed = house("policy: '@dir@/rules/policy.yaml'\ncode: {packs: '@dir@/packs'}\n");
     write(&bed.path("rules/policy.yaml"), POLICY);
     fs::create_dir(bed.path("packs")).expect("it is fresh");
@@ -267,7 +267,7 @@ fn a_server_is_led_to_policy_lock_and_packs() {
 }
 
 #[test]
-fn a_server_is_led_to_the_data_folder() {
+fn a_servers_tool_is_pointed_at_the_data_folder() {
     let bed = allowing();
     let mut host = host(&bed);
     attack(
@@ -297,7 +297,7 @@ fn a_server_is_led_to_the_data_folder() {
 }
 
 #[test]
-fn a_named_configuration_is_changed() {
+fn a_configuration_given_by_flag_is_changed() {
     let bed = Bed::new(&format!("servers:\n{CANNED}policy: rules.yaml\n"));
     can(&bed, &["save"].map(plain_tool));
     write(&bed.path("rules.yaml"), POLICY);
@@ -348,7 +348,7 @@ fn a_trusted_project_is_changed() {
 }
 
 #[test]
-fn a_folder_above_is_moved_or_deleted() {
+fn a_parent_folder_of_governing_files_is_moved_or_deleted() {
     let bed = allowing();
     let mut host = host(&bed);
     let at = |rest: &str| shown(&bed.path(rest));
@@ -384,7 +384,7 @@ fn a_folder_above_is_moved_or_deleted() {
 }
 
 #[test]
-fn a_path_hides_inside_a_value() {
+fn a_protected_path_is_hidden_inside_a_value() {
     let bed = allowing();
     let mut host = host(&bed);
     let own = shown(&bed.path(OWN));
@@ -409,7 +409,7 @@ fn a_path_hides_inside_a_value() {
 }
 
 #[test]
-fn a_folder_above_is_carried_off() {
+fn a_parent_folder_of_the_data_folder_is_copied() {
     let bed = allowing();
     let mut host = host(&bed);
     let at = |rest: &str| shown(&bed.path(rest));

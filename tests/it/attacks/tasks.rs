@@ -130,7 +130,7 @@ fn tasks_of_other_tokens_are_unknown() {
 }
 
 #[test]
-fn lists_have_no_tasks_of_others() {
+fn task_lists_omit_tasks_of_others() {
     attack(
         "tasks",
         "a client lists the tasks of all tokens and tenants",
@@ -157,7 +157,7 @@ fn lists_have_no_tasks_of_others() {
 }
 
 #[test]
-fn tasks_that_no_call_here_made_are_unknown() {
+fn tasks_made_outside_the_gateway_are_unknown() {
     let mut attack = attack(
         "tasks",
         "a client guesses the id of a task that was made outside of the gateway",
@@ -177,7 +177,7 @@ fn tasks_that_no_call_here_made_are_unknown() {
 }
 
 #[test]
-fn other_spellings_of_an_id_are_no_way_to_a_task() {
+fn other_spellings_of_a_task_id_are_unknown() {
     let stage = Stage::new(true);
     assert_eq!(stage.task(), "a:t0");
     let mut spy = stage.of_acme();
@@ -206,7 +206,7 @@ fn other_spellings_of_an_id_are_no_way_to_a_task() {
 }
 
 #[test]
-fn tokens_for_other_servers_reach_no_task() {
+fn tokens_for_other_servers_cannot_reach_tasks() {
     let stage = Stage::new(true);
     let id = stage.task();
     let secret = token(
@@ -227,7 +227,7 @@ fn tokens_for_other_servers_reach_no_task() {
 }
 
 #[test]
-fn read_only_tokens_end_no_task() {
+fn read_only_tokens_cannot_cancel_tasks() {
     let stage = Stage::new(true);
     let secret = token(
         &stage.bed,
@@ -244,7 +244,7 @@ fn read_only_tokens_end_no_task() {
 }
 
 #[test]
-fn news_of_tasks_reach_no_other_token() {
+fn task_notifications_reach_no_other_token() {
     attack(
         "tasks",
         "a client hears the status of a task that is not its own",

@@ -94,7 +94,7 @@ fn refused_unless(passed: bool) -> Seen {
 }
 
 #[test]
-fn kept_results_of_other_tokens_cannot_be_read() {
+fn stored_results_of_other_tokens_cannot_be_read() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@'}}\npolicy: allow-all\ntenants: {acme: {policy: allow-all}}\nsearch: {inline_chars: 1000}\n",
     );
@@ -150,7 +150,7 @@ fn kept_results_of_other_tokens_cannot_be_read() {
 }
 
 #[test]
-fn held_runs_of_other_tokens_do_not_go_on() {
+fn held_runs_of_other_tokens_cannot_be_resumed() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}\npolicy: default\ntenants: {acme: {}}\n",
     );
@@ -194,7 +194,7 @@ fn held_runs_of_other_tokens_do_not_go_on() {
 }
 
 #[test]
-fn sealed_states_of_other_tokens_are_refused() {
+fn request_states_of_other_tokens_are_refused() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}\npolicy: default\ntenants: {acme: {}}\n",
     );
@@ -230,7 +230,7 @@ fn sealed_states_of_other_tokens_are_refused() {
 }
 
 #[test]
-fn no_header_or_url_chooses_a_tenant() {
+fn headers_and_urls_cannot_choose_a_tenant() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@'}}\npolicy: '@dir@/policy.yaml'\ntenants: {acme: {policy: allow-all}}\n",
     );
@@ -352,7 +352,7 @@ fn records_and_approvals_of_other_tenants_are_not_found() {
 }
 
 #[test]
-fn events_of_other_tenants_are_not_heard() {
+fn events_of_other_tenants_are_not_delivered() {
     let bed = Bed::new("servers: {n: {command: '@counter@'}}\ntenants: {acme: {}}\n");
     let served = bed.serve();
     let admin = token(

@@ -34,7 +34,7 @@ fn host_of(served: &Served, secret: &str, view: &str) -> HttpHost {
 }
 
 #[test]
-fn agent_tokens_open_no_admin_route() {
+fn agent_tokens_cannot_use_admin_routes() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     let secret = token(&bed, &["--name", "ci", "--role", "agent"]);
@@ -70,7 +70,7 @@ fn agent_tokens_open_no_admin_route() {
 }
 
 #[test]
-fn approvers_make_no_calls() {
+fn approver_tokens_cannot_make_calls() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     let approver = token(&bed, &["--name", "eve", "--role", "approver"]);
@@ -93,7 +93,7 @@ fn approvers_make_no_calls() {
 }
 
 #[test]
-fn ceilings_hold_in_every_view() {
+fn token_ceilings_apply_in_every_view() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     let reader = token(
@@ -149,7 +149,7 @@ fn ceilings_hold_in_every_view() {
 }
 
 #[test]
-fn tokens_for_other_servers_read_nothing() {
+fn tokens_for_other_servers_cannot_read() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     tools(&mut served.host_ready());
@@ -195,7 +195,7 @@ fn tokens_for_other_servers_read_nothing() {
 }
 
 #[test]
-fn revoked_tokens_open_nothing_more() {
+fn revoked_tokens_are_refused() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     let secret = token(&bed, &["--name", "ci", "--role", "agent"]);
@@ -232,7 +232,7 @@ fn goes_on(stream: &mut EventStream, news: &str) -> Seen {
 }
 
 #[test]
-fn open_streams_end_with_their_token() {
+fn open_streams_end_when_their_token_is_revoked() {
     let config = "servers:\n  a: {command: '@herald@', args: [--tag, a, --cue, '@dir@/a.cue']}\npolicy: allow-all\n";
     attack(
         "tokens",
@@ -291,7 +291,7 @@ fn open_streams_end_with_their_token() {
 }
 
 #[test]
-fn names_of_tokens_are_given_once() {
+fn token_names_are_unique() {
     let bed = Bed::new("servers: {n: {command: '@counter@'}}\ntenants: {acme: {}}\n");
     token(&bed, &["--name", "ci", "--role", "agent"]);
     token(&bed, &["--name", "old", "--role", "agent"]);
@@ -325,7 +325,7 @@ fn names_of_tokens_are_given_once() {
 }
 
 #[test]
-fn tokens_are_for_servers_that_are_there() {
+fn tokens_name_configured_servers_only() {
     let bed = Bed::new(TWO);
     let servers = [
         "nn",
@@ -350,7 +350,7 @@ fn tokens_are_for_servers_that_are_there() {
 }
 
 #[test]
-fn tokens_count_in_one_place() {
+fn tokens_are_accepted_only_in_a_bearer_header() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     let secret = served.token.clone();

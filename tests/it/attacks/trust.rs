@@ -97,7 +97,7 @@ fn an_override_in_a_trusted_lock_lowers_a_destructive_tool() {
 }
 
 #[test]
-fn a_lock_that_changes_after_trust_counts() {
+fn a_lock_that_changes_after_trust_is_used() {
     attack(
         "trust",
         "the lock of a trusted project changes in a later commit",
@@ -137,7 +137,7 @@ fn a_lock_that_changes_after_trust_counts() {
 }
 
 #[test]
-fn a_lock_that_is_gone_lets_everything_be_accepted_anew() {
+fn a_removed_lock_lets_all_tools_be_accepted_again() {
     attack(
         "trust",
         "the lock of a trusted project is removed, and its tools say something else",
@@ -211,7 +211,7 @@ fn a_pack_that_arrives_after_trust_replaces_a_server() {
 }
 
 #[test]
-fn a_pack_that_changes_after_trust_counts() {
+fn a_pack_that_changes_after_trust_is_used() {
     attack("trust", "a trusted pack changes")
         .expect_any(&[Seen::Refused, Seen::Harmless])
         .tries(["written", "linked elsewhere", "while it runs"], |how| {
@@ -239,7 +239,7 @@ fn a_pack_that_changes_after_trust_counts() {
 }
 
 #[test]
-fn a_policy_file_that_changes_after_trust_counts() {
+fn a_policy_file_that_changes_after_trust_is_used() {
     attack("trust", "the policy file of a trusted project is loosened")
         .expect(Seen::Refused)
         .tries(["written", "replaced", "linked elsewhere"], |how| {
@@ -266,7 +266,7 @@ fn a_policy_file_that_changes_after_trust_counts() {
 }
 
 #[test]
-fn what_a_trusted_link_leads_to_changes() {
+fn the_target_of_a_trusted_link_changes() {
     attack(
         "trust",
         "a trusted file is a link, and what it leads to changes",
@@ -307,7 +307,7 @@ fn what_a_trusted_link_leads_to_changes() {
 }
 
 #[test]
-fn a_configuration_that_changes_after_trust_counts() {
+fn a_configuration_that_changes_after_trust_is_used() {
     attack("trust", "the configuration of a trusted project changes")
         .expect(Seen::Refused)
         .tries(["a comment", "another server", "json"], |how| {
@@ -326,7 +326,7 @@ fn a_configuration_that_changes_after_trust_counts() {
 }
 
 #[test]
-fn a_found_configuration_starts_something_untrusted() {
+fn an_untrusted_configuration_starts_a_server() {
     attack(
         "trust",
         "a configuration lies in the working folder and nobody trusted it",
@@ -348,7 +348,7 @@ fn a_found_configuration_starts_something_untrusted() {
 }
 
 #[test]
-fn a_project_sets_what_is_the_users() {
+fn a_project_sets_user_only_keys() {
     attack("trust", "a trusted project sets keys that are the user's")
         .expect_any(&[Seen::Held, Seen::Refused])
         .tries(
@@ -372,7 +372,7 @@ fn a_project_sets_what_is_the_users() {
 }
 
 #[test]
-fn a_project_brings_its_own_list_of_trust() {
+fn a_project_brings_its_own_trust_list() {
     attack(
         "trust",
         "a project brings a data folder with a list of trusted files",
@@ -402,7 +402,7 @@ fn digest_of(list: &Value, name: &str) -> Option<Value> {
 }
 
 #[test]
-fn trust_of_an_older_version_covers_what_it_never_saw() {
+fn trust_from_an_older_version_covers_files_it_never_saw() {
     attack(
         "trust",
         "an older version trusted the configuration alone, and a lock lies beside it",

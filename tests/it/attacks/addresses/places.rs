@@ -6,7 +6,7 @@ use super::{CLASS, NOT_EVIL, fetched, network};
 use crate::attacks::{Seen, attack, attempt};
 
 #[test]
-fn an_option_that_carries_a_url_is_judged() {
+fn urls_inside_options_are_judged() {
     let (bed, mut host) = network(NOT_EVIL);
     attack(CLASS, "an option in an argument carries a URL")
         .expect(Seen::Refused)
@@ -47,7 +47,7 @@ fn every_url_of_several_in_one_string_is_judged() {
 }
 
 #[test]
-fn a_url_is_found_wherever_it_stands() {
+fn urls_are_judged_anywhere_in_arguments() {
     let (bed, mut host) = network(NOT_EVIL);
     let arguments = [
         json!({"https://evil.com": 1}),
@@ -65,7 +65,7 @@ fn a_url_is_found_wherever_it_stands() {
 }
 
 #[test]
-fn a_bare_host_is_found_under_every_key_that_names_one() {
+fn bare_hosts_are_judged_under_every_host_key() {
     let (bed, mut host) = network(NOT_EVIL);
     let keys = [
         "base_url",
@@ -91,7 +91,7 @@ fn a_bare_host_is_found_under_every_key_that_names_one() {
 }
 
 #[test]
-fn a_url_in_arguments_that_are_json_in_a_string_is_judged() {
+fn urls_in_json_strings_are_judged() {
     let (bed, mut host) = network(NOT_EVIL);
     attack(CLASS, "arguments are JSON in a string")
         .expect(Seen::Refused)

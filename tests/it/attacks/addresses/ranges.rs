@@ -4,7 +4,7 @@ use super::{CLASS, but, fetched, network};
 use crate::attacks::{Seen, attack};
 
 #[test]
-fn loopback_is_a_range() {
+fn addresses_of_the_loopback_range_are_refused() {
     let (bed, mut host) = network(&but("loopback"));
     attack(CLASS, "an address of the range `loopback`")
         .expect(Seen::Refused)
@@ -28,7 +28,7 @@ fn loopback_is_a_range() {
 }
 
 #[test]
-fn private_is_a_range() {
+fn addresses_of_the_private_range_are_refused() {
     let (bed, mut host) = network(&but("private"));
     attack(CLASS, "an address of the range `private`")
         .expect(Seen::Refused)
@@ -49,7 +49,7 @@ fn private_is_a_range() {
 }
 
 #[test]
-fn link_local_is_a_range() {
+fn addresses_of_the_link_local_range_are_refused() {
     let (bed, mut host) = network(&but("link_local"));
     attack(CLASS, "an address of the range `link_local`")
         .expect(Seen::Refused)
@@ -67,7 +67,7 @@ fn link_local_is_a_range() {
 }
 
 #[test]
-fn metadata_is_a_range() {
+fn addresses_of_the_metadata_range_are_refused() {
     let (bed, mut host) = network(&but("metadata"));
     attack(CLASS, "an address of the range `metadata`")
         .expect(Seen::Refused)

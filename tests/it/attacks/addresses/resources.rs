@@ -37,7 +37,7 @@ fn read(bed: &Bed, host: &mut dyn Host, uri: &str) -> Seen {
 }
 
 #[test]
-fn a_wrapped_uri_is_unwrapped_before_policy_sees_it() {
+fn wrapped_uris_are_unwrapped_before_policy() {
     let (bed, mut host) = resources(
         "  - {scope: filesystem, deny: [{paths: ['/secret/**']}], allow: [{paths: ['**']}, {when: 'true'}]}\n\
          tool_scope_map: [{pattern: 'a:*', scope: filesystem}]\n",
@@ -57,7 +57,7 @@ fn a_wrapped_uri_is_unwrapped_before_policy_sees_it() {
 }
 
 #[test]
-fn an_expression_sees_the_uri_that_the_server_gets() {
+fn expressions_see_the_uri_the_server_gets() {
     let (bed, mut host) = resources(
         "  - {scope: mcp_resource, deny: [{pattern: '*:*', when: 'args.uri.startsWith(\"file:\")'}], allow: [{pattern: '*:*'}]}\n",
     );
@@ -104,7 +104,7 @@ fn a_resource_is_refused_in_every_spelling_of_its_uri() {
 }
 
 #[test]
-fn an_allowed_resource_is_not_left_by_dots() {
+fn dots_do_not_escape_an_allowed_resource() {
     let (bed, mut host) = resources(
         "  - {scope: mcp_resource, allow: [{pattern: 'a:file:///open/*'}, {pattern: 'a:http://fine/open/*'}]}\n",
     );

@@ -192,7 +192,7 @@ fn fields_that_the_approver_does_not_see() {
 }
 
 #[test]
-fn a_second_question_under_one_yes() {
+fn a_second_question_under_one_approval() {
     let bed = guard();
     let served = bed.serve();
     attack("approvals", "one yes answers a question twice")
@@ -209,7 +209,7 @@ fn a_second_question_under_one_yes() {
 }
 
 #[test]
-fn status_of_an_approval() {
+fn status_of_an_approval_read_as_consent() {
     let bed = guard();
     let served = bed.serve();
     attack(

@@ -43,7 +43,7 @@ fn is_in_files(folder: &std::path::Path, text: &str) -> bool {
 }
 
 #[test]
-fn a_secret_of_a_held_call_in_the_data_folder() {
+fn secrets_of_a_held_call_in_the_data_folder() {
     let bed = asking("");
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -105,7 +105,7 @@ fn arguments_kept_after_the_decision() {
 }
 
 #[test]
-fn arguments_kept_after_their_time() {
+fn arguments_kept_after_expiry() {
     attack(
         "approvals",
         "whole arguments are kept after the approval expired",

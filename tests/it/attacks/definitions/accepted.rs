@@ -10,7 +10,7 @@ use crate::talk::{DEADLINE, tools};
 
 /// The sixty definitions that the detector is measured with, after a harmless one of the same name was accepted.
 #[test]
-fn poisoned_after_it_was_accepted() {
+fn poisoned_after_acceptance() {
     let poisoned = definitions::poisoned();
     let name = |at: usize| format!("tool_{at}");
     let harmless: Vec<Value> = (0..poisoned.len())

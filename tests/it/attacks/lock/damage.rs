@@ -58,7 +58,7 @@ fn with_entry(lock: &str, entry: &str) -> String {
 }
 
 #[test]
-fn one_bad_entry_costs_one_tool() {
+fn one_broken_lock_entry_withholds_one_tool() {
     attack("lock", "one entry of the lock is broken, so that no entry counts and no command works")
         .expect(Seen::Refused)
         .tries(
@@ -132,7 +132,7 @@ impl Damage {
 }
 
 #[test]
-fn a_lock_that_is_none() {
+fn an_unreadable_lock() {
     attack(
         "lock",
         "the lock cannot be read at all: what was accepted is forgotten, or no command works",
@@ -163,7 +163,7 @@ fn a_lock_that_is_none() {
 }
 
 #[test]
-fn a_broken_lock_is_not_written_over() {
+fn an_unreadable_lock_is_not_overwritten() {
     attack(
         "lock",
         "a gateway that cannot read the lock writes a fresh one over it",
@@ -202,7 +202,7 @@ fn line_endings_and_byte_order_marks() {
 }
 
 #[test]
-fn a_disk_without_room_for_the_lock() {
+fn a_full_disk_while_the_lock_is_written() {
     attack(
         "lock",
         "the disk is full while the lock is written, and the old one is lost",

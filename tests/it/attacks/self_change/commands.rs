@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_servers_shell_is_told_to() {
+fn a_servers_shell_command_names_governing_files() {
     let bed = allowing();
     let mut host = host(&bed);
     let own = shown(&bed.path(OWN));
@@ -23,7 +23,7 @@ fn a_servers_shell_is_told_to() {
 }
 
 #[test]
-fn bash_names_what_governs() {
+fn a_bash_command_names_governing_files() {
     let bed = allowing();
     let mut host = host(&bed);
     let own = shown(&bed.path(OWN));
@@ -82,7 +82,7 @@ fn bash_starts_where_governing_files_are() {
 }
 
 #[test]
-fn a_shells_command_stands_under_another_key() {
+fn a_shell_command_is_passed_under_another_key() {
     let bed = allowing();
     let mut host = host(&bed);
     let own = shown(&bed.path(OWN));

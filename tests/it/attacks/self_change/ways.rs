@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_loose_way_of_judging_lets_it_pass() {
+fn a_permissive_policy_lets_a_configuration_change_pass() {
     attack(
         "self_change",
         "what policy asks for least lets a call to the configuration pass",
@@ -29,7 +29,7 @@ fn a_loose_way_of_judging_lets_it_pass() {
 }
 
 #[test]
-fn another_door_lets_it_pass() {
+fn another_door_lets_a_configuration_change_pass() {
     attack("self_change", "a call to the configuration comes through another door")
         .expect_any(&[Seen::Held, Seen::Refused])
         .tries(["serve", "code", "call", "search", "mcp-serve"], |door| {
@@ -84,7 +84,7 @@ fn another_door_lets_it_pass() {
 }
 
 #[test]
-fn a_person_lets_it_through_and_no_other_call() {
+fn an_approved_configuration_change_covers_no_other_call() {
     let bed = allowing();
     let mut host = host(&bed);
     let own = json!({"path": bed.path(OWN)});

@@ -12,7 +12,7 @@ use crate::setup::Served;
 use crate::talk::request;
 
 #[test]
-fn self_given_names_use_up_no_other_tokens_rate() {
+fn client_names_do_not_use_up_another_tokens_rate() {
     attack(
         "tenants",
         "a client calls itself `ci` and uses up the rate of the token `ci`",
@@ -33,7 +33,7 @@ fn self_given_names_use_up_no_other_tokens_rate() {
 }
 
 #[test]
-fn self_given_names_use_no_other_tokens_history() {
+fn client_names_do_not_use_another_tokens_history() {
     let policy = r#"version: "1"
 rules:
   - scope: mcp_tool
@@ -55,7 +55,7 @@ rules:
 }
 
 #[test]
-fn invented_names_have_no_rate_of_their_own() {
+fn invented_client_names_get_no_rate_of_their_own() {
     attack(
         "tenants",
         "a client takes another name for each call and has the rate of all of them",
@@ -77,7 +77,7 @@ fn invented_names_have_no_rate_of_their_own() {
 }
 
 #[test]
-fn invented_names_lock_no_other_token_out() {
+fn invented_client_names_lock_out_no_other_token() {
     // More names than any table holds; CI tries fewer and leaves the size of the tables to unit tests.
     let names = if reporting() { 10_100 } else { 30 };
     let policy = RATED.replace("max_requests: 2", "max_requests: 1000000");
@@ -121,7 +121,7 @@ fn invented_names_lock_no_other_token_out() {
 }
 
 #[test]
-fn sessions_of_one_tenant_end_none_of_another() {
+fn many_sessions_of_one_tenant_end_none_of_another() {
     // More sessions than a tenant has at once; CI tries fewer.
     let sessions = if reporting() { 10_100 } else { 20 };
     let (bed, served) = governed(RATED);
@@ -147,7 +147,7 @@ fn sessions_of_one_tenant_end_none_of_another() {
 }
 
 #[test]
-fn new_sessions_have_no_budget_of_their_own() {
+fn new_sessions_get_no_budget_of_their_own() {
     let policy = "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*'}]}\n  - {scope: cost, limits: {max_per_session: 1.5}}\n";
     let spend = |served: &Served, way: &str, n: usize| -> bool {
         let params = json!({"name": "n__effect", "arguments": {"key": "k"}, "_meta": {"dev.callgate/est_cost": 1}});
@@ -199,7 +199,7 @@ fn new_sessions_have_no_budget_of_their_own() {
 }
 
 #[test]
-fn self_given_names_get_no_rules_that_widen() {
+fn client_names_get_no_wider_rules() {
     let policy = r#"version: "1"
 rules:
   - {scope: mcp_tool, allow: [{pattern: "n:read_thing"}]}

@@ -55,7 +55,7 @@ fn session_ids_of_other_tokens_are_unknown() {
 }
 
 #[test]
-fn clients_choose_no_session_id() {
+fn clients_cannot_choose_session_ids() {
     let (_bed, served) = governed(RATED);
     let chosen = "a".repeat(64);
     attack("tenants", "a client fixes the id of a session before it is opened")

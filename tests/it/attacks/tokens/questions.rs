@@ -18,7 +18,7 @@ fn says_yes(served: &Served, secret: &str, scope: &str, command: &str, meta: Val
 }
 
 #[test]
-fn ceilings_hold_for_questions() {
+fn token_ceilings_apply_to_checks() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     let reader = token(
@@ -68,7 +68,7 @@ fn ceilings_hold_for_questions() {
 }
 
 #[test]
-fn servers_of_a_token_hold_for_questions() {
+fn token_server_limits_apply_to_checks() {
     let bed = Bed::new(TWO);
     let served = bed.serve();
     let secret = token(

@@ -37,7 +37,7 @@ fn a_listed_plugin_changes_after_trust() {
 }
 
 #[test]
-fn a_plugin_list_that_arrives_after_trust_counts() {
+fn a_plugin_list_that_arrives_after_trust_is_used() {
     attack(
         "trust",
         "a plugin, a list of plugins or a workflow arrives in a trusted project",

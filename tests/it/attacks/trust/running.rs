@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_running_gateway_takes_over_an_untrusted_policy() {
+fn a_running_gateway_loads_an_untrusted_policy() {
     attack(
         "trust",
         "the policy of a trusted project is loosened while the gateway runs",
@@ -35,7 +35,7 @@ fn told(host: &StdioHost, words: &'static [&'static str]) {
 }
 
 #[test]
-fn a_running_gateway_takes_over_an_untrusted_lock() {
+fn a_running_gateway_loads_an_untrusted_lock() {
     attack(
         "trust",
         "the lock of a trusted project is changed while the gateway runs",
@@ -55,7 +55,7 @@ fn a_running_gateway_takes_over_an_untrusted_lock() {
 }
 
 #[test]
-fn the_gateways_own_writes_lose_no_trust() {
+fn the_gateways_own_writes_keep_trust() {
     attack(
         "trust",
         "trust is lost by what the gateway itself accepts, so that people stop reading",
@@ -92,7 +92,7 @@ fn the_gateways_own_writes_lose_no_trust() {
 }
 
 #[test]
-fn revoked_trust_counts_on() {
+fn revoked_trust_still_counts() {
     attack("trust", "a project is used after its trust was revoked")
         .expect(Seen::Refused)
         .tries(["callgate.yaml", ""], |named| {
