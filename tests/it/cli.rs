@@ -20,7 +20,7 @@ fn call(bed: &Bed, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn bare_it_says_what_is_here_and_what_to_do_next() {
+fn callgate_without_arguments_shows_status_and_next_steps() {
     let bed = Bed::new(ONE);
     let ran = run(&mut named(&bed, [""; 0]));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
@@ -70,7 +70,7 @@ fn a_call_prints_its_result_and_nothing_else() {
 }
 
 #[test]
-fn a_call_that_is_refused_wrong_or_failing_leaves_with_1() {
+fn refused_and_invalid_calls_exit_with_1() {
     let bed = Bed::new(ONE);
     let cases: [(&[&str], &str); 7] = [
         (
@@ -115,7 +115,7 @@ fn a_call_that_is_refused_wrong_or_failing_leaves_with_1() {
 }
 
 #[test]
-fn a_call_that_was_tried_and_did_not_work_leaves_with_3() {
+fn calls_that_fail_at_the_server_exit_with_3() {
     let bed = Bed::new("servers: {x: {command: '@counter@'}, dead: {command: /no/such/program}}");
     let cases: [(&[&str], &str); 3] = [
         (
@@ -216,7 +216,7 @@ fn tools_and_servers_are_tables_for_people_and_json_for_programs() {
 }
 
 #[test]
-fn a_running_gateway_is_asked_instead_of_starting_servers_again() {
+fn commands_ask_a_running_gateway_instead_of_starting_servers() {
     let bed = Bed::new("servers: {x: {command: '@counter@', args: [--log, '@dir@/log']}}");
     let served = bed.serve();
     tools(&mut http_as(&served, "{}"));
@@ -227,7 +227,7 @@ fn a_running_gateway_is_asked_instead_of_starting_servers_again() {
 }
 
 #[test]
-fn what_a_server_wrote_to_stderr_can_be_read_later() {
+fn server_stderr_can_be_read_later() {
     let bed = Bed::new(
         r#"servers:
   loud: {command: sh, args: [-c, "echo first >&2; printf '\\033[31mred\\n' >&2; exec @counter@"]}
@@ -254,7 +254,7 @@ fn what_a_server_wrote_to_stderr_can_be_read_later() {
 }
 
 #[test]
-fn doctor_finds_nothing_where_nothing_is_wrong() {
+fn doctor_reports_a_healthy_installation_as_ok() {
     let bed = Bed::new(&ONE.replace("}}", "}, off: {command: cat, enabled: false}}"));
     let ran = run(&mut named(&bed, ["doctor"]));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
@@ -269,7 +269,7 @@ fn doctor_finds_nothing_where_nothing_is_wrong() {
 }
 
 #[test]
-fn serve_warns_on_an_address_that_other_machines_reach() {
+fn serve_warns_when_other_machines_can_reach_its_address() {
     for (listen, warns) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
         let bed = Bed::new("");
         let mut command = bed.command(["serve", "--listen", listen]);
@@ -294,7 +294,7 @@ fn serve_warns_on_an_address_that_other_machines_reach() {
 }
 
 #[test]
-fn how_servers_stand_is_looked_at_and_not_remembered() {
+fn server_status_is_measured_and_not_cached() {
     let bed = Bed::new("servers: {x: {command: '@counter@ --slow-start-ms 300'}}");
     for _ in 0..2 {
         let ran = run(&mut named(&bed, ["servers", "list", "--json"]));
@@ -307,7 +307,7 @@ fn how_servers_stand_is_looked_at_and_not_remembered() {
 }
 
 #[test]
-fn doctor_says_what_is_wrong_and_what_to_do() {
+fn doctor_names_problems_and_remedies() {
     let bed = Bed::new(
         "servers: {dead: {command: /no/such/program}, unset: {command: cat, env: {A: '${NOT_SET}'}}}",
     );
@@ -329,7 +329,7 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn without_anything_it_starts_and_says_how_to_go_on() {
+fn an_empty_configuration_works_and_suggests_next_steps() {
     let bed = Bed::new("");
     for (args, said) in [
         (["tools", "list"], ""),

@@ -68,7 +68,7 @@ fn ways(shop: &Workshop) -> Vec<String> {
 }
 
 #[test]
-fn no_path_leads_out_of_a_root() {
+fn builtin_tools_refuse_paths_outside_their_roots() {
     let mut shop = leaky();
     for way in ways(&shop) {
         for (tool, arguments) in [
@@ -97,7 +97,7 @@ fn no_path_leads_out_of_a_root() {
 }
 
 #[test]
-fn a_search_does_not_follow_links_out_of_a_root() {
+fn builtin_searches_do_not_follow_links_out_of_a_root() {
     let mut shop = leaky();
     let (_, found) = shop.call("Grep", &json!({"pattern": "secret|inside"}));
     assert_eq!(found, "inside/file:1:inside");
@@ -106,14 +106,14 @@ fn a_search_does_not_follow_links_out_of_a_root() {
 }
 
 #[test]
-fn a_link_that_stays_inside_is_followed() {
+fn builtin_tools_follow_links_within_a_root() {
     let mut shop = leaky();
     let (failed, text) = shop.call("Read", &json!({"path": "link-that-stays/file"}));
     assert_eq!((failed, text.as_str()), (false, "inside"));
 }
 
 #[test]
-fn a_refusal_names_the_root_and_the_setting() {
+fn a_refused_path_names_the_root_and_the_setting() {
     let mut shop = leaky();
     let root = fs::canonicalize(shop.bed.path("desk")).expect("it is there");
     let (_, text) = shop.call("Read", &json!({"path": "/etc/passwd"}));
@@ -125,7 +125,7 @@ fn a_refusal_names_the_root_and_the_setting() {
 }
 
 #[test]
-fn a_link_that_is_swapped_in_leads_nowhere() {
+fn links_swapped_in_during_a_call_do_not_escape_builtin_roots() {
     let mut shop = leaky();
     let work = shop.bed.path("desk");
     shop.file("flip/secret", "inside");

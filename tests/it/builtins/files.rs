@@ -47,7 +47,7 @@ fn six_tools_are_listed_by_name_with_their_hints() {
 }
 
 #[test]
-fn read_keeps_its_promise() {
+fn read_works_as_documented() {
     let mut shop = Workshop::new();
     shop.file("a.txt", "one\ntwo\nthree\nfour");
     shop.file("empty", "");
@@ -153,7 +153,7 @@ fn a_large_file_is_read_page_by_page() {
 }
 
 #[test]
-fn a_pipe_keeps_nobody() {
+fn pipes_do_not_block_tools() {
     let mut shop = Workshop::new();
     let pipe = shop.bed.path("desk/pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -181,7 +181,7 @@ fn a_pipe_keeps_nobody() {
 }
 
 #[test]
-fn write_keeps_its_promise() {
+fn write_works_as_documented() {
     let mut shop = Workshop::new();
     shop.file("run.sh", "old");
     let script = shop.bed.path("desk/run.sh");
@@ -262,7 +262,7 @@ fn write_keeps_its_promise() {
 }
 
 #[test]
-fn edit_keeps_its_promise() {
+fn edit_works_as_documented() {
     let mut shop = Workshop::new();
     shop.file("a.txt", "one two two\nthree (x)\n");
     shop.table(&[
@@ -282,7 +282,7 @@ fn edit_keeps_its_promise() {
 }
 
 #[test]
-fn a_policy_speaks_of_the_same_files_as_the_tools() {
+fn policy_paths_and_tool_paths_name_the_same_files() {
     let bed = Bed::new(&BUILTINS.replace("allow-all", "policy.yaml"));
     std::fs::create_dir(bed.path("desk")).expect("the folder is fresh");
     let policy = "\

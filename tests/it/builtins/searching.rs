@@ -39,7 +39,7 @@ fn grove() -> Workshop {
 }
 
 #[test]
-fn glob_keeps_its_promise() {
+fn glob_works_as_documented() {
     let mut shop = grove();
     let cases = [
         (
@@ -90,7 +90,7 @@ fn glob_keeps_its_promise() {
 }
 
 #[test]
-fn many_files_are_cut_and_told() {
+fn long_glob_answers_are_truncated_with_a_note() {
     let mut shop = Workshop::new();
     for number in 0..1003 {
         shop.file(&format!("{number}"), "");
@@ -104,7 +104,7 @@ fn many_files_are_cut_and_told() {
 }
 
 #[test]
-fn grep_keeps_its_promise() {
+fn grep_works_as_documented() {
     let mut shop = grove();
     let cases = [
         (
@@ -178,7 +178,7 @@ fn grep_keeps_its_promise() {
 }
 
 #[test]
-fn much_that_matches_is_cut_and_told() {
+fn long_grep_answers_are_truncated_with_a_note() {
     let mut shop = Workshop::new();
     shop.file("many", "match\n".repeat(100_000));
     shop.file("wide", format!("match {}\n", "x".repeat(10_000)));
@@ -190,7 +190,7 @@ fn much_that_matches_is_cut_and_told() {
 }
 
 #[test]
-fn unreadable_files_are_passed_over() {
+fn searches_skip_unreadable_files() {
     let mut shop = grove();
     // A loop of links, and a link that leads nowhere: neither is a file that could be read.
     std::os::unix::fs::symlink("loop", shop.bed.path("desk/loop")).expect("it is ours");

@@ -11,7 +11,7 @@ use crate::evidence::{records, signal};
 use crate::setup::Bed;
 
 #[test]
-fn bash_keeps_its_promise() {
+fn bash_works_as_documented() {
     let mut shop = Workshop::new();
     shop.file("sub/x", "");
     shop.table(&[
@@ -98,7 +98,7 @@ fn bash_keeps_its_promise() {
 }
 
 #[test]
-fn long_output_keeps_its_head_and_its_tail() {
+fn long_command_output_keeps_head_and_tail() {
     let mut shop = Workshop::new();
     let command = "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last";
     let (failed, text) = shop.call("Bash", &json!({"command": command}));
@@ -112,7 +112,7 @@ fn long_output_keeps_its_head_and_its_tail() {
 }
 
 #[test]
-fn a_command_sees_no_keys() {
+fn commands_do_not_inherit_keys() {
     let bed = Bed::new(BUILTINS);
     std::fs::create_dir(bed.path("desk")).expect("the folder is fresh");
     let mut command = bed.command(["stdio"]);
@@ -126,7 +126,7 @@ fn a_command_sees_no_keys() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_ends_with_it() {
+fn processes_left_behind_by_a_command_end_with_its_call() {
     let mut shop = Workshop::new();
     let mark = shop.bed.path("left-behind").display().to_string();
     let command = format!(
@@ -143,7 +143,7 @@ fn what_a_command_leaves_behind_ends_with_it() {
 }
 
 #[test]
-fn a_timeout_ends_the_whole_group() {
+fn a_timeout_ends_all_processes_of_a_command() {
     let mut shop = Workshop::new();
     let mark = shop.bed.path("too-slow").display().to_string();
     let command = format!("export MARK={mark}; trap '' TERM; (sleep 600; true) & sleep 600");
@@ -153,7 +153,7 @@ fn a_timeout_ends_the_whole_group() {
 }
 
 #[test]
-fn a_running_command_ends_with_its_gateway_however_that_ends() {
+fn a_running_command_ends_however_its_gateway_ends() {
     for how in [
         None,
         Some(Signal::TERM),
@@ -186,7 +186,7 @@ fn a_running_command_ends_with_its_gateway_however_that_ends() {
 }
 
 #[test]
-fn a_cancelled_command_ends() {
+fn a_cancelled_command_is_ended() {
     let mut shop = Workshop::new();
     let mark = shop.bed.path("cancelled").display().to_string();
     let arguments = json!({"command": format!("export MARK={mark}; sleep 600; true")});
@@ -205,7 +205,7 @@ fn a_cancelled_command_ends() {
 }
 
 #[test]
-fn one_log_line_per_call_and_no_arguments_in_it() {
+fn each_call_logs_one_line_without_arguments() {
     let mut shop = Workshop::new();
     shop.call("Bash", &json!({"command": "echo hush-hush"}));
     let line = shop

@@ -15,7 +15,7 @@ fn check_connect(args: &[&str], expected: &Expect) {
 }
 
 #[test]
-fn every_host_gets_its_snippet() {
+fn every_host_gets_its_stdio_snippet() {
     check_connect(
         &["claude"],
         &expect![[r#"
@@ -124,7 +124,7 @@ fn every_host_gets_its_snippet() {
 }
 
 #[test]
-fn every_host_gets_its_snippet_over_http() {
+fn every_host_gets_its_http_snippet() {
     check_connect(
         &["claude", "--http"],
         &expect![[r#"
@@ -217,7 +217,7 @@ fn every_host_gets_its_snippet_over_http() {
 }
 
 #[test]
-fn a_snippet_for_a_shell_is_quoted_for_a_shell() {
+fn shell_snippets_are_quoted() {
     let bed = Bed::new("");
     let folder = bed.path("two words");
     let ran = run(named(&bed, ["connect", "--print", "claude"]).env("CALLGATE_DATA_DIR", folder));

@@ -21,7 +21,7 @@ fn ids(result: &Value) -> (String, String) {
 }
 
 #[test]
-fn a_held_call_suspends_the_run_and_it_goes_on_exactly_once() {
+fn a_held_call_suspends_its_run_which_resumes_exactly_once() {
     let bed = bed("policy: default\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -56,7 +56,7 @@ fn a_held_call_suspends_the_run_and_it_goes_on_exactly_once() {
 }
 
 #[test]
-fn a_held_run_outlives_kill_9_of_the_gateway_and_goes_on_exactly_once() {
+fn a_held_run_survives_kill_9_and_resumes_exactly_once() {
     let bed = bed("policy: default\n");
     let mut served = bed.serve();
     let result = result_of(&mut host(&served), &json!({"command": COMMAND}));
@@ -94,7 +94,7 @@ fn a_held_run_outlives_kill_9_of_the_gateway_and_goes_on_exactly_once() {
 }
 
 #[test]
-fn a_held_run_is_its_principals_own() {
+fn a_held_run_can_be_resumed_only_by_its_principal() {
     let bed = bed("policy: default\n");
     let served = bed.serve();
     let result = result_of(&mut host(&served), &json!({"command": COMMAND}));
@@ -111,7 +111,7 @@ fn a_held_run_is_its_principals_own() {
 }
 
 #[test]
-fn a_denied_call_raises() {
+fn a_denied_call_raises_an_exception() {
     let bed = bed("policy: policy.yaml\n");
     let policy = "version: \"1\"\nname: p\nrules:\n  - scope: mcp_tool\n    allow: [{pattern: \"*:*\"}]\n    deny: [{pattern: \"wix:delete_site\"}]\n";
     std::fs::write(bed.path("policy.yaml"), policy).unwrap();

@@ -6,7 +6,7 @@ use super::{CONFIG, bed, bed_of, failed, host, ran};
 use crate::talk;
 
 #[test]
-fn every_limit_is_a_setting_and_named_by_the_script_that_reaches_it() {
+fn every_script_limit_is_configurable_and_named_when_reached() {
     let bed = bed(
         "policy: allow-all\ncode: {cpu: 1s, wall: 5s, memory_mib: 32, calls: 3, source_kib: 1, nesting: 2, output_kib: 2}\n",
     );
@@ -32,7 +32,7 @@ fn every_limit_is_a_setting_and_named_by_the_script_that_reaches_it() {
 }
 
 #[test]
-fn results_up_to_the_inline_limit_are_shown_whole() {
+fn results_up_to_the_inline_limit_are_returned_whole() {
     let bed = bed("policy: allow-all\ncode: {inline_chars: 100}\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -42,7 +42,7 @@ fn results_up_to_the_inline_limit_are_shown_whole() {
 }
 
 #[test]
-fn a_call_past_its_servers_timeout_raises_what_can_be_caught() {
+fn a_call_timeout_raises_a_catchable_exception() {
     let hasty =
         "  hasty: {command: '@canned@', args: [--answers, '@dir@/wix.json'], timeout: 2s}\n";
     let config = CONFIG.replace("upstream:", &format!("{hasty}upstream:"));
@@ -58,7 +58,7 @@ fn a_call_past_its_servers_timeout_raises_what_can_be_caught() {
 }
 
 #[test]
-fn others_are_served_while_scripts_loop() {
+fn looping_scripts_do_not_block_other_hosts() {
     let bed = bed("policy: allow-all\ncode: {cpu: 3s}\n");
     let served = bed.serve();
     let looping: Vec<_> = (0..3)

@@ -8,7 +8,7 @@ use super::{bed, failed, host, ran, run};
 use crate::talk;
 
 #[test]
-fn a_script_combines_servers_and_reads_results_by_attribute_and_key() {
+fn scripts_combine_servers_and_read_results_by_attribute_or_key() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -56,7 +56,7 @@ fn a_script_combines_servers_and_reads_results_by_attribute_and_key() {
 }
 
 #[test]
-fn what_is_unknown_is_an_error_that_lists_what_there_is() {
+fn errors_for_unknown_names_in_scripts_list_the_choices() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -96,7 +96,7 @@ fn what_is_unknown_is_an_error_that_lists_what_there_is() {
 }
 
 #[test]
-fn scripts_see_servers_and_tools() {
+fn scripts_can_list_servers_and_tools() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -129,7 +129,7 @@ fn scripts_see_servers_and_tools() {
 }
 
 #[test]
-fn gathered_calls_take_as_long_as_one() {
+fn gathered_calls_of_a_script_take_as_long_as_one() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -142,7 +142,7 @@ fn gathered_calls_take_as_long_as_one() {
 }
 
 #[test]
-fn large_results_are_handles_and_pictures_stay() {
+fn large_results_become_handles_and_images_are_kept() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -172,7 +172,7 @@ fn large_results_are_handles_and_pictures_stay() {
 }
 
 #[test]
-fn local_packs_win_over_servers() {
+fn local_packs_take_precedence_over_servers() {
     let bed = bed("policy: allow-all\ncode: {packs: packs}\n");
     std::fs::create_dir(bed.path("packs")).unwrap();
     let brave = "def search(q):\n    \"\"\"Searches.\"\"\"\n    return [s.name + q for s in wix.list_sites().sites]\n";
@@ -213,7 +213,7 @@ fn local_packs_are_found_beside_the_configuration() {
 }
 
 #[test]
-fn twenty_servers_with_four_hundred_tools_take_few_tokens() {
+fn the_code_view_of_400_tools_takes_few_tokens() {
     let mut config = "policy: allow-all\nservers:\n".to_owned();
     for at in 0..20 {
         config.push_str(&format!(
@@ -256,7 +256,7 @@ fn twenty_servers_with_four_hundred_tools_take_few_tokens() {
 }
 
 #[test]
-fn the_view_has_one_tool_and_says_little() {
+fn the_code_view_has_one_short_tool() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut host = host(&served);

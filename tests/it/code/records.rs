@@ -25,7 +25,7 @@ fn of_tool<'a>(records: &'a [Value], tool: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn inner_calls_are_on_record_below_their_run() {
+fn inner_calls_are_recorded_below_their_run() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -51,7 +51,7 @@ fn inner_calls_are_on_record_below_their_run() {
 }
 
 #[test]
-fn a_killed_worker_is_an_error_and_replaced() {
+fn a_killed_worker_fails_its_run_and_is_replaced() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut host = host(&served);
@@ -86,7 +86,7 @@ fn a_killed_worker_is_an_error_and_replaced() {
 }
 
 #[test]
-fn kill_9_in_the_middle_of_a_run_leaves_true_records() {
+fn kill_9_during_a_run_leaves_correct_records() {
     let bed = bed("policy: allow-all\n");
     let mut served = bed.serve();
     let mut host = host(&served);
@@ -124,7 +124,7 @@ fn kill_9_in_the_middle_of_a_run_leaves_true_records() {
 }
 
 #[test]
-fn a_gateway_without_scripts_has_no_worker() {
+fn a_gateway_without_scripts_starts_no_worker() {
     let bed = bed("policy: allow-all\n");
     let served = bed.serve();
     let mut direct = served.host_ready();

@@ -34,7 +34,7 @@ fn a_call_past_its_timeout_is_cancelled_at_its_server() {
 }
 
 #[test]
-fn a_server_that_dies_in_a_run_is_unavailable_and_comes_back() {
+fn a_server_that_dies_during_a_run_is_unavailable_then_restarted() {
     let bed = Bed::new(CONFIG);
     let served = bed.serve();
     let mut host = host(&served);
@@ -52,7 +52,7 @@ fn a_server_that_dies_in_a_run_is_unavailable_and_comes_back() {
 }
 
 #[test]
-fn servers_over_http_are_listed_as_such_and_as_gone_when_they_are() {
+fn http_servers_are_listed_with_transport_and_status() {
     let bed = Bed::new(CONFIG);
     let ledger = bed.path("ledger").display().to_string();
     let upstream = HttpUpstream::start("counter-upstream", &["--ledger", &ledger]);
@@ -85,7 +85,7 @@ fn servers_over_http_are_listed_as_such_and_as_gone_when_they_are() {
 }
 
 #[test]
-fn a_gateway_that_stops_leaves_no_child() {
+fn a_stopping_gateway_leaves_no_child_process() {
     let bed = Bed::new(CONFIG);
     let mut served = bed.serve();
     let mut host = host(&served);

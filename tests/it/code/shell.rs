@@ -6,7 +6,7 @@ use super::bed;
 use crate::evidence::{run, stdout};
 
 #[test]
-fn scripts_run_from_the_shell() {
+fn scripts_can_be_run_from_the_shell() {
     let bed = bed("policy: allow-all\n");
     let shown = stdout(&run(
         &bed,
@@ -28,7 +28,7 @@ fn scripts_run_from_the_shell() {
 }
 
 #[test]
-fn a_script_can_come_from_standard_input() {
+fn scripts_can_be_read_from_standard_input() {
     let bed = bed("policy: allow-all\n");
     let mut child = bed
         .command(["run", "-"])

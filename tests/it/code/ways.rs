@@ -6,7 +6,7 @@ use crate::setup::VERSION;
 use crate::talk;
 
 #[test]
-fn the_view_is_had_by_flag_token_and_configuration() {
+fn the_code_view_is_selected_by_flag_token_or_configuration() {
     let bed = bed("policy: allow-all\n");
     let names = "[s.name for s in wix.list_sites().sites]";
     let mut command = bed.command(["stdio", "--view", "code"]);

@@ -54,7 +54,7 @@ pub(super) fn guard() -> Result<()> {
 
 /// Built-in tools are given a hundred thousand random argument objects.
 pub(super) fn arguments() -> Result<()> {
-    let test = "random_arguments_never_end_the_gateway";
+    let test = "random_arguments_never_crash_the_gateway";
     run(PRODUCT, test, "CALLGATE_RANDOM_ARGUMENTS", "100000")
 }
 
