@@ -32,7 +32,7 @@ pub(crate) const OWN_ANNOUNCEMENTS: [&str; 3] = [
 const ARRIVAL: Duration = Duration::from_secs(10);
 
 #[test]
-fn nothing_differs_between_any_door_and_any_upstream() {
+fn every_door_and_upstream_transport_passes_messages_unchanged() {
     use Transport::{HttpJson, HttpSse, LegacySse, Stdio};
     for transport in [Stdio, HttpJson, HttpSse, LegacySse] {
         let direct = direct_over(transport);
@@ -51,7 +51,7 @@ fn nothing_differs_between_any_door_and_any_upstream() {
 }
 
 #[test]
-fn raw_line_breaks_between_tokens_reach_an_http_upstream_as_they_are() {
+fn line_breaks_between_tokens_reach_an_http_upstream_unchanged() {
     let params = "{\r\n  \"name\": \"echo_raw\",\n\n\t\"arguments\": {\n \"n\" : 1.0\r\n}\n}";
     let body = format!(
         "\n{{\n\"jsonrpc\": \"2.0\",\r\n\"id\": 7,\n\"method\":\n\"tools/call\",\n\"params\": {params}\n}}\r\n"
@@ -67,7 +67,7 @@ fn raw_line_breaks_between_tokens_reach_an_http_upstream_as_they_are() {
 }
 
 #[test]
-fn behind_a_prefix_only_names_differ() {
+fn with_prefixes_only_names_differ() {
     let bed = Bed::new(PREFIXED);
     let over_stdio = run(&mut bed.stdio_ready(), &bed.path("upstream.log"), "weird__");
     assert_only_names_differ(&direct(), &over_stdio);
@@ -97,7 +97,7 @@ fn canonical_names_reach_the_same_tool() {
 }
 
 #[test]
-fn notifications_that_belong_to_no_call_come_on_the_standing_stream() {
+fn notifications_outside_calls_use_the_get_stream() {
     let bed = Bed::new(BARE);
     let served = bed.serve();
     let (asked, logging) = (served.host_ready(), served.host_ready());
@@ -130,7 +130,7 @@ fn notifications_that_belong_to_no_call_come_on_the_standing_stream() {
 }
 
 #[test]
-fn raw_line_breaks_between_tokens_reach_a_stdio_upstream_as_spaces() {
+fn line_breaks_between_tokens_reach_a_stdio_upstream_as_spaces() {
     let body = "{\r\n  \"jsonrpc\": \"2.0\",\n  \"id\": 7,\n  \"method\": \"tools/call\",\n  \"params\": {\n    \"name\": \"echo_raw\",\n    \"arguments\": {\n\n      \"big\": 123456789012345678901234567890,\r\n      \"text\": \"\\n\"\n    }\n  }\n}\n";
     let seen = "{     \"name\": \"echo_raw\",     \"arguments\": {        \"big\": 123456789012345678901234567890,        \"text\": \"\\n\"     }   }";
     let bed = Bed::new(BARE);
@@ -146,7 +146,7 @@ fn raw_line_breaks_between_tokens_reach_a_stdio_upstream_as_spaces() {
 }
 
 #[test]
-fn our_own_meta_is_stripped_and_everything_else_in_it_kept() {
+fn the_gateways_own_meta_is_stripped_and_other_meta_kept() {
     let cases = [
         (
             r#"{"dev.callgate/approval_id":"ap_1","vendor.example/k":1.0,"dev.agentguard/x":[{}],"dev.callgatex/y":-0}"#,
@@ -178,7 +178,7 @@ fn our_own_meta_is_stripped_and_everything_else_in_it_kept() {
 }
 
 #[test]
-fn our_own_meta_is_stripped_from_all_else_that_a_host_says() {
+fn the_gateways_own_meta_is_stripped_from_every_host_message() {
     let bed = Bed::new(BARE);
     let mut host = bed.stdio_ready();
     let meta = r#""_meta":{"dev.callgate/a":1,"k":1.0}"#;
@@ -218,7 +218,7 @@ fn our_own_meta_is_stripped_from_all_else_that_a_host_says() {
 }
 
 #[test]
-fn a_burst_of_progress_loses_nothing() {
+fn a_burst_of_progress_loses_no_notification() {
     const STEPS: usize = 3000;
     let bed = Bed::new(
         "servers: {counter: {command: '@counter@'}}\nnaming: {prefix: never}\npolicy: allow-all\n",
@@ -241,7 +241,7 @@ fn a_burst_of_progress_loses_nothing() {
 }
 
 #[test]
-fn a_host_that_says_things_at_once_is_not_too_early_for_its_upstream() {
+fn messages_sent_before_the_upstream_is_ready_reach_it() {
     let level =
         r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#;
     let early = r#"{"jsonrpc":"2.0","method":"notifications/early","params":{"n":1.0}}"#;

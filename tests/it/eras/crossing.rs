@@ -50,7 +50,7 @@ fn greeted(answer: &Value) {
 }
 
 #[test]
-fn a_handshake_server_that_asks_does_its_tool_once() {
+fn a_handshake_server_that_asks_runs_its_tool_once() {
     let over_stdio = Bed::new(&config("handshake"));
     let over_http = Bed::new(&config("handshake"));
     let log = over_http.path("upstream.log").display().to_string();
@@ -105,7 +105,7 @@ fn stop(served: &mut Served) {
 }
 
 #[test]
-fn a_host_that_was_restarted_answers_and_the_tool_is_not_done_again() {
+fn a_restarted_host_can_answer_without_running_the_tool_again() {
     let bed = Bed::new(&config("handshake"));
     let _served = bed.serve();
     let mut first = bed.stdio();
@@ -117,7 +117,7 @@ fn a_host_that_was_restarted_answers_and_the_tool_is_not_done_again() {
 }
 
 #[test]
-fn states_of_others_forged_ones_and_used_ones_are_refused() {
+fn foreign_forged_and_used_request_states_are_refused() {
     let bed = Bed::new(&config("handshake"));
     let served = bed.serve();
     let refused = |answer: &Value, why: &str| {
@@ -156,7 +156,7 @@ fn states_of_others_forged_ones_and_used_ones_are_refused() {
 }
 
 #[test]
-fn each_round_is_decided_anew() {
+fn policy_decides_every_round_again() {
     let allow = "version: '1'\nrules: [{scope: mcp_tool, allow: [{pattern: '*:*'}]}]\n";
     let deny = "version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*:*', message: 'not any more'}]}]\n";
     let bed = Bed::new(&config("handshake").replace("allow-all", "policy.yaml"));
@@ -179,7 +179,7 @@ fn each_round_is_decided_anew() {
 }
 
 #[test]
-fn several_questions_at_once_and_one_after_the_other() {
+fn questions_can_come_together_or_in_sequence() {
     let bed = Bed::new(&config("handshake"));
     let served = bed.serve();
     let call = |name: &str, more: Value| {
@@ -225,7 +225,7 @@ fn several_questions_at_once_and_one_after_the_other() {
 }
 
 #[test]
-fn a_stateless_server_that_asks_has_its_host_asked() {
+fn questions_of_a_stateless_server_reach_handshake_hosts() {
     let bed = Bed::new(&config("stateless"));
     let served = bed.serve();
     let capabilities = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
@@ -264,7 +264,7 @@ fn a_stateless_server_that_asks_has_its_host_asked() {
 const SHELF: &str = "servers: {a: {command: '@shelf@', args: [--tag, a, --log, '@dir@/upstream.log']}}\npolicy: allow-all\n";
 
 #[test]
-fn a_link_that_a_handshake_server_needs_opened_is_a_question_and_the_call_is_made_again() {
+fn a_url_needed_by_a_handshake_server_becomes_a_question_and_a_retry() {
     let bed = Bed::new(SHELF);
     let served = bed.serve();
     let all = json!({"elicitation": {"form": {}, "url": {}}});
@@ -303,7 +303,7 @@ fn a_link_that_a_handshake_server_needs_opened_is_a_question_and_the_call_is_mad
 }
 
 #[test]
-fn a_stateless_host_follows_a_resource_of_a_handshake_server() {
+fn a_stateless_host_subscribes_to_a_handshake_servers_resource() {
     let bed = Bed::new(SHELF);
     let mut host = bed.stdio();
     exchange(&mut host, &stateless("resources/list", json!({})));

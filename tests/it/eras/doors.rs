@@ -44,7 +44,7 @@ fn a_server_is_discovered_and_called_without_a_handshake() {
 }
 
 #[test]
-fn both_eras_share_a_stream_and_an_address() {
+fn both_eras_can_share_a_stream_and_a_url() {
     let bed = Bed::new(&config("dual"));
     let served = bed.serve();
     let mut stdio = bed.stdio_ready();
@@ -66,7 +66,7 @@ fn both_eras_share_a_stream_and_an_address() {
 type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], u16, i64);
 
 #[test]
-fn what_is_wrong_with_a_request_has_its_own_code_and_status() {
+fn each_fault_of_a_stateless_request_has_its_code_and_status() {
     let bed = Bed::new(&config("dual"));
     let served = bed.serve();
     let send = |line: &str, change: &[(&str, &str)]| {
@@ -138,7 +138,7 @@ fn what_is_wrong_with_a_request_has_its_own_code_and_status() {
 }
 
 #[test]
-fn arguments_in_headers_must_be_those_of_the_body() {
+fn argument_headers_must_match_the_body() {
     let bed = Bed::new(&config("dual"));
     let served = bed.serve();
     let arguments = json!({"region": "köln", "priority": 7});
@@ -162,7 +162,7 @@ fn arguments_in_headers_must_be_those_of_the_body() {
 }
 
 #[test]
-fn log_messages_come_when_asked_for_and_progress_under_its_own_token() {
+fn stateless_log_messages_and_progress_follow_the_request() {
     for speaks in ["dual", "handshake"] {
         let bed = Bed::new(&config(speaks));
         let served = bed.serve();
@@ -193,7 +193,7 @@ fn log_messages_come_when_asked_for_and_progress_under_its_own_token() {
 }
 
 #[test]
-fn who_listens_is_told_of_what_was_asked_for_and_of_the_end() {
+fn a_listen_request_gets_subscribed_changes_and_its_end() {
     let bed = Bed::new(&config("stateless"));
     let mut host = bed.stdio();
     let change = |id: &str, kind: &str| {

@@ -38,7 +38,7 @@ fn is_good(answer: &Value) -> bool {
 }
 
 #[test]
-fn a_hostile_stateless_server_harms_no_host_with_a_handshake() {
+fn a_hostile_stateless_server_harms_no_handshake_host() {
     let bed = Bed::new(CONFIG);
     let mut host = stdio_as(&bed, Some(r#"{"elicitation":{},"sampling":{},"roots":{}}"#));
     for (tool, expected) in TOOLS {

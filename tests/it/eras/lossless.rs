@@ -240,17 +240,17 @@ fn assert_received_as_sent(server: &Server, through: &[Exchange]) {
 }
 
 #[test]
-fn nothing_differs_between_a_stateless_host_and_a_stateless_server() {
+fn stateless_host_and_stateless_server_exchange_identical_messages() {
     assert_nothing_differs(Era::Stateless, Era::Stateless);
 }
 
 #[test]
-fn nothing_is_lost_between_a_stateless_host_and_a_handshake_server() {
+fn no_message_is_lost_between_stateless_host_and_handshake_server() {
     assert_nothing_differs(Era::Stateless, Era::Handshake);
 }
 
 #[test]
-fn nothing_is_lost_between_a_handshake_host_and_a_stateless_server() {
+fn no_message_is_lost_between_handshake_host_and_stateless_server() {
     assert_nothing_differs(Era::Handshake, Era::Stateless);
 }
 

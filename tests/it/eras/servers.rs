@@ -17,7 +17,7 @@ fn call() -> String {
 }
 
 #[test]
-fn a_server_of_both_eras_is_spoken_to_in_that_of_the_host() {
+fn a_dual_era_server_is_used_in_the_hosts_era() {
     let bed = Bed::new(&config("dual"));
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -40,7 +40,7 @@ fn a_server_of_both_eras_is_spoken_to_in_that_of_the_host() {
 }
 
 #[test]
-fn a_server_of_one_era_serves_hosts_of_both() {
+fn a_single_era_server_serves_hosts_of_both_eras() {
     for speaks in ["handshake", "stateless"] {
         let bed = Bed::new(&config(speaks));
         let served = bed.serve();
@@ -62,7 +62,7 @@ fn a_server_of_one_era_serves_hosts_of_both() {
 }
 
 #[test]
-fn the_configuration_can_say_which_era_is_spoken() {
+fn the_configuration_can_fix_a_servers_era() {
     for (protocol, expected) in [("handshake", false), ("stateless", true)] {
         let config = config("dual").replace("args:", &format!("protocol: {protocol}, args:"));
         let bed = Bed::new(&config);
@@ -91,7 +91,7 @@ fn the_configuration_can_say_which_era_is_spoken() {
 
 /// A gateway is the server here: it refuses a call whose headers do not repeat what its tool wants repeated.
 #[test]
-fn arguments_are_repeated_in_headers_for_a_server_that_wants_them() {
+fn arguments_are_repeated_in_headers_when_a_tool_requires_it() {
     let behind = Bed::new(&config("dual"));
     let strict = behind.serve();
     let bed = Bed::new(&format!(

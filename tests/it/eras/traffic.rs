@@ -138,7 +138,7 @@ fn slow(key: &str) -> String {
 }
 
 #[test]
-fn a_cancellation_reaches_the_one_request_it_is_for_between_all_eras() {
+fn a_cancellation_reaches_only_its_request_between_all_eras() {
     thread::scope(|scope| {
         for scene in scenes("") {
             scope.spawn(move || {
@@ -175,7 +175,7 @@ fn cancel_one_of_two(scene: &Scene, name: &str, mut caller: Caller) {
 }
 
 #[test]
-fn a_timeout_cancels_its_own_request_between_all_eras() {
+fn a_timeout_cancels_only_its_request_between_all_eras() {
     thread::scope(|scope| {
         for scene in scenes(r#""timeout":"1s","#) {
             scope.spawn(move || {
@@ -208,7 +208,7 @@ fn time_out(scene: &Scene, name: &str, mut caller: Caller) {
 }
 
 #[test]
-fn progress_comes_under_the_hosts_own_token_between_all_eras() {
+fn progress_carries_the_hosts_token_between_all_eras() {
     for scene in scenes("") {
         for (name, mut caller) in callers(&scene) {
             for token in [r#""7""#, "7", "-3", r#""""#, "9007199254740993"] {
@@ -229,7 +229,7 @@ fn progress_comes_under_the_hosts_own_token_between_all_eras() {
 }
 
 #[test]
-fn a_server_learns_what_the_host_declared_between_all_eras() {
+fn host_capabilities_reach_servers_between_all_eras() {
     let declared = [
         json!({}),
         json!({"elicitation": {}}),
@@ -266,7 +266,7 @@ fn a_server_learns_what_the_host_declared_between_all_eras() {
 }
 
 #[test]
-fn stateless_hosts_are_offered_what_some_server_has_and_see_the_same_pages() {
+fn stateless_hosts_get_the_combined_capabilities_and_stable_pages() {
     let bed = Bed::new(
         "\
 servers:
@@ -304,7 +304,7 @@ policy: allow-all
 }
 
 #[test]
-fn a_stateless_host_is_given_no_session_and_one_that_it_names_means_nothing() {
+fn stateless_hosts_get_no_session_and_session_headers_are_ignored() {
     let bed = Bed::new(&config("dual"));
     let served = bed.serve();
     let line = stateless("tools/call", json!({"name": "test_simple_text"}));

@@ -139,7 +139,7 @@ const NO_MESSAGE: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_cannot_be_read_is_a_parse_error_and_the_next_call_works() {
+fn unreadable_frames_get_a_parse_error_and_the_next_call_works() {
     let bed = Bed::new(SMALL);
     let (doors, _served) = Door::both(&bed, VERSION);
     for mut door in doors {
@@ -155,7 +155,7 @@ fn what_cannot_be_read_is_a_parse_error_and_the_next_call_works() {
 }
 
 #[test]
-fn what_is_no_message_is_an_invalid_request_and_the_next_call_works() {
+fn malformed_messages_get_invalid_request_and_the_next_call_works() {
     let bed = Bed::new(SMALL);
     let (doors, _served) = Door::both(&bed, VERSION);
     for mut door in doors {
@@ -175,7 +175,7 @@ fn what_is_no_message_is_an_invalid_request_and_the_next_call_works() {
 }
 
 #[test]
-fn depth_has_a_limit() {
+fn nesting_depth_is_limited() {
     let nested = |levels: usize| {
         let (open, close) = (r#"{"a":"#.repeat(levels), "}".repeat(levels));
         request("1", "ping", &format!("{open}1{close}"))
@@ -227,7 +227,7 @@ fn an_oversize_body_is_refused_and_one_at_the_limit_passes() {
 }
 
 #[test]
-fn a_body_that_never_says_its_length_is_cut_off_at_the_limit() {
+fn a_body_of_unknown_length_is_cut_off_at_the_limit() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let host = served.host_ready();
@@ -245,7 +245,7 @@ fn a_body_that_never_says_its_length_is_cut_off_at_the_limit() {
 }
 
 #[test]
-fn empty_lines_are_no_frames_and_get_no_answer() {
+fn empty_lines_get_no_answer() {
     let bed = Bed::new(SMALL);
     let mut host = bed.stdio_ready();
     for blank in ["", "   ", "\t", "\r"] {
@@ -257,7 +257,7 @@ fn empty_lines_are_no_frames_and_get_no_answer() {
 }
 
 #[test]
-fn ids_come_back_as_they_were_written() {
+fn ids_are_returned_as_written() {
     let bed = Bed::new(SMALL);
     let (doors, _served) = Door::both(&bed, VERSION);
     let ids = [
@@ -283,7 +283,7 @@ fn ids_come_back_as_they_were_written() {
 }
 
 #[test]
-fn batches_are_answered_on_2025_03_26_alone() {
+fn batches_are_answered_only_on_2025_03_26() {
     let ping = |id: &str| request(id, "ping", "{}");
     let call = request("\"c\"", "tools/call", r#"{"name":"echo_raw","x":1.0}"#);
     let note = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;

@@ -32,7 +32,7 @@ const REFUSED: &[&str] = &[
 ];
 
 #[test]
-fn versions_are_settled_as_the_table_says() {
+fn protocol_versions_are_negotiated_as_documented() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     for (requested, settled) in SETTLED {
@@ -50,7 +50,7 @@ fn versions_are_settled_as_the_table_says() {
 }
 
 #[test]
-fn versions_that_cannot_be_settled_are_refused_and_may_be_asked_again() {
+fn unsupported_versions_are_refused_and_can_be_retried() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let mut stdio = bed.stdio();
@@ -72,7 +72,7 @@ fn versions_that_cannot_be_settled_are_refused_and_may_be_asked_again() {
 }
 
 #[test]
-fn before_the_handshake_only_ping_is_answered() {
+fn only_ping_is_answered_before_the_handshake() {
     let bed = Bed::new(SMALL);
     let mut host = bed.stdio();
     let pong = host.request(&request("\"p\"", "ping", "{}"));
@@ -132,7 +132,7 @@ fn a_second_initialize_is_refused() {
 }
 
 #[test]
-fn the_gateway_introduces_itself_and_never_an_upstream() {
+fn initialize_answers_name_the_gateway_and_never_an_upstream() {
     let own = format!(
         r#"{{"name":"callgate","version":"{}"}}"#,
         env!("CARGO_PKG_VERSION")
@@ -164,7 +164,7 @@ fn the_gateway_introduces_itself_and_never_an_upstream() {
 }
 
 #[test]
-fn an_upstream_is_introduced_to_the_host_once() {
+fn an_upstream_is_initialized_once_with_the_hosts_identity() {
     let bed = Bed::new(SMALL);
     let mut host = bed.stdio();
     let line = request(

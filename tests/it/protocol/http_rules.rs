@@ -15,7 +15,7 @@ const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
 const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
 
 #[test]
-fn only_the_agents_token_opens_mcp() {
+fn only_agent_tokens_can_use_mcp() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let host = served.host_ready();
@@ -45,7 +45,7 @@ fn only_the_agents_token_opens_mcp() {
 }
 
 #[test]
-fn other_names_and_origins_are_refused_even_with_the_token() {
+fn foreign_hosts_and_origins_are_refused_even_with_the_token() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let host = served.host_ready();
@@ -79,7 +79,7 @@ fn other_names_and_origins_are_refused_even_with_the_token() {
 }
 
 #[test]
-fn what_a_request_accepts_and_carries_is_checked() {
+fn accept_and_content_type_headers_are_checked() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let host = served.host_ready();
@@ -118,7 +118,7 @@ fn what_a_request_accepts_and_carries_is_checked() {
 }
 
 #[test]
-fn a_request_needs_a_session_that_is_there() {
+fn requests_need_an_existing_session() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let none = served.host();
@@ -144,7 +144,7 @@ fn a_request_needs_a_session_that_is_there() {
 }
 
 #[test]
-fn sessions_of_one_token_are_apart_and_end_apart() {
+fn sessions_of_one_token_are_independent() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let (one, other) = (served.host_ready(), served.host_ready());
@@ -186,7 +186,7 @@ fn notifications_and_replies_are_accepted_without_a_body() {
 }
 
 #[test]
-fn an_answer_is_json_when_nothing_comes_before_it_and_a_stream_otherwise() {
+fn an_answer_is_json_unless_notifications_come_first() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let host = served.host_ready();
@@ -209,7 +209,7 @@ fn an_answer_is_json_when_nothing_comes_before_it_and_a_stream_otherwise() {
 }
 
 #[test]
-fn a_second_standing_stream_takes_the_place_of_the_first() {
+fn a_second_get_stream_replaces_the_first() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let host = served.host_ready();
@@ -219,7 +219,7 @@ fn a_second_standing_stream_takes_the_place_of_the_first() {
 }
 
 #[test]
-fn other_paths_tell_nothing_without_the_admins_token() {
+fn other_paths_reveal_nothing_without_the_admin_token() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     for path in ["/", "/mcp/", "/mcp/nothing", "/MCP", "/admin"] {
@@ -238,7 +238,7 @@ fn other_paths_tell_nothing_without_the_admins_token() {
 }
 
 #[test]
-fn the_direct_view_has_a_path_of_its_own() {
+fn the_direct_view_has_its_own_path() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let direct = HttpHost::new(&format!("{}/direct", served.url)).expect("a URL");

@@ -7,7 +7,7 @@ use super::{Door, SEVERAL, SMALL, error, request, result};
 use crate::setup::{Bed, VERSION};
 
 #[test]
-fn ping_is_answered_here() {
+fn pings_are_answered_by_the_gateway() {
     let bed = Bed::new(SMALL);
     let (doors, _served) = Door::both(&bed, VERSION);
     for mut door in doors {
@@ -22,7 +22,7 @@ fn ping_is_answered_here() {
 }
 
 #[test]
-fn unknown_methods_lead_nowhere_with_several_upstreams_and_pass_with_one() {
+fn unknown_methods_are_refused_with_several_upstreams_and_pass_with_one() {
     let bed = Bed::new(SEVERAL);
     let (doors, _served) = Door::both(&bed, VERSION);
     for mut door in doors {
@@ -47,7 +47,7 @@ fn unknown_methods_lead_nowhere_with_several_upstreams_and_pass_with_one() {
 }
 
 #[test]
-fn names_that_lead_nowhere_name_the_choices() {
+fn errors_for_unknown_tools_name_the_choices() {
     let bed = Bed::new(SEVERAL);
     let (doors, _served) = Door::both(&bed, VERSION);
     let counters = "counter__effect, counter__slow, counter__die, counter__grandchild, counter__fail, counter__big, counter__ask, counter__progress, counter__list_change, counter__env, counter__read_thing, counter__delete_thing, counter__wipe";
@@ -94,7 +94,7 @@ fn names_that_lead_nowhere_name_the_choices() {
 }
 
 #[test]
-fn lists_have_both_upstreams_in_the_order_of_the_configuration() {
+fn lists_hold_both_upstreams_in_configuration_order() {
     let bed = Bed::new(SEVERAL);
     let (doors, _served) = Door::both(&bed, VERSION);
     for mut door in doors {
@@ -123,7 +123,7 @@ fn lists_have_both_upstreams_in_the_order_of_the_configuration() {
 }
 
 #[test]
-fn cancellations_and_replies_that_nobody_waits_for_are_ignored() {
+fn stray_cancellations_and_replies_are_ignored() {
     let bed = Bed::new(SMALL);
     let (doors, _served) = Door::both(&bed, VERSION);
     let stray = [
@@ -149,7 +149,7 @@ fn cancellations_and_replies_that_nobody_waits_for_are_ignored() {
 }
 
 #[test]
-fn an_id_that_is_still_in_use_is_refused() {
+fn a_request_id_still_in_use_is_refused() {
     let bed = Bed::new(SMALL);
     let mut host = bed.stdio_ready();
     let ask = |id: &str| request(id, "tools/call", r#"{"name":"ask_roots"}"#);
@@ -173,7 +173,7 @@ fn an_id_that_is_still_in_use_is_refused() {
 }
 
 #[test]
-fn a_request_without_an_id_reaches_nobody() {
+fn requests_without_an_id_reach_no_upstream() {
     let bed = Bed::new(SMALL);
     let (doors, _served) = Door::both(&bed, VERSION);
     let smuggled = [

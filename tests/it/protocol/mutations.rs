@@ -80,7 +80,7 @@ impl Mutation {
 }
 
 #[test]
-fn mutated_lines_do_no_harm() {
+fn mutated_lines_do_not_break_the_stdio_door() {
     let bed = Bed::new(SMALL);
     let mut host = bed.stdio_ready();
     host.request(&request("0", "tools/list", "{}"))
@@ -106,7 +106,7 @@ fn mutated_lines_do_no_harm() {
 }
 
 #[test]
-fn mutated_bodies_do_no_harm() {
+fn mutated_bodies_do_not_break_the_http_door() {
     let bed = Bed::new(SMALL);
     let served = bed.serve();
     let host = served.host_ready();
