@@ -101,7 +101,7 @@ fn events(bed: &Bed, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_changes_while_it_is_used_is_kept_away_and_told() {
+fn definitions_changed_while_in_use_are_quarantined_and_reported() {
     for mode in ["tofu", "locked"] {
         let bed = bed(mode);
         accept_all(&bed);
@@ -127,7 +127,7 @@ fn what_changes_while_it_is_used_is_kept_away_and_told() {
 }
 
 #[test]
-fn what_changes_while_its_server_is_away_is_kept_away() {
+fn definitions_changed_while_the_server_is_down_are_quarantined() {
     for mode in ["tofu", "locked"] {
         let bed = bed(mode);
         accept_all(&bed);
@@ -149,7 +149,7 @@ fn what_changes_while_its_server_is_away_is_kept_away() {
 }
 
 #[test]
-fn what_changes_while_nobody_looks_is_kept_away() {
+fn definitions_changed_between_runs_are_quarantined() {
     for mode in ["tofu", "locked"] {
         let bed = bed(mode);
         accept_all(&bed);
@@ -199,7 +199,7 @@ fn a_suspicious_definition_is_held_until_a_person_accepts_it() {
 }
 
 #[test]
-fn accepting_gives_a_tool_back_to_a_running_gateway() {
+fn accepting_a_tool_restores_it_in_a_running_gateway() {
     let bed = bed("tofu");
     let mut host = bed.stdio_ready();
     assert_eq!(tools(&mut host).len(), 3);
@@ -226,7 +226,7 @@ fn accepting_gives_a_tool_back_to_a_running_gateway() {
 }
 
 #[test]
-fn verify_is_for_ci_and_a_lock_holds_on_another_machine() {
+fn lock_verify_fails_on_differences_and_works_on_another_machine() {
     let bed = bed("locked");
     let verify = |bed: &Bed| run(&mut named(bed, ["lock", "verify"]));
     let ran = verify(&bed);
@@ -267,7 +267,7 @@ fn verify_is_for_ci_and_a_lock_holds_on_another_machine() {
 }
 
 #[test]
-fn a_damaged_lock_accepts_nothing_and_is_not_written_over() {
+fn a_damaged_lock_accepts_nothing_and_is_not_overwritten() {
     const DAMAGED: &str = "version: 1\nservers: 7\n";
     let bed = bed("tofu");
     fs::write(bed.path("callgate.lock"), DAMAGED).expect("it is ours");
@@ -295,7 +295,7 @@ fn a_damaged_lock_accepts_nothing_and_is_not_written_over() {
 }
 
 #[test]
-fn two_gateways_pin_into_one_lock() {
+fn concurrent_gateways_pin_into_one_lock() {
     let bed = bed("tofu");
     let hosts: Vec<StdioHost> = (0..4).map(|_| bed.stdio_ready()).collect();
     for mut host in hosts {

@@ -51,7 +51,7 @@ fn is_used(bed: &Bed) -> bool {
 }
 
 #[test]
-fn a_file_that_was_found_starts_nothing_whatever_is_run() {
+fn an_untrusted_configuration_starts_no_command() {
     let bed = Bed::new(MARKING);
     for args in [
         vec!["tools", "list"],
@@ -77,7 +77,7 @@ fn a_file_that_was_found_starts_nothing_whatever_is_run() {
 }
 
 #[test]
-fn trust_is_for_a_file_as_it_is_at_its_place() {
+fn trust_covers_one_path_with_one_content() {
     let bed = Bed::new(MARKING);
     assert!(!is_used(&bed));
     trust(&bed);
@@ -99,7 +99,7 @@ fn trust_is_for_a_file_as_it_is_at_its_place() {
 }
 
 #[test]
-fn a_link_is_trusted_as_what_it_leads_to() {
+fn trust_of_a_link_covers_its_target() {
     let bed = Bed::new(MARKING);
     let elsewhere = bed.path("elsewhere");
     fs::create_dir(&elsewhere).expect("it is ours");
@@ -113,7 +113,7 @@ fn a_link_is_trusted_as_what_it_leads_to() {
 }
 
 #[test]
-fn nothing_to_trust_is_an_error() {
+fn trusting_a_missing_file_is_an_error() {
     let bed = Bed::new("");
     let ran = run(&mut typed(&bed, ["trust", "nothing.yaml"]));
     assert_eq!(ran.code, Some(1));
@@ -133,7 +133,7 @@ fn wipes(bed: &Bed) -> bool {
 }
 
 #[test]
-fn a_trusted_project_can_tighten_the_users_policy_and_not_loosen_it() {
+fn a_trusted_project_can_tighten_but_not_loosen_the_users_policy() {
     let project = Bed::new(&format!("{MARKING}policy: allow-all\n"));
     trust(&project);
     assert!(!wipes(&project), "the user has no policy: default holds");
@@ -153,7 +153,7 @@ fn a_trusted_project_can_tighten_the_users_policy_and_not_loosen_it() {
 }
 
 #[test]
-fn a_trusted_projects_policy_file_is_asked_beside_the_users() {
+fn a_trusted_projects_policy_applies_in_addition_to_the_users() {
     let project = Bed::new(&format!("{MARKING}policy: policy.yaml\n"));
     let policy = |text: &str| {
         fs::write(project.path("policy.yaml"), text).expect("it is ours");
@@ -188,7 +188,7 @@ fn in_effect(bed: &Bed) -> (serde_json::Value, String) {
 }
 
 #[test]
-fn a_trusted_project_may_only_tighten_and_is_told_what_is_ignored() {
+fn ignored_settings_of_a_trusted_project_are_reported() {
     let loose = "\
 listen: 0.0.0.0:1
 hosts: [evil.example]
@@ -239,7 +239,7 @@ servers: {mine: {command: cat}}
 }
 
 #[test]
-fn a_named_file_needs_no_trust() {
+fn a_configuration_named_by_flag_needs_no_trust() {
     let bed = Bed::new(&format!("{MARKING}policy: allow-all\n"));
     let file = bed.path("callgate.yaml");
     let mut by_flag = typed(&bed, ["tools", "list", "--config"]);
@@ -279,7 +279,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_data_folder_is_the_users_alone_and_tokens_are_not_printed() {
+fn the_data_folder_is_private_and_tokens_are_not_printed() {
     let bed = Bed::new("servers: {x: {command: '@counter@ --crash-on-start'}}");
     let data = bed.path("data");
     fs::create_dir(&data).expect("it is ours");
@@ -304,7 +304,7 @@ fn the_data_folder_is_the_users_alone_and_tokens_are_not_printed() {
 }
 
 #[test]
-fn one_token_for_both_is_refused() {
+fn equal_agent_and_admin_tokens_are_refused() {
     let bed = Bed::new("auth: {token: same, admin_token: '${SAME}'}");
     let ran = run(named(&bed, ["serve", "--listen", "127.0.0.1:0"]).env("SAME", "same"));
     assert_eq!(ran.code, Some(2));
@@ -312,7 +312,7 @@ fn one_token_for_both_is_refused() {
 }
 
 #[test]
-fn a_wrong_configuration_is_shown_where_it_is_wrong() {
+fn configuration_errors_show_the_line_in_question() {
     let cases = [
         (
             "servers:\n  a: {command: cat}\n  b: {comand: cat}\n",
@@ -385,7 +385,7 @@ fn a_wrong_configuration_is_shown_where_it_is_wrong() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_an_error_of_the_configuration() {
+fn an_unreadable_configuration_is_a_configuration_error() {
     let bed = Bed::new("");
     let ran = run(&mut typed(&bed, ["tools", "list", "--config", "none.yaml"]));
     assert_eq!(ran.code, Some(2));

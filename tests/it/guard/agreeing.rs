@@ -161,7 +161,7 @@ fn bed(more: &str) -> Bed {
 }
 
 #[test]
-fn the_guard_says_what_the_gateway_would_say_itself() {
+fn the_guard_and_the_local_policy_agree() {
     let calls = std::env::var("CALLGATE_GUARD_CALLS").ok();
     let calls = calls.map_or(CALLS, |calls| calls.parse().expect("a number"));
     let guard = bed("");

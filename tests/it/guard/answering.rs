@@ -33,7 +33,7 @@ fn bed(more: &str) -> Bed {
 }
 
 #[test]
-fn each_scope_answers_by_its_rules() {
+fn checks_are_answered_by_the_rules_of_their_scope() {
     let bed = bed("");
     let served = bed.serve();
     let agent = served.token.clone();
@@ -167,7 +167,7 @@ fn each_scope_answers_by_its_rules() {
 }
 
 #[test]
-fn what_is_no_question_is_refused_and_so_is_whoever_may_not_ask() {
+fn malformed_and_unauthorised_checks_are_refused() {
     let bed = bed("");
     let served = bed.serve();
     let agent = served.token.clone();
@@ -221,7 +221,7 @@ fn what_is_no_question_is_refused_and_so_is_whoever_may_not_ask() {
 }
 
 #[test]
-fn checks_are_on_record_and_told_and_may_be_open_to_this_machine() {
+fn checks_are_recorded_and_reported_and_can_be_open_on_loopback() {
     let bed = bed("auth: {open_on_loopback: [check]}\n");
     let served = bed.serve();
     let events = HttpHost::new(&served.url.replace("/mcp", "/events")).expect("an http URL");

@@ -22,7 +22,7 @@ pub(super) fn pending(guard: &Served) -> Vec<Value> {
 }
 
 #[test]
-fn a_call_goes_on_at_the_asker_once_it_is_approved_at_the_guard() {
+fn a_call_approved_at_the_guard_continues_at_the_asking_gateway() {
     let guard_bed = Bed::new("");
     let guard = guard_bed.serve();
     let bed = Bed::new(&asker(&guard, ""));
@@ -81,7 +81,7 @@ fn a_call_goes_on_at_the_asker_once_it_is_approved_at_the_guard() {
 }
 
 #[test]
-fn two_scopes_that_ask_at_the_guard_need_one_decision() {
+fn two_scopes_that_require_approval_at_the_guard_need_one_decision() {
     let policy = r#"version: "1"
 rules:
   - scope: mcp_tool
@@ -109,7 +109,7 @@ tool_scope_map: [{pattern: "n:effect", scope: filesystem}]
 }
 
 #[test]
-fn a_call_that_waits_hears_of_the_guards_decision() {
+fn a_waiting_call_continues_on_the_guards_decision() {
     let guard_bed = Bed::new("");
     let guard = guard_bed.serve();
     let bed = Bed::new(&asker(&guard, "approvals: {wait: 60s}\n"));
@@ -133,7 +133,7 @@ fn a_call_that_waits_hears_of_the_guards_decision() {
 }
 
 #[test]
-fn a_guard_that_died_with_a_claim_does_not_forget_its_decision() {
+fn a_killed_guard_keeps_its_claimed_decision() {
     let guard_bed = Bed::new("");
     let guard = guard_bed.serve();
     let address = guard.url.replace("http://", "").replace("/mcp", "");

@@ -53,7 +53,7 @@ fn told(output: &Output) -> (bool, String) {
 }
 
 #[test]
-fn the_client_in_the_guide_does_what_it_says() {
+fn the_guides_guard_client_works() {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("there is no python3 here, so the client was not run");
         return;

@@ -56,7 +56,7 @@ fn rules(bed: &Bed) -> Vec<String> {
 }
 
 #[test]
-fn what_counts_without_an_answer_is_what_the_mode_says() {
+fn without_a_guard_answer_the_failure_mode_decides() {
     let too_long = answer("ALLOW", &format!("allow:{}", "x".repeat(70_000)));
     let nothing = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{\"schema";
     let failing = [
@@ -163,7 +163,7 @@ fn what_counts_without_an_answer_is_what_the_mode_says() {
 }
 
 #[test]
-fn a_guard_that_is_down_counts_as_the_mode_says() {
+fn when_the_guard_is_down_the_failure_mode_decides() {
     let guard_bed = Bed::new("policy: allow-all\n");
     let mut guard = guard_bed.serve();
     let url = guard.url.replace("/mcp", "");
@@ -202,7 +202,7 @@ fn a_guard_that_is_down_counts_as_the_mode_says() {
 }
 
 #[test]
-fn arguments_that_are_too_large_are_refused_unasked_in_every_mode() {
+fn oversized_arguments_are_refused_without_asking_in_every_mode() {
     for (mode, _) in MODES {
         let fake = Fake::start();
         fake.now(http("200 OK", &answer("ALLOW", "allow:mcp_tool:*:*")));
@@ -222,7 +222,7 @@ fn arguments_that_are_too_large_are_refused_unasked_in_every_mode() {
 }
 
 #[test]
-fn a_gateway_asks_by_name_and_in_strict_mode_by_what_the_arguments_mean() {
+fn strict_mode_asks_the_guard_about_the_name_and_the_arguments() {
     let fake = Fake::start();
     fake.now(http("200 OK", &answer("ALLOW", "allow:x")));
     let policy = "version: \"1\"\nrules: [{scope: mcp_tool, deny: [{pattern: \"*:*\"}]}]\ntool_scope_map: [{pattern: \"n:effect\", scope: filesystem}]\n";
@@ -274,7 +274,7 @@ policy_mode: {mode}
 }
 
 #[test]
-fn an_approval_that_the_host_names_is_named_to_the_guard() {
+fn approval_ids_named_by_the_host_are_passed_to_the_guard() {
     let fake = Fake::start();
     fake.now(http("200 OK", &answer("ALLOW", "allow:x")));
     let bed = asking(&fake.url, "k", "deny");
@@ -292,7 +292,7 @@ fn an_approval_that_the_host_names_is_named_to_the_guard() {
 }
 
 #[test]
-fn the_key_comes_from_the_environment_where_the_file_has_none() {
+fn the_guard_key_is_read_from_the_environment_if_not_configured() {
     let fake = Fake::start();
     fake.now(http("200 OK", &answer("ALLOW", "allow:x")));
     let config = format!(

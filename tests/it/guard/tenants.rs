@@ -68,7 +68,7 @@ fn assert_sees(answer: &str, own: bool, tenant: &Tenant, what: &str) {
 }
 
 #[test]
-fn no_tenant_sees_or_decides_anything_of_another() {
+fn tenants_cannot_see_or_decide_anything_of_each_other() {
     let bed = bed();
     let served = bed.serve();
     let all: Vec<Tenant> = TENANTS
@@ -206,7 +206,7 @@ fn page_shows_its_own(served: &Served, all: &[Tenant]) {
 }
 
 #[test]
-fn each_tenant_has_its_own_policy_and_an_unknown_one_is_not_there() {
+fn each_tenant_has_its_own_policy_and_unknown_tenants_are_404() {
     let bed = bed();
     let served = bed.serve();
     let of = |tenant: &str| {
@@ -235,7 +235,7 @@ fn each_tenant_has_its_own_policy_and_an_unknown_one_is_not_there() {
 }
 
 #[test]
-fn a_tenants_admin_hears_of_its_own_calls_alone() {
+fn a_tenants_admin_gets_events_of_its_own_tenant_only() {
     let bed = bed();
     let served = bed.serve();
     let make = |tenant: &str, role: &str| {
@@ -269,7 +269,7 @@ fn a_tenants_admin_hears_of_its_own_calls_alone() {
 }
 
 #[test]
-fn doctor_and_the_api_show_what_tokens_have_used_per_tenant() {
+fn doctor_and_the_api_show_token_usage_per_tenant() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@'}}\npolicy: '@dir@/policy.yaml'\ntenants: {acme: {policy: '@dir@/policy.yaml'}}\n",
     );

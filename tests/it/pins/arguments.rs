@@ -92,7 +92,7 @@ fn says(bed: &Bed, served: &Served, tool: &str, (arguments, then): (&str, &str))
 }
 
 #[test]
-fn arguments_are_checked_against_what_was_accepted() {
+fn arguments_are_checked_against_the_accepted_schema() {
     for mode in ["tofu", "locked"] {
         let bed = bed(mode);
         accept_all(&bed);
@@ -120,7 +120,7 @@ fn arguments_are_checked_against_what_was_accepted() {
 }
 
 #[test]
-fn a_call_of_a_tool_that_is_kept_away_is_forbidden() {
+fn calls_to_quarantined_tools_are_forbidden() {
     let bed = bed("locked");
     let served = bed.serve();
     let call = r#"{"name":"s:read_file","operation_type":"destructive"}"#;
@@ -133,7 +133,7 @@ fn a_call_of_a_tool_that_is_kept_away_is_forbidden() {
 }
 
 #[test]
-fn what_is_kept_away_is_found_only_where_it_is_asked_for_and_by_its_name_alone() {
+fn quarantined_tools_are_found_only_on_request_and_by_name() {
     for (poison, reason) in POISONED {
         let bed = bed("tofu");
         accept_all(&bed);

@@ -71,7 +71,7 @@ fn branches_that_accept_different_tools_merge() {
 }
 
 #[test]
-fn only_what_both_branches_have_changed_conflicts() {
+fn only_entries_changed_on_both_branches_conflict() {
     let bed = repository();
     let base = bed.read("callgate.lock");
     accept_on(&bed, "ours", "s:merge", ["one", "ours", "three"]);

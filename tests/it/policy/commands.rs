@@ -39,7 +39,7 @@ fn policy(bed: &Bed, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn check_says_what_is_right_and_points_at_what_is_wrong() {
+fn policy_check_reports_problems_with_their_position() {
     let bed = bed();
     let ran = policy(&bed, &["check"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
@@ -77,7 +77,7 @@ fn check_says_what_is_right_and_points_at_what_is_wrong() {
 }
 
 #[test]
-fn cases_beside_the_policy_pass_or_fail_the_command() {
+fn policy_test_runs_the_cases_beside_the_policy() {
     let bed = bed();
     write(
         &bed,
@@ -128,7 +128,7 @@ fn cases_beside_the_policy_pass_or_fail_the_command() {
 }
 
 #[test]
-fn explain_goes_through_the_rules_one_by_one() {
+fn policy_explain_lists_every_rule_it_tried() {
     let bed = bed();
     std::os::unix::fs::symlink("/etc", bed.path("link")).expect("it is ours");
     let ran = policy(
@@ -173,7 +173,7 @@ fn explain_goes_through_the_rules_one_by_one() {
 }
 
 #[test]
-fn replay_shows_what_another_policy_would_have_decided() {
+fn policy_replay_shows_decisions_of_another_policy() {
     let bed = Bed::new(
         "servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}\npolicy: allow-all\naudit: {body_bytes: 100}\n",
     );

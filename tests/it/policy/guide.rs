@@ -19,7 +19,7 @@ fn files(page: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_files_of_the_guide_do_what_it_says() {
+fn the_guides_policy_files_work() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/policy.md");
     let files = files(&fs::read_to_string(docs).expect("the guide is there"));
     let bed = Bed::new("servers: {}\n");

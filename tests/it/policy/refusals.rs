@@ -35,7 +35,7 @@ fn bed(policy: &str) -> Bed {
 }
 
 #[test]
-fn refusals_are_said_in_so_many_words_and_nothing_is_sent() {
+fn refusals_have_their_exact_text_and_send_nothing() {
     let bed = bed(POLICY);
     let mut host = stdio_as(&bed, Some("{}"));
     for (tool, arguments, expected) in [
@@ -63,7 +63,7 @@ fn refusals_are_said_in_so_many_words_and_nothing_is_sent() {
 }
 
 #[test]
-fn one_record_names_every_scope_that_was_asked() {
+fn one_record_names_every_scope_that_judged_the_call() {
     let bed = bed(POLICY);
     let mut host = bed.stdio_ready();
     fs::create_dir(bed.path("inside")).expect("it is ours");
@@ -95,7 +95,7 @@ fn one_record_names_every_scope_that_was_asked() {
 }
 
 #[test]
-fn checks_on_record_name_what_they_were_about() {
+fn recorded_checks_name_their_subject() {
     let bed = bed(
         "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*'}]}\n  - {scope: network, deny: [{domains: [loopback]}], allow: [{domains: ['*']}]}\n  \
          - {scope: shell, deny: [{pattern: '*rm *'}], allow: [{pattern: '*'}]}\n  - {scope: filesystem, deny: [{action: delete, paths: ['/etc/**']}], allow: [{paths: ['**']}]}\n\
@@ -132,7 +132,7 @@ fn checks_on_record_name_what_they_were_about() {
 }
 
 #[test]
-fn a_link_is_no_way_out() {
+fn symlinks_do_not_bypass_path_rules() {
     let bed = bed(POLICY);
     symlink("/etc", bed.path("link")).expect("it is ours");
     symlink("/etc/not-there-yet", bed.path("dangling")).expect("it is ours");
@@ -150,7 +150,7 @@ fn a_link_is_no_way_out() {
 }
 
 #[test]
-fn limits_and_conditions_count_real_calls() {
+fn rate_limits_and_conditions_count_forwarded_calls() {
     let bed = bed(r#"version: "1"
 rules:
   - scope: mcp_tool
@@ -174,7 +174,7 @@ tool_scope_map: [{pattern: "n:effect", scope: writes}]
 }
 
 #[test]
-fn what_a_session_may_spend_is_kept_account_of() {
+fn spending_per_session_is_limited() {
     let bed = bed(
         "version: '1'\nrules:\n  - {scope: mcp_tool, allow: [{pattern: '*'}]}\n  - {scope: cost, limits: {max_per_action: 1, max_per_session: 1.5}}\n",
     );
@@ -195,7 +195,7 @@ fn what_a_session_may_spend_is_kept_account_of() {
 }
 
 #[test]
-fn a_policy_that_is_wrong_means_no_start() {
+fn an_invalid_policy_prevents_the_start() {
     let bed = bed("version: '1'\nrules: [{scope: mcp_tool, alow: []}]\n");
     for command in [
         &["serve", "--listen", "127.0.0.1:0"][..],
@@ -222,7 +222,7 @@ fn a_policy_that_is_wrong_means_no_start() {
 }
 
 #[test]
-fn flags_beat_the_file_and_fast_asks_for_names_alone() {
+fn flags_override_the_file_and_fast_mode_judges_names_only() {
     let bed = bed(POLICY);
     fs::write(
         bed.path("open.yaml"),

@@ -42,7 +42,7 @@ fn write(bed: &Bed, text: &str) {
 }
 
 #[test]
-fn a_changed_policy_counts_at_once_and_a_broken_one_changes_nothing() {
+fn a_changed_policy_applies_at_once_and_a_broken_one_is_ignored() {
     let bed = Bed::new(CONFIG);
     write(&bed, &round(0));
     let served = bed.serve();
@@ -78,7 +78,7 @@ fn a_changed_policy_counts_at_once_and_a_broken_one_changes_nothing() {
 }
 
 #[test]
-fn policy_reloads_under_load_drop_no_call_and_give_no_wrong_verdict() {
+fn policy_reloads_under_load_drop_and_misjudge_no_call() {
     let rounds = std::env::var("CALLGATE_POLICY_RELOADS").ok();
     let rounds: usize = rounds.map_or(RELOADS, |text| text.parse().expect("a number"));
     let bed = Bed::new(CONFIG);

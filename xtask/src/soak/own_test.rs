@@ -48,7 +48,7 @@ pub(super) fn policy() -> Result<()> {
 
 /// Ten thousand calls are decided by a guard and by a gateway itself.
 pub(super) fn guard() -> Result<()> {
-    let test = "the_guard_says_what_the_gateway_would_say_itself";
+    let test = "the_guard_and_the_local_policy_agree";
     run(PRODUCT, test, "CALLGATE_GUARD_CALLS", "10000")
 }
 
