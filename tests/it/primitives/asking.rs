@@ -20,7 +20,7 @@ fn completed(host: &mut dyn Host, reference: &str) -> String {
 }
 
 #[test]
-fn each_request_reaches_the_server_it_belongs_to_under_its_own_names() {
+fn requests_reach_their_server_under_the_servers_own_names() {
     let bed = Bed::new(SEVERAL);
     let served = bed.serve();
     let mut hosts: [Box<dyn Host>; 2] = [
@@ -73,7 +73,7 @@ fn each_request_reaches_the_server_it_belongs_to_under_its_own_names() {
 }
 
 #[test]
-fn what_nobody_has_is_said_to_be_so() {
+fn unknown_prompts_and_resources_are_reported() {
     let bed = Bed::new(SEVERAL);
     let mut host = bed.stdio_ready();
     let unknown = read(&mut host, "nobody://x");
@@ -90,7 +90,7 @@ fn what_nobody_has_is_said_to_be_so() {
 }
 
 #[test]
-fn every_request_is_recorded_as_what_it_is() {
+fn every_request_is_recorded_under_its_type() {
     let bed = Bed::new(SEVERAL);
     let mut host = bed.stdio_ready();
     text_at(&mut host, "b://item/key");
@@ -125,7 +125,7 @@ rules:
 "#;
 
 #[test]
-fn policy_decides_about_prompts_and_resources_and_hides_what_it_refuses() {
+fn policy_judges_prompts_and_resources_and_hides_denied_ones() {
     let bed = Bed::new(&SEVERAL.replace("allow-all", "policy.yaml"));
     fs::write(bed.path("policy.yaml"), POLICY).expect("it is ours");
     let mut host = bed.stdio_ready();
@@ -157,7 +157,7 @@ fn policy_decides_about_prompts_and_resources_and_hides_what_it_refuses() {
 }
 
 #[test]
-fn progress_of_reads_and_prompts_comes_under_the_hosts_token() {
+fn progress_of_reads_and_prompts_carries_the_hosts_token() {
     let bed = Bed::new(SEVERAL);
     let mut host = bed.stdio_ready();
     for token in [r#""t""#, "7", r#""7""#] {
@@ -179,7 +179,7 @@ fn progress_of_reads_and_prompts_comes_under_the_hosts_token() {
 }
 
 #[test]
-fn a_cancelled_or_timed_out_read_is_cancelled_at_its_own_server() {
+fn cancelled_and_timed_out_reads_are_cancelled_at_their_server() {
     let config = SEVERAL.replace("--prompts, '1']}", "--prompts, '1'], timeout: 500ms}");
     let bed = Bed::new(&config);
     let mut host = bed.stdio_ready();

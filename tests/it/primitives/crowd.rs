@@ -113,7 +113,7 @@ fn talk(mut host: StdioHost, number: usize, count: usize) -> usize {
 }
 
 #[test]
-fn nobody_gets_the_answer_of_another() {
+fn every_answer_reaches_the_host_that_asked() {
     let messages = std::env::var("CALLGATE_CROWD").ok();
     let messages = messages.and_then(|text| text.parse().ok());
     let messages = messages.unwrap_or(MESSAGES);

@@ -21,7 +21,7 @@ fn unfollow(host: &mut dyn Host, uri: &str) {
 }
 
 #[test]
-fn who_follows_a_resource_hears_of_it_in_their_own_spelling() {
+fn subscribers_get_resource_updates_in_their_own_spelling() {
     let bed = Bed::new(SEVERAL);
     let mut host = bed.stdio_ready();
     follow(&mut host, "callgate://b/shared://doc");
@@ -51,7 +51,7 @@ fn who_follows_a_resource_hears_of_it_in_their_own_spelling() {
 }
 
 #[test]
-fn hosts_that_share_a_process_share_its_subscriptions() {
+fn hosts_sharing_a_process_share_its_subscriptions() {
     let bed = Bed::new(SEVERAL);
     let served = bed.serve();
     let (mut one, mut two) = (http_as(&served, "{}"), http_as(&served, "{}"));
@@ -77,7 +77,7 @@ fn hosts_that_share_a_process_share_its_subscriptions() {
 }
 
 #[test]
-fn a_refused_subscription_is_none() {
+fn a_refused_subscription_is_not_kept() {
     let bed = Bed::new(SEVERAL);
     let mut host = bed.stdio_ready();
     for _ in 0..2 {
@@ -92,7 +92,7 @@ fn a_refused_subscription_is_none() {
 }
 
 #[test]
-fn levels_and_subscriptions_are_repeated_to_a_process_that_begins_anew() {
+fn log_levels_and_subscriptions_are_restored_after_a_restart() {
     let bed = Bed::new(SEVERAL);
     let mut host = bed.stdio_ready();
     assert_eq!(call_text(&mut host, "b__level", "{}"), "none");
@@ -108,7 +108,7 @@ fn levels_and_subscriptions_are_repeated_to_a_process_that_begins_anew() {
 }
 
 #[test]
-fn a_level_is_repeated_to_processes_that_come_later() {
+fn log_levels_are_passed_to_processes_started_later() {
     let bed = Bed::new(SEVERAL);
     let served = bed.serve();
     let mut first = http_as(&served, "{}");
@@ -121,7 +121,7 @@ fn a_level_is_repeated_to_processes_that_come_later() {
 }
 
 #[test]
-fn the_first_host_that_can_do_something_takes_the_gateways_own_process_over() {
+fn the_first_host_with_capabilities_takes_over_the_gateways_process() {
     let bed = Bed::new(SEVERAL);
     let served = bed.serve();
     let mut host = http_as(&served, r#"{"sampling":{"tools":{}}}"#);

@@ -9,7 +9,7 @@ use crate::talk::{call_text, http_as, introduction, is_notification, request, st
 const WRAPPED: &str = "callgate://b/shared://doc";
 
 #[test]
-fn lists_have_every_server_in_the_order_of_the_configuration() {
+fn lists_hold_every_server_in_configuration_order() {
     let bed = Bed::new(SEVERAL);
     let served = bed.serve();
     let mut hosts: [Box<dyn callgate_testkit::Host>; 2] = [
@@ -56,7 +56,7 @@ fn lists_have_every_server_in_the_order_of_the_configuration() {
 }
 
 #[test]
-fn pages_of_several_servers_make_pages_of_our_own() {
+fn upstream_pages_are_merged_into_the_gateways_own_pages() {
     let bed = Bed::new(
         "\
 servers:
@@ -83,7 +83,7 @@ servers:
 }
 
 #[test]
-fn capabilities_are_what_some_server_has() {
+fn offered_capabilities_are_the_union_of_the_servers() {
     let bed = Bed::new(
         "\
 servers:
@@ -109,7 +109,7 @@ servers:
 }
 
 #[test]
-fn instructions_of_several_servers_stand_under_headings() {
+fn instructions_of_several_servers_get_headings() {
     let bed = Bed::new(SEVERAL);
     let served = bed.serve();
     tools(&mut http_as(&served, "{}"));
@@ -148,7 +148,7 @@ fn changes_of_every_list_are_announced() {
 }
 
 #[test]
-fn what_was_listed_last_time_is_listed_at_once() {
+fn lists_of_the_last_run_are_served_at_once() {
     let bed = Bed::new(SEVERAL);
     let first = {
         let mut host = bed.stdio_ready();
@@ -162,7 +162,7 @@ fn what_was_listed_last_time_is_listed_at_once() {
 }
 
 #[test]
-fn a_change_that_only_a_hosts_own_process_knows_of_is_followed() {
+fn a_list_change_in_a_hosts_own_process_is_followed() {
     let bed = Bed::new("servers: {a: {command: '@shelf@', args: [--tag, a]}}");
     let served = bed.serve();
     let mut plain = http_as(&served, "{}");

@@ -23,7 +23,7 @@ fn asked(host: &mut dyn Host, tool: &str, answer: &str) -> (Frame, Vec<String>) 
 }
 
 #[test]
-fn every_kind_of_question_reaches_the_host_and_its_answer_the_server() {
+fn every_kind_of_question_is_passed_to_the_host_and_answered() {
     let bed = Bed::new(SEVERAL);
     let served = bed.serve();
     let hosts: [&mut dyn Host; 2] = [
@@ -70,7 +70,7 @@ fn every_kind_of_question_reaches_the_host_and_its_answer_the_server() {
 }
 
 #[test]
-fn the_end_of_a_link_is_told_and_the_need_of_one_is_an_error() {
+fn url_elicitation_completion_is_passed_on_and_its_need_is_an_error() {
     let bed = Bed::new(SEVERAL);
     let mut host = stdio_as(&bed, Some(CAPABILITIES));
     let (_, frames) = asked(&mut host, "b__ask_url", r#"{"action":"accept"}"#);

@@ -24,7 +24,7 @@ fn about(host: &mut dyn Host, method: &str, id: &str) -> Value {
 }
 
 #[test]
-fn a_task_is_asked_about_at_its_own_server() {
+fn task_requests_go_to_the_tasks_own_server() {
     let bed = Bed::new(&SEVERAL.replace("--tag, a,", "--tag, a, --pages, '2',"));
     let mut host = stdio_as(&bed, Some("{}"));
     let (one, _) = begun(&mut host, "a", "one");
@@ -62,7 +62,7 @@ fn a_task_is_asked_about_at_its_own_server() {
 }
 
 #[test]
-fn tasks_are_offered_where_a_server_has_them() {
+fn tasks_are_offered_when_a_server_has_them() {
     for (without, offered) in [
         (
             "",

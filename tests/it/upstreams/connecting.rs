@@ -10,7 +10,7 @@ use crate::setup::Bed;
 use crate::talk::{DEADLINE, call, call_text, is_notification, parsed, tools};
 
 #[test]
-fn ten_slow_servers_take_the_time_of_one() {
+fn servers_are_connected_concurrently() {
     let each = Duration::from_millis(1000);
     let mut config = String::from("servers:\n");
     for at in 0..10 {
@@ -31,7 +31,7 @@ fn ten_slow_servers_take_the_time_of_one() {
 }
 
 #[test]
-fn dead_and_crashing_servers_stop_nobody_and_are_named() {
+fn dead_and_crashing_servers_are_reported_and_do_not_block_others() {
     let bed = Bed::new(
         "servers:
   dead: {command: '/no/such/program --flag'}
@@ -99,7 +99,7 @@ upstream: {connect_wait: 1s}
 }
 
 #[test]
-fn a_server_slower_than_connect_wait_is_left_out_and_announced_when_it_comes() {
+fn a_server_slower_than_connect_wait_is_listed_once_it_connects() {
     let bed = Bed::new(
         "servers:
   late: {command: '@counter@ --slow-start-ms 2500'}
@@ -126,7 +126,7 @@ upstream: {connect_wait: 1s}
 }
 
 #[test]
-fn a_first_call_waits_for_its_server_alone() {
+fn a_first_call_waits_only_for_its_own_server() {
     let bed = Bed::new(
         "servers:
   slow: {command: '@counter@ --slow-start-ms 700'}
@@ -141,7 +141,7 @@ fn a_first_call_waits_for_its_server_alone() {
 }
 
 #[test]
-fn servers_are_listed_in_the_order_of_the_file_every_time() {
+fn servers_are_always_listed_in_file_order() {
     let bed = Bed::new(
         "servers:
   zebra: {command: '@counter@ --slow-start-ms 600'}
@@ -163,7 +163,7 @@ fn servers_are_listed_in_the_order_of_the_file_every_time() {
 }
 
 #[test]
-fn a_start_announces_no_change_to_a_host_that_has_no_list_yet() {
+fn hosts_without_a_list_get_no_change_notification_at_start() {
     let bed = Bed::new(
         "servers:
   a: {command: '@counter@ --slow-start-ms 200'}
@@ -179,7 +179,7 @@ fn a_start_announces_no_change_to_a_host_that_has_no_list_yet() {
 }
 
 #[test]
-fn the_first_round_is_summed_up_once() {
+fn the_first_connects_are_logged_in_one_summary() {
     let bed = Bed::new(
         "servers:
   good: {command: '@counter@'}

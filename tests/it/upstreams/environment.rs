@@ -29,7 +29,7 @@ fn pairs(of: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_server_sees_little_more_than_its_own_variables() {
+fn servers_get_a_minimal_environment_and_their_own_variables() {
     let config = "servers:
   x:
     command: '@counter@'
@@ -54,7 +54,7 @@ fn a_server_sees_little_more_than_its_own_variables() {
 }
 
 #[test]
-fn a_server_that_inherits_all_still_sees_no_secret_of_the_gateway() {
+fn inherit_env_does_not_pass_the_gateways_secrets() {
     let config = "servers: {x: {command: '@counter@', inherit_env: true, env: {OWN: '1'}}}";
     let gateway = [
         ("EDITOR", "vi"),
@@ -73,7 +73,7 @@ fn a_server_that_inherits_all_still_sees_no_secret_of_the_gateway() {
 }
 
 #[test]
-fn a_missing_variable_switches_off_its_server_alone_and_is_named() {
+fn a_missing_variable_stops_only_its_server_and_is_named() {
     let bed = Bed::new(
         "servers:
   in_env: {command: '@counter@', env: {TOKEN: '${NOT_SET_IN_ENV}'}}
@@ -105,7 +105,7 @@ fn a_missing_variable_switches_off_its_server_alone_and_is_named() {
 }
 
 #[test]
-fn a_command_in_one_string_is_split_like_a_shell_would() {
+fn a_command_string_is_split_like_in_a_shell() {
     let bed = Bed::new(
         r#"servers: {x: {command: "'@counter@' --ledger \"@dir@/a ledger\" --marker 'it''s'\\ one"}}"#,
     );
@@ -115,7 +115,7 @@ fn a_command_in_one_string_is_split_like_a_shell_would() {
 }
 
 #[test]
-fn with_arguments_the_command_is_one_word() {
+fn a_command_with_args_is_not_split() {
     let bed = Bed::new("servers: {x: {command: '@counter@ --flag', args: []}}");
     let mut host = bed.stdio_ready();
     let response = call(&mut host, "x__effect", "{}");
@@ -132,7 +132,7 @@ fn refused(config: &str) -> String {
 }
 
 #[test]
-fn an_unclosed_quote_is_an_error_of_the_configuration() {
+fn an_unclosed_quote_is_a_configuration_error() {
     let said = refused(r#"servers: {x: {command: "server 'unclosed"}}"#);
     assert!(
         said.contains("server `x`: unclosed quote in command `server 'unclosed`"),
@@ -143,7 +143,7 @@ fn an_unclosed_quote_is_an_error_of_the_configuration() {
 }
 
 #[test]
-fn names_that_could_be_misread_are_refused() {
+fn ambiguous_server_names_are_refused() {
     for name in [
         "a__b", "a.b", "a b", "é", "builtin", "proxy", "tools", "callgate", "",
     ] {

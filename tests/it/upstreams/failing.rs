@@ -9,7 +9,7 @@ use crate::setup::Bed;
 use crate::talk::{DEADLINE, call, call_line, call_text, is_notification, list, parsed, tools};
 
 #[test]
-fn a_server_that_dies_is_back_after_a_second_and_no_list_changes() {
+fn a_crashed_server_restarts_without_a_list_change() {
     let bed = Bed::new(
         "servers:
   x: {command: '@counter@', args: [--ledger, '@dir@/ledger']}
@@ -57,7 +57,7 @@ fn a_server_that_dies_is_back_after_a_second_and_no_list_changes() {
 }
 
 #[test]
-fn calls_under_way_when_a_server_dies_all_fail_at_once() {
+fn calls_in_flight_fail_at_once_when_their_server_dies() {
     let bed = Bed::new("servers: {x: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}");
     let mut host = bed.stdio_ready();
     tools(&mut host);
@@ -82,7 +82,7 @@ fn calls_under_way_when_a_server_dies_all_fail_at_once() {
 }
 
 #[test]
-fn a_failed_first_start_is_tried_again_and_announced() {
+fn a_failed_first_start_is_retried_and_announced() {
     let bed = Bed::new(
         "servers:
   x: {command: sh, args: [-c, 'test -e @dir@/tried && exec @counter@; touch @dir@/tried; exit 1']}

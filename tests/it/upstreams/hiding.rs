@@ -4,7 +4,7 @@ use crate::setup::Bed;
 use crate::talk::{call, call_text, text_of, tools};
 
 #[test]
-fn a_tool_that_is_switched_off_is_neither_listed_nor_called() {
+fn a_disabled_tool_is_neither_listed_nor_called() {
     let bed = Bed::new(
         "servers:
   x:
@@ -36,7 +36,7 @@ fn a_tool_that_is_switched_off_is_neither_listed_nor_called() {
 }
 
 #[test]
-fn a_list_of_allowed_tools_hides_all_others() {
+fn an_allow_list_hides_all_other_tools() {
     let bed = Bed::new(
         "servers:
   x: {command: '@counter@', args: [--ledger, '@dir@/ledger'], tools: {allow: ['read_*', env], deny: [env]}}
@@ -65,7 +65,7 @@ fn a_list_of_allowed_tools_hides_all_others() {
 }
 
 #[test]
-fn a_name_that_is_nobodys_names_the_choices() {
+fn errors_for_unknown_names_name_the_choices() {
     let bed = Bed::new(
         "servers: {x: {command: '@counter@', tools: {allow: [env, fail]}}, y: {command: '@counter@'}}",
     );
@@ -89,7 +89,7 @@ fn a_name_that_is_nobodys_names_the_choices() {
 }
 
 #[test]
-fn what_looks_destructive_is_held_by_default_and_let_through_by_allow_all() {
+fn destructive_tools_are_held_by_default_and_permitted_by_allow_all() {
     let config = "servers: {x: {command: '@counter@', args: [--ledger, '@dir@/ledger', --log, '@dir@/log']}}";
     let bed = Bed::new(config);
     let mut host = bed.stdio_ready();

@@ -15,7 +15,7 @@ fn server_row(bed: &Bed) -> serde_json::Value {
 }
 
 #[test]
-fn all_pages_of_a_server_make_one_list() {
+fn all_pages_of_a_server_are_joined_into_one_list() {
     let whole = tools(&mut Bed::new(ONE).stdio_ready());
     let paged = Bed::new("servers: {x: {command: '@counter@ --pages 5'}}");
     assert_eq!(tools(&mut paged.stdio_ready()), whole);
@@ -43,7 +43,7 @@ fn a_cursor_that_loops_is_cut_off_and_reported() {
 }
 
 #[test]
-fn more_than_a_thousand_tools_come_in_pages_of_our_own() {
+fn more_than_a_thousand_tools_are_listed_in_pages() {
     let bed = Bed::new("servers: {x: {command: '@counter@ --tools 1200 --pages 3'}}");
     let mut host = bed.stdio_ready();
     let first = list(&mut host, "");
@@ -61,7 +61,7 @@ fn more_than_a_thousand_tools_come_in_pages_of_our_own() {
 }
 
 #[test]
-fn cursors_that_are_not_ours_are_refused() {
+fn foreign_cursors_are_refused() {
     let bed = Bed::new(ONE);
     let mut host = bed.stdio_ready();
     for cursor in [
@@ -78,7 +78,7 @@ fn cursors_that_are_not_ours_are_refused() {
 }
 
 #[test]
-fn a_change_reaches_a_stdio_host_and_the_new_tool_is_callable() {
+fn list_changes_reach_stdio_hosts_and_new_tools_are_callable() {
     let bed = Bed::new(ONE);
     let mut host = bed.stdio_ready();
     let before = tools(&mut host);
@@ -113,14 +113,14 @@ fn hears_change(served: &Served, listening: &str, calling: &str) {
 }
 
 #[test]
-fn a_change_reaches_an_http_host_on_its_stream() {
+fn list_changes_reach_http_hosts_on_their_stream() {
     let bed = Bed::new(ONE);
     let served = bed.serve();
     hears_change(&served, "{}", "{}");
 }
 
 #[test]
-fn two_starts_list_the_same() {
+fn repeated_starts_list_the_same_tools() {
     let bed = Bed::new(ONE);
     let full = tools(&mut bed.stdio_ready());
     let mut plain = stdio_as(&bed, None);

@@ -28,7 +28,7 @@ fn ask(host: &mut dyn Host) -> (Vec<Frame>, String) {
 }
 
 #[test]
-fn a_question_reaches_the_host_and_its_answer_the_server() {
+fn questions_reach_the_host_and_answers_the_server() {
     let bed = Bed::new(ONE);
     let served = bed.serve();
     let hosts: [&mut dyn Host; 2] = [
@@ -53,7 +53,7 @@ fn a_question_reaches_the_host_and_its_answer_the_server() {
 }
 
 #[test]
-fn a_host_that_says_no_is_heard() {
+fn a_hosts_error_answer_reaches_the_server() {
     let bed = Bed::new(ONE);
     let mut host = stdio_as(&bed, Some(CAPABILITIES));
     let no = r#"{"code":-1,"message":"no \u00e9"}"#;
@@ -67,7 +67,7 @@ fn a_host_that_says_no_is_heard() {
 }
 
 #[test]
-fn the_clock_stands_still_while_the_host_is_asked() {
+fn the_timeout_is_paused_while_the_host_is_asked() {
     let bed = Bed::new("servers: {x: {command: '@counter@', timeout: 400ms}}");
     let mut host = stdio_as(&bed, Some(CAPABILITIES));
     call_text(&mut host, "x__read_thing", "{}");
@@ -82,7 +82,7 @@ fn the_clock_stands_still_while_the_host_is_asked() {
 }
 
 #[test]
-fn time_in_which_the_host_was_asked_is_not_the_servers() {
+fn time_spent_asking_the_host_does_not_count_towards_the_timeout() {
     let bed = Bed::new("servers: {x: {command: '@counter@', timeout: 1s}}");
     let mut host = stdio_as(&bed, Some(CAPABILITIES));
     call_text(&mut host, "x__read_thing", "{}");
@@ -105,7 +105,7 @@ fn time_in_which_the_host_was_asked_is_not_the_servers() {
 }
 
 #[test]
-fn a_question_that_could_be_for_either_of_two_hosts_is_for_neither() {
+fn ambiguous_questions_are_passed_to_no_host() {
     let bed = Bed::new(ONE);
     let served = bed.serve();
     let mut busy = http_as(&served, CAPABILITIES);
@@ -135,7 +135,7 @@ fn a_question_that_could_be_for_either_of_two_hosts_is_for_neither() {
 }
 
 #[test]
-fn a_question_dies_with_its_call() {
+fn a_question_is_withdrawn_when_its_call_ends() {
     let bed = Bed::new(ONE);
     let mut host = stdio_as(&bed, Some(CAPABILITIES));
     host.send(&call_line("1", "x__ask", "{}"))

@@ -41,7 +41,7 @@ fn introductions(bed: &Bed) -> Vec<Value> {
 }
 
 #[test]
-fn a_server_is_introduced_to_the_host_as_it_is() {
+fn a_server_gets_the_hosts_capabilities_unchanged() {
     let odd = r#"{"elicitation":{},"experimental":{"x":{"y":[1.0,-0]}}}"#;
     for (declared, passed) in [(None, "{}"), (Some("{}"), "{}"), (Some(odd), odd)] {
         let bed = marked(&marker("introduced"), "");
@@ -61,7 +61,7 @@ fn a_server_is_introduced_to_the_host_as_it_is() {
 }
 
 #[test]
-fn hosts_that_declare_the_same_share_a_process_and_others_have_their_own() {
+fn hosts_with_equal_capabilities_share_a_process() {
     let marker = marker("shared");
     let bed = marked(&marker, "");
     let served = bed.serve();
@@ -93,7 +93,7 @@ fn hosts_that_declare_the_same_share_a_process_and_others_have_their_own() {
 }
 
 #[test]
-fn there_are_never_more_processes_than_the_setting_says() {
+fn processes_per_server_are_limited() {
     let marker = marker("limited");
     let bed = marked(&marker, "limits: {processes_per_server: 2}");
     let served = bed.serve();
@@ -132,7 +132,7 @@ fn there_are_never_more_processes_than_the_setting_says() {
 }
 
 #[test]
-fn a_process_that_is_slow_to_start_keeps_no_other_kind_of_host_waiting() {
+fn a_slow_start_does_not_block_hosts_with_other_capabilities() {
     let bed = Bed::new(
         "servers: {x: {command: '@counter@', args: [--log, '@dir@/log', --slow-start-ms, '1200']}}",
     );
@@ -148,7 +148,7 @@ fn a_process_that_is_slow_to_start_keeps_no_other_kind_of_host_waiting() {
 }
 
 #[test]
-fn the_gateways_processes_go_with_it() {
+fn the_gateways_processes_end_with_the_gateway() {
     let marker = marker("gone");
     let bed = marked(&marker, "");
     let mut host = bed.stdio_ready();

@@ -39,7 +39,7 @@ fn steps(token: &Value, count: usize) -> Vec<(Value, Value)> {
 }
 
 #[test]
-fn progress_comes_under_the_hosts_own_token() {
+fn progress_carries_the_hosts_token() {
     let bed = Bed::new(LOGGED);
     let served = bed.serve();
     let mut over_http = http_as(&served, "{}");
@@ -62,7 +62,7 @@ fn progress_comes_under_the_hosts_own_token() {
 }
 
 #[test]
-fn progress_of_calls_at_once_does_not_mix() {
+fn progress_of_concurrent_calls_is_not_mixed() {
     let bed = Bed::new(LOGGED);
     let mut host = bed.stdio_ready();
     let mut frames = Vec::new();
@@ -106,7 +106,7 @@ fn start_slow(bed: &Bed, host: &mut StdioHost, id: &str, key: &str) {
 }
 
 #[test]
-fn a_cancellation_reaches_the_server_under_its_own_id_and_is_not_answered() {
+fn cancellations_reach_the_server_under_its_own_id() {
     let bed = Bed::new(LOGGED);
     let mut host = bed.stdio_ready();
     start_slow(&bed, &mut host, r#""first""#, "one");
@@ -142,7 +142,7 @@ fn a_cancellation_reaches_the_server_under_its_own_id_and_is_not_answered() {
 }
 
 #[test]
-fn a_timeout_says_so_exactly_cancels_and_ignores_the_late_answer() {
+fn a_timeout_has_its_exact_error_and_ignores_the_late_answer() {
     let bed = Bed::new(
         "servers:
   x: {command: '@counter@', args: [--ledger, '@dir@/ledger', --log, '@dir@/log', --delay-ms, '1600'], timeout: 1s}
@@ -176,7 +176,7 @@ fn a_timeout_says_so_exactly_cancels_and_ignores_the_late_answer() {
 }
 
 #[test]
-fn the_timeout_of_all_servers_is_a_setting_and_a_flag() {
+fn the_default_timeout_is_set_by_configuration_and_flag() {
     let bed = Bed::new(&format!("{LOGGED}\nupstream: {{timeout: 300ms}}\n"));
     let message = |host: &mut StdioHost| {
         let response = call(host, "x__slow", r#"{"key":"k","ms":20000}"#);
@@ -196,7 +196,7 @@ fn the_timeout_of_all_servers_is_a_setting_and_a_flag() {
 }
 
 #[test]
-fn lines_that_are_no_frames_are_skipped() {
+fn upstream_lines_that_are_not_frames_are_skipped() {
     let bed = Bed::new("servers: {x: {command: '@counter@ --garbage'}}");
     let mut host = bed.stdio_ready();
     for key in ["a", "b", "c"] {
@@ -213,7 +213,7 @@ fn lines_that_are_no_frames_are_skipped() {
 }
 
 #[test]
-fn a_reply_over_the_limit_fails_its_call_alone() {
+fn an_oversized_reply_fails_only_its_call() {
     let bed = Bed::new(LOGGED);
     let mut host = bed.stdio_ready();
     let fits = call_text(&mut host, "x__big", r#"{"bytes":4000000}"#);
@@ -231,7 +231,7 @@ fn a_reply_over_the_limit_fails_its_call_alone() {
 }
 
 #[test]
-fn a_ping_is_answered_here() {
+fn host_pings_are_not_forwarded() {
     let bed = Bed::new(LOGGED);
     let mut host = bed.stdio_ready();
     call_text(&mut host, "x__read_thing", r#"{"key":"k"}"#);

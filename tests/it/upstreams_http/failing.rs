@@ -10,7 +10,7 @@ use crate::evidence::records;
 use crate::talk::{DEADLINE, call, call_text, tools};
 
 #[test]
-fn a_server_that_is_gone_has_done_nothing_and_is_back_by_itself() {
+fn calls_to_an_unreachable_server_have_no_effect_and_it_reconnects() {
     let mut remote = Remote::start(&[]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -45,7 +45,7 @@ fn a_server_that_is_gone_has_done_nothing_and_is_back_by_itself() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_found_out_by_a_call_where_it_has_no_stream() {
+fn without_a_stream_the_next_call_notices_an_unreachable_server() {
     let mut remote = Remote::start(&["--no-get"]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -61,7 +61,7 @@ fn a_server_that_is_gone_is_found_out_by_a_call_where_it_has_no_stream() {
 }
 
 #[test]
-fn a_stream_that_breaks_in_the_answer_leaves_the_effect_unknown() {
+fn a_broken_answer_stream_leaves_the_effect_unknown() {
     let remote = Remote::start(&["--drop-mid-stream"]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -72,7 +72,7 @@ fn a_stream_that_breaks_in_the_answer_leaves_the_effect_unknown() {
 }
 
 #[test]
-fn a_refusal_has_no_effect_and_a_failure_may_have_one() {
+fn http_4xx_answers_have_no_effect_and_5xx_an_unknown_one() {
     for (way, status, effect) in [
         ("--reply=json", "400", "none"),
         ("--reply=json", "403", "none"),
@@ -101,7 +101,7 @@ fn a_refusal_has_no_effect_and_a_failure_may_have_one() {
 }
 
 #[test]
-fn a_reply_over_the_limit_fails_its_call_alone() {
+fn an_oversized_http_reply_fails_only_its_call() {
     for form in ["json", "sse"] {
         let remote = Remote::start(&["--reply", form]);
         let bed = remote.bed_with("", "limits: {http_mib: 1}\n");
@@ -122,7 +122,7 @@ fn a_reply_over_the_limit_fails_its_call_alone() {
 }
 
 #[test]
-fn an_answer_that_can_be_taken_up_again_is() {
+fn resumable_answers_are_resumed() {
     let remote = Remote::start(&["--resumable"]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();

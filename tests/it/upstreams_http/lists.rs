@@ -9,7 +9,7 @@ use crate::talk::{DEADLINE, call_text, tools};
 const SLOW: [&str; 2] = ["--slow-start-ms", "3000"];
 
 #[test]
-fn a_second_start_lists_at_once_though_the_server_takes_three_seconds() {
+fn a_second_start_lists_at_once_despite_a_slow_server() {
     let remote = Remote::start(&SLOW);
     let beds = [
         remote.bed(""),

@@ -66,7 +66,7 @@ fn configured_headers_are_sent_and_kept_secret() {
 }
 
 #[test]
-fn being_refused_says_why_and_is_no_sign_of_age() {
+fn refusals_are_explained_and_do_not_trigger_the_legacy_transport() {
     for (status, words) in [
         (
             "401",
@@ -90,7 +90,7 @@ fn being_refused_says_why_and_is_no_sign_of_age() {
 }
 
 #[test]
-fn a_redirect_is_not_followed() {
+fn redirects_of_servers_are_not_followed() {
     let elsewhere = Remote::start(&[]);
     let to = elsewhere.upstream.url().to_owned();
     let remote = Remote::start(&["--status", "307", "--location", &to]);
@@ -105,7 +105,7 @@ fn a_redirect_is_not_followed() {
 }
 
 #[test]
-fn an_older_server_is_found_by_its_refusal() {
+fn a_legacy_sse_server_is_detected_by_its_refusal() {
     let remote = Remote::start(&["--legacy-sse"]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -116,7 +116,7 @@ fn an_older_server_is_found_by_its_refusal() {
 }
 
 #[test]
-fn a_server_without_sessions_or_a_stream_of_its_own_is_fine() {
+fn servers_without_sessions_or_get_streams_work() {
     let remote = Remote::start(&["--stateless", "--no-get"]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -129,7 +129,7 @@ fn a_server_without_sessions_or_a_stream_of_its_own_is_fine() {
 }
 
 #[test]
-fn a_system_without_certificates_reaches_what_needs_none() {
+fn a_system_without_certificates_can_still_use_plain_http() {
     let remote = Remote::start(&[]);
     let secure = remote.upstream.url().replace("http://", "https://");
     let bed = remote.bed_with("", &format!("  y: {{url: '{secure}'}}\n"));
@@ -147,7 +147,7 @@ fn a_system_without_certificates_reaches_what_needs_none() {
 }
 
 #[test]
-fn a_session_is_ended_with_the_gateway() {
+fn upstream_sessions_are_ended_with_the_gateway() {
     let remote = Remote::start(&[]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -157,7 +157,7 @@ fn a_session_is_ended_with_the_gateway() {
 }
 
 #[test]
-fn what_cannot_be_reached_stops_nobody_and_is_found_when_it_comes() {
+fn unreachable_servers_do_not_block_and_connect_when_they_appear() {
     let mut remote = Remote::start(&[]);
     remote.upstream.stop();
     let bed = remote.bed_with(

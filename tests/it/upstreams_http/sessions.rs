@@ -16,7 +16,7 @@ fn effect(key: &str) -> String {
 }
 
 #[test]
-fn an_expired_session_is_made_anew_within_the_call() {
+fn an_expired_session_is_replaced_within_the_call() {
     // Many servers answer 400 to what is not known any more.
     for (form, status) in [("json", "404"), ("sse", "404"), ("json", "400")] {
         let way = ["--reply", form, "--unknown-session", status];
@@ -36,7 +36,7 @@ fn an_expired_session_is_made_anew_within_the_call() {
 }
 
 #[test]
-fn twenty_calls_at_once_make_it_anew_once() {
+fn concurrent_calls_replace_an_expired_session_once() {
     // One request is the list; with the rest of them the first session is used up.
     const LASTS: usize = 25;
     let remote = Remote::start(&["--expire-after", &LASTS.to_string()]);
@@ -72,7 +72,7 @@ fn twenty_calls_at_once_make_it_anew_once() {
 }
 
 #[test]
-fn a_new_session_is_listened_to() {
+fn a_replaced_session_gets_a_new_stream() {
     let remote = Remote::start(&["--expire-after", "2"]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -92,7 +92,7 @@ fn a_new_session_is_listened_to() {
 }
 
 #[test]
-fn a_short_restart_changes_no_list_and_is_not_announced() {
+fn a_short_server_restart_is_not_announced() {
     for form in [
         "--no-get",
         "--reply=sse",
@@ -126,7 +126,7 @@ fn a_short_restart_changes_no_list_and_is_not_announced() {
 }
 
 #[test]
-fn a_server_that_was_started_anew_with_other_tools_is_asked_for_them() {
+fn a_restarted_server_with_other_tools_is_listed_again() {
     let mut remote = Remote::start(&["--no-get"]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();

@@ -21,7 +21,7 @@ fn next(events: &mut EventStream) -> Frame {
 }
 
 #[test]
-fn connections_are_used_again() {
+fn connections_are_reused() {
     for form in ["json", "sse"] {
         let remote = Remote::start(&["--reply", form]);
         let bed = remote.bed("");
@@ -52,7 +52,7 @@ fn a_timeout_cancels_and_drops_the_stream() {
 }
 
 #[test]
-fn a_hosts_cancellation_reaches_the_server_and_drops_the_stream() {
+fn a_cancellation_reaches_the_server_and_drops_the_stream() {
     let remote = Remote::start(&["--stall"]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -65,7 +65,7 @@ fn a_hosts_cancellation_reaches_the_server_and_drops_the_stream() {
 }
 
 #[test]
-fn a_cancelled_call_of_an_older_server_is_told() {
+fn cancellations_reach_legacy_sse_servers() {
     let remote = Remote::start(&["--legacy-sse"]);
     let bed = remote.bed(", timeout: 400ms");
     let mut host = bed.stdio_ready();
@@ -89,7 +89,7 @@ fn assert_cancelled(remote: &Remote) {
 }
 
 #[test]
-fn questions_find_the_call_they_came_with_though_two_hosts_share_the_session() {
+fn questions_reach_the_right_host_of_a_shared_session() {
     let remote = Remote::start(&[]);
     let bed = remote.bed("");
     let served = bed.serve();
@@ -124,7 +124,7 @@ fn questions_find_the_call_they_came_with_though_two_hosts_share_the_session() {
 }
 
 #[test]
-fn progress_of_two_hosts_does_not_mix() {
+fn progress_of_two_hosts_is_not_mixed() {
     const STEPS: usize = 200;
     let remote = Remote::start(&[]);
     let bed = remote.bed("");
@@ -155,7 +155,7 @@ fn progress_of_two_hosts_does_not_mix() {
 }
 
 #[test]
-fn what_belongs_to_no_call_is_heard_on_the_standing_stream() {
+fn notifications_outside_calls_are_received_on_the_get_stream() {
     let remote = Remote::start(&[]);
     let bed = remote.bed("");
     let mut host = bed.stdio_ready();
@@ -171,7 +171,7 @@ fn what_belongs_to_no_call_is_heard_on_the_standing_stream() {
 }
 
 #[test]
-fn an_open_question_does_not_keep_a_gateway_whose_server_is_gone() {
+fn an_open_question_does_not_delay_shutdown_after_a_server_loss() {
     let mut remote = Remote::start(&["--reply", "sse"]);
     let bed = remote.bed("");
     let mut host = stdio_as(&bed, Some(CAPABILITIES));

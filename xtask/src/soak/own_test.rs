@@ -25,7 +25,7 @@ pub(super) fn reload() -> Result<()> {
 
 /// Two hosts and eight servers exchange a hundred thousand messages.
 pub(super) fn crowd() -> Result<()> {
-    let test = "nobody_gets_the_answer_of_another";
+    let test = "every_answer_reaches_the_host_that_asked";
     run(PRODUCT, test, "CALLGATE_CROWD", "100000")
 }
 
