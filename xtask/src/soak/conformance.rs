@@ -290,7 +290,7 @@ mod tests {
                           Client scenarios (test against a client):\n  - initialize\n\nRun and reported, but never scored:\n  pending (1):\n    - late [server]\n";
 
     #[test]
-    fn only_required_scenarios_count() {
+    fn only_required_scenarios_are_scored() {
         let required_here = required(LISTED, "server");
         assert_eq!(required_here, ["ping", "tools-list"]);
         assert_eq!(required(LISTED, "client"), ["initialize"]);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn no_summary_is_no_pass() {
+    fn output_without_a_summary_passes_no_scenario() {
         let score = Score::read("it crashed", &["ping".to_owned()]);
         assert!(score.passed.is_empty());
     }

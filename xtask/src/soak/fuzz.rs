@@ -287,7 +287,7 @@ mod tests {
         stat::average_exec_per_sec:     500\n";
 
     #[test]
-    fn the_score_is_read_from_the_log() {
+    fn the_fuzz_score_is_read_from_the_log() {
         let expected = Score {
             executions: 500,
             edges_before: 900,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_add_up_and_their_edges_do_not() {
+    fn scores_of_fuzz_jobs_add_executions_but_not_edges() {
         let mut total = Score::read(LOG);
         total.add(&Score {
             executions: 1,

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_block_is_a_violation() {
+    fn a_missing_edges_block_is_a_violation() {
         assert_eq!(check(&Tree::of(&[(MAP, "no block")])).len(), 1);
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_or_a_wrong_one_is_found() {
+    fn invariants_without_a_valid_test_name_are_found() {
         let expected = [
             "ARCHITECTURE.md:1: an invariant without ``(test: `name`)``",
             "ARCHITECTURE.md:3: there is no test function `gone`",

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn length_is_counted_before_the_tests_and_tables_are_exempt() {
+    fn file_length_excludes_tests_and_tables_are_exempt() {
         let long = "x\n".repeat(MOST_LINES + 1);
         let tested = format!("{}#[cfg(test)]\n{long}", "x\n".repeat(MOST_LINES));
         let table = format!("{TABLE} of things\n{long}");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn each_unfinished_word_is_found_with_its_line() {
+    fn each_placeholder_word_is_found_with_its_line() {
         for word in UNFINISHED {
             let tree = Tree::of(&[("a.rs", &format!("fine\n  {word}()\n"))]);
             assert_eq!(check(&tree), [format!("a.rs:2: `{word}`")]);
