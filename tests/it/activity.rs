@@ -89,7 +89,7 @@ fn listed(bed: &Bed, filters: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_shown_record_has_every_field_of_the_promise() {
+fn a_shown_record_has_every_promised_field() {
     let bed = one_of_each();
     let all = records(&bed);
     let id = record_of(&all, "done").expect("a record")["id"].clone();
@@ -167,7 +167,7 @@ fn every_outcome_has_its_status_and_every_filter_finds_it() {
 }
 
 #[test]
-fn the_table_has_an_intent_column_and_says_what_it_leaves_out() {
+fn the_activity_table_shows_intent_and_notes_omitted_rows() {
     let bed = one_of_each();
     let output = run(&bed, &["activity", "list", "--limit", "2", "--server", "n"]);
     let lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
@@ -182,7 +182,7 @@ fn the_table_has_an_intent_column_and_says_what_it_leaves_out() {
 }
 
 #[test]
-fn a_bad_value_is_an_error_of_the_user() {
+fn invalid_activity_arguments_are_user_errors() {
     let bed = one_of_each();
     let bad: [&[&str]; 10] = [
         &["list", "--status", "great"],
@@ -206,7 +206,7 @@ fn a_bad_value_is_an_error_of_the_user() {
 }
 
 #[test]
-fn secrets_are_forwarded_and_answered_but_not_written_down() {
+fn secrets_are_forwarded_but_not_recorded() {
     let bed = Bed::new(WATCHED);
     let mut host = bed.stdio_ready();
     let secrets = [
@@ -263,7 +263,7 @@ fn secrets_are_forwarded_and_answered_but_not_written_down() {
 }
 
 #[test]
-fn a_long_body_is_kept_up_to_its_cap() {
+fn a_long_body_is_recorded_up_to_its_cap() {
     let bed = Bed::new(WATCHED);
     let mut host = bed.stdio_ready();
     assert_done(host.call(1, "n__big", r#"{"bytes":100000}"#));
@@ -282,7 +282,7 @@ fn a_long_body_is_kept_up_to_its_cap() {
 }
 
 #[test]
-fn an_export_has_every_record_oldest_first() {
+fn an_export_holds_every_record_oldest_first() {
     let bed = one_of_each();
     let all = all_records(&stdout(&run(&bed, &["activity", "export"])));
     let times: Vec<&str> = all
@@ -312,7 +312,7 @@ fn verified(bed: &Bed, more: &[&str]) -> (i32, Value) {
 }
 
 #[test]
-fn a_flipped_byte_is_found_and_named() {
+fn verify_finds_and_locates_a_flipped_byte() {
     let bed = one_of_each();
     let (sound, report) = verified(&bed, &[]);
     assert_eq!((sound, &report["sound"]), (0, &json!(true)));
@@ -331,7 +331,7 @@ fn a_flipped_byte_is_found_and_named() {
 }
 
 #[test]
-fn a_cut_tail_is_found_by_the_head_beside_the_log() {
+fn verify_finds_a_cut_tail_by_the_head_file() {
     let bed = one_of_each();
     let segment = segments(&bed).pop().expect("a segment");
     let text = fs::read_to_string(&segment).expect("it reads");
@@ -349,7 +349,7 @@ fn a_cut_tail_is_found_by_the_head_beside_the_log() {
 }
 
 #[test]
-fn a_log_that_was_set_back_is_found_by_an_exported_head() {
+fn verify_finds_a_rolled_back_log_by_an_exported_head() {
     let bed = one_of_each();
     let (log, copy) = (bed.path("data/log"), bed.path("copy"));
     copy_folder(&log, &copy);
@@ -370,7 +370,7 @@ fn a_log_that_was_set_back_is_found_by_an_exported_head() {
 }
 
 #[test]
-fn an_empty_folder_has_a_sound_and_empty_record() {
+fn an_empty_data_folder_has_a_sound_empty_record() {
     let bed = Bed::new(COUNTER);
     assert_sound(&bed);
     assert_eq!(listed(&bed, &[]), [""; 0]);

@@ -120,7 +120,7 @@ fn kill_9_of_the_gateway_ends_its_relays_and_leaves_nothing() {
 }
 
 #[test]
-fn a_gateway_that_stops_lets_attached_hosts_have_their_answers() {
+fn a_stopping_gateway_answers_attached_hosts_first() {
     let bed = Bed::new(COUNTER);
     let mut served = bed.serve();
     let mut host = attached(&bed, "{}");
@@ -140,7 +140,7 @@ fn a_gateway_that_stops_lets_attached_hosts_have_their_answers() {
 }
 
 #[test]
-fn a_relay_that_is_killed_or_told_to_stop_cancels_its_calls_alone() {
+fn a_stopped_relay_cancels_only_its_own_calls() {
     let bed = Bed::new(COUNTER);
     let _served = bed.serve();
     let mut stays = attached(&bed, "{}");
@@ -164,7 +164,7 @@ fn a_relay_that_is_killed_or_told_to_stop_cancels_its_calls_alone() {
 }
 
 #[test]
-fn one_that_was_told_something_else_serves_alone() {
+fn hosts_with_different_flags_or_configuration_serve_alone() {
     let bed = Bed::new(COUNTER);
     let _served = bed.serve();
     let with_flag = |args: &[&str]| bed.command(["stdio"].iter().chain(args));
@@ -186,7 +186,7 @@ fn one_that_was_told_something_else_serves_alone() {
 }
 
 #[test]
-fn a_data_folder_that_no_socket_fits_in_is_served_all_the_same() {
+fn a_data_folder_path_too_long_for_a_socket_is_served() {
     let bed = Bed::new(COUNTER);
     let deep = bed.path(&"deep".repeat(40));
     let gateway = |args: &[&str]| {
@@ -210,7 +210,7 @@ fn a_data_folder_that_no_socket_fits_in_is_served_all_the_same() {
 }
 
 #[test]
-fn the_socket_is_the_users_alone_and_a_dead_one_is_replaced() {
+fn the_socket_is_private_and_a_stale_one_is_replaced() {
     let bed = Bed::new(COUNTER);
     let socket = bed.path("data/serve.sock");
     let mut served = bed.serve();

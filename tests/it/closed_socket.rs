@@ -113,7 +113,7 @@ fn bed() -> Bed {
 }
 
 #[test]
-fn before_the_request_is_whole_nothing_starts() {
+fn closing_before_the_request_is_complete_starts_nothing() {
     let bed = bed();
     let served = bed.serve();
     let raw = Raw::new(&served);
@@ -138,7 +138,7 @@ fn before_the_request_is_whole_nothing_starts() {
 }
 
 #[test]
-fn after_the_whole_request_what_started_has_an_end() {
+fn closing_after_the_request_leaves_no_open_records() {
     let bed = bed();
     let served = bed.serve();
     let raw = Raw::new(&served);
@@ -169,7 +169,7 @@ fn after_the_whole_request_what_started_has_an_end() {
 }
 
 #[test]
-fn during_a_slow_call_it_is_cancelled_upstream() {
+fn closing_during_a_slow_call_cancels_it_upstream() {
     let bed = bed();
     let served = bed.serve();
     let raw = Raw::new(&served);
@@ -186,7 +186,7 @@ fn during_a_slow_call_it_is_cancelled_upstream() {
 }
 
 #[test]
-fn during_a_stream_of_progress_the_call_has_an_end() {
+fn closing_during_a_progress_stream_ends_the_call() {
     let bed = bed();
     let served = bed.serve();
     let raw = Raw::new(&served);
@@ -203,7 +203,7 @@ fn during_a_stream_of_progress_the_call_has_an_end() {
 }
 
 #[test]
-fn while_it_is_asked_the_question_is_answered_with_an_error() {
+fn closing_during_a_question_answers_it_with_an_error() {
     let bed = bed();
     let served = bed.serve();
     let raw = Raw::new(&served);
@@ -219,7 +219,7 @@ fn while_it_is_asked_the_question_is_answered_with_an_error() {
 }
 
 #[test]
-fn a_host_that_ends_its_session_cancels_its_calls() {
+fn ending_a_session_cancels_its_calls() {
     let bed = bed();
     let served = bed.serve();
     let host = served.host_ready();

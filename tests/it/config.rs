@@ -30,7 +30,7 @@ fn shown(bed: &Bed) -> (Value, String) {
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_written_out() {
+fn configuration_errors_escape_control_characters() {
     let wrong = "servers:\n  a: {\"co\\e]0;mand\": cat} # \u{202e}\n";
     assert_wrong(
         wrong,
@@ -54,7 +54,7 @@ fn check_finds_roots_of_built_in_tools_that_do_not_exist() {
 }
 
 #[test]
-fn a_typo_is_shown_with_what_was_meant() {
+fn configuration_typos_get_a_suggestion() {
     assert_wrong(
         "servers:\n  a: {command: cat}\n  b: {comand: cat}\n",
         expect![[r#"
@@ -91,7 +91,7 @@ fn a_typo_is_shown_with_what_was_meant() {
 }
 
 #[test]
-fn what_means_nothing_is_not_taken_in_silence() {
+fn meaningless_settings_are_refused() {
     for (config, what) in [
         ("view: list\n", "unknown variant `list`"),
         ("policy_mode: lax\n", "unknown variant `lax`"),
@@ -116,7 +116,7 @@ fn what_means_nothing_is_not_taken_in_silence() {
 }
 
 #[test]
-fn a_value_that_cannot_be_is_pointed_at() {
+fn invalid_values_are_reported_with_their_position() {
     let cases = [
         ("listen: here", "1:9", "not an address to listen on"),
         (
@@ -179,7 +179,7 @@ fn a_server_is_a_command_or_a_url() {
 }
 
 #[test]
-fn a_missing_variable_switches_off_its_server_alone() {
+fn a_missing_variable_disables_only_its_server() {
     let bed = Bed::new(
         "servers:
   fine: {command: '@counter@'}
@@ -233,7 +233,7 @@ fn json_is_read_like_yaml() {
 }
 
 #[test]
-fn a_file_of_another_tool_loads_as_a_map() {
+fn configurations_of_other_tools_load_as_maps() {
     let bed = Bed::new(
         r#"{
   "theme": "dark",
@@ -270,7 +270,7 @@ fn a_file_of_another_tool_loads_as_a_map() {
 }
 
 #[test]
-fn a_file_of_another_tool_loads_as_an_array() {
+fn configurations_of_other_tools_load_as_arrays() {
     let bed = Bed::new(
         "mcpServers:
   - {name: a, command: '@counter@', args: [--ledger, '@dir@/ledger']}
@@ -287,7 +287,7 @@ fn a_file_of_another_tool_loads_as_an_array() {
 }
 
 #[test]
-fn what_cannot_be_understood_in_another_tools_file_is_pointed_at() {
+fn unsupported_settings_of_other_tools_are_reported_with_their_position() {
     let cases = [
         (
             "a: {type: websocket, url: 'wss://x'}",
@@ -336,7 +336,7 @@ fn what_cannot_be_understood_in_another_tools_file_is_pointed_at() {
 }
 
 #[test]
-fn what_is_in_effect_is_shown_without_secrets() {
+fn the_effective_configuration_is_shown_without_secrets() {
     let bed = Bed::new(
         "servers:
   a: {command: cat, args: [--token, ghp_0123456789abcdefghijABCDEFGHIJ012345], env: {KEY: s3cret, REF: '${REF}'}}
@@ -376,7 +376,7 @@ audit: {redact: []}
 }
 
 #[test]
-fn the_generated_pages_are_those_of_this_version() {
+fn generated_configuration_pages_are_up_to_date() {
     let bed = Bed::new("");
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     for (page, what) in [
@@ -394,7 +394,7 @@ fn the_generated_pages_are_those_of_this_version() {
 }
 
 #[test]
-fn every_key_of_the_file_is_explained() {
+fn every_configuration_key_is_documented() {
     fn unexplained(path: &str, schema: &Value, found: &mut Vec<String>) {
         for (key, property) in schema["properties"].as_object().into_iter().flatten() {
             if property["description"].as_str().is_none_or(str::is_empty) {

@@ -70,7 +70,7 @@ fn call_in_batches(mut host: HttpHost) {
 }
 
 #[test]
-fn every_call_is_heard_once_across_lost_connections() {
+fn every_call_is_delivered_once_across_reconnects() {
     let bed = Bed::new(COUNTER);
     let served = bed.serve();
     call(&mut served.host_ready(), "n__read_thing", "{}");
@@ -126,7 +126,7 @@ fn every_call_is_heard_once_across_lost_connections() {
 }
 
 #[test]
-fn an_event_tells_what_was_decided_and_never_the_arguments() {
+fn events_carry_the_decision_but_never_the_arguments() {
     let bed = Bed::new(&COUNTER.replace("allow-all", "default"));
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -170,7 +170,7 @@ fn an_event_tells_what_was_decided_and_never_the_arguments() {
 }
 
 #[test]
-fn a_server_that_dies_is_told_as_gone_and_back() {
+fn a_servers_loss_and_return_are_reported_as_events() {
     let bed = Bed::new(&format!("{COUNTER}upstream: {{reconnect_cap: 100ms}}\n"));
     let served = bed.serve();
     // A host without capabilities shares the process that the gateway watches over.
@@ -186,7 +186,7 @@ fn a_server_that_dies_is_told_as_gone_and_back() {
 }
 
 #[test]
-fn a_listener_from_another_life_is_told_of_a_gap() {
+fn an_event_id_of_an_earlier_process_gets_a_gap() {
     let bed = Bed::new(COUNTER);
     let served = bed.serve();
     let host = admin(&served, "/events").header("Last-Event-ID", "01ARZ3NDEKTSV4RRFFQ69G5FAV-3");
@@ -202,7 +202,7 @@ fn a_listener_from_another_life_is_told_of_a_gap() {
 }
 
 #[test]
-fn only_an_admin_may_listen_and_a_stopping_gateway_ends_the_stream() {
+fn only_admins_can_listen_and_a_stopping_gateway_ends_the_stream() {
     let bed = Bed::new(COUNTER);
     let mut served = bed.serve();
     let url = served.url.replace("/mcp", "/events");

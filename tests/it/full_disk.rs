@@ -68,7 +68,7 @@ fn ready(command: &mut Command) -> StdioHost {
 }
 
 #[test]
-fn a_log_at_its_size_limit_refuses_calls_and_the_gateway_lives() {
+fn a_log_at_its_size_limit_refuses_calls_without_ending_the_gateway() {
     let bed = Bed::new(COUNTER);
     let mut host = ready(&mut limited(&bed.command(["stdio"]), 64));
     let tried = call_until_refused(&mut host, "k");
@@ -100,7 +100,7 @@ fn a_log_at_its_size_limit_refuses_calls_and_the_gateway_lives() {
 }
 
 #[test]
-fn with_on_failure_allow_calls_go_on_without_a_record() {
+fn on_failure_allow_forwards_calls_when_the_log_is_full() {
     let bed = Bed::new(&format!("{COUNTER}audit: {{on_failure: allow}}\n"));
     let mut host = ready(&mut limited(&bed.command(["stdio"]), 64));
     let padding = "p".repeat(1000);
@@ -117,7 +117,7 @@ fn with_on_failure_allow_calls_go_on_without_a_record() {
 }
 
 #[test]
-fn durability_power_makes_and_records_calls() {
+fn durability_power_forwards_and_records_calls() {
     let bed = Bed::new(&format!("{COUNTER}audit: {{durability: power}}\n"));
     let mut host = bed.stdio_ready();
     for id in 0..20 {
@@ -137,7 +137,7 @@ fn durability_power_makes_and_records_calls() {
 }
 
 #[test]
-fn a_log_that_is_deleted_under_the_gateway_refuses_calls() {
+fn calls_are_refused_when_the_log_folder_is_deleted() {
     let bed = Bed::new(COUNTER);
     let mut host = bed.stdio_ready();
     let first = host.call(1, "n__effect", r#"{"key":"before"}"#);
@@ -155,7 +155,7 @@ fn a_log_that_is_deleted_under_the_gateway_refuses_calls() {
 }
 
 #[test]
-fn a_segment_that_is_deleted_is_missed_and_calls_go_on_in_the_next() {
+fn a_deleted_segment_is_noticed_and_calls_continue_in_the_next() {
     let bed = Bed::new(COUNTER);
     let mut host = bed.stdio_ready();
     host.call(1, "n__effect", r#"{"key":"before"}"#)
@@ -172,7 +172,7 @@ fn a_segment_that_is_deleted_is_missed_and_calls_go_on_in_the_next() {
 }
 
 #[test]
-fn folders_made_read_only_under_the_gateway_stop_no_record() {
+fn folders_made_read_only_while_running_do_not_stop_recording() {
     let bed = Bed::new(COUNTER);
     let mut host = bed.stdio_ready();
     let writer = segments(&bed).pop().expect("a segment is there");
@@ -313,7 +313,7 @@ fn a_full_disk_refuses_calls_until_there_is_space_again() {
 }
 
 #[test]
-fn a_limit_below_what_is_reserved_ahead_still_lets_calls_through() {
+fn a_disk_smaller_than_the_preallocation_still_lets_calls_through() {
     let bed = Bed::new(COUNTER);
     // This file system holds reservations to the limit, too.
     let Some(disk) = SmallDisk::mount(&bed.path("data"), "size=8m,mode=0700") else {
@@ -331,7 +331,7 @@ fn a_limit_below_what_is_reserved_ahead_still_lets_calls_through() {
 }
 
 #[test]
-fn on_failure_allow_pays_its_records_when_there_is_space_again() {
+fn on_failure_allow_writes_queued_records_once_space_returns() {
     let config = format!("{COUNTER}audit: {{on_failure: allow}}\n");
     let played = on_a_full_disk(&config, |host, fill| {
         fill(true);
@@ -362,7 +362,7 @@ fn on_failure_allow_pays_its_records_when_there_is_space_again() {
 }
 
 #[test]
-fn a_read_only_data_folder_stops_the_start_and_starts_no_server() {
+fn a_read_only_data_folder_prevents_the_start() {
     let bed = Bed::new(&COUNTER.replace("--ledger", "--log, '@dir@/upstream.log', --ledger"));
     let Some(disk) = SmallDisk::mount(&bed.path("data"), "ro") else {
         return;

@@ -241,7 +241,7 @@ fn compare(bed: &Bed, seen: &Seen, run: &str) {
 }
 
 #[test]
-fn after_the_last_reply_every_record_is_there() {
+fn every_record_is_written_once_the_last_reply_arrived() {
     let bed = Bed::new(COUNTER);
     let mut host = bed.stdio_ready();
     let total = 200;

@@ -60,7 +60,7 @@ fn stdio_with_grandchildren(bed: &Bed) -> StdioHost {
 }
 
 #[test]
-fn eof_ends_everything_of_a_polite_server_within_two_seconds() {
+fn eof_ends_a_polite_server_within_two_seconds() {
     let bed = bed(POLITE);
     let mut host = bed.stdio_ready();
     assert_done(host.call(1, "n__effect", r#"{"key":"k"}"#));
@@ -82,7 +82,7 @@ fn eof_ends_grandchildren_within_two_seconds() {
 }
 
 #[test]
-fn eof_during_a_call_ends_everything_and_the_call_has_an_end() {
+fn eof_during_a_call_ends_all_processes_and_finishes_the_record() {
     let bed = bed(", --log, '@dir@/upstream.log'");
     let mut host = bed.stdio_ready();
     host.send(&call_line(1, "slow", r#"{"key":"k","ms":600000}"#))
@@ -100,7 +100,7 @@ fn eof_during_a_call_ends_everything_and_the_call_has_an_end() {
 }
 
 #[test]
-fn eof_ends_a_deaf_server_by_sigterm() {
+fn a_server_ignoring_eof_gets_sigterm() {
     let bed = bed(DEAF);
     let mut host = stdio_with_grandchildren(&bed);
     host.close_stdin();
@@ -108,7 +108,7 @@ fn eof_ends_a_deaf_server_by_sigterm() {
 }
 
 #[test]
-fn eof_ends_a_stubborn_server_by_sigkill() {
+fn a_server_ignoring_sigterm_gets_sigkill() {
     let bed = bed(STUBBORN);
     let mut host = stdio_with_grandchildren(&bed);
     host.close_stdin();
@@ -117,7 +117,7 @@ fn eof_ends_a_stubborn_server_by_sigkill() {
 }
 
 #[test]
-fn signals_end_a_stdio_gateway_and_everything_below_it() {
+fn signals_end_a_stdio_gateway_and_all_its_processes() {
     for how in [Signal::TERM, Signal::INT, Signal::HUP] {
         let bed = bed(POLITE);
         let mut host = stdio_with_grandchildren(&bed);
@@ -129,7 +129,7 @@ fn signals_end_a_stdio_gateway_and_everything_below_it() {
 }
 
 #[test]
-fn signals_end_a_served_gateway_and_everything_below_it() {
+fn signals_end_a_served_gateway_and_all_its_processes() {
     for how in [Signal::TERM, Signal::INT] {
         let bed = bed(POLITE);
         let mut served = bed.serve();
@@ -151,7 +151,7 @@ fn signals_end_a_served_gateway_and_everything_below_it() {
 }
 
 #[test]
-fn sigterm_lets_a_call_under_way_be_answered() {
+fn sigterm_lets_calls_in_flight_finish() {
     let bed = bed(POLITE);
     let mut host = bed.stdio_ready();
     host.send(&call_line(1, "slow", r#"{"key":"stdio","ms":300}"#))
@@ -185,7 +185,7 @@ fn sigterm_lets_a_call_under_way_be_answered() {
 }
 
 #[test]
-fn kill_9_of_a_stdio_gateway_leaves_nothing() {
+fn kill_9_of_a_stdio_gateway_leaves_no_process() {
     for manners in [POLITE, STUBBORN] {
         let bed = bed(manners);
         let host = stdio_with_grandchildren(&bed);
@@ -195,7 +195,7 @@ fn kill_9_of_a_stdio_gateway_leaves_nothing() {
 }
 
 #[test]
-fn kill_9_of_a_served_gateway_leaves_nothing() {
+fn kill_9_of_a_served_gateway_leaves_no_process() {
     let bed = bed(STUBBORN);
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -206,7 +206,7 @@ fn kill_9_of_a_served_gateway_leaves_nothing() {
 }
 
 #[test]
-fn commands_that_start_servers_leave_nothing() {
+fn commands_that_start_servers_leave_no_process() {
     let commands: [&[&str]; 4] = [
         &["call", "n:grandchild"],
         &["tools", "list"],
@@ -239,7 +239,7 @@ fn names(host: &mut StdioHost) -> Vec<String> {
 }
 
 #[test]
-fn a_killed_server_fails_its_calls_at_once_and_comes_back() {
+fn a_killed_server_fails_its_calls_at_once_and_restarts() {
     let bed = Bed::new(TWO);
     let mut host = bed.stdio_ready();
     let listed = names(&mut host);

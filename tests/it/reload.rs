@@ -80,7 +80,7 @@ const ONE: &str = "servers: {n: {command: '@counter@'}}\n";
 const BROKEN: &str = "servers: {n: {comand: '@counter@'}}\n";
 
 #[test]
-fn a_broken_file_keeps_the_last_good_one_and_health_says_so() {
+fn a_broken_configuration_keeps_the_last_good_one_and_degrades_health() {
     let bed = Bed::new(ONE);
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -114,7 +114,7 @@ fn a_broken_file_keeps_the_last_good_one_and_health_says_so() {
 }
 
 #[test]
-fn policy_and_tool_lists_change_at_once_and_unchanged_servers_stay() {
+fn a_reload_applies_policy_and_tool_lists_and_keeps_unchanged_servers() {
     let bed = Bed::new(&format!("servers:\n{}", server("n", 0)));
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -135,7 +135,7 @@ fn policy_and_tool_lists_change_at_once_and_unchanged_servers_stay() {
 }
 
 #[test]
-fn sighup_reloads_what_is_served_and_what_needs_a_restart_is_named() {
+fn sighup_reloads_and_names_settings_that_need_a_restart() {
     let bed = Bed::new(ONE);
     let served = bed.serve();
     let before = reloads(&served);
@@ -158,7 +158,7 @@ fn sighup_reloads_what_is_served_and_what_needs_a_restart_is_named() {
 }
 
 #[test]
-fn a_host_on_stdio_sees_a_reload_as_another_list() {
+fn a_stdio_host_sees_a_reload_as_a_list_change() {
     let bed = Bed::new(ONE);
     let mut host = bed.stdio_ready();
     assert!(tools(&mut host).contains(&"n__effect".to_owned()));
@@ -186,7 +186,7 @@ fn a_host_on_stdio_sees_a_reload_as_another_list() {
 }
 
 #[test]
-fn a_trusted_file_that_changes_waits_for_trust() {
+fn a_changed_trusted_file_is_loaded_once_trusted_again() {
     let bed = Bed::new(ONE);
     let trust = || assert_eq!(run(&mut typed(&bed, ["trust"])).code, Some(0));
     trust();
@@ -280,7 +280,7 @@ fn call_each(host: &mut HttpHost, there: &[String], at: usize) -> Vec<(String, S
 }
 
 #[test]
-fn reloads_under_load_drop_no_call_and_send_none_astray() {
+fn reloads_under_load_drop_and_misroute_no_call() {
     let rounds = std::env::var("CALLGATE_RELOADS").ok();
     let rounds = rounds.map_or(RELOADS, |text| text.parse().expect("a number"));
     let bed = Bed::new(&round(0).0);

@@ -77,7 +77,7 @@ fn post_all(served: &Served, round: &'static str, posts: u64) -> Vec<(u16, bool)
 }
 
 #[test]
-fn many_large_bodies_at_once_stay_within_the_budget() {
+fn many_concurrent_large_bodies_stay_within_the_memory_budget() {
     let bed = bed(8);
     let served = bed.serve();
     let pid = served.process.pid();
@@ -107,7 +107,7 @@ fn many_large_bodies_at_once_stay_within_the_budget() {
 }
 
 #[test]
-fn a_request_larger_than_the_budget_goes_alone() {
+fn a_request_larger_than_the_budget_is_served_alone() {
     let bed = bed(1);
     let served = bed.serve();
     let line = padded(1, "effect", r#"{"key":"http"}"#, 3 * MIB);
@@ -126,7 +126,7 @@ fn a_request_larger_than_the_budget_goes_alone() {
 }
 
 #[test]
-fn without_room_http_is_told_to_come_again() {
+fn http_clients_are_told_to_retry_when_the_budget_is_used_up() {
     let bed = bed(1);
     let served = bed.serve();
     let host = served.host_ready();
@@ -158,7 +158,7 @@ fn without_room_http_is_told_to_come_again() {
 }
 
 #[test]
-fn stdio_waits_for_room_and_loses_nothing() {
+fn stdio_waits_for_budget_without_losing_frames() {
     let bed = bed(1);
     let mut host = bed.stdio_ready();
     let total = 64;
@@ -181,7 +181,7 @@ fn stdio_waits_for_room_and_loses_nothing() {
 }
 
 #[test]
-fn a_host_that_is_asked_is_read_even_without_room() {
+fn answers_of_a_host_are_read_even_when_the_budget_is_used_up() {
     let bed = bed(1);
     let mut host = bed.stdio_ready();
     let whole = MIB - 1024;

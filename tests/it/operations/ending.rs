@@ -46,7 +46,7 @@ fn assert_gone(process: &mut StdioHost, within: Duration) {
 }
 
 #[test]
-fn calls_under_way_end_and_new_ones_are_refused() {
+fn sigterm_finishes_calls_in_flight_and_refuses_new_ones() {
     let bed = Bed::new(COUNTER);
     let mut served = bed.serve();
     let host = served.host_ready();
@@ -87,7 +87,7 @@ fn calls_under_way_end_and_new_ones_are_refused() {
 }
 
 #[test]
-fn an_idle_gateway_goes_at_once_whoever_is_connected() {
+fn an_idle_gateway_stops_at_once_despite_open_connections() {
     let bed = Bed::new(COUNTER);
     let mut served = bed.serve();
     let host = served.host_ready();
@@ -103,7 +103,7 @@ fn an_idle_gateway_goes_at_once_whoever_is_connected() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn a_second_signal_ends_a_served_gateway_at_once() {
     for second in [Signal::TERM, Signal::INT] {
         let bed = Bed::new(COUNTER);
         let mut served = bed.serve();

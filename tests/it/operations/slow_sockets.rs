@@ -179,7 +179,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn slow_sockets_cost_others_nothing_and_are_cut_off() {
+fn slow_sockets_do_not_slow_others_and_are_closed() {
     let asked = std::env::var("CALLGATE_SLOW_SOCKETS").ok();
     let asked = asked.and_then(|sockets| sockets.parse().ok());
     let sockets = asked.unwrap_or(SOCKETS);
@@ -226,7 +226,7 @@ fn slow_sockets_cost_others_nothing_and_are_cut_off() {
 }
 
 #[test]
-fn who_only_opens_sockets_keeps_nobody_out() {
+fn clients_that_only_open_sockets_do_not_lock_others_out() {
     let bed = Bed::new(&format!("{COUNTER}limits: {{connections: 16}}\n"));
     let served = bed.serve();
     let host = served.host_ready();
@@ -239,7 +239,7 @@ fn who_only_opens_sockets_keeps_nobody_out() {
 }
 
 #[test]
-fn beyond_the_limit_of_connections_a_client_is_turned_away() {
+fn clients_beyond_the_connection_limit_get_503() {
     let bed = Bed::new(&format!("{COUNTER}limits: {{connections: 4}}\n"));
     let served = bed.serve();
     let host = served.host_ready();

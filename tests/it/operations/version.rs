@@ -31,7 +31,7 @@ fn bed() -> Bed {
 }
 
 #[test]
-fn a_log_of_a_newer_form_is_refused_and_left_alone() {
+fn a_log_of_a_newer_callgate_is_refused_and_left_unchanged() {
     let bed = bed();
     let version = bed.path("data/log/version");
     assert_eq!(fs::read_to_string(&version).expect("it is there"), "1\n");
@@ -54,7 +54,7 @@ fn a_log_of_a_newer_form_is_refused_and_left_alone() {
 }
 
 #[test]
-fn an_index_of_a_newer_form_is_refused_and_left_alone() {
+fn an_index_of_a_newer_callgate_is_refused_and_left_unchanged() {
     let bed = bed();
     let listed = run(&mut named(&bed, ["activity", "list"]));
     assert_eq!(listed.code, Some(0), "{}", listed.stderr);

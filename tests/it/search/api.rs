@@ -50,7 +50,7 @@ pub(super) fn post(host: &HttpHost, body: &Value) -> (u16, Value) {
 }
 
 #[test]
-fn the_request_id_leads_from_the_answer_to_the_record_also_of_a_refused_call() {
+fn the_request_id_links_an_answer_to_its_record() {
     let bed = bed_with(
         &json!([tool("destroys", json!({"destructiveHint": true}))]),
         "",
@@ -75,7 +75,7 @@ fn the_request_id_leads_from_the_answer_to_the_record_also_of_a_refused_call() {
 }
 
 #[test]
-fn calls_by_programs_end_with_the_right_status_and_code() {
+fn api_calls_return_the_right_status_and_code() {
     let tools = json!([
         tool("reads", json!({"readOnlyHint": true})),
         tool("destroys", json!({"destructiveHint": true})),
@@ -153,7 +153,7 @@ fn calls_by_programs_end_with_the_right_status_and_code() {
 }
 
 #[test]
-fn the_record_is_listed_filtered_exported_and_counted() {
+fn the_api_lists_filters_exports_and_counts_records() {
     let bed = Bed::new(COUNTER);
     let served = bed.serve();
     let mut host = search_host(&served);
@@ -229,7 +229,7 @@ fn the_record_is_listed_filtered_exported_and_counted() {
 }
 
 #[test]
-fn pages_are_whole_while_new_records_arrive() {
+fn activity_pages_stay_complete_while_records_arrive() {
     let bed = Bed::new(COUNTER);
     let served = bed.serve();
     let mut host = search_host(&served);
@@ -266,7 +266,7 @@ fn pages_are_whole_while_new_records_arrive() {
 }
 
 #[test]
-fn two_hundred_calls_at_once_then_kill_9_leave_two_hundred_records() {
+fn two_hundred_answered_calls_are_on_record_after_kill_9() {
     let bed = Bed::new(COUNTER);
     let mut served = bed.serve();
     let calling: Vec<_> = (0..200)

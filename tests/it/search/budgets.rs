@@ -116,7 +116,7 @@ fn catalog() -> Value {
 }
 
 #[test]
-fn what_a_model_reads_stays_within_its_budget() {
+fn search_views_and_answers_stay_within_the_token_budget() {
     let bed = bed_with(&catalog(), "");
     let served = bed.serve();
     let mut host = search_host(&served);

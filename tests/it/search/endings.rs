@@ -37,7 +37,7 @@ fn calling(name: &str, operation: &str, args: Value) -> Value {
 }
 
 #[test]
-fn every_ending_of_a_programs_call_has_its_status() {
+fn every_outcome_of_an_api_call_has_its_status() {
     let bed = bed();
     let served = bed.serve();
     let host = admin(&served);
@@ -111,7 +111,7 @@ fn every_ending_of_a_programs_call_has_its_status() {
 }
 
 #[test]
-fn every_filter_finds_what_it_says_and_nothing_else() {
+fn every_activity_filter_finds_exactly_its_matches() {
     let bed = bed();
     let served = bed.serve();
     let host = admin(&served);

@@ -47,7 +47,7 @@ fn found(host: &mut dyn Host, arguments: Value) -> Vec<String> {
 }
 
 #[test]
-fn a_search_answers_in_the_promised_form() {
+fn search_answers_have_the_documented_form() {
     let bed = library_bed();
     let served = bed.serve();
     let mut host = search_host(&served);
@@ -83,7 +83,7 @@ fn a_search_answers_in_the_promised_form() {
 }
 
 #[test]
-fn filters_apply_before_the_cut_and_what_is_hidden_stays_hidden() {
+fn filters_apply_before_the_limit_and_hidden_tools_stay_hidden() {
     let bed = library_bed();
     let served = bed.serve();
     let mut host = search_host(&served);
@@ -124,7 +124,7 @@ fn filters_apply_before_the_cut_and_what_is_hidden_stays_hidden() {
 }
 
 #[test]
-fn a_tool_is_described_whole_and_a_hidden_one_is_not() {
+fn visible_tools_are_described_in_full_and_hidden_ones_are_not() {
     let bed = library_bed();
     let served = bed.serve();
     let mut host = search_host(&served);
@@ -156,7 +156,7 @@ fn a_tool_is_described_whole_and_a_hidden_one_is_not() {
 }
 
 #[test]
-fn the_view_is_chosen_by_url_and_by_flag() {
+fn the_search_view_is_selected_by_url_or_flag() {
     let bed = library_bed();
     let served = bed.serve();
     let own = [
@@ -202,7 +202,7 @@ fn the_view_is_chosen_by_url_and_by_flag() {
 }
 
 #[test]
-fn the_schema_shows_one_spelling_without_nested_objects_where_that_is_asked_for() {
+fn flat_intent_declaration_shows_a_schema_without_nested_objects() {
     let bed = bed_with(
         &library(),
         "intent_declaration: {form: flat, required: false}\n",

@@ -56,7 +56,7 @@ fn expected(variant: &str, declared: Option<&str>, state: &str) -> Option<(Strin
 }
 
 #[test]
-fn every_row_of_the_matrix_in_both_spellings() {
+fn every_row_of_the_intent_matrix_is_enforced_in_both_spellings() {
     let bed = bed_with(&states(), "");
     let served = bed.serve();
     let mut host = search_host(&served);
@@ -151,7 +151,7 @@ fn check_matrix_records(bed: &Bed) {
 }
 
 #[test]
-fn conflicts_and_bad_forms_are_told_and_the_session_goes_on() {
+fn invalid_intents_are_reported_and_the_session_continues() {
     let bed = bed_with(&states(), "");
     let served = bed.serve();
     let mut host = search_host(&served);
@@ -230,7 +230,7 @@ fn conflicts_and_bad_forms_are_told_and_the_session_goes_on() {
 }
 
 #[test]
-fn annotations_count_as_they_are_now() {
+fn intents_are_judged_by_current_annotations() {
     // With pins, a tool whose annotations change is not offered at all.
     let bed = bed_with(&states(), "pins: off\n");
     let served = bed.serve();
@@ -263,7 +263,7 @@ fn annotations_count_as_they_are_now() {
 }
 
 #[test]
-fn strictness_is_taken_over_at_once_and_becomes_a_warning() {
+fn relaxed_strictness_applies_at_once_and_turns_errors_into_warnings() {
     let bed = bed_with(&states(), "");
     let served = bed.serve();
     let mut host = search_host(&served);
@@ -298,7 +298,7 @@ fn strictness_is_taken_over_at_once_and_becomes_a_warning() {
 }
 
 #[test]
-fn policy_sees_what_was_declared_and_other_doors_are_inferred() {
+fn policy_sees_declared_intents_and_infers_them_for_other_doors() {
     let bed = bed_with(&states(), "");
     let rules = "version: '1'\nname: intent\nrules:\n  - scope: mcp_tool\n    deny:\n      - {pattern: 's:none', when: 'intent.data_sensitivity == \"private\" || intent.reason.contains(\"delete\")'}\n      - {pattern: 's:changes', when: 'intent.inferred'}\n      - {pattern: 's:destroys', when: 'intent.operation_type == \"destructive\"'}\n    allow: [{pattern: '*:*'}]\n";
     std::fs::write(bed.path("policy.yaml"), rules).expect("the folder is writable");
@@ -349,7 +349,7 @@ fn policy_sees_what_was_declared_and_other_doors_are_inferred() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_refused_with_the_schema_and_reach_nobody() {
+fn arguments_that_violate_the_schema_are_refused_and_not_forwarded() {
     let strict = json!([{"name": "open", "inputSchema": {"type": "object",
         "properties": {"path": {"type": "string"}, "depth": {"type": "integer"}}, "required": ["path"]}}]);
     let bed = bed_with(&strict, "");

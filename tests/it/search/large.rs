@@ -25,7 +25,7 @@ fn handle_of(result: &Value) -> String {
 }
 
 #[test]
-fn a_large_result_becomes_a_handle_that_is_read_by_pages() {
+fn large_results_become_handles_read_by_pages() {
     let bed = Bed::new(&format!("{COUNTER}search: {{inline_chars: 10000}}\n"));
     let served = bed.serve();
     let mut host = search_host(&served);

@@ -17,7 +17,7 @@ fn ended(output: &Output) -> (i32, String, String) {
 }
 
 #[test]
-fn a_call_with_intent_is_the_same_beside_a_gateway_and_without() {
+fn call_with_intent_behaves_the_same_with_and_without_a_gateway() {
     let bed = Bed::new(COUNTER);
     let mut expected = Vec::new();
     for at in 0..2 {
@@ -76,7 +76,7 @@ fn a_call_with_intent_is_the_same_beside_a_gateway_and_without() {
 }
 
 #[test]
-fn tools_are_searched_and_shown_and_the_record_is_counted_and_watched() {
+fn tools_search_and_activity_commands_work_from_the_shell() {
     let bed = Bed::new(COUNTER);
     let found = stdout(&run(
         &bed,

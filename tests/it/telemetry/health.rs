@@ -20,7 +20,7 @@ fn health(served: &Served, path: &str) -> Value {
 }
 
 #[test]
-fn a_gateway_is_ok_without_a_token_and_ready_once_its_servers_are() {
+fn health_needs_no_token_and_readiness_waits_for_the_servers() {
     let bed = Bed::new(COUNTER);
     let served = bed.serve();
     call(&mut served.host_ready(), "n__read_thing", "{}");
@@ -38,7 +38,7 @@ fn a_gateway_is_ok_without_a_token_and_ready_once_its_servers_are() {
 }
 
 #[test]
-fn a_server_in_its_first_connect_is_neither_ready_nor_degraded() {
+fn a_server_in_its_first_connect_delays_readiness_but_not_health() {
     let config = "servers: {n: {command: '@counter@', args: [--slow-start-ms, '600000']}}\n";
     let bed = Bed::new(config);
     let served = bed.serve();
@@ -47,7 +47,7 @@ fn a_server_in_its_first_connect_is_neither_ready_nor_degraded() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_a_reason() {
+fn an_unreachable_server_is_a_reason_for_degraded_health() {
     let bed = Bed::new("servers: {n: {command: '@counter@', args: [--crash-on-start]}}\n");
     let served = bed.serve();
     assert!(wait_until(DEADLINE, || ask(&served, "/readyz").0 == 200));

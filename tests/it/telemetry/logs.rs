@@ -21,7 +21,7 @@ fn keys(line: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn connects_and_calls_are_one_line_each() {
+fn connects_and_calls_are_logged_in_one_line_each() {
     let config = "\
 servers:
   n: {command: '@counter@', args: [--marker, '@dir@']}

@@ -33,7 +33,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_scrape_counts_calls_decisions_and_times() {
+fn metrics_count_calls_decisions_and_durations() {
     let bed = Bed::new(&COUNTER.replace("allow-all", "default"));
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -99,7 +99,7 @@ fn a_scrape_counts_calls_decisions_and_times() {
 }
 
 #[test]
-fn a_scrape_needs_the_admins_token_unless_this_machine_is_let_in() {
+fn metrics_need_the_admin_token_unless_open_on_loopback() {
     let status = |config: &str, token: Option<fn(&Served) -> &str>| {
         let bed = Bed::new(config);
         let served = bed.serve();

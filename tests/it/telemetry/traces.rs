@@ -50,7 +50,7 @@ fn children<'a>(spans: &'a [Span], parent: &Span) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn a_call_is_one_span_with_its_steps_below_it() {
+fn a_call_is_one_span_with_its_steps_as_children() {
     let collector = Collector::start();
     let bed = exporting(COUNTER, &collector.url);
     let mut host = bed.stdio_ready();
@@ -87,7 +87,7 @@ fn a_call_is_one_span_with_its_steps_below_it() {
 }
 
 #[test]
-fn a_held_call_is_a_failed_span_with_the_step_that_held_it() {
+fn a_held_call_is_a_failed_span_with_its_hold_step() {
     let collector = Collector::start();
     let bed = exporting(&COUNTER.replace("allow-all", "default"), &collector.url);
     let mut host = bed.stdio_ready();
@@ -106,7 +106,7 @@ fn a_held_call_is_a_failed_span_with_the_step_that_held_it() {
 }
 
 #[test]
-fn a_hosts_trace_goes_on_through_the_gateway_to_the_server() {
+fn a_hosts_trace_continues_through_the_gateway_to_the_server() {
     let collector = Collector::start();
     let bed = exporting(PREFIXED, &collector.url);
     let served = bed.serve();
@@ -167,7 +167,7 @@ fn a_hosts_trace_goes_on_through_the_gateway_to_the_server() {
 }
 
 #[test]
-fn without_an_exporter_only_what_a_host_said_beside_its_request_is_written() {
+fn without_an_exporter_only_the_hosts_own_trace_is_forwarded() {
     let bed = Bed::new(PREFIXED);
     let served = bed.serve();
     let mut host = served.host_ready();
@@ -196,7 +196,7 @@ fn without_an_exporter_only_what_a_host_said_beside_its_request_is_written() {
 }
 
 #[test]
-fn without_an_exporter_nothing_is_opened() {
+fn without_an_exporter_no_connection_is_opened() {
     let bed = Bed::new(COUNTER);
     let mut host = bed.stdio_ready();
     call(&mut host, "n__read_thing", "{}");
@@ -212,7 +212,7 @@ fn without_an_exporter_nothing_is_opened() {
 }
 
 #[test]
-fn a_collector_that_is_gone_disturbs_nobody() {
+fn an_unreachable_collector_does_not_disturb_calls() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = taken.local_addr().expect("it is bound");
     drop(taken);
@@ -235,7 +235,7 @@ fn a_collector_that_is_gone_disturbs_nobody() {
 }
 
 #[test]
-fn an_address_that_is_none_is_a_configuration_error() {
+fn an_invalid_otlp_address_is_a_configuration_error() {
     let bed = exporting(COUNTER, "localhost:4317");
     let output = crate::evidence::run(&bed, &["tools", "list"]);
     assert_eq!(output.status.code(), Some(2));

@@ -31,7 +31,7 @@ pub(super) fn crowd() -> Result<()> {
 
 /// A thousand slow sockets, and all the patience it takes to see each of them cut off.
 pub(super) fn slow_sockets() -> Result<()> {
-    let test = "slow_sockets_cost_others";
+    let test = "slow_sockets_do_not_slow_others";
     run(PRODUCT, test, "CALLGATE_SLOW_SOCKETS", "1000")
 }
 
@@ -62,7 +62,7 @@ pub(super) fn arguments() -> Result<()> {
 pub(super) fn agent_ends() -> Result<()> {
     let test = "a_step_leaves_nothing_behind_however_it_ends";
     run(PRODUCT, test, "CALLGATE_AGENT_ENDS", "100")?;
-    let slow = "a_slow_reply_is_waited_for";
+    let slow = "a_slow_model_reply_is_limited";
     run(PRODUCT, slow, "CALLGATE_SLOW_REPLY_SECONDS", "35")
 }
 
