@@ -21,7 +21,7 @@ use crate::setup::Bed;
 const PROGRAMS: [&str; 4] = ["claude", "gemini", "codex", "opencode"];
 /// The versions that are known to be isolated.
 pub(crate) const KNOWN: [&str; 4] = ["2.1.325", "0.61.0", "0.166.0", "1.18.33"];
-/// What the user has configured, which nobody may touch.
+/// The user's own configuration, which must stay unchanged.
 const USERS: [(&str, &str); 4] = [
     (".claude.json", r#"{"mcpServers":{"mine":{"command":"x"}}}"#),
     (

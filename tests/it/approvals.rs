@@ -18,7 +18,7 @@ use crate::evidence::{all_records, run, stdout};
 use crate::setup::{Bed, Served};
 use crate::talk::{call, parsed, text_of};
 
-/// One upstream that counts its effects, under the policy that nobody has to write.
+/// One upstream that counts its effects, under the default policy.
 pub(crate) const ASKING: &str = "\
 servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger', --marker, '@dir@']}}
 policy: default

@@ -218,7 +218,7 @@ fn the_socket_is_private_and_a_stale_one_is_replaced() {
     assert!(data.file_type().is_socket());
     assert_eq!(data.permissions().mode() & 0o777, 0o600);
     served.process.kill().expect("it is ours");
-    assert!(socket.exists(), "nobody was there to clear it away");
+    assert!(socket.exists(), "a killed gateway leaves its socket");
     let mut host = bed.stdio_ready();
     assert!(!tools(&mut host).is_empty(), "a dead socket is no gateway");
     drop(host);

@@ -20,12 +20,12 @@ policy: allow-all
 ";
 
 /// A gateway with the built-in tools and files to work on.
-struct Workshop {
+struct Fixture {
     bed: Bed,
     host: StdioHost,
 }
 
-impl Workshop {
+impl Fixture {
     fn new() -> Self {
         Self::with(BUILTINS)
     }

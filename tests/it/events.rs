@@ -18,13 +18,13 @@ const BATCH: u64 = 100;
 const DROPPED_AFTER: [usize; 3] = [1_000, 7_500, 15_000];
 
 /// A listener that can lose its connection.
-struct Ears {
+struct Listener {
     host: HttpHost,
     stream: EventStream,
     last_id: Option<String>,
 }
 
-impl Ears {
+impl Listener {
     fn open(served: &Served) -> Self {
         let mut host = admin(served, "/events");
         // Shorter than the heartbeat, which would keep a stream without events open for ever.
@@ -74,7 +74,7 @@ fn every_call_is_delivered_once_across_reconnects() {
     let bed = Bed::new(COUNTER);
     let served = bed.serve();
     call(&mut served.host_ready(), "n__read_thing", "{}");
-    let mut ears = Ears::open(&served);
+    let mut listener = Listener::open(&served);
     let calls = (HOSTS * BATCHES * BATCH) as usize;
     let mut heard: HashMap<(String, String), usize> = HashMap::new();
     let mut numbers = Vec::new();
@@ -84,7 +84,7 @@ fn every_call_is_delivered_once_across_reconnects() {
             scope.spawn(|| call_in_batches(host));
         }
         while numbers.len() < 2 * calls {
-            let event = ears.next();
+            let event = listener.next();
             let data = parsed(&event.data);
             assert_eq!(event.name.as_deref(), data["type"].as_str());
             assert_eq!(event.id.as_deref(), data["id"].as_str());
@@ -99,7 +99,7 @@ fn every_call_is_delivered_once_across_reconnects() {
                     .expect("a number"),
             );
             if DROPPED_AFTER.contains(&numbers.len()) {
-                ears.drop_connection();
+                listener.drop_connection();
             }
         }
     });
@@ -131,9 +131,9 @@ fn events_carry_the_decision_but_never_the_arguments() {
     let served = bed.serve();
     let mut host = served.host_ready();
     call(&mut host, "n__read_thing", "{}");
-    let mut ears = Ears::open(&served);
+    let mut listener = Listener::open(&served);
     call(&mut host, "n__wipe", r#"{"key":"do-not-tell"}"#);
-    let held = parsed(&ears.next().data);
+    let held = parsed(&listener.next().data);
     assert_eq!(held["type"], "approval_required");
     assert_eq!(held["decision"], "require_approval");
     assert_eq!(held["rule"], "require_approval:mcp_tool:*:*");
@@ -152,7 +152,7 @@ fn events_carry_the_decision_but_never_the_arguments() {
     assert!(!held.to_string().contains("do-not-tell"));
 
     request(&mut host, &call_line(7, "no_such", "{}"));
-    let unresolved = parsed(&ears.next().data);
+    let unresolved = parsed(&listener.next().data);
     assert_eq!(unresolved["type"], "call.finished");
     assert_eq!(unresolved["command"], "n__no_such");
     assert_eq!(unresolved["meta"]["request_id"], "7");
@@ -162,8 +162,8 @@ fn events_carry_the_decision_but_never_the_arguments() {
     );
 
     call(&mut host, "n__fail", "{}");
-    assert_eq!(parsed(&ears.next().data)["type"], "call.started");
-    let failed = parsed(&ears.next().data);
+    assert_eq!(parsed(&listener.next().data)["type"], "call.started");
+    let failed = parsed(&listener.next().data);
     assert_eq!(failed["meta"]["status"], "error");
     assert_eq!(failed["meta"]["error"], "TOOL_ERROR");
     assert_eq!(failed["reason"], "the tool reported an error");
@@ -176,11 +176,11 @@ fn a_servers_loss_and_return_are_reported_as_events() {
     // A host without capabilities shares the process that the gateway watches over.
     let mut host = http_as(&served, "{}");
     call(&mut host, "n__read_thing", "{}");
-    let mut ears = Ears::open(&served);
+    let mut listener = Listener::open(&served);
     call(&mut host, "n__die", r#"{"key":"x"}"#);
     let mut seen = Vec::new();
     while seen.last().map(String::as_str) != Some("upstream.up") {
-        seen.push(ears.next().name.expect("an event has a name"));
+        seen.push(listener.next().name.expect("an event has a name"));
     }
     assert!(seen.contains(&"upstream.down".to_owned()), "{seen:?}");
 }
@@ -213,11 +213,11 @@ fn only_admins_can_listen_and_a_stopping_gateway_ends_the_stream() {
     let status = |host: &HttpHost| host.send("GET", &[], b"").expect("it answers").status;
     assert_eq!((status(&bare), status(&agent)), (401, 403));
 
-    let mut ears = Ears::open(&served);
+    let mut listener = Listener::open(&served);
     let pid = rustix::process::Pid::from_raw(served.process.pid() as i32).expect("a process id");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
     // What the end of the server says comes before the end of the stream.
-    while ears
+    while listener
         .stream
         .next_event()
         .expect("it ends in good order")

@@ -83,7 +83,7 @@ fn a_log_at_its_size_limit_refuses_calls_without_ending_the_gateway() {
     for key in &tried.done {
         let record = record_of(&records, key).expect("what was done is on record");
         let status = record["status"].as_str();
-        // The end of the very last call may have had no room; then nobody claims to know it.
+        // The end of the very last call may have had no room; then its status is unknown.
         let is_last = tried.done.last() == Some(key);
         assert!(
             status == Some("success") || (is_last && status == Some("unknown")),

@@ -1,4 +1,4 @@
-//! A gateway under pressure, and on its way out: limits hold, nobody who behaves is lost, and it
+//! A gateway under pressure and while stopping: limits hold, well-behaved clients are served, and it
 //! goes when it is told to.
 
 mod budget;

@@ -1,4 +1,4 @@
-//! Plugins behind the gate: listed, called, dying, and not started where nobody said that they may be.
+//! Plugins behind the gate: listed, called, crashing, and not started without permission.
 
 use std::fs;
 use std::time::Duration;

@@ -314,7 +314,7 @@ fn reloads_under_load_drop_and_misroute_no_call() {
                 }
             }
         });
-        // The loads end whatever happens here, or nobody would see what did.
+        // The load threads are stopped even after a panic here; otherwise the failure would hang.
         let changed = std::panic::catch_unwind(changing);
         stop.store(true, Ordering::Release);
         for load in loads {
@@ -332,7 +332,7 @@ fn reloads_under_load_drop_and_misroute_no_call() {
         keys.sort_unstable();
         assert_eq!(
             effects, keys,
-            "each call reached {server} once, and nobody else's did"
+            "each call reached {server} once, and no other call did"
         );
         calls += keys.len();
     }

@@ -1,4 +1,4 @@
-//! What a folder may do to whoever works in it: nothing, until they say so.
+//! A project folder has no effect until the user trusts it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

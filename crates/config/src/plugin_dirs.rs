@@ -364,11 +364,11 @@ mod tests {
         assert_eq!(found.needs_trust, files);
         let depends = PluginDirs::depends_on(&projects).expect("it can be read");
         assert_eq!(depends, Some(files));
-        for nobody in ["three", "", "..", "../one", "one/../one"] {
-            let found = shelf(place.path()).find(nobody);
+        for missing in ["three", "", "..", "../one", "one/../one"] {
+            let found = shelf(place.path()).find(missing);
             assert!(
                 matches!(found, Err(NotFound::Nowhere)),
-                "{nobody}: {found:?}"
+                "{missing}: {found:?}"
             );
         }
     }

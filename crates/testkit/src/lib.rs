@@ -8,7 +8,7 @@
 //! - `weird-upstream` answers with everything that is odd and still legal, byte for byte;
 //! - `counter-upstream` does effects that can be counted, and misbehaves on request;
 //! - `conformance-upstream` has the tools, resources and prompts that the MCP conformance suite asks for;
-//! - `herald-upstream` says things that nobody asked for.
+//! - `herald-upstream` sends unrequested notifications.
 //!
 //! `raw-plugin` is a plugin, and [`goplugin`] has both sides of what plugins speak. That part alone is asynchronous,
 //! because HTTP/2 is.

@@ -55,7 +55,7 @@ impl Route {
         server.write_all(self.rewritten(&head).as_bytes())?;
         let mut requests = server.try_clone()?;
         thread::spawn(move || {
-            // Ends when the client goes away, and a stream that nobody reads is then closed behind it.
+            // Ends when the client goes away; the upstream's stream is then closed as well.
             let _ = io::copy(&mut reader, &mut requests);
             let _ = requests.shutdown(Shutdown::Both);
         });

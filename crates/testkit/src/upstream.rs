@@ -38,7 +38,7 @@ impl HttpUpstream {
         &self.url
     }
 
-    /// Ends it; whoever connects is refused from now on.
+    /// Stops the server; later connections are refused.
     pub fn stop(&mut self) {
         self.process = None;
     }

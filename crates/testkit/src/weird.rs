@@ -57,7 +57,7 @@ pub fn run_all(host: &mut dyn Host, requests: Vec<(&str, String)>) -> Result<Vec
     Ok(exchanges)
 }
 
-/// The host's literal answer to a question, with members and numbers that nobody knows.
+/// The host's literal answer to a question, with unknown members and unusual numbers.
 pub fn answer(question: &Frame) -> Option<String> {
     let id = question.id.as_deref()?;
     let result = match question.method.as_deref()? {

@@ -249,7 +249,7 @@ fn a_step_leaves_nothing_behind_however_it_ends() {
     println!("{rounds} steps ended, nothing left; the longest end took {longest:?}");
 }
 
-/// What a step's door says to somebody who begins with `words`; nothing where it turns them away.
+/// The answer of a step's socket to a client that begins with `words`; empty if it closes the connection.
 fn knocking(socket: &Path, words: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("the step listens");
     let hello = callgate_testkit::initialize_line(VERSION);

@@ -1,4 +1,4 @@
-//! `kill -9` while a call is held, while somebody decides, while an approval is used, while a call waits:
+//! `kill -9` while a call is held, during a decision, while an approval is used, while a call waits:
 //! no decision is lost that was not used, and nothing is executed twice.
 
 use std::fs;
@@ -26,7 +26,7 @@ enum Step {
     Deciding,
     /// The gateway, while it uses an approval.
     Using,
-    /// The gateway, while a call waits and somebody decides.
+    /// The gateway, while a call waits and is decided.
     Waiting,
 }
 

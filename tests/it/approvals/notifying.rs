@@ -65,7 +65,7 @@ fn take(mut stream: TcpStream, status: &str) -> Told {
     }
 }
 
-/// HMAC-SHA-256 by somebody else's hand.
+/// An independent HMAC-SHA-256.
 fn signed(secret: &str, text: &str) -> Option<String> {
     let script = "import hmac,hashlib,sys;print('sha256='+hmac.new(sys.argv[1].encode(),sys.argv[2].encode(),hashlib.sha256).hexdigest())";
     let output = Command::new("python3")

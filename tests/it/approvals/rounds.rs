@@ -1,4 +1,4 @@
-//! Hosts of 2026-07-28, and calls of several rounds: a person is asked once, and nobody gets past that.
+//! Hosts of 2026-07-28, and calls of several rounds: a person is asked once, and the question cannot be skipped.
 
 use serde_json::{Value, json};
 

@@ -77,7 +77,7 @@ fn approvals_can_be_decided_at_a_terminal() {
     assert_eq!(
         approval_of(&wipe(&mut host, "c")),
         open,
-        "nobody has decided"
+        "no decision was made"
     );
     assert_eq!(ledger(&bed).len(), 1);
     assert_eq!(decisions(&bed).len(), 3);

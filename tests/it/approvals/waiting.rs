@@ -56,7 +56,7 @@ fn waiting_for_approval_does_not_count_towards_the_timeout() {
             .contains(&id),
         "{beat}"
     );
-    // The server's own 300 ms have long passed when somebody decides.
+    // The server's own 300 ms have long passed when the decision comes.
     wait_until(Duration::from_millis(700), || false);
     stdout(&run(&bed, &["approvals", "approve", &id]));
     let answer = host.recv_where(|frame| frame.id.as_deref() == Some("5"));

@@ -329,7 +329,7 @@ fn a_configuration_that_changes_after_trust_is_used() {
 fn an_untrusted_configuration_starts_a_server() {
     attack(
         "trust",
-        "a configuration lies in the working folder and nobody trusted it",
+        "an untrusted configuration lies in the working folder",
     )
     .expect(Seen::Refused)
     .tries(

@@ -10,30 +10,30 @@ use std::thread;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
-use super::Workshop;
+use super::Fixture;
 
 const SECRET: &str = "the secret outside";
 
 /// A root with every way out that there is, and a secret outside of it.
-fn leaky() -> Workshop {
-    let shop = Workshop::new();
-    let outside = shop.bed.path("outside");
+fn leaky() -> Fixture {
+    let fixture = Fixture::new();
+    let outside = fixture.bed.path("outside");
     fs::create_dir(&outside).expect("the folder is fresh");
     fs::write(outside.join("secret"), SECRET).expect("it is ours");
-    let work = shop.bed.path("desk");
-    shop.file("inside/file", "inside");
+    let work = fixture.bed.path("desk");
+    fixture.file("inside/file", "inside");
     symlink(&outside, work.join("folder-link")).expect("it is ours");
     symlink("../outside", work.join("relative-link")).expect("it is ours");
     symlink(outside.join("secret"), work.join("file-link")).expect("it is ours");
     symlink("folder-link", work.join("link-to-link")).expect("it is ours");
     symlink(outside.join("new"), work.join("dangling-link")).expect("it is ours");
     symlink(work.join("inside"), work.join("link-that-stays")).expect("it is ours");
-    shop
+    fixture
 }
 
 /// Ways to the secret, and to a file beside it.
-fn ways(shop: &Workshop) -> Vec<String> {
-    let outside = shop.bed.path("outside").display().to_string();
+fn ways(fixture: &Fixture) -> Vec<String> {
+    let outside = fixture.bed.path("outside").display().to_string();
     let mut ways: Vec<String> = [
         "../outside/secret",
         "inside/../../outside/secret",
@@ -62,15 +62,15 @@ fn ways(shop: &Workshop) -> Vec<String> {
     ways.push(format!("{outside}/secret"));
     ways.push(format!(
         "{}/../outside/secret",
-        shop.bed.path("desk").display()
+        fixture.bed.path("desk").display()
     ));
     ways
 }
 
 #[test]
 fn builtin_tools_refuse_paths_outside_their_roots() {
-    let mut shop = leaky();
-    for way in ways(&shop) {
+    let mut fixture = leaky();
+    for way in ways(&fixture) {
         for (tool, arguments) in [
             ("Read", json!({"path": way})),
             ("Edit", json!({"path": way, "old": "secret", "new": "x"})),
@@ -78,7 +78,7 @@ fn builtin_tools_refuse_paths_outside_their_roots() {
             ("Glob", json!({"cwd": way, "pattern": "**"})),
             ("Bash", json!({"cwd": way, "command": "cat secret"})),
         ] {
-            let (failed, text) = shop.call(tool, &arguments);
+            let (failed, text) = fixture.call(tool, &arguments);
             assert!(failed, "{tool} {way:?}: {text}");
             assert!(
                 !text.contains(SECRET) && !text.contains("root:"),
@@ -86,37 +86,37 @@ fn builtin_tools_refuse_paths_outside_their_roots() {
             );
         }
         // Some of these are odd names of files inside, which may be made.
-        let _ = shop.call("Write", &json!({"path": way, "content": "overwritten"}));
+        let _ = fixture.call("Write", &json!({"path": way, "content": "overwritten"}));
     }
-    let outside: Vec<_> = fs::read_dir(shop.bed.path("outside"))
+    let outside: Vec<_> = fs::read_dir(fixture.bed.path("outside"))
         .expect("it is ours")
         .flatten()
         .collect();
     assert_eq!(outside.len(), 1, "{outside:?}");
-    assert_eq!(shop.bed.read("outside/secret"), SECRET);
+    assert_eq!(fixture.bed.read("outside/secret"), SECRET);
 }
 
 #[test]
 fn builtin_searches_do_not_follow_links_out_of_a_root() {
-    let mut shop = leaky();
-    let (_, found) = shop.call("Grep", &json!({"pattern": "secret|inside"}));
+    let mut fixture = leaky();
+    let (_, found) = fixture.call("Grep", &json!({"pattern": "secret|inside"}));
     assert_eq!(found, "inside/file:1:inside");
-    let (_, found) = shop.call("Glob", &json!({"pattern": "**/*"}));
+    let (_, found) = fixture.call("Glob", &json!({"pattern": "**/*"}));
     assert_eq!(found, "inside/file");
 }
 
 #[test]
 fn builtin_tools_follow_links_within_a_root() {
-    let mut shop = leaky();
-    let (failed, text) = shop.call("Read", &json!({"path": "link-that-stays/file"}));
+    let mut fixture = leaky();
+    let (failed, text) = fixture.call("Read", &json!({"path": "link-that-stays/file"}));
     assert_eq!((failed, text.as_str()), (false, "inside"));
 }
 
 #[test]
 fn a_refused_path_names_the_root_and_the_setting() {
-    let mut shop = leaky();
-    let root = fs::canonicalize(shop.bed.path("desk")).expect("it is there");
-    let (_, text) = shop.call("Read", &json!({"path": "/etc/passwd"}));
+    let mut fixture = leaky();
+    let root = fs::canonicalize(fixture.bed.path("desk")).expect("it is there");
+    let (_, text) = fixture.call("Read", &json!({"path": "/etc/passwd"}));
     let expected = format!(
         "`/etc/passwd` is outside of the root `{}`; `builtins.roots` in callgate.yaml adds folders",
         root.display()
@@ -126,9 +126,9 @@ fn a_refused_path_names_the_root_and_the_setting() {
 
 #[test]
 fn links_swapped_in_during_a_call_do_not_escape_builtin_roots() {
-    let mut shop = leaky();
-    let work = shop.bed.path("desk");
-    shop.file("flip/secret", "inside");
+    let mut fixture = leaky();
+    let work = fixture.bed.path("desk");
+    fixture.file("flip/secret", "inside");
     symlink("../outside", work.join("spare")).expect("it is ours");
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
@@ -145,18 +145,18 @@ fn links_swapped_in_during_a_call_do_not_escape_builtin_roots() {
     });
     let mut inside = 0;
     for _ in 0..150 {
-        let (failed, text) = shop.call("Read", &json!({"path": "flip/secret"}));
+        let (failed, text) = fixture.call("Read", &json!({"path": "flip/secret"}));
         assert!(!text.contains(SECRET), "{text}");
         inside += u32::from(!failed);
-        let _ = shop.call(
+        let _ = fixture.call(
             "Write",
             &json!({"path": "flip/secret", "content": "inside"}),
         );
-        let _ = shop.call(
+        let _ = fixture.call(
             "Write",
             &json!({"path": "flip/new/er", "content": "inside"}),
         );
-        let (_, text) = shop.call("Grep", &json!({"pattern": "secret|inside", "path": "flip"}));
+        let (_, text) = fixture.call("Grep", &json!({"pattern": "secret|inside", "path": "flip"}));
         assert!(!text.contains(SECRET), "{text}");
     }
     stop.store(true, Ordering::Relaxed);
@@ -165,10 +165,10 @@ fn links_swapped_in_during_a_call_do_not_escape_builtin_roots() {
         flips > 100 && inside > 0,
         "{flips} flips, {inside} reads inside"
     );
-    let outside: Vec<_> = fs::read_dir(shop.bed.path("outside"))
+    let outside: Vec<_> = fs::read_dir(fixture.bed.path("outside"))
         .expect("it is ours")
         .flatten()
         .collect();
     assert_eq!(outside.len(), 1, "{outside:?}");
-    assert_eq!(shop.bed.read("outside/secret"), SECRET);
+    assert_eq!(fixture.bed.read("outside/secret"), SECRET);
 }

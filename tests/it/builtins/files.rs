@@ -5,15 +5,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
-use super::{BUILTINS, Workshop};
+use super::{BUILTINS, Fixture};
 use crate::evidence::records;
 use crate::setup::Bed;
 use crate::talk::list;
 
 #[test]
 fn six_tools_are_listed_by_name_with_their_hints() {
-    let mut shop = Workshop::new();
-    let response = list(&mut shop.host, "");
+    let mut fixture = Fixture::new();
+    let response = list(&mut fixture.host, "");
     let tools = response["result"]["tools"].as_array().expect("tools");
     let told: Vec<(&str, &Value)> = tools
         .iter()
@@ -48,14 +48,14 @@ fn six_tools_are_listed_by_name_with_their_hints() {
 
 #[test]
 fn read_works_as_documented() {
-    let mut shop = Workshop::new();
-    shop.file("a.txt", "one\ntwo\nthree\nfour");
-    shop.file("empty", "");
-    shop.file("dos.txt", "one\r\ntwo\r\n");
-    shop.file("latin.txt", b"caf\xe9\n");
-    shop.file("picture.png", b"\x89PNG\x00\x01\x02");
-    shop.file("sub/deep.txt", "deep");
-    shop.table(&[
+    let mut fixture = Fixture::new();
+    fixture.file("a.txt", "one\ntwo\nthree\nfour");
+    fixture.file("empty", "");
+    fixture.file("dos.txt", "one\r\ntwo\r\n");
+    fixture.file("latin.txt", b"caf\xe9\n");
+    fixture.file("picture.png", b"\x89PNG\x00\x01\x02");
+    fixture.file("sub/deep.txt", "deep");
+    fixture.table(&[
         (
             "Read",
             json!({"path": "a.txt"}),
@@ -125,27 +125,27 @@ fn read_works_as_documented() {
         ("Read", json!({"path": ""}), true, "the path is empty"),
         ("Read", json!([1]), true, "the arguments must be an object"),
     ]);
-    let whole = shop.bed.path("desk/a.txt").display().to_string();
-    let (failed, text) = shop.call("Read", &json!({"path": whole}));
+    let whole = fixture.bed.path("desk/a.txt").display().to_string();
+    let (failed, text) = fixture.call("Read", &json!({"path": whole}));
     assert!(!failed && text.starts_with("one"), "{text}");
 }
 
 #[test]
 fn a_large_file_is_read_page_by_page() {
-    let mut shop = Workshop::new();
+    let mut fixture = Fixture::new();
     let line = "x".repeat(1023);
     let large = format!("{line}\n").repeat(6 * 1024);
-    shop.file("large", &large);
-    let (_, first) = shop.call("Read", &json!({"path": "large"}));
+    fixture.file("large", &large);
+    let (_, first) = fixture.call("Read", &json!({"path": "large"}));
     assert!(
         first.ends_with("[there is more: go on with offset 5121]"),
         "{}",
         &first[first.len() - 60..]
     );
-    let (_, second) = shop.call("Read", &json!({"path": "large", "offset": 5121}));
+    let (_, second) = fixture.call("Read", &json!({"path": "large", "offset": 5121}));
     assert_eq!(second.len(), 1024 * 1024, "the rest and no note");
-    shop.file("one-line", "y".repeat(6 * 1024 * 1024));
-    let (_, cut) = shop.call("Read", &json!({"path": "one-line"}));
+    fixture.file("one-line", "y".repeat(6 * 1024 * 1024));
+    let (_, cut) = fixture.call("Read", &json!({"path": "one-line"}));
     assert!(
         cut.contains("[line 1 is longer than 5242880 bytes and was cut"),
         "it says so"
@@ -154,11 +154,11 @@ fn a_large_file_is_read_page_by_page() {
 
 #[test]
 fn pipes_do_not_block_tools() {
-    let mut shop = Workshop::new();
-    let pipe = shop.bed.path("desk/pipe");
+    let mut fixture = Fixture::new();
+    let pipe = fixture.bed.path("desk/pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.expect("mkfifo runs").success());
-    shop.table(&[
+    fixture.table(&[
         (
             "Read",
             json!({"path": "pipe"}),
@@ -182,14 +182,14 @@ fn pipes_do_not_block_tools() {
 
 #[test]
 fn write_works_as_documented() {
-    let mut shop = Workshop::new();
-    shop.file("run.sh", "old");
-    let script = shop.bed.path("desk/run.sh");
+    let mut fixture = Fixture::new();
+    fixture.file("run.sh", "old");
+    let script = fixture.bed.path("desk/run.sh");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o751)).expect("it is ours");
-    shop.file("real/target.txt", "old");
-    symlink("real/target.txt", shop.bed.path("desk/link")).expect("it is ours");
-    symlink("real/later.txt", shop.bed.path("desk/dangling")).expect("it is ours");
-    shop.table(&[
+    fixture.file("real/target.txt", "old");
+    symlink("real/target.txt", fixture.bed.path("desk/link")).expect("it is ours");
+    symlink("real/later.txt", fixture.bed.path("desk/dangling")).expect("it is ours");
+    fixture.table(&[
         (
             "Write",
             json!({"path": "a/b/c.txt", "content": "é\n"}),
@@ -241,18 +241,18 @@ fn write_works_as_documented() {
             "`content` must be a string",
         ),
     ]);
-    assert_eq!(shop.content("a/b/c.txt"), "é\n");
-    assert_eq!(shop.content("run.sh"), "new");
+    assert_eq!(fixture.content("a/b/c.txt"), "é\n");
+    assert_eq!(fixture.content("run.sh"), "new");
     let mode = fs::metadata(&script)
         .expect("it is there")
         .permissions()
         .mode();
     assert_eq!(mode & 0o7777, 0o751, "the mode is kept");
-    assert_eq!(shop.content("real/target.txt"), "through");
-    assert_eq!(shop.content("real/later.txt"), "made");
-    let link = fs::symlink_metadata(shop.bed.path("desk/link")).expect("it is there");
+    assert_eq!(fixture.content("real/target.txt"), "through");
+    assert_eq!(fixture.content("real/later.txt"), "made");
+    let link = fs::symlink_metadata(fixture.bed.path("desk/link")).expect("it is there");
     assert!(link.file_type().is_symlink(), "the link is kept");
-    let left = fs::read_dir(shop.bed.path("desk"))
+    let left = fs::read_dir(fixture.bed.path("desk"))
         .expect("it is ours")
         .flatten();
     let left: Vec<_> = left
@@ -263,9 +263,9 @@ fn write_works_as_documented() {
 
 #[test]
 fn edit_works_as_documented() {
-    let mut shop = Workshop::new();
-    shop.file("a.txt", "one two two\nthree (x)\n");
-    shop.table(&[
+    let mut fixture = Fixture::new();
+    fixture.file("a.txt", "one two two\nthree (x)\n");
+    fixture.table(&[
         ("Edit", json!({"path": "a.txt", "old": "one", "new": "1"}), false, "replaced 1 time"),
         ("Edit", json!({"path": "a.txt", "old": "two", "new": "2"}), true, "`old` occurs 2 times"),
         ("Edit", json!({"file_path": "a.txt", "old_string": "two", "new_string": "2", "replace_all": true}), false, "replaced 2 times"),
@@ -278,7 +278,7 @@ fn edit_works_as_documented() {
         ("Edit", json!({"path": "none", "old": "1", "new": "2"}), true, "No such file"),
         ("Edit", json!({"path": "a.txt", "old": "1", "new": "2", "replace_all": "yes"}), true, "`replace_all` must be true or false"),
     ]);
-    assert_eq!(shop.content("a.txt"), "1 2 2\nthree $1\\n\n");
+    assert_eq!(fixture.content("a.txt"), "1 2 2\nthree $1\\n\n");
 }
 
 #[test]
@@ -298,10 +298,10 @@ rules:
     fs::write(bed.path("policy.yaml"), bed.filled_in(policy)).expect("it is ours");
     // The gateway is started elsewhere: relative paths of calls start from the root all the same.
     let host = bed.stdio_ready();
-    let mut shop = Workshop { bed, host };
-    shop.file("secret/key", "hush");
-    shop.file("open", "hello");
-    shop.table(&[
+    let mut fixture = Fixture { bed, host };
+    fixture.file("secret/key", "hush");
+    fixture.file("open", "hello");
+    fixture.table(&[
         ("Read", json!({"path": "open"}), false, "hello"),
         (
             "Read",
@@ -316,9 +316,9 @@ rules:
             "[callgate] Action denied by policy.",
         ),
     ]);
-    assert_eq!(shop.content("secret/key"), "hush");
-    drop(shop.host);
-    let told: Vec<Value> = records(&shop.bed);
+    assert_eq!(fixture.content("secret/key"), "hush");
+    drop(fixture.host);
+    let told: Vec<Value> = records(&fixture.bed);
     assert_eq!(told[0]["server"], "builtin");
     assert_eq!(told[0]["tool"], "Read");
     assert_eq!(told[0]["status"], "success");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Workshop;
+use super::Fixture;
 use crate::talk::tools;
 
 /// How many calls are made unless `CALLGATE_RANDOM_ARGUMENTS` says otherwise.
@@ -108,9 +108,9 @@ fn object(dice: &mut Dice, depth: u64) -> Map<String, Value> {
 fn random_arguments_never_crash_the_gateway() {
     let calls = std::env::var("CALLGATE_RANDOM_ARGUMENTS").ok();
     let calls = calls.and_then(|text| text.parse().ok()).unwrap_or(CALLS);
-    let mut shop = Workshop::new();
-    shop.host.set_deadline(Duration::from_secs(60));
-    shop.file("a", "some text\n");
+    let mut fixture = Fixture::new();
+    fixture.host.set_deadline(Duration::from_secs(60));
+    fixture.file("a", "some text\n");
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let (mut good, mut failed) = (0_u64, 0_u64);
     for at in 0..calls {
@@ -129,7 +129,7 @@ fn random_arguments_never_crash_the_gateway() {
         } else {
             Value::Object(arguments)
         };
-        let (is_error, _) = shop.call(tool, &arguments);
+        let (is_error, _) = fixture.call(tool, &arguments);
         if is_error { failed += 1 } else { good += 1 }
     }
     println!("{calls} calls: {good} did something, {failed} were told what is wrong");
@@ -137,5 +137,5 @@ fn random_arguments_never_crash_the_gateway() {
         good > calls / 100 && failed > calls / 10,
         "{good} and {failed}"
     );
-    assert_eq!(tools(&mut shop.host).len(), 6, "the gateway lives on");
+    assert_eq!(tools(&mut fixture.host).len(), 6, "the gateway lives on");
 }

@@ -5,18 +5,18 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
-use super::Workshop;
+use super::Fixture;
 
-fn grove() -> Workshop {
-    let shop = Workshop::new();
-    shop.file("src/main.rs", "fn main() {\n    needle();\n}\n");
-    shop.file("src/deep/lib.rs", "// Needle\nfn needle() {}\n");
-    shop.file("readme.md", "no such thing\n");
-    shop.file("target/out.rs", "needle\n");
-    shop.file(".gitignore", "target/\n");
-    shop.file(".github/ci.yml", "needle: yes\n");
-    shop.file(".git/config", "needle\n");
-    shop.file("picture.bin", b"needle\x00needle\n");
+fn source_tree() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.file("src/main.rs", "fn main() {\n    needle();\n}\n");
+    fixture.file("src/deep/lib.rs", "// Needle\nfn needle() {}\n");
+    fixture.file("readme.md", "no such thing\n");
+    fixture.file("target/out.rs", "needle\n");
+    fixture.file(".gitignore", "target/\n");
+    fixture.file(".github/ci.yml", "needle: yes\n");
+    fixture.file(".git/config", "needle\n");
+    fixture.file("picture.bin", b"needle\x00needle\n");
     // Newest first: the older a file, the further back it stands.
     for (age, name) in [
         "src/deep/lib.rs",
@@ -29,18 +29,18 @@ fn grove() -> Workshop {
     {
         let file = File::options()
             .write(true)
-            .open(shop.bed.path("desk").join(name));
+            .open(fixture.bed.path("desk").join(name));
         let when = SystemTime::now() - Duration::from_secs(60 * (age as u64 + 1));
         file.expect("it is there")
             .set_modified(when)
             .expect("it is ours");
     }
-    shop
+    fixture
 }
 
 #[test]
 fn glob_works_as_documented() {
-    let mut shop = grove();
+    let mut fixture = source_tree();
     let cases = [
         (
             json!({"pattern": "**/*.rs"}),
@@ -58,18 +58,18 @@ fn glob_works_as_documented() {
     ];
     for (arguments, expected) in cases {
         assert_eq!(
-            shop.call("Glob", &arguments),
+            fixture.call("Glob", &arguments),
             (false, expected.to_owned()),
             "{arguments}"
         );
     }
-    let whole = shop.bed.path("desk/src").display().to_string();
-    let (failed, text) = shop.call(
+    let whole = fixture.bed.path("desk/src").display().to_string();
+    let (failed, text) = fixture.call(
         "Glob",
         &json!({"pattern": format!("{whole}/*.rs"), "cwd": "src"}),
     );
     assert_eq!((failed, text.as_str()), (false, "src/main.rs"));
-    shop.table(&[
+    fixture.table(&[
         ("Glob", json!({"pattern": "../**"}), true, "leads out of"),
         ("Glob", json!({"pattern": "/etc/*"}), true, "leads out of"),
         ("Glob", json!({"pattern": "a[", }), true, "is no pattern"),
@@ -91,11 +91,11 @@ fn glob_works_as_documented() {
 
 #[test]
 fn long_glob_answers_are_truncated_with_a_note() {
-    let mut shop = Workshop::new();
+    let mut fixture = Fixture::new();
     for number in 0..1003 {
-        shop.file(&format!("{number}"), "");
+        fixture.file(&format!("{number}"), "");
     }
-    let (_, text) = shop.call("Glob", &json!({"pattern": "*"}));
+    let (_, text) = fixture.call("Glob", &json!({"pattern": "*"}));
     assert!(
         text.ends_with("[the newest 1000 of 1003 files; narrow the pattern]"),
         "{text}"
@@ -105,7 +105,7 @@ fn long_glob_answers_are_truncated_with_a_note() {
 
 #[test]
 fn grep_works_as_documented() {
-    let mut shop = grove();
+    let mut fixture = source_tree();
     let cases = [
         (
             json!({"pattern": "needle"}),
@@ -142,12 +142,12 @@ fn grep_works_as_documented() {
     ];
     for (arguments, expected) in cases {
         assert_eq!(
-            shop.call("Grep", &arguments),
+            fixture.call("Grep", &arguments),
             (false, expected.to_owned()),
             "{arguments}"
         );
     }
-    shop.table(&[
+    fixture.table(&[
         ("Grep", json!({"pattern": "("}), true, "is no pattern"),
         (
             "Grep",
@@ -179,25 +179,25 @@ fn grep_works_as_documented() {
 
 #[test]
 fn long_grep_answers_are_truncated_with_a_note() {
-    let mut shop = Workshop::new();
-    shop.file("many", "match\n".repeat(100_000));
-    shop.file("wide", format!("match {}\n", "x".repeat(10_000)));
-    let (_, text) = shop.call("Grep", &json!({"pattern": "match"}));
+    let mut fixture = Fixture::new();
+    fixture.file("many", "match\n".repeat(100_000));
+    fixture.file("wide", format!("match {}\n", "x".repeat(10_000)));
+    let (_, text) = fixture.call("Grep", &json!({"pattern": "match"}));
     assert!(text.ends_with("[there is more: narrow the pattern or the path]"));
     assert!(text.len() < 300 * 1024, "{}", text.len());
-    let (_, text) = shop.call("Grep", &json!({"pattern": "match", "path": "wide"}));
+    let (_, text) = fixture.call("Grep", &json!({"pattern": "match", "path": "wide"}));
     assert!(text.ends_with('…') && text.len() < 2100, "{}", text.len());
 }
 
 #[test]
 fn searches_skip_unreadable_files() {
-    let mut shop = grove();
+    let mut fixture = source_tree();
     // A loop of links, and a link that leads nowhere: neither is a file that could be read.
-    std::os::unix::fs::symlink("loop", shop.bed.path("desk/loop")).expect("it is ours");
-    std::os::unix::fs::symlink("nowhere", shop.bed.path("desk/gone")).expect("it is ours");
-    fs::create_dir(shop.bed.path("desk/closed")).expect("it is ours");
-    let (failed, text) = shop.call("Grep", &json!({"pattern": "needle", "path": "src/main.rs"}));
+    std::os::unix::fs::symlink("loop", fixture.bed.path("desk/loop")).expect("it is ours");
+    std::os::unix::fs::symlink("nowhere", fixture.bed.path("desk/gone")).expect("it is ours");
+    fs::create_dir(fixture.bed.path("desk/closed")).expect("it is ours");
+    let (failed, text) = fixture.call("Grep", &json!({"pattern": "needle", "path": "src/main.rs"}));
     assert!(!failed, "{text}");
-    let (failed, text) = shop.call("Grep", &json!({"pattern": "needle"}));
+    let (failed, text) = fixture.call("Grep", &json!({"pattern": "needle"}));
     assert!(!failed && text.contains("src/main.rs:2"), "{text}");
 }

@@ -6,15 +6,15 @@ use callgate_testkit::{processes_with, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{BUILTINS, Workshop};
+use super::{BUILTINS, Fixture};
 use crate::evidence::{records, signal};
 use crate::setup::Bed;
 
 #[test]
 fn bash_works_as_documented() {
-    let mut shop = Workshop::new();
-    shop.file("sub/x", "");
-    shop.table(&[
+    let mut fixture = Fixture::new();
+    fixture.file("sub/x", "");
+    fixture.table(&[
         (
             "Bash",
             json!({"command": "echo out; echo err >&2"}),
@@ -99,9 +99,9 @@ fn bash_works_as_documented() {
 
 #[test]
 fn long_command_output_keeps_head_and_tail() {
-    let mut shop = Workshop::new();
+    let mut fixture = Fixture::new();
     let command = "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last";
-    let (failed, text) = shop.call("Bash", &json!({"command": command}));
+    let (failed, text) = fixture.call("Bash", &json!({"command": command}));
     assert!(!failed);
     assert!(
         text.contains("stdout:\nfirst\n") && text.contains("\nlast\n"),
@@ -127,13 +127,13 @@ fn commands_do_not_inherit_keys() {
 
 #[test]
 fn processes_left_behind_by_a_command_end_with_its_call() {
-    let mut shop = Workshop::new();
-    let mark = shop.bed.path("left-behind").display().to_string();
+    let mut fixture = Fixture::new();
+    let mark = fixture.bed.path("left-behind").display().to_string();
     let command = format!(
         "MARK={mark} setsid sleep 600 & MARK={mark} nohup sleep 600 >/dev/null 2>&1 & echo started"
     );
     let start = Instant::now();
-    let (failed, text) = shop.call("Bash", &json!({"command": command}));
+    let (failed, text) = fixture.call("Bash", &json!({"command": command}));
     assert!(!failed && text.contains("started"), "{text}");
     assert!(
         start.elapsed() < Duration::from_secs(20),
@@ -144,10 +144,10 @@ fn processes_left_behind_by_a_command_end_with_its_call() {
 
 #[test]
 fn a_timeout_ends_all_processes_of_a_command() {
-    let mut shop = Workshop::new();
-    let mark = shop.bed.path("too-slow").display().to_string();
+    let mut fixture = Fixture::new();
+    let mark = fixture.bed.path("too-slow").display().to_string();
     let command = format!("export MARK={mark}; trap '' TERM; (sleep 600; true) & sleep 600");
-    let (failed, text) = shop.call("Bash", &json!({"command": command, "timeout_seconds": 1}));
+    let (failed, text) = fixture.call("Bash", &json!({"command": command, "timeout_seconds": 1}));
     assert!(failed && text.contains("killed after 1 s"), "{text}");
     assert_eq!(processes_with(&mark), Vec::<u32>::new());
 }
@@ -160,62 +160,62 @@ fn a_running_command_ends_however_its_gateway_ends() {
         Some(Signal::INT),
         Some(Signal::KILL),
     ] {
-        let mut shop = Workshop::new();
-        let mark = shop.bed.path("running").display().to_string();
+        let mut fixture = Fixture::new();
+        let mark = fixture.bed.path("running").display().to_string();
         let command = format!("export MARK={mark}; sleep 600; true");
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{{"name":"builtin__Bash","arguments":{}}}}}"#,
             json!({"command": command})
         );
-        shop.host.send(&line).expect("it reads");
+        fixture.host.send(&line).expect("it reads");
         let patience = Duration::from_secs(20);
         assert!(
             wait_until(patience, || processes_with(&mark).len() >= 2),
             "it runs"
         );
         match how {
-            None => shop.host.close_stdin(),
-            Some(how) => signal(shop.host.pid(), how),
+            None => fixture.host.close_stdin(),
+            Some(how) => signal(fixture.host.pid(), how),
         }
         let gone = wait_until(Duration::from_secs(8), || processes_with(&mark).is_empty());
         assert!(gone, "after {how:?}: {:?}", processes_with(&mark));
-        drop(shop.host);
-        let told = records(&shop.bed);
+        drop(fixture.host);
+        let told = records(&fixture.bed);
         assert_eq!(told[0]["status"], "unknown", "after {how:?}");
     }
 }
 
 #[test]
 fn a_cancelled_command_is_ended() {
-    let mut shop = Workshop::new();
-    let mark = shop.bed.path("cancelled").display().to_string();
+    let mut fixture = Fixture::new();
+    let mark = fixture.bed.path("cancelled").display().to_string();
     let arguments = json!({"command": format!("export MARK={mark}; sleep 600; true")});
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{{"name":"builtin__Bash","arguments":{arguments}}}}}"#
     );
-    shop.host.send(&line).expect("it reads");
+    fixture.host.send(&line).expect("it reads");
     let patience = Duration::from_secs(20);
     assert!(
         wait_until(patience, || processes_with(&mark).len() >= 2),
         "it runs"
     );
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}"#;
-    shop.host.send(cancel).expect("it reads");
+    fixture.host.send(cancel).expect("it reads");
     assert!(wait_until(Duration::from_secs(8), || processes_with(&mark).is_empty()));
 }
 
 #[test]
 fn each_call_logs_one_line_without_arguments() {
-    let mut shop = Workshop::new();
-    shop.call("Bash", &json!({"command": "echo hush-hush"}));
-    let line = shop
+    let mut fixture = Fixture::new();
+    fixture.call("Bash", &json!({"command": "echo hush-hush"}));
+    let line = fixture
         .host
         .wait_stderr(Duration::from_secs(20), |line| line.contains("tool call"));
     let line = line.expect("a line");
     for part in ["Bash", "builtin", "duration"] {
         assert!(line.contains(part), "{line}");
     }
-    let all = shop.host.stderr().join("\n");
+    let all = fixture.host.stderr().join("\n");
     assert!(
         !all.contains("hush-hush") && !all.contains("proxy.tool.call"),
         "{all}"

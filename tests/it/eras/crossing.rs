@@ -331,6 +331,6 @@ fn a_stateless_host_subscribes_to_a_handshake_servers_resource() {
         .expect("it reads");
     assert!(
         wait_until(DEADLINE, || follows("resources/unsubscribe") == 1),
-        "nobody follows it any more"
+        "no host is subscribed any more"
     );
 }

@@ -22,7 +22,11 @@ fn a_dual_era_server_is_used_in_the_hosts_era() {
     let served = bed.serve();
     let mut host = served.host_ready();
     assert_eq!(call_text(&mut host, "test_simple_text", "{}"), TEXT);
-    assert_eq!(asked(&bed, "server/discover"), 0, "nobody would profit yet");
+    assert_eq!(
+        asked(&bed, "server/discover"),
+        0,
+        "the era is not probed before it matters"
+    );
     assert_eq!(post(&served, &call()).0, 200);
     let calls = received(&bed, "upstream.log", "tools/call");
     let eras: Vec<bool> = calls.iter().map(|frame| frame.is_stateless()).collect();

@@ -167,9 +167,9 @@ fn when_the_guard_is_down_the_failure_mode_decides() {
     let guard_bed = Bed::new("policy: allow-all\n");
     let mut guard = guard_bed.serve();
     let url = guard.url.replace("/mcp", "");
-    // Nobody listens where somebody has just stopped to.
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-    let nobody = format!("http://{}", nobody.expect("an address"));
+    // Nothing listens on a port that was just closed.
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+    let closed = format!("http://{}", closed.expect("an address"));
     let mut asking_somebody: Vec<(Bed, StdioHost)> = MODES
         .map(|(mode, _)| {
             let bed = asking(&url, &guard.token, mode);
@@ -186,7 +186,7 @@ fn when_the_guard_is_down_the_failure_mode_decides() {
         host.wait_stderr(DEADLINE, event)
             .unwrap_or_else(|_| panic!("{mode}: the operator is told"));
         assert_eq!(rules(bed), ["allow:mcp_tool:*:*", rule], "{mode}");
-        let never = asking(&nobody, "k", mode);
+        let never = asking(&closed, "k", mode);
         assert_eq!(
             told(&mut never.stdio_ready(), "never"),
             seen(rule),

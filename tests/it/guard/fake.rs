@@ -38,15 +38,18 @@ impl Fake {
             let mut silent = Vec::new();
             for stream in listener.incoming().flatten() {
                 let (key, body) = question(&stream);
-                hearing.lock().expect("nobody panicked").push(body.clone());
-                *knowing.lock().expect("nobody panicked") = key;
-                let mut does = doing.lock().expect("nobody panicked").clone();
+                hearing
+                    .lock()
+                    .expect("the lock is not poisoned")
+                    .push(body.clone());
+                *knowing.lock().expect("the lock is not poisoned") = key;
+                let mut does = doing.lock().expect("the lock is not poisoned").clone();
                 while let Does::Judges(judge) = does {
                     does = judge(&body);
                 }
                 match does {
                     Does::Judges(_) => {}
-                    // Whoever has been answered may have gone.
+                    // The client may have closed the connection after its answer.
                     Does::Says(answer) => drop((&stream).write_all(answer.as_bytes())),
                     Does::Nothing => silent.push(stream),
                     Does::Leaves => {}
@@ -62,17 +65,17 @@ impl Fake {
     }
 
     pub(crate) fn now(&self, does: Does) {
-        *self.does.lock().expect("nobody panicked") = does;
+        *self.does.lock().expect("the lock is not poisoned") = does;
     }
 
     /// The questions that were asked, oldest first.
     pub(crate) fn heard(&self) -> Vec<String> {
-        self.heard.lock().expect("nobody panicked").clone()
+        self.heard.lock().expect("the lock is not poisoned").clone()
     }
 
     /// What the last question came with in `Authorization`.
     pub(crate) fn key(&self) -> Option<String> {
-        self.key.lock().expect("nobody panicked").clone()
+        self.key.lock().expect("the lock is not poisoned").clone()
     }
 }
 

@@ -160,7 +160,7 @@ fn tenants_cannot_see_or_decide_anything_of_each_other() {
         assert!(count(&summary) < count(&everything), "{summary}");
     }
     page_shows_its_own(&served, &all);
-    // Nothing was decided by anybody else: each decides about its own.
+    // No tenant decided about another's calls: each decides about its own.
     for one in &all {
         let route = format!("/v1/t/{}/approve/{}", one.name, one.approval);
         let (status, answer) = told(&served, &one.approver, "POST", &route);
@@ -168,7 +168,7 @@ fn tenants_cannot_see_or_decide_anything_of_each_other() {
         let (_, answer) = asked(&served, &one.agent, "/v1/check", &about("n:wipe"));
         assert_eq!(answer["decision"], "ALLOW", "{answer}");
     }
-    // Whoever runs the gateway sees all of them.
+    // The gateway's own admin sees all of them.
     let (_, listed) = told(&served, &served.admin_token, "GET", "/v1/approvals");
     assert_eq!(
         listed["approvals"].as_array().map(Vec::len),
@@ -226,10 +226,10 @@ fn each_tenant_has_its_own_policy_and_unknown_tenants_are_404() {
     );
     let mut beta = host_with(&served, &of("beta"));
     assert!(tools(&mut beta).contains(&"n__effect".to_owned()));
-    let nobody = of("nobody");
-    assert_eq!(ask(&served, &nobody, "POST", "/mcp").status, 404);
+    let unknown = of("nobody");
+    assert_eq!(ask(&served, &unknown, "POST", "/mcp").status, 404);
     assert_eq!(
-        asked(&served, &nobody, "/v1/check", &about("n:effect")).0,
+        asked(&served, &unknown, "/v1/check", &about("n:effect")).0,
         404
     );
 }

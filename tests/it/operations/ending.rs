@@ -118,7 +118,10 @@ fn a_second_signal_ends_a_served_gateway_at_once() {
         signal(served.process.pid(), second);
         assert_gone(&mut served.process, Duration::from_secs(2));
         let took = told.elapsed();
-        assert!(!under_way.join().expect("the post ends"), "nobody answered");
+        assert!(
+            !under_way.join().expect("the post ends"),
+            "the call got no answer"
+        );
         let all_gone = wait_until(SOON, || alive(&bed).is_empty());
         assert!(all_gone, "something survived the gateway");
         let records = records(&bed);

@@ -93,7 +93,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Opens them, and waits until the answers that nobody reads have begun.
+    /// Opens them, and waits until the unread answers have begun.
     fn gather(session: &Session, sockets: usize) -> Self {
         let mut sockets = session.crowd(sockets);
         for (slowness, socket) in &mut sockets {

@@ -124,7 +124,7 @@ fn policy_reloads_under_load_drop_and_misjudge_no_call() {
                 assert!(wait_until(DEADLINE, done), "round {at}");
             }
         });
-        // The loads end whatever happens here, or nobody would see what did.
+        // The load threads are stopped even after a panic here; otherwise the failure would hang.
         let changed = std::panic::catch_unwind(changing);
         stop.store(true, Ordering::Release);
         for load in loads {

@@ -95,13 +95,16 @@ fn talk(mut host: StdioHost, number: usize, count: usize) -> usize {
         match (frame.method.as_deref(), frame.id.as_deref()) {
             (Some("notifications/progress"), _) => {
                 let token = frame.param("progressToken").expect("it has a token");
-                assert!(waiting.contains_key(token), "progress of nobody: {line}");
+                assert!(
+                    waiting.contains_key(token),
+                    "progress of an unknown request: {line}"
+                );
                 *steps.entry(token.to_owned()).or_default() += 1;
             }
             (Some(_), _) => {}
             (None, Some(id)) => {
                 let expected = waiting.remove(id);
-                let expected = expected.unwrap_or_else(|| panic!("nobody asked: {line}"));
+                let expected = expected.unwrap_or_else(|| panic!("no request has this id: {line}"));
                 assert_eq!(told(&parsed(&line)), expected);
             }
             (None, None) => panic!("an answer to nothing: {line}"),

@@ -72,7 +72,7 @@ fn foreign_hosts_and_origins_are_refused_even_with_the_token() {
             "{name}: {value}"
         );
     }
-    // Nobody is let in by name before the token, and health is no way around the name.
+    // The host name is checked before the token, on the health route as well.
     let health = HttpHost::new(&served.url.replace("/mcp", "/healthz")).expect("a URL");
     assert_eq!(status_of(&health, "GET", &[("Host", "evil.example")]), 403);
     assert_eq!(status_of(&health, "GET", &[]), 200);

@@ -114,7 +114,7 @@ fn lists_hold_both_upstreams_in_configuration_order() {
         assert_eq!(
             member(&list, "_meta"),
             None,
-            "with several it would be nobody's"
+            "with several upstreams it would have no owner"
         );
         let bad = door.ask(&request("2", "tools/list", r#"{"cursor":"theirs"}"#));
         let expected = r#"{"code":-32602,"message":"`cursor` is not one of ours"}"#;

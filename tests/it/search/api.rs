@@ -146,9 +146,9 @@ fn api_calls_return_the_right_status_and_code() {
         (&record["source"], &record["transport"]),
         (&json!("api"), &json!("http"))
     );
-    let nobody = HttpHost::new(&served.url).expect("it listens");
-    assert_eq!(get(&nobody, "/activity").0, 401);
-    let agent = nobody.header("Authorization", &format!("Bearer {}", served.token));
+    let anonymous = HttpHost::new(&served.url).expect("it listens");
+    assert_eq!(get(&anonymous, "/activity").0, 401);
+    let agent = anonymous.header("Authorization", &format!("Bearer {}", served.token));
     assert_eq!(get(&agent, "/activity").0, 403);
 }
 

@@ -73,7 +73,7 @@ fn a_call_is_one_span_with_its_steps_as_children() {
     assert_eq!(attribute(read, "tool.source").as_deref(), Some("server:n"));
     assert!(attribute(read, "tool.duration_ms").is_some());
     assert_eq!(attribute(read, "error"), None);
-    assert!(read.parent_span_id.is_empty(), "nobody sent a context");
+    assert!(read.parent_span_id.is_empty(), "no trace context was sent");
     let record_id = attribute(read, "callgate.record_id");
     let record = &records(&bed)[0];
     assert_eq!(record_id.as_deref(), record["id"].as_str());

@@ -44,7 +44,7 @@ upstream: {connect_wait: 1s}
     let mut host = bed.stdio();
     let started = Instant::now();
     host.initialize("2025-11-25")
-        .expect("initialize waits for nobody");
+        .expect("initialize does not wait for servers");
     assert!(
         started.elapsed() < Duration::from_secs(10),
         "{:?}",

@@ -144,7 +144,7 @@ fn a_question_is_withdrawn_when_its_call_ends() {
     let question = Frame::parse(&question).expect("it is a frame");
     host.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
         .expect("it reads");
-    // An answer that comes too late harms nobody.
+    // A late answer is ignored.
     host.send(&answer_line(&question, YES)).expect("it reads");
     assert_eq!(
         call_text(&mut host, "x__read_thing", r#"{"key":"k"}"#),

@@ -121,7 +121,7 @@ fn processes_per_server_are_limited() {
     assert_eq!(
         text_of(&parsed(&frames[frames.len() - 1])),
         "slowly did k",
-        "nobody makes room while it is in use"
+        "a process in use is not replaced"
     );
     assert_eq!(
         call_text(&mut other, "x__read_thing", r#"{"key":"o"}"#),

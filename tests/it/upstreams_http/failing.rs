@@ -51,7 +51,7 @@ fn without_a_stream_the_next_call_notices_an_unreachable_server() {
     let mut host = bed.stdio_ready();
     tools(&mut host);
     remote.upstream.stop();
-    // The first may go out on a connection whose end is not noticed yet; then nobody knows.
+    // The first may go out on a connection whose end is not noticed yet; then the effect is unknown.
     let first = call(&mut host, "x__effect", r#"{"key":"first"}"#);
     let known = [unavailable("none"), unavailable("unknown")];
     assert!(known.contains(&first["error"]), "{first}");

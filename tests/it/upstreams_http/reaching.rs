@@ -167,7 +167,7 @@ fn unreachable_servers_do_not_block_and_connect_when_they_appear() {
     let mut host = bed.stdio();
     let started = Instant::now();
     host.initialize(VERSION)
-        .expect("initialize waits for nobody");
+        .expect("initialize does not wait for servers");
     assert!(started.elapsed() < Duration::from_secs(10));
     assert_eq!(call_text(&mut host, "good__read_thing", "{}"), "read ");
     for (name, words) in [("x", "cannot connect"), ("dead", "went away")] {

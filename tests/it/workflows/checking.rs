@@ -95,7 +95,7 @@ fn unreadable_workflows_exit_with_2_and_warnings_with_0() {
     written(&stage, "states: [\n");
     let ran = run(&mut in_desk(&stage, &["validate", "flow.yaml"]));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-    // An agent that nobody knows, and a proxy where there is no agent.
+    // An unknown agent, and a proxy without an agent.
     stage.script(AgentScript {
         version: "0.0.1".to_owned(),
         ..AgentScript::default()

@@ -7,19 +7,19 @@ use callgate_record::Effect;
 use callgate_testkit::{processes_with, until};
 use serde_json::json;
 
-use crate::desk::{DEADLINE, Desk, exchange};
+use crate::fixture::{DEADLINE, Fixture, exchange};
 
-async fn assert_no_process_left(desk: &Desk) {
+async fn assert_no_process_left(fixture: &Fixture) {
     until("no process of the command is left", || {
-        processes_with(&desk.mark()).is_empty()
+        processes_with(&fixture.mark()).is_empty()
     })
     .await;
 }
 
 #[tokio::test]
 async fn an_answer_holds_exit_code_stdout_and_stderr() {
-    let desk = Desk::new();
-    let said = desk
+    let fixture = Fixture::new();
+    let said = fixture
         .ok("Bash", json!({"command": "echo out; echo err >&2"}))
         .await;
     assert_eq!(said, "exit code: 0\nstdout:\nout\n\nstderr:\nerr\n");
@@ -32,36 +32,36 @@ async fn an_answer_holds_exit_code_stdout_and_stderr() {
         ("kill -TERM $$", "exit code: 143\nstdout:\n\nstderr:\n"),
     ] {
         assert_eq!(
-            desk.error("Bash", json!({"command": command})).await,
+            fixture.error("Bash", json!({"command": command})).await,
             expected
         );
     }
-    let said = desk
+    let said = fixture
         .error("Bash", json!({"command": "no-such-command-at-all"}))
         .await;
     assert!(said.starts_with("exit code: 127\n"), "{said}");
-    let said = desk.error("Bash", json!({"command": "if ("})).await;
+    let said = fixture.error("Bash", json!({"command": "if ("})).await;
     assert!(said.contains("syntax error"), "{said}");
 }
 
 #[tokio::test]
 async fn commands_run_in_bash_with_empty_stdin() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let command = "cat; a=(1 2 3); echo ${#a[@]}; printf 'caf\\xe9'";
-    let said = desk.ok("Bash", json!({"command": command})).await;
+    let said = fixture.ok("Bash", json!({"command": command})).await;
     assert_eq!(said, "exit code: 0\nstdout:\n3\ncaf\u{fffd}\nstderr:\n");
 }
 
 #[tokio::test]
 async fn commands_run_in_their_cwd() {
-    let desk = Desk::new();
-    desk.file("sub/file", "");
-    let said = desk.ok("Bash", json!({"command": "pwd -P"})).await;
+    let fixture = Fixture::new();
+    fixture.file("sub/file", "");
+    let said = fixture.ok("Bash", json!({"command": "pwd -P"})).await;
     assert!(
-        said.contains(&format!("stdout:\n{}\n", desk.root().display())),
+        said.contains(&format!("stdout:\n{}\n", fixture.root().display())),
         "{said}"
     );
-    let said = desk
+    let said = fixture
         .ok("Bash", json!({"command": "ls", "cwd": "sub"}))
         .await;
     assert!(said.contains("stdout:\nfile\n"), "{said}");
@@ -70,17 +70,17 @@ async fn commands_run_in_their_cwd() {
         ("none", "`none`: No such file or directory (os error 2)"),
     ] {
         let arguments = json!({"command": "touch made", "cwd": cwd});
-        assert_eq!(desk.error("Bash", arguments).await, expected);
+        assert_eq!(fixture.error("Bash", arguments).await, expected);
     }
-    assert_eq!(desk.names("."), ["sub"]);
+    assert_eq!(fixture.names("."), ["sub"]);
 }
 
 /// The test itself has many more variables, `CARGO_MANIFEST_DIR` among them.
 #[tokio::test]
 async fn commands_get_only_the_configured_environment() {
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
-    let desk = Desk::new().with_env(&[("PATH", "/usr/bin:/bin"), ("GREETING", "a b=c")]);
-    let said = desk.ok("Bash", json!({"command": "env"})).await;
+    let fixture = Fixture::new().with_env(&[("PATH", "/usr/bin:/bin"), ("GREETING", "a b=c")]);
+    let said = fixture.ok("Bash", json!({"command": "env"})).await;
     let stdout = said.strip_prefix("exit code: 0\nstdout:\n").unwrap();
     let stdout = stdout.strip_suffix("\nstderr:\n").unwrap();
     let names: BTreeSet<&str> = stdout
@@ -100,8 +100,8 @@ async fn commands_get_only_the_configured_environment() {
 
 #[tokio::test]
 async fn a_missing_bash_is_reported() {
-    let desk = Desk::new().with_env(&[("PATH", "/nonexistent")]);
-    let said = desk.error("Bash", json!({"command": "true"})).await;
+    let fixture = Fixture::new().with_env(&[("PATH", "/nonexistent")]);
+    let said = fixture.error("Bash", json!({"command": "true"})).await;
     assert!(said.starts_with("exit code: "), "{said}");
     assert!(said.contains("bash"), "{said}");
 }
@@ -109,13 +109,13 @@ async fn a_missing_bash_is_reported() {
 #[tokio::test]
 async fn long_bash_output_keeps_head_and_tail() {
     const KEPT: usize = 48 * 1024;
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let middle = 1_000_000;
     let command = format!(
         "printf first; head -c {middle} /dev/zero | tr '\\0' x; printf last; head -c {} /dev/zero | tr '\\0' y >&2",
         2 * KEPT
     );
-    let said = desk.ok("Bash", json!({"command": command})).await;
+    let said = fixture.ok("Bash", json!({"command": command})).await;
     let left_out = middle + "firstlast".len() - 2 * KEPT;
     let head = format!("first{}", "x".repeat(KEPT - "first".len()));
     let tail = format!("{}last", "x".repeat(KEPT - "last".len()));
@@ -133,54 +133,54 @@ async fn long_bash_output_keeps_head_and_tail() {
 
 #[tokio::test]
 async fn a_command_is_killed_at_its_timeout_and_its_output_kept() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let command = "echo head; sleep 600 & sleep 600";
-    let said = desk
+    let said = fixture
         .error("Bash", json!({"command": command, "timeout_seconds": 1}))
         .await;
     assert_eq!(
         said,
         "exit code: none (killed after 1 s)\nstdout:\nhead\n\nstderr:\n"
     );
-    assert_no_process_left(&desk).await;
+    assert_no_process_left(&fixture).await;
 }
 
 #[tokio::test]
 async fn background_processes_end_with_their_command() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let command = "nohup sleep 600 >/dev/null 2>&1 & setsid sleep 600 & trap '' TERM; echo done";
-    let said = desk.ok("Bash", json!({"command": command})).await;
+    let said = fixture.ok("Bash", json!({"command": command})).await;
     assert!(said.contains("stdout:\ndone\n"), "{said}");
-    assert_no_process_left(&desk).await;
+    assert_no_process_left(&fixture).await;
 }
 
 #[tokio::test]
 async fn a_cancelled_command_leaves_no_process() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let exchange = exchange();
     let cancelled = exchange.cancelled.clone();
     let command = "trap '' TERM; setsid sleep 600 & sleep 600 & echo x > started; wait; sleep 600";
     let params = json!({"arguments": {"command": command}});
-    let started = desk.root().join("started");
-    let forwarding = desk.forward("Bash", &params, exchange);
+    let started = fixture.root().join("started");
+    let forwarding = fixture.forward("Bash", &params, exchange);
     let (ended, ()) = tokio::join!(tokio::time::timeout(DEADLINE, forwarding), async {
         until("the command runs", || started.exists()).await;
-        assert!(!processes_with(&desk.mark()).is_empty());
+        assert!(!processes_with(&fixture.mark()).is_empty());
         cancelled.cancel();
     });
     let effect = Effect::Unknown;
     assert_eq!(ended.unwrap().unwrap_err(), Failure::Cancelled { effect });
-    assert_no_process_left(&desk).await;
+    assert_no_process_left(&fixture).await;
 }
 
 /// Each end of a pipe waits for the other, so both commands must run at the same time.
 #[tokio::test]
 async fn commands_run_concurrently() {
-    let desk = Desk::new();
-    desk.pipe("pipe");
+    let fixture = Fixture::new();
+    fixture.pipe("pipe");
     let (wrote, read) = tokio::join!(
-        desk.ok("Bash", json!({"command": "echo hello > pipe"})),
-        desk.ok("Bash", json!({"command": "cat pipe"})),
+        fixture.ok("Bash", json!({"command": "echo hello > pipe"})),
+        fixture.ok("Bash", json!({"command": "cat pipe"})),
     );
     assert_eq!(wrote, "exit code: 0\nstdout:\n\nstderr:\n");
     assert_eq!(read, "exit code: 0\nstdout:\nhello\n\nstderr:\n");
@@ -188,17 +188,17 @@ async fn commands_run_concurrently() {
 
 #[tokio::test]
 async fn timeouts_out_of_range_are_refused() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     for seconds in [0, 86_401] {
         let arguments = json!({"command": "touch made", "timeout_seconds": seconds});
-        let said = desk.error("Bash", arguments).await;
+        let said = fixture.error("Bash", arguments).await;
         assert_eq!(said, "`timeout_seconds` must be between 1 and 86400");
     }
-    let said = desk
+    let said = fixture
         .error("Bash", json!({"command": "touch made\u{0}"}))
         .await;
     assert_eq!(said, "the command contains a NUL");
-    assert_eq!(desk.names("."), [""; 0]);
+    assert_eq!(fixture.names("."), [""; 0]);
     let longest = json!({"command": "true", "timeout_seconds": 86_400});
-    desk.ok("Bash", longest).await;
+    fixture.ok("Bash", longest).await;
 }

@@ -14,23 +14,23 @@ use callgate_builtin::{RootError, Roots};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::desk::{DEADLINE, Desk};
+use crate::fixture::{DEADLINE, Fixture};
 
 const SECRET: &str = "the secret outside";
 
 /// A root with links out of it, and a secret outside.
-fn leaky() -> Desk {
-    let desk = Desk::new();
-    let (root, outside) = (desk.root(), desk.beside("outside"));
+fn leaky() -> Fixture {
+    let fixture = Fixture::new();
+    let (root, outside) = (fixture.root(), fixture.beside("outside"));
     fs::write(outside.join("secret"), SECRET).unwrap();
-    desk.file("inside/file", "inside");
+    fixture.file("inside/file", "inside");
     symlink(&outside, root.join("folder-link")).unwrap();
     symlink("../outside", root.join("relative-link")).unwrap();
     symlink(outside.join("secret"), root.join("file-link")).unwrap();
     symlink("folder-link", root.join("link-to-link")).unwrap();
     symlink(outside.join("new"), root.join("dangling-link")).unwrap();
     symlink("inside", root.join("link-that-stays")).unwrap();
-    desk
+    fixture
 }
 
 fn every_tool(path: &str) -> [(&'static str, Value); 6] {
@@ -44,8 +44,8 @@ fn every_tool(path: &str) -> [(&'static str, Value); 6] {
     ]
 }
 
-fn assert_outside_untouched(desk: &Desk) {
-    let outside = desk.beside("outside");
+fn assert_outside_untouched(fixture: &Fixture) {
+    let outside = fixture.beside("outside");
     let names: Vec<PathBuf> = fs::read_dir(&outside)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -56,8 +56,8 @@ fn assert_outside_untouched(desk: &Desk) {
 
 #[tokio::test]
 async fn every_tool_refuses_paths_outside_its_roots() {
-    let desk = leaky();
-    let (root, outside) = (desk.root(), desk.beside("outside"));
+    let fixture = leaky();
+    let (root, outside) = (fixture.root(), fixture.beside("outside"));
     let mut ways: Vec<String> = [
         "..",
         "../outside",
@@ -90,19 +90,19 @@ async fn every_tool_refuses_paths_outside_its_roots() {
     let roots = format!("outside of the root `{}`", root.display());
     for way in &ways {
         for (tool, arguments) in every_tool(way) {
-            let said = desk.error(tool, arguments).await;
+            let said = fixture.error(tool, arguments).await;
             assert!(
                 said.starts_with(&format!("`{way}` is {roots}; ")),
                 "{tool}: {said}"
             );
         }
     }
-    assert_outside_untouched(&desk);
+    assert_outside_untouched(&fixture);
 }
 
 #[tokio::test]
 async fn encoded_path_separators_are_plain_file_names() {
-    let desk = leaky();
+    let fixture = leaky();
     // To the system these are file names like any other, and nothing of that name exists.
     for way in [
         "..\\outside\\secret",
@@ -111,7 +111,7 @@ async fn encoded_path_separators_are_plain_file_names() {
         "..\u{2215}outside\u{2215}secret",
         "...",
     ] {
-        let said = desk.error("Read", json!({"path": way})).await;
+        let said = fixture.error("Read", json!({"path": way})).await;
         assert_eq!(
             said,
             format!("`{way}`: No such file or directory (os error 2)")
@@ -126,21 +126,23 @@ async fn encoded_path_separators_are_plain_file_names() {
         ),
     ] {
         for (tool, arguments) in every_tool(way) {
-            assert_eq!(desk.error(tool, arguments).await, expected, "{tool}");
+            assert_eq!(fixture.error(tool, arguments).await, expected, "{tool}");
         }
     }
 }
 
 #[tokio::test]
 async fn links_within_a_root_are_followed() {
-    let desk = leaky();
+    let fixture = leaky();
     assert_eq!(
-        desk.ok("Read", json!({"path": "link-that-stays/file"}))
+        fixture
+            .ok("Read", json!({"path": "link-that-stays/file"}))
             .await,
         "inside"
     );
     assert_eq!(
-        desk.ok("Grep", json!({"path": "link-that-stays", "pattern": "in"}))
+        fixture
+            .ok("Grep", json!({"path": "link-that-stays", "pattern": "in"}))
             .await,
         "inside/file:1:inside"
     );
@@ -148,35 +150,37 @@ async fn links_within_a_root_are_followed() {
 
 #[tokio::test]
 async fn searches_do_not_follow_links() {
-    let desk = leaky();
-    let found = desk.ok("Grep", json!({"pattern": "secret|inside"})).await;
+    let fixture = leaky();
+    let found = fixture
+        .ok("Grep", json!({"pattern": "secret|inside"}))
+        .await;
     assert_eq!(found, "inside/file:1:inside");
     assert_eq!(
-        desk.ok("Glob", json!({"pattern": "**"})).await,
+        fixture.ok("Glob", json!({"pattern": "**"})).await,
         "inside/file"
     );
 }
 
 #[tokio::test]
 async fn relative_paths_start_at_the_first_of_several_roots() {
-    let desk = Desk::with_roots(&["second"]);
-    let second = desk.beside("second");
+    let fixture = Fixture::with_roots(&["second"]);
+    let second = fixture.beside("second");
     fs::write(second.join("file"), "beta").unwrap();
-    desk.file("file", "alpha");
+    fixture.file("file", "alpha");
     let there = second.join("file").display().to_string();
-    assert_eq!(desk.ok("Read", json!({"path": "file"})).await, "alpha");
-    assert_eq!(desk.ok("Read", json!({"path": there})).await, "beta");
-    let listed = desk
+    assert_eq!(fixture.ok("Read", json!({"path": "file"})).await, "alpha");
+    assert_eq!(fixture.ok("Read", json!({"path": there})).await, "beta");
+    let listed = fixture
         .ok("Glob", json!({"pattern": "*", "cwd": second}))
         .await;
     assert_eq!(
         listed, there,
         "what is not below the first root is shown whole"
     );
-    let said = desk.error("Read", json!({"path": "../outside"})).await;
+    let said = fixture.error("Read", json!({"path": "../outside"})).await;
     let roots = format!(
         "outside of the roots `{}`, `{}`",
-        desk.root().display(),
+        fixture.root().display(),
         second.display()
     );
     assert!(said.contains(&roots), "{said}");
@@ -185,11 +189,11 @@ async fn relative_paths_start_at_the_first_of_several_roots() {
 #[test]
 fn the_error_for_an_unusable_root_names_the_root() {
     assert!(matches!(Roots::open([]), Err(RootError::None)));
-    let desk = Desk::new();
-    desk.file("file", "");
+    let fixture = Fixture::new();
+    fixture.file("file", "");
     for name in ["none", "file"] {
-        let folder = desk.root().join(name);
-        let error = Roots::open([desk.root(), folder.clone()]).unwrap_err();
+        let folder = fixture.root().join(name);
+        let error = Roots::open([fixture.root(), folder.clone()]).unwrap_err();
         assert!(matches!(&error, RootError::Unusable { folder: named, .. } if *named == folder));
         let text = error.to_string();
         assert!(
@@ -221,9 +225,9 @@ async fn while_exchanging<F: Future<Output = ()>>(one: PathBuf, other: PathBuf, 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn links_swapped_in_during_a_call_do_not_escape_the_root() {
-    let desk = leaky();
-    let root = desk.root();
-    desk.file("flip/secret", "inside");
+    let fixture = leaky();
+    let root = fixture.root();
+    fixture.file("flip/secret", "inside");
     symlink("../outside", root.join("spare")).unwrap();
     let end = Instant::now() + DEADLINE;
     while_exchanging(root.join("flip"), root.join("spare"), async {
@@ -231,13 +235,13 @@ async fn links_swapped_in_during_a_call_do_not_escape_the_root() {
         // Until both sides of the exchange were met often enough to mean something.
         while inside < 30 || refused < 30 {
             assert!(Instant::now() < end, "{inside} inside, {refused} refused");
-            let read = desk.call("Read", json!({"path": "flip/secret"})).await;
+            let read = fixture.call("Read", json!({"path": "flip/secret"})).await;
             let wrote = json!({"path": "flip/secret", "content": "inside"});
-            let wrote = desk.call("Write", wrote).await;
+            let wrote = fixture.call("Write", wrote).await;
             let deeper = json!({"path": "flip/new/er", "content": "inside"});
-            let deeper = desk.call("Write", deeper).await;
+            let deeper = fixture.call("Write", deeper).await;
             let found = json!({"pattern": "secret|inside", "path": "flip"});
-            let found = desk.call("Grep", found).await;
+            let found = fixture.call("Grep", found).await;
             for answer in [&read, &wrote, &deeper, &found] {
                 assert!(!answer.texts.concat().contains(SECRET), "{answer:?}");
             }
@@ -246,26 +250,30 @@ async fn links_swapped_in_during_a_call_do_not_escape_the_root() {
         }
     })
     .await;
-    assert_outside_untouched(&desk);
+    assert_outside_untouched(&fixture);
 }
 
 /// Opening a pipe that has no writer would block.
 #[tokio::test(flavor = "multi_thread")]
 async fn pipes_swapped_in_during_a_call_do_not_block_tools() {
-    let desk = Desk::new();
-    desk.file("folder/flip", "needle\n");
-    desk.pipe("spare");
-    let (one, other) = (desk.root().join("folder/flip"), desk.root().join("spare"));
+    let fixture = Fixture::new();
+    fixture.file("folder/flip", "needle\n");
+    fixture.pipe("spare");
+    let (one, other) = (
+        fixture.root().join("folder/flip"),
+        fixture.root().join("spare"),
+    );
     let end = Instant::now() + DEADLINE;
     while_exchanging(one, other, async {
         let (mut files, mut pipes) = (0, 0);
         while files < 100 || pipes < 100 {
             assert!(Instant::now() < end, "{files} files, {pipes} pipes");
             let by_name = json!({"pattern": "needle", "path": "folder/flip"});
-            let by_name = desk.call("Grep", by_name).await;
-            desk.ok("Grep", json!({"pattern": "needle", "path": "folder"}))
+            let by_name = fixture.call("Grep", by_name).await;
+            fixture
+                .ok("Grep", json!({"pattern": "needle", "path": "folder"}))
                 .await;
-            desk.call("Read", json!({"path": "folder/flip"})).await;
+            fixture.call("Read", json!({"path": "folder/flip"})).await;
             files += u32::from(!by_name.is_error);
             pipes += u32::from(by_name.is_error);
         }

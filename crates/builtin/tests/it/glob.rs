@@ -7,17 +7,17 @@ use std::{
 
 use serde_json::json;
 
-use crate::desk::Desk;
+use crate::fixture::Fixture;
 
 /// Makes files, each a minute older than the one before it.
-fn aged(desk: &Desk, names: &[&str]) {
+fn aged(fixture: &Fixture, names: &[&str]) {
     let mut time = SystemTime::now();
     for name in names {
-        desk.file(name, "");
+        fixture.file(name, "");
         time -= Duration::from_secs(60);
         let file = File::options()
             .write(true)
-            .open(desk.root().join(name))
+            .open(fixture.root().join(name))
             .unwrap();
         file.set_modified(time).unwrap();
     }
@@ -25,9 +25,9 @@ fn aged(desk: &Desk, names: &[&str]) {
 
 #[tokio::test]
 async fn one_star_matches_within_a_folder_and_two_across_folders() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     aged(
-        &desk,
+        &fixture,
         &[
             "src/deep/lib.rs",
             "readme.md",
@@ -59,7 +59,7 @@ async fn one_star_matches_within_a_folder_and_two_across_folders() {
     ];
     for (arguments, expected) in cases {
         assert_eq!(
-            desk.ok("Glob", arguments.clone()).await,
+            fixture.ok("Glob", arguments.clone()).await,
             expected,
             "{arguments}"
         );
@@ -68,9 +68,9 @@ async fn one_star_matches_within_a_folder_and_two_across_folders() {
 
 #[tokio::test]
 async fn glob_finds_hidden_files_but_not_ignored_ones() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     aged(
-        &desk,
+        &fixture,
         &[
             ".github/ci.yml",
             ".env",
@@ -80,11 +80,11 @@ async fn glob_finds_hidden_files_but_not_ignored_ones() {
             ".git/config",
         ],
     );
-    desk.file("target/.gitignore", "");
-    desk.file(".gitignore", "target/\n*.log\n!kept.log\n");
-    desk.file("deep/.ignore", "left-out\n");
-    aged(&desk, &["kept.log", "left-out.log"]);
-    let found = desk.ok("Glob", json!({"pattern": "**"})).await;
+    fixture.file("target/.gitignore", "");
+    fixture.file(".gitignore", "target/\n*.log\n!kept.log\n");
+    fixture.file("deep/.ignore", "left-out\n");
+    aged(&fixture, &["kept.log", "left-out.log"]);
+    let found = fixture.ok("Glob", json!({"pattern": "**"})).await;
     let mut found: Vec<&str> = found.lines().collect();
     found.sort_unstable();
     let expected = [
@@ -100,11 +100,11 @@ async fn glob_finds_hidden_files_but_not_ignored_ones() {
 
 #[tokio::test]
 async fn absolute_glob_patterns_must_lie_within_cwd() {
-    let desk = Desk::new();
-    aged(&desk, &["src/main.rs", "src-other/main.rs"]);
-    let root = desk.root().display().to_string();
+    let fixture = Fixture::new();
+    aged(&fixture, &["src/main.rs", "src-other/main.rs"]);
+    let root = fixture.root().display().to_string();
     let inside = json!({"pattern": format!("{root}/src/*.rs"), "cwd": "src"});
-    assert_eq!(desk.ok("Glob", inside).await, "src/main.rs");
+    assert_eq!(fixture.ok("Glob", inside).await, "src/main.rs");
     for pattern in [
         "../**".to_owned(),
         "x/../../**".to_owned(),
@@ -113,7 +113,7 @@ async fn absolute_glob_patterns_must_lie_within_cwd() {
         // The name of the folder is only the beginning of this one.
         format!("{root}/src-other/*.rs"),
     ] {
-        let said = desk
+        let said = fixture
             .error("Glob", json!({"pattern": pattern, "cwd": "src"}))
             .await;
         let expected =
@@ -124,12 +124,12 @@ async fn absolute_glob_patterns_must_lie_within_cwd() {
 
 #[tokio::test]
 async fn glob_lists_the_newest_thousand_and_the_total() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     for number in 0..1003 {
-        desk.file(&format!("{number:04}"), "");
+        fixture.file(&format!("{number:04}"), "");
     }
-    aged(&desk, &["0007"]);
-    let answer = desk.call("Glob", json!({"pattern": "*"})).await;
+    aged(&fixture, &["0007"]);
+    let answer = fixture.call("Glob", json!({"pattern": "*"})).await;
     assert_eq!(
         answer.texts[1],
         "[the newest 1000 of 1003 files; narrow the pattern]"
@@ -141,9 +141,9 @@ async fn glob_lists_the_newest_thousand_and_the_total() {
 
 #[tokio::test]
 async fn invalid_glob_patterns_and_folders_are_reported() {
-    let desk = Desk::new();
-    desk.file("file", "");
-    desk.pipe("pipe");
+    let fixture = Fixture::new();
+    fixture.file("file", "");
+    fixture.pipe("pipe");
     for (arguments, expected) in [
         (
             json!({"pattern": "a["}),
@@ -162,10 +162,10 @@ async fn invalid_glob_patterns_and_folders_are_reported() {
             "`none`: No such file or directory (os error 2)",
         ),
     ] {
-        assert_eq!(desk.error("Glob", arguments).await, expected);
+        assert_eq!(fixture.error("Glob", arguments).await, expected);
     }
     assert_eq!(
-        desk.ok("Glob", json!({"pattern": "*"})).await,
+        fixture.ok("Glob", json!({"pattern": "*"})).await,
         "file",
         "a pipe is not a file"
     );

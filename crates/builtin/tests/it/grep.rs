@@ -2,66 +2,69 @@
 
 use serde_json::json;
 
-use crate::desk::Desk;
+use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn grep_shows_file_and_line_number_in_path_order() {
-    let desk = Desk::new();
-    desk.file("b.txt", "needle\nhay\n  needle, needle\n");
-    desk.file("a/c.txt", "hay\nneedle without an end");
-    desk.file("dos.txt", "needle\r\n");
+    let fixture = Fixture::new();
+    fixture.file("b.txt", "needle\nhay\n  needle, needle\n");
+    fixture.file("a/c.txt", "hay\nneedle without an end");
+    fixture.file("dos.txt", "needle\r\n");
     assert_eq!(
-        desk.ok("Grep", json!({"pattern": "needle"})).await,
+        fixture.ok("Grep", json!({"pattern": "needle"})).await,
         "a/c.txt:2:needle without an end\nb.txt:1:needle\nb.txt:3:  needle, needle\ndos.txt:1:needle"
     );
     assert_eq!(
-        desk.ok("Grep", json!({"pattern": "needle", "output_mode": "count"}))
+        fixture
+            .ok("Grep", json!({"pattern": "needle", "output_mode": "count"}))
             .await,
         "a/c.txt:1\nb.txt:2\ndos.txt:1",
         "lines are counted, not occurrences"
     );
     assert_eq!(
-        desk.ok(
-            "Grep",
-            json!({"pattern": "needle", "output_mode": "files_with_matches", "context": 3})
-        )
-        .await,
+        fixture
+            .ok(
+                "Grep",
+                json!({"pattern": "needle", "output_mode": "files_with_matches", "context": 3})
+            )
+            .await,
         "a/c.txt\nb.txt\ndos.txt"
     );
     assert_eq!(
-        desk.ok("Grep", json!({"pattern": "^hay$", "path": "b.txt"}))
+        fixture
+            .ok("Grep", json!({"pattern": "^hay$", "path": "b.txt"}))
             .await,
         "b.txt:2:hay"
     );
     assert_eq!(
-        desk.ok("Grep", json!({"pattern": "nowhere"})).await,
+        fixture.ok("Grep", json!({"pattern": "nowhere"})).await,
         "[nothing matches]"
     );
 }
 
 #[tokio::test]
 async fn grep_marks_context_lines_and_gaps() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let lines: Vec<String> = (1..=12).map(|number| format!("line {number}")).collect();
-    desk.file("file", lines.join("\n"));
+    fixture.file("file", lines.join("\n"));
     let around = json!({"pattern": "line (3|4|9)$", "context": 1});
     assert_eq!(
-        desk.ok("Grep", around).await,
+        fixture.ok("Grep", around).await,
         "file-2-line 2\nfile:3:line 3\nfile:4:line 4\nfile-5-line 5\n--\nfile-8-line 8\nfile:9:line 9\nfile-10-line 10"
     );
     let from_the_edge = json!({"pattern": "line 1$", "context": 2});
     assert_eq!(
-        desk.ok("Grep", from_the_edge).await,
+        fixture.ok("Grep", from_the_edge).await,
         "file:1:line 1\nfile-2-line 2\nfile-3-line 3"
     );
 }
 
 #[tokio::test]
 async fn grep_context_is_limited_to_a_thousand_lines_each_side() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let lines = (1..=4000).map(|number| if number == 2000 { "needle" } else { "hay" });
-    desk.file("file", lines.collect::<Vec<_>>().join("\n"));
-    let shown = desk
+    fixture.file("file", lines.collect::<Vec<_>>().join("\n"));
+    let shown = fixture
         .ok("Grep", json!({"pattern": "needle", "context": 100_000}))
         .await;
     let shown: Vec<&str> = shown.lines().collect();
@@ -71,9 +74,9 @@ async fn grep_context_is_limited_to_a_thousand_lines_each_side() {
 
 #[tokio::test]
 async fn grep_matches_all_scripts_and_tolerates_invalid_utf8() {
-    let desk = Desk::new();
-    desk.file("words", "Ärger\nстрока\n日本語\n🦀 crab\n");
-    desk.file("latin", b"caf\xe9 needle\n");
+    let fixture = Fixture::new();
+    fixture.file("words", "Ärger\nстрока\n日本語\n🦀 crab\n");
+    fixture.file("latin", b"caf\xe9 needle\n");
     let cases = [
         (
             json!({"pattern": "äRGER", "case_insensitive": true}),
@@ -90,7 +93,7 @@ async fn grep_matches_all_scripts_and_tolerates_invalid_utf8() {
     ];
     for (arguments, expected) in cases {
         assert_eq!(
-            desk.ok("Grep", arguments.clone()).await,
+            fixture.ok("Grep", arguments.clone()).await,
             expected,
             "{arguments}"
         );
@@ -99,25 +102,25 @@ async fn grep_matches_all_scripts_and_tolerates_invalid_utf8() {
 
 #[tokio::test]
 async fn grep_skips_binary_files_and_searches_hidden_ones() {
-    let desk = Desk::new();
-    desk.file("binary", b"needle\n\x00\nneedle\n");
-    desk.file(".hidden/file", "needle\n");
-    desk.file(".git/config", "needle\n");
-    desk.pipe("pipe");
+    let fixture = Fixture::new();
+    fixture.file("binary", b"needle\n\x00\nneedle\n");
+    fixture.file(".hidden/file", "needle\n");
+    fixture.file(".git/config", "needle\n");
+    fixture.pipe("pipe");
     assert_eq!(
-        desk.ok("Grep", json!({"pattern": "needle"})).await,
+        fixture.ok("Grep", json!({"pattern": "needle"})).await,
         ".hidden/file:1:needle"
     );
     let named = json!({"pattern": "needle", "path": "binary"});
-    assert_eq!(desk.ok("Grep", named).await, "[nothing matches]");
+    assert_eq!(fixture.ok("Grep", named).await, "[nothing matches]");
 }
 
 #[tokio::test]
 async fn grep_honours_ignore_files_unless_a_file_is_named() {
-    let desk = Desk::new();
-    desk.file(".gitignore", "*.log\n/target\n");
-    desk.file("sub/.gitignore", "!kept.log\n");
-    desk.file("sub/.ignore", "secret\n");
+    let fixture = Fixture::new();
+    fixture.file(".gitignore", "*.log\n/target\n");
+    fixture.file("sub/.gitignore", "!kept.log\n");
+    fixture.file("sub/.ignore", "secret\n");
     for name in [
         "a.log",
         "sub/kept.log",
@@ -125,21 +128,21 @@ async fn grep_honours_ignore_files_unless_a_file_is_named() {
         "target/x",
         "sub/target/y",
     ] {
-        desk.file(name, "needle\n");
+        fixture.file(name, "needle\n");
     }
     assert_eq!(
-        desk.ok("Grep", json!({"pattern": "needle"})).await,
+        fixture.ok("Grep", json!({"pattern": "needle"})).await,
         "sub/kept.log:1:needle\nsub/target/y:1:needle"
     );
     let named = json!({"pattern": "needle", "path": "a.log"});
-    assert_eq!(desk.ok("Grep", named).await, "a.log:1:needle");
+    assert_eq!(fixture.ok("Grep", named).await, "a.log:1:needle");
 }
 
 #[tokio::test]
 async fn a_grep_glob_without_a_slash_matches_file_names() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     for name in ["top.rs", "src/main.rs", "src/deep/lib.rs", "src/notes.md"] {
-        desk.file(name, "needle\n");
+        fixture.file(name, "needle\n");
     }
     for (glob, path, expected) in [
         ("*.rs", ".", "src/deep/lib.rs\nsrc/main.rs\ntop.rs"),
@@ -154,7 +157,7 @@ async fn a_grep_glob_without_a_slash_matches_file_names() {
     ] {
         let arguments = json!({"pattern": "needle", "glob": glob, "path": path, "output_mode": "files_with_matches"});
         assert_eq!(
-            desk.ok("Grep", arguments).await,
+            fixture.ok("Grep", arguments).await,
             expected,
             "{glob} in {path}"
         );
@@ -163,15 +166,15 @@ async fn a_grep_glob_without_a_slash_matches_file_names() {
 
 #[tokio::test]
 async fn grep_marks_truncated_lines_and_answers() {
-    let desk = Desk::new();
-    desk.file("wide", format!("needle {}\n", "é".repeat(5000)));
-    let wide = desk.ok("Grep", json!({"pattern": "needle"})).await;
+    let fixture = Fixture::new();
+    fixture.file("wide", format!("needle {}\n", "é".repeat(5000)));
+    let wide = fixture.ok("Grep", json!({"pattern": "needle"})).await;
     assert_eq!(
         wide,
         format!("wide:1:needle {}…", "é".repeat(2000 - "needle ".len()))
     );
-    desk.file("many", "match\n".repeat(100_000));
-    let answer = desk.call("Grep", json!({"pattern": "match"})).await;
+    fixture.file("many", "match\n".repeat(100_000));
+    let answer = fixture.call("Grep", json!({"pattern": "match"})).await;
     assert_eq!(
         answer.texts[1],
         "[there is more: narrow the pattern or the path]"
@@ -180,13 +183,13 @@ async fn grep_marks_truncated_lines_and_answers() {
     let (limit, line) = (256 * 1024, "many:100000:match".len());
     assert!((limit - line..=limit + line).contains(&length), "{length}");
     let counted = json!({"pattern": "match", "output_mode": "count"});
-    assert_eq!(desk.call("Grep", counted).await.texts, ["many:100000"]);
+    assert_eq!(fixture.call("Grep", counted).await.texts, ["many:100000"]);
 }
 
 #[tokio::test]
 async fn invalid_grep_patterns_and_paths_are_reported() {
-    let desk = Desk::new();
-    desk.pipe("pipe");
+    let fixture = Fixture::new();
+    fixture.pipe("pipe");
     for (arguments, expected) in [
         (json!({"pattern": "("}), "`(` is no pattern: "),
         (json!({"pattern": "(?=x)"}), "`(?=x)` is no pattern: "),
@@ -209,7 +212,7 @@ async fn invalid_grep_patterns_and_paths_are_reported() {
             "`pipe` is not a regular file",
         ),
     ] {
-        let said = desk.error("Grep", arguments).await;
+        let said = fixture.error("Grep", arguments).await;
         assert!(said.starts_with(expected), "{said}");
     }
 }
@@ -218,17 +221,17 @@ async fn invalid_grep_patterns_and_paths_are_reported() {
 #[tokio::test]
 async fn pipes_named_like_ignore_files_do_not_block_searches() {
     for folder in ["", "bad/"] {
-        let desk = Desk::new();
-        desk.file("a.txt", "needle");
-        desk.file("bad/b.txt", "needle");
-        desk.pipe(&format!("{folder}.gitignore"));
-        desk.file(".git/info/x", "");
-        desk.pipe(".git/info/exclude");
-        std::os::unix::fs::symlink("/dev/zero", desk.root().join(format!("{folder}.ignore")))
+        let fixture = Fixture::new();
+        fixture.file("a.txt", "needle");
+        fixture.file("bad/b.txt", "needle");
+        fixture.pipe(&format!("{folder}.gitignore"));
+        fixture.file(".git/info/x", "");
+        fixture.pipe(".git/info/exclude");
+        std::os::unix::fs::symlink("/dev/zero", fixture.root().join(format!("{folder}.ignore")))
             .expect("the folder is ours");
-        let found = desk.ok("Grep", json!({"pattern": "needle"})).await;
+        let found = fixture.ok("Grep", json!({"pattern": "needle"})).await;
         assert!(found.contains("a.txt:1:needle"), "{folder}: {found}");
-        let found = desk.ok("Glob", json!({"pattern": "**/*.txt"})).await;
+        let found = fixture.ok("Glob", json!({"pattern": "**/*.txt"})).await;
         assert!(found.contains("a.txt"), "{folder}: {found}");
     }
 }

@@ -6,18 +6,18 @@ use callgate_call::InHouse;
 use callgate_gate::BuiltinTool;
 use serde_json::{Map, Value, json};
 
-use crate::desk::{Desk, exchange, json_of};
+use crate::fixture::{Fixture, exchange, json_of};
 
-fn descriptors(desk: &Desk) -> Vec<Value> {
-    let tools = desk.builtins().listing().tools.unwrap();
+fn descriptors(fixture: &Fixture) -> Vec<Value> {
+    let tools = fixture.builtins().listing().tools.unwrap();
     let parse = |tool: &callgate_gate::Tool| serde_json::from_slice(&tool.descriptor).unwrap();
     tools.iter().map(parse).collect()
 }
 
 #[test]
 fn six_tools_are_listed_of_which_three_are_read_only() {
-    let desk = Desk::new();
-    let listed: Vec<(String, bool)> = descriptors(&desk)
+    let fixture = Fixture::new();
+    let listed: Vec<(String, bool)> = descriptors(&fixture)
         .iter()
         .map(|tool| {
             let name = tool["name"].as_str().unwrap().to_owned();
@@ -36,8 +36,8 @@ fn six_tools_are_listed_of_which_three_are_read_only() {
         listed,
         expected.map(|(name, reads)| (name.to_owned(), reads))
     );
-    assert_eq!(desk.builtins().server().to_string(), "builtin");
-    assert_eq!(desk.builtins().root(), desk.root());
+    assert_eq!(fixture.builtins().server().to_string(), "builtin");
+    assert_eq!(fixture.builtins().root(), fixture.root());
 }
 
 /// The table is what the policy judges by, so a schema must not have more than the table.
@@ -61,9 +61,9 @@ fn every_tool_and_argument_is_in_the_table_that_the_policy_uses() {
 /// Each argument of a schema is given with another type, and each required one is left out.
 #[tokio::test]
 async fn every_argument_is_checked_against_its_schema() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let mut checked = 0;
-    for tool in descriptors(&desk) {
+    for tool in descriptors(&fixture) {
         let name = tool["name"].as_str().unwrap();
         let schema = &tool["inputSchema"];
         let required = schema["required"].as_array().unwrap();
@@ -80,7 +80,7 @@ async fn every_argument_is_checked_against_its_schema() {
             };
             let mut arguments = valid.clone();
             arguments.insert(key.clone(), wrong);
-            let said = desk.error(name, arguments.into()).await;
+            let said = fixture.error(name, arguments.into()).await;
             assert_eq!(said, format!("`{key}` must be {wanted}"), "{name}");
             checked += 1;
         }
@@ -88,7 +88,7 @@ async fn every_argument_is_checked_against_its_schema() {
             let key = key.as_str().unwrap();
             let mut arguments = valid.clone();
             arguments.remove(key);
-            let said = desk.error(name, arguments.into()).await;
+            let said = fixture.error(name, arguments.into()).await;
             assert_eq!(said, format!("`{key}` is missing"), "{name}");
         }
     }
@@ -97,26 +97,26 @@ async fn every_argument_is_checked_against_its_schema() {
 
 #[tokio::test]
 async fn arguments_may_be_absent_or_null_but_not_a_list() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     for params in [
         json!({}),
         json!({"arguments": null}),
         json!({"arguments": {}}),
     ] {
-        let reply = desk.forward("Read", &params, exchange()).await.unwrap();
+        let reply = fixture.forward("Read", &params, exchange()).await.unwrap();
         let said = &json_of(&reply)["result"]["content"][0]["text"];
         assert_eq!(said, "`path` is missing", "{params}");
     }
     for arguments in [json!([1]), json!("x"), json!(3), json!(true)] {
-        let said = desk.error("Read", arguments.clone()).await;
+        let said = fixture.error("Read", arguments.clone()).await;
         assert_eq!(said, "the arguments must be an object", "{arguments}");
     }
 }
 
 #[tokio::test]
 async fn an_unknown_tool_is_a_protocol_error_under_the_same_id() {
-    let desk = Desk::new();
-    let reply = desk.forward("Delete", &json!({}), exchange()).await;
+    let fixture = Fixture::new();
+    let reply = fixture.forward("Delete", &json!({}), exchange()).await;
     let reply = json_of(&reply.unwrap());
     assert_eq!(reply["id"], 7);
     assert_eq!(reply["error"]["code"], -32601);

@@ -3,7 +3,7 @@
 mod bash;
 mod changing;
 mod confinement;
-mod desk;
+mod fixture;
 mod glob;
 mod grep;
 mod listing;

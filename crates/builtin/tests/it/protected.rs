@@ -4,22 +4,22 @@ use std::{fs, os::unix::fs::symlink};
 
 use serde_json::json;
 
-use crate::desk::Desk;
+use crate::fixture::Fixture;
 
-fn desk() -> Desk {
-    let desk = Desk::protecting(&["callgate.yaml", "data"]);
-    desk.file("callgate.yaml", "policy: mine\n");
-    desk.file("data/log/1.jsonl", "policy decisions\n");
-    desk.file("notes", "about the policy\n");
-    desk
+fn with_protected_files() -> Fixture {
+    let fixture = Fixture::protecting(&["callgate.yaml", "data"]);
+    fixture.file("callgate.yaml", "policy: mine\n");
+    fixture.file("data/log/1.jsonl", "policy decisions\n");
+    fixture.file("notes", "about the policy\n");
+    fixture
 }
 
 #[tokio::test]
 async fn protected_paths_are_refused_in_every_spelling() {
-    let desk = desk();
-    symlink("callgate.yaml", desk.root().join("link")).unwrap();
-    symlink("data", desk.root().join("folder-link")).unwrap();
-    let whole = desk.root().join("callgate.yaml").display().to_string();
+    let fixture = with_protected_files();
+    symlink("callgate.yaml", fixture.root().join("link")).unwrap();
+    symlink("data", fixture.root().join("folder-link")).unwrap();
+    let whole = fixture.root().join("callgate.yaml").display().to_string();
     for path in [
         "callgate.yaml",
         "./notes/../callgate.yaml",
@@ -47,36 +47,44 @@ async fn protected_paths_are_refused_in_every_spelling() {
             ("Grep", json!({"path": path, "pattern": "policy"})),
             ("Glob", json!({"cwd": path, "pattern": "**"})),
         ] {
-            assert_eq!(desk.error(tool, arguments).await, expected, "{tool}");
+            assert_eq!(fixture.error(tool, arguments).await, expected, "{tool}");
         }
     }
-    assert_eq!(desk.content("callgate.yaml"), b"policy: mine\n");
-    assert_eq!(desk.names("data"), ["log"]);
+    assert_eq!(fixture.content("callgate.yaml"), b"policy: mine\n");
+    assert_eq!(fixture.names("data"), ["log"]);
 }
 
 #[tokio::test]
 async fn hard_links_to_protected_files_are_refused() {
-    let desk = desk();
-    fs::hard_link(desk.root().join("callgate.yaml"), desk.root().join("alias")).unwrap();
+    let fixture = with_protected_files();
     fs::hard_link(
-        desk.root().join("data/log/1.jsonl"),
-        desk.root().join("log"),
+        fixture.root().join("callgate.yaml"),
+        fixture.root().join("alias"),
     )
     .unwrap();
-    fs::hard_link(desk.root().join("notes"), desk.root().join("more-notes")).unwrap();
+    fs::hard_link(
+        fixture.root().join("data/log/1.jsonl"),
+        fixture.root().join("log"),
+    )
+    .unwrap();
+    fs::hard_link(
+        fixture.root().join("notes"),
+        fixture.root().join("more-notes"),
+    )
+    .unwrap();
     for path in ["alias", "log"] {
-        let said = desk.error("Read", json!({"path": path})).await;
+        let said = fixture.error("Read", json!({"path": path})).await;
         assert!(said.contains("governs this gateway"), "{said}");
-        let said = desk
+        let said = fixture
             .error("Edit", json!({"path": path, "old": "policy", "new": "x"}))
             .await;
         assert!(said.contains("governs this gateway"), "{said}");
     }
     assert_eq!(
-        desk.ok("Read", json!({"path": "more-notes"})).await,
+        fixture.ok("Read", json!({"path": "more-notes"})).await,
         "about the policy\n"
     );
-    let found = desk.ok("Grep", json!({"pattern": "policy"})).await;
+    let found = fixture.ok("Grep", json!({"pattern": "policy"})).await;
     assert_eq!(
         found,
         "more-notes:1:about the policy\nnotes:1:about the policy"
@@ -85,8 +93,8 @@ async fn hard_links_to_protected_files_are_refused() {
 
 #[tokio::test]
 async fn searches_skip_protected_files() {
-    let desk = desk();
-    assert_eq!(desk.ok("Glob", json!({"pattern": "**"})).await, "notes");
+    let fixture = with_protected_files();
+    assert_eq!(fixture.ok("Glob", json!({"pattern": "**"})).await, "notes");
     let counted = json!({"pattern": "policy", "output_mode": "count"});
-    assert_eq!(desk.ok("Grep", counted).await, "notes:1");
+    assert_eq!(fixture.ok("Grep", counted).await, "notes:1");
 }

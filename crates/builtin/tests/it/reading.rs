@@ -2,28 +2,31 @@
 
 use serde_json::json;
 
-use crate::desk::{Answer, Desk};
+use crate::fixture::{Answer, Fixture};
 
 const MIB: usize = 1024 * 1024;
 
 #[tokio::test]
 async fn read_returns_lines_unchanged() {
-    let desk = Desk::new();
-    desk.file("dos", "one\r\ntwo\r\n");
-    desk.file("unended", "één\n\u{1F980}");
-    desk.file("empty", "");
+    let fixture = Fixture::new();
+    fixture.file("dos", "one\r\ntwo\r\n");
+    fixture.file("unended", "één\n\u{1F980}");
+    fixture.file("empty", "");
     assert_eq!(
-        desk.ok("Read", json!({"path": "dos"})).await,
+        fixture.ok("Read", json!({"path": "dos"})).await,
         "one\r\ntwo\r\n"
     );
-    assert_eq!(desk.ok("Read", json!({"path": "unended"})).await, "één\n🦀");
-    assert_eq!(desk.ok("Read", json!({"path": "empty"})).await, "");
+    assert_eq!(
+        fixture.ok("Read", json!({"path": "unended"})).await,
+        "één\n🦀"
+    );
+    assert_eq!(fixture.ok("Read", json!({"path": "empty"})).await, "");
 }
 
 #[tokio::test]
 async fn offset_and_limit_select_lines_and_the_answer_names_the_next_offset() {
-    let desk = Desk::new();
-    desk.file("five", "1\n2\n3\n4\n5\n");
+    let fixture = Fixture::new();
+    fixture.file("five", "1\n2\n3\n4\n5\n");
     let more = |next: u32| format!("[there is more: go on with offset {next}]");
     let cases = [
         (json!({"limit": 2}), vec!["1\n2\n".to_owned(), more(3)]),
@@ -48,7 +51,7 @@ async fn offset_and_limit_select_lines_and_the_answer_names_the_next_offset() {
     ];
     for (mut arguments, texts) in cases {
         arguments["path"] = json!("five");
-        let answer = desk.call("Read", arguments.clone()).await;
+        let answer = fixture.call("Read", arguments.clone()).await;
         let is_error = false;
         assert_eq!(answer, Answer { is_error, texts }, "{arguments}");
     }
@@ -57,13 +60,13 @@ async fn offset_and_limit_select_lines_and_the_answer_names_the_next_offset() {
 /// Following the notes gives the whole file, without a gap and without a line twice.
 #[tokio::test]
 async fn the_pages_of_a_large_file_join_to_the_whole_file() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let line = |number: usize| format!("{number:07} {}\n", "x".repeat(991));
     let whole: String = (0..11_000).map(line).collect();
-    desk.file("large", &whole);
+    fixture.file("large", &whole);
     let (mut read, mut offset, mut pages) = (String::new(), 1, 0);
     loop {
-        let answer = desk
+        let answer = fixture
             .call("Read", json!({"path": "large", "offset": offset}))
             .await;
         assert!(
@@ -89,14 +92,14 @@ async fn the_pages_of_a_large_file_join_to_the_whole_file() {
 
 #[tokio::test]
 async fn an_overlong_line_is_cut_and_the_next_offset_named() {
-    let desk = Desk::new();
-    desk.file("wide", format!("first\n{}\nlast", "y".repeat(6 * MIB)));
-    let answer = desk.call("Read", json!({"path": "wide"})).await;
+    let fixture = Fixture::new();
+    fixture.file("wide", format!("first\n{}\nlast", "y".repeat(6 * MIB)));
+    let answer = fixture.call("Read", json!({"path": "wide"})).await;
     assert_eq!(
         answer.texts,
         ["first\n", "[there is more: go on with offset 2]"]
     );
-    let answer = desk
+    let answer = fixture
         .call("Read", json!({"path": "wide", "offset": 2}))
         .await;
     assert_eq!(answer.texts[0].len(), 5 * MIB);
@@ -105,39 +108,41 @@ async fn an_overlong_line_is_cut_and_the_next_offset_named() {
         "[line 2 is longer than 5242880 bytes and was cut; the next line has offset 3]"
     );
     assert_eq!(
-        desk.ok("Read", json!({"path": "wide", "offset": 3})).await,
+        fixture
+            .ok("Read", json!({"path": "wide", "offset": 3}))
+            .await,
         "last"
     );
 }
 
 #[tokio::test]
 async fn read_reports_binary_files_without_their_content() {
-    let desk = Desk::new();
-    desk.file("picture", b"\x89PNG\x00\x01\x02");
+    let fixture = Fixture::new();
+    fixture.file("picture", b"\x89PNG\x00\x01\x02");
     let late = [&b"text\n".repeat(4000)[..], b"\x00"].concat();
-    desk.file("late", &late);
-    desk.file("latin", b"caf\xe9\n");
+    fixture.file("late", &late);
+    fixture.file("latin", b"caf\xe9\n");
     assert_eq!(
-        desk.ok("Read", json!({"path": "picture"})).await,
+        fixture.ok("Read", json!({"path": "picture"})).await,
         "[`picture` is a binary file of 7 bytes]"
     );
     assert_eq!(
-        desk.ok("Read", json!({"path": "late"})).await,
+        fixture.ok("Read", json!({"path": "late"})).await,
         "[`late` is a binary file of 20001 bytes]"
     );
     assert_eq!(
-        desk.ok("Read", json!({"path": "latin"})).await,
+        fixture.ok("Read", json!({"path": "latin"})).await,
         "caf\u{fffd}\n"
     );
 }
 
 #[tokio::test]
 async fn read_reports_folders_pipes_sockets_and_loops_distinctly() {
-    let desk = Desk::new();
-    desk.file("folder/file", "x");
-    desk.pipe("pipe");
-    std::os::unix::fs::symlink("loop", desk.root().join("loop")).unwrap();
-    let _listener = std::os::unix::net::UnixListener::bind(desk.root().join("socket")).unwrap();
+    let fixture = Fixture::new();
+    fixture.file("folder/file", "x");
+    fixture.pipe("pipe");
+    std::os::unix::fs::symlink("loop", fixture.root().join("loop")).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(fixture.root().join("socket")).unwrap();
     let cases = [
         ("folder", "`folder` is a folder"),
         (".", "`.` is a folder"),
@@ -150,24 +155,26 @@ async fn read_reports_folders_pipes_sockets_and_loops_distinctly() {
         ),
     ];
     for (path, expected) in cases {
-        assert_eq!(desk.error("Read", json!({"path": path})).await, expected);
+        assert_eq!(fixture.error("Read", json!({"path": path})).await, expected);
     }
-    let said = desk.error("Read", json!({"path": "loop"})).await;
+    let said = fixture.error("Read", json!({"path": "loop"})).await;
     assert!(said.starts_with("`loop`"), "{said}");
 }
 
 #[tokio::test]
 async fn read_accepts_path_and_file_path_as_one_argument() {
-    let desk = Desk::new();
-    desk.file("a", "alpha");
-    assert_eq!(desk.ok("Read", json!({"file_path": "a"})).await, "alpha");
+    let fixture = Fixture::new();
+    fixture.file("a", "alpha");
+    assert_eq!(fixture.ok("Read", json!({"file_path": "a"})).await, "alpha");
     assert_eq!(
-        desk.ok("Read", json!({"path": "a", "file_path": "a", "more": 1}))
+        fixture
+            .ok("Read", json!({"path": "a", "file_path": "a", "more": 1}))
             .await,
         "alpha"
     );
     assert_eq!(
-        desk.error("Read", json!({"path": "a", "file_path": "b"}))
+        fixture
+            .error("Read", json!({"path": "a", "file_path": "b"}))
             .await,
         "`path` and `file_path` are the same argument and differ"
     );

@@ -298,7 +298,7 @@ fn a_broken_lock_entry_quarantines_only_its_tool() {
 }
 
 proptest! {
-    /// Whatever servers say, the lock says it again, and nobody looking at it misses a character.
+    /// The lock repeats what servers send, and shows every character to its reader.
     #[test]
     fn locks_round_trip_and_show_every_character(
         texts in prop::collection::vec(any::<String>(), 1..6),

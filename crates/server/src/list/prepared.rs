@@ -196,7 +196,7 @@ mod tests {
             let pages = lists.pages(&basis, Wanted::Tools, &host);
             assert_eq!(pages.len(), 3, "2,200 tools");
         }
-        let kept = lists.kept.lock().expect("nobody panicked");
+        let kept = lists.kept.lock().expect("the lock is not poisoned");
         assert!(kept.lists.len() <= MAX_KEPT);
         let distinct: usize = kept
             .lists

@@ -26,7 +26,7 @@ impl Role {
             "gemini" => Ok(Self::Gemini),
             "codex" => Ok(Self::Codex),
             "opencode" => Ok(Self::OpenCode),
-            other => bail!("nobody is called `{other}`"),
+            other => bail!("unknown agent `{other}`"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! An MCP server that says things which nobody asked for. Each line that is added to the file given by `--cue` is one
+//! An MCP server that sends unrequested notifications. Each line that is added to the file given by `--cue` is one
 //! of them: `say TEXT` is a log message, `ask METHOD` is a request to the host, and `tools`, `prompts` and `resources` add one to that list and say so.
 
 use std::fs;

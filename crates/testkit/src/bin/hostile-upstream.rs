@@ -114,7 +114,7 @@ fn call(peer: &Peer, request: &Frame) {
     let done = RESULTS[0].1;
     match name.as_str() {
         "asks_a_request" => {
-            // Nobody may ask in this era; the answer, if there is one, is not waited for.
+            // Servers may not ask in this era; the answer, if there is one, is not awaited.
             peer.send(r#"{"jsonrpc":"2.0","id":"forbidden","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#);
             peer.reply(request, done);
         }

@@ -11,7 +11,7 @@ use crate::serve::Peer;
 /// A request, and what is known about its client.
 #[derive(Debug)]
 pub struct Asked<'a> {
-    /// Whoever asks.
+    /// The server that asks.
     pub peer: &'a Peer,
     /// The request.
     pub frame: &'a Frame,

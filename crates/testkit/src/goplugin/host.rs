@@ -74,7 +74,7 @@ impl RawHost {
         } else if certificate.is_empty() {
             connected(stream).await?
         } else {
-            bail!("it has a certificate that nobody asked for");
+            bail!("it sent an unrequested certificate");
         };
         Ok(Self {
             child,

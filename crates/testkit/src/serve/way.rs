@@ -49,7 +49,7 @@ pub struct Way {
     /// Does what a tool call asks, and drops the connection in the middle of the answer.
     #[arg(long)]
     pub drop_mid_stream: bool,
-    /// Ends the stream of a tool call at once; the answer is kept for whoever takes it up again.
+    /// Ends the stream of a tool call at once; the answer is kept for a client that resumes it.
     #[arg(long)]
     pub resumable: bool,
 }

@@ -120,7 +120,7 @@ fn a_policy_is_loosened_while_a_gateway_runs() {
     let strict = "version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: '*:wipe'}], require_approval: [{pattern: '*:save'}], allow: [{pattern: '*:show'}]}]\n";
     attack(
         "self_change",
-        "policy is loosened by hand while a gateway runs, and nobody is told",
+        "policy is loosened by hand while a gateway runs, and no person is told",
     )
     .expect(Seen::Detected)
     .tries(

@@ -25,11 +25,11 @@ use ulid::Ulid;
 
 /// Far longer than any call here takes: only a call that hangs reaches it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
-/// The variable that marks the processes of one desk.
-const MARK: &str = "DESK_MARK";
+/// The variable that marks the processes of one fixture.
+const MARK: &str = "FIXTURE_MARK";
 
 /// A root for the tools, with a folder beside it that no tool may reach.
-pub(crate) struct Desk {
+pub(crate) struct Fixture {
     place: TempDir,
     builtins: Builtins,
     recorder: Recorder,
@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     pub(crate) texts: Vec<String>,
 }
 
-impl Desk {
+impl Fixture {
     /// An empty root.
     pub(crate) fn new() -> Self {
         Self::with(&[], Protected::default())
@@ -51,7 +51,7 @@ impl Desk {
     /// An empty root, in which the files and folders of these names are protected.
     pub(crate) fn protecting(names: &[&str]) -> Self {
         let place = TempDir::new().unwrap();
-        let root = place.path().canonicalize().unwrap().join("desk");
+        let root = place.path().canonicalize().unwrap().join("root");
         let places = names
             .iter()
             .map(|name| root.join(name).display().to_string());
@@ -68,7 +68,7 @@ impl Desk {
     }
 
     fn at(place: TempDir, more: &[&str], protected: Protected) -> Self {
-        let names = ["desk"].iter().chain(more);
+        let names = ["root"].iter().chain(more);
         let roots: Vec<PathBuf> = names.map(|name| place.path().join(name)).collect();
         for folder in roots.iter().chain([&place.path().join("outside")]) {
             fs::create_dir(folder).unwrap();
@@ -106,7 +106,7 @@ impl Desk {
 
     /// The root, links resolved.
     pub(crate) fn root(&self) -> PathBuf {
-        self.beside("desk")
+        self.beside("root")
     }
 
     /// A folder beside the root.
@@ -114,7 +114,7 @@ impl Desk {
         self.place.path().canonicalize().unwrap().join(name)
     }
 
-    /// The text by which processes of this desk are found.
+    /// The text by which processes of this fixture are found.
     pub(crate) fn mark(&self) -> String {
         format!("{MARK}={}", self.place.path().display())
     }
