@@ -1,4 +1,4 @@
-//! What the shell user sees of the record: `callgate activity list|show|verify|head|export`.
+//! The record on the command line: `callgate activity list|show|verify|head|export`.
 
 use std::fs;
 use std::path::Path;

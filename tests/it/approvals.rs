@@ -1,4 +1,4 @@
-//! Calls that need a person, as hosts and approvers meet them.
+//! Calls that need approval, as hosts and approvers see them.
 
 mod confirming;
 mod deciding;

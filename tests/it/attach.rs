@@ -1,4 +1,4 @@
-//! Hosts beside a running `serve`: they attach to it, and servers are not started once more.
+//! Hosts beside a running `serve`: they attach to it, and servers are not started again.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::Command;

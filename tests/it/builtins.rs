@@ -45,7 +45,7 @@ impl Fixture {
         std::fs::write(path, content).expect("the root is ours");
     }
 
-    /// What a file in the root says.
+    /// The content of a file in the root.
     fn content(&self, name: &str) -> String {
         self.bed.read(&format!("desk/{name}"))
     }

@@ -1,4 +1,4 @@
-//! The `code` view, as hosts, servers and auditors meet it.
+//! The `code` view, as hosts, servers and auditors see it.
 
 mod held;
 mod limits;

@@ -1,4 +1,4 @@
-//! The configuration as its users meet it: their own file, another tool's, and what is wrong with one.
+//! The configuration: its own file, files of other tools, and the errors in them.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn assert_wrong(config: &str, expected: Expect) {
     expected.assert_eq(&normalised(&bed, &ran.stderr));
 }
 
-/// What is in effect, as JSON; what is said about it goes to stderr.
+/// The effective configuration, as JSON; notes about it go to stderr.
 fn shown(bed: &Bed) -> (Value, String) {
     let ran = run(&mut named(bed, ["config", "show", "--json"]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

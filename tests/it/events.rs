@@ -1,4 +1,4 @@
-//! `/events`: every call once, whatever becomes of the connection.
+//! `/events`: every call once, across lost connections.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What can be seen afterwards: the upstream's ledger, the gateway's record, and what is left running.
+//! Evidence after a run: the upstream's ledger, the gateway's record, and processes left running.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! No record, no call: what happens when the log cannot grow any more.
+//! No record, no call: how the gateway behaves when the log cannot grow.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -52,13 +52,13 @@ fn bed(mode: &str) -> Bed {
     bed
 }
 
-/// What the server says from now on.
+/// Changes the tools the server lists from now on.
 fn lists(bed: &Bed, tools: &[&str]) {
     let text = format!("[{}]", tools.join(","));
     fs::write(bed.path("tools.json"), text).expect("it is ours");
 }
 
-/// Accepts everything that the server says now.
+/// Accepts everything that the server lists now.
 fn accept_all(bed: &Bed) {
     let ran = run(&mut named(bed, ["lock", "accept", "--all"]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -108,7 +108,7 @@ fn definitions_changed_while_in_use_are_quarantined_and_reported() {
         for (poison, reason) in POISONED {
             lists(&bed, &[ANNOUNCE, KEEP, READ]);
             let mut host = bed.stdio_ready();
-            // What was heard of the server last time counts until it is there.
+            // The server's last known list is used until it connects.
             assert!(wait_until(DEADLINE, || tools(&mut host).len() == 3));
             lists(&bed, &[ANNOUNCE, KEEP, poison]);
             announce(&mut host);

@@ -1,4 +1,4 @@
-//! Policy files as their authors and the agents behind them meet them.
+//! Policy files, as their authors and the agents behind them see them.
 
 mod commands;
 mod guide;

@@ -1,4 +1,4 @@
-//! The configuration changes while calls go on: nothing is dropped, and nothing goes astray.
+//! The configuration changes during calls: no call is dropped, and none is misrouted.
 
 use std::collections::BTreeMap;
 use std::fs;

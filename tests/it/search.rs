@@ -1,4 +1,4 @@
-//! The `search` view, as hosts, servers and auditors meet it.
+//! The `search` view, as hosts, servers and auditors see it.
 
 mod api;
 mod budgets;
@@ -70,7 +70,7 @@ fn answer_of(result: &Value) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| panic!("no JSON: {text}"))
 }
 
-/// What a refused call was told: its code and its text, which stands in both places.
+/// The code and text of a refused call; the text is in both places.
 fn refusal(result: &Value) -> (String, String) {
     assert_eq!(result["isError"], true, "{result}");
     let text = result["content"][0]["text"].as_str().expect("a text");

@@ -1,4 +1,4 @@
-//! What hosts of these tests say, and how they read the answers.
+//! The requests of hosts in these tests, and how they read answers.
 
 use std::time::Duration;
 

@@ -68,7 +68,7 @@ pub enum Misbehave {
     SaysFailed,
     /// It never ends.
     Hangs,
-    /// It never ends, whatever it is told.
+    /// It never ends, whatever signal it gets.
     HangsDeaf,
     /// It ends with exit code 0 when it is told to stop, as some do.
     ExitsWellWhenTold,
@@ -143,7 +143,7 @@ fn act(role: Role, script: &AgentScript, argv: &[String], log: &mut Value) -> Re
         return Ok(ExitCode::SUCCESS);
     }
     let Ok(command) = role.server(argv) else {
-        // It was told of no tool server, and does without.
+        // No tool server was configured.
         role.began();
         role.done(&script.text);
         return Ok(ExitCode::SUCCESS);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::frame::{Frame, Kind};
 use crate::{Host, INITIALIZED, initialize_line};
 
-/// How long a host waits for bytes unless it is told otherwise.
+/// How long a host waits for bytes unless configured otherwise.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The headers that MCP asks for in a POST.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-/// How often a condition is looked at again.
+/// How often a condition is polled.
 const POLL: Duration = Duration::from_millis(10);
 
 /// The path of a fixture binary of this crate, built first when it is missing or older than its sources.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::frame::{Frame, Kind};
 use crate::{Host, INITIALIZED, initialize_line, wait_until};
 
-/// How long a host waits for one frame unless it is told otherwise.
+/// How long a host waits for one frame unless configured otherwise.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A child process that is spoken to in JSON lines. It is killed when this is dropped.

@@ -1,4 +1,4 @@
-//! Additive steps: an agent keeps its own tools, and has those of plugins besides.
+//! Additive steps: an agent keeps its own tools and gets those of plugins.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How steps end: what is said of agents that lie, and that nothing is left however a step ends.
+//! How steps end: false success reports fail, and a step leaves nothing behind however it ends.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -1,4 +1,4 @@
-//! Steps that go well: what an agent is given, what it can do, and what is written about it.
+//! Successful steps: how an agent is started, what it can do, and what is recorded.
 
 use callgate_testkit::agents::{AgentScript, FakeCall};
 use serde_json::{Value, json};

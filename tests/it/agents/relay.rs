@@ -1,4 +1,4 @@
-//! `callgate mcp-serve`: on its own, and with a file that is wrong.
+//! `callgate mcp-serve`: on its own, and with an invalid relay file.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Spans of steps: the calls of an agent hang below its step, whatever way they came.
+//! Spans of steps: the calls of an agent are children of its step's span.
 
 use callgate_testkit::agents::{AgentScript, FakeCall};
 use callgate_testkit::{ChatModel, ChatReply};

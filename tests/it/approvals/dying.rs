@@ -17,7 +17,7 @@ use crate::talk::{DEADLINE, parsed};
 /// How many processes are killed unless `CALLGATE_APPROVAL_KILLS` says otherwise.
 const KILLS: u64 = 6;
 
-/// Who is killed, and over what.
+/// Which process is killed, and during which step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// The gateway, while it asks.
@@ -164,7 +164,7 @@ fn using(round: &Round<'_>, dice: &mut Dice) {
     round.settle(&id);
 }
 
-/// Writes the configuration anew.
+/// Writes the configuration again.
 fn configure(bed: &Bed, approvals: &str) {
     let text = bed.filled_in(&format!("{ASKING}{approvals}"));
     fs::write(bed.path("callgate.yaml"), text).expect("it is ours");

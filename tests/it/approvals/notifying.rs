@@ -1,4 +1,4 @@
-//! Webhooks: signed, tried again, and told of each approval once.
+//! Webhooks: signed, retried, and sent once per approval.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

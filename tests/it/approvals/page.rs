@@ -1,4 +1,4 @@
-//! The page, as a browser asks for it: logged in once by a link, forms of its own, nothing from elsewhere.
+//! The approval page in a browser: one-time login links, its own forms only, no foreign content.
 
 use callgate_testkit::{HttpHost, HttpReply};
 
@@ -7,7 +7,7 @@ use crate::evidence::{ledger, run, stdout};
 use crate::setup::{Bed, Served};
 use crate::talk::call;
 
-/// A browser as far as these tests need one: a place, and a cookie.
+/// A minimal browser: an address and a cookie.
 struct Browser {
     base: String,
     cookie: String,

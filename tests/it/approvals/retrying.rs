@@ -95,7 +95,7 @@ fn an_approval_does_not_cover_changed_arguments_principals_or_agents() {
     let ci = token(&bed, &["--name", "ci", "--role", "agent"]);
     let mut other = host_with(&served, &ci);
     assert_ne!(approval_of(&request(&mut other, &wipe_with(&id, "a"))), id);
-    // The same token under another name of its own choosing is another agent.
+    // The same token with another client name is another agent.
     let mut renamed = served.host();
     let reply = renamed
         .post(&crate::talk::introduction(Some("{}")))
@@ -125,7 +125,7 @@ fn an_approval_does_not_cover_a_changed_tool_definition() {
     let id = approval_of(&wipe(&mut host, "a"));
     drop(host);
     stdout(&run(&bed, &["approvals", "approve", &id]));
-    // The counter describes its tools otherwise when it is told to.
+    // The counter changes its tool descriptions on request.
     let changed = bed.filled_in(&asking.replace("--ledger", "--described, otherwise, --ledger"));
     std::fs::write(bed.path("callgate.yaml"), changed).expect("it is ours");
     let mut host = bed.stdio_ready();

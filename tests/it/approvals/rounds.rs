@@ -61,7 +61,7 @@ fn a_stateless_host_is_sent_to_the_approval_page() {
     assert_eq!(question["mode"], "url");
     let url = served.url.replace("/mcp", &format!("/approvals/{id}"));
     assert_eq!(question["url"], url.as_str());
-    // Coming back is no approval.
+    // Resending the call does not approve it.
     let (state, again) = asked(&post(&served, &wipe(&pages(), "a", Some((&state, accepts())))).1);
     assert_eq!(again, id, "one decision per call");
     assert_eq!(ledger(&bed), Vec::<String>::new());
@@ -96,7 +96,7 @@ fn stateless_hosts_are_asked_in_a_form_they_support() {
     let params = &shown["result"]["inputRequests"]["approval"]["params"];
     assert_eq!(params["requestedSchema"]["type"], "object", "{shown}");
     assert_eq!(params.get("url"), None);
-    // Who does not want to go on, or cannot be asked, is told in words.
+    // A host that declines, or cannot be asked, gets a text answer.
     let declined = json!({"approval": {"action": "decline"}});
     let words = [
         post(&served, &wipe(&forms, "a", Some((&state, declined)))).1,

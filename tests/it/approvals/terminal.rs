@@ -1,4 +1,4 @@
-//! `approvals watch` as a person meets it: on a terminal, with answers that name their call.
+//! `approvals watch` on a terminal, with answers that name their call.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

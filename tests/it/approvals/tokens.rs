@@ -1,4 +1,4 @@
-//! Tokens: what they open, what their holders see, and that they end at once.
+//! Tokens: what they allow, what their holders see, and that revocation applies at once.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -174,7 +174,7 @@ policy: allow-all
     }
 }
 
-/// Has a server say something that belongs to no call.
+/// Makes a server send a notification outside any call.
 fn cue(bed: &Bed, server: &str, line: &str) {
     let path = bed.path(&format!("{server}.cue"));
     let file = OpenOptions::new().create(true).append(true).open(path);
@@ -191,7 +191,7 @@ fn plain(served: &Served, token: &str) -> HttpHost {
     )
 }
 
-/// What is heard up to this: texts of log messages, and methods of other notifications.
+/// The notifications received up to this one: texts of log messages, and methods of other notifications.
 fn heard(stream: &mut EventStream, last: &str) -> Vec<String> {
     let mut all = Vec::new();
     while all.last().is_none_or(|heard| heard != last) {

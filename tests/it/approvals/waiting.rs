@@ -1,4 +1,4 @@
-//! A host that waits: signs of life, longer than its server's own time, and let go when it is cancelled.
+//! A waiting host: keep-alives, waits longer than the server's timeout, and cancellation.
 
 use std::time::{Duration, Instant};
 

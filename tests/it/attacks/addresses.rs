@@ -1,4 +1,4 @@
-//! URLs and hosts that two readers understand differently.
+//! URLs and hosts that different parsers read differently.
 
 mod places;
 mod ranges;

@@ -1,4 +1,4 @@
-//! Built-in tools made to reach what they must not.
+//! Built-in tools directed at files they must not reach.
 
 use std::fs;
 use std::os::unix::fs::symlink;

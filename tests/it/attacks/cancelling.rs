@@ -48,7 +48,7 @@ fn seen(bed: &Bed, key: &str) -> Seen {
     }
 }
 
-/// A gateway whose policy is a guard that answers when it is told to.
+/// A gateway whose policy is a guard that delays its answers until released.
 fn guarded(guard: &SlowGuard) -> Bed {
     Bed::new(&format!(
         "{COUNTER}guard: {{url: '{}', api_key: k, timeout: 60s}}\n",

@@ -1,4 +1,4 @@
-//! An edited index that would tell a person something else than the record.
+//! An edited index that would show something other than the record.
 
 use std::fs;
 use std::process::Output;
@@ -85,7 +85,7 @@ fn edit(bed: &Bed, sql: &str) {
     }
 }
 
-/// What becomes of an edit: whether a person is still told the truth, and whether it is said that something was wrong.
+/// The outcome of an edit: whether commands still show the truth, and whether the damage is reported.
 fn judged(bed: &Bed, truth: &Told) -> Seen {
     let (told, said) = listed(bed);
     if told != *truth {

@@ -1,4 +1,4 @@
-//! Lock files that loosen, or that cannot be read again.
+//! Lock files that loosen checks or cannot be read back.
 
 mod damage;
 
@@ -29,7 +29,7 @@ fn bed(listed: &[Value]) -> Bed {
     bed
 }
 
-/// What the server says from now on.
+/// Changes the tools the server lists from now on.
 fn lists(bed: &Bed, listed: &[Value]) {
     write(&bed.path("tools.json"), &json!(listed).to_string());
 }

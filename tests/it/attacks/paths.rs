@@ -1,4 +1,4 @@
-//! Paths that lead where policy says no.
+//! Paths that reach denied locations.
 
 use std::os::unix::fs::symlink;
 

@@ -1,4 +1,4 @@
-//! What a server asks of a host, past policy.
+//! Questions of a server that reach a host despite policy.
 
 mod server;
 

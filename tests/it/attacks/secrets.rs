@@ -1,4 +1,4 @@
-//! Secrets that would be kept, told or sent in a readable form.
+//! Secrets that would be stored, shown or sent in readable form.
 
 mod forms;
 mod wrapping;
@@ -21,7 +21,7 @@ use crate::evidence::{run, stdout};
 use crate::setup::{Bed, Served};
 use crate::talk::{DEADLINE, call, parsed};
 
-/// Everything that a gateway keeps or tells, with a server `s` whose tools give back what they get.
+/// Everything that a gateway stores or shows, with a server `s` whose tools echo their arguments.
 struct Watched {
     bed: Bed,
     served: Served,
@@ -53,7 +53,7 @@ impl Watched {
         )
     }
 
-    /// All that was kept or told so far, as one text.
+    /// All that was stored or shown so far, as one text.
     fn everything(&self, events: &str) -> Vec<(String, String)> {
         let mut all = vec![("events".to_owned(), events.to_owned())];
         for path in [

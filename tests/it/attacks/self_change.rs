@@ -1,4 +1,4 @@
-//! A tool that changes what governs it.
+//! A tool that changes the files that govern it.
 
 mod commands;
 mod ways;

@@ -1,4 +1,4 @@
-//! Project files that start something or loosen something without the user's word.
+//! Project files that start programs or loosen settings without the user's trust.
 
 mod plugins;
 mod running;

@@ -1,4 +1,4 @@
-//! Arguments that make no sense never end the gateway.
+//! Random arguments never crash the gateway.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bash: what is seen of a command, and that nothing of it outlives its call or its gateway.
+//! Bash: the output of a command, and that none of its processes outlives its call or its gateway.
 
 use std::time::{Duration, Instant};
 

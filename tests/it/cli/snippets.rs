@@ -1,4 +1,4 @@
-//! What `connect --print` has to be pasted into each host.
+//! The snippets that `connect --print` gives for each host.
 
 use expect_test::{Expect, expect};
 

@@ -1,4 +1,4 @@
-//! Runs that need a person: they stop, and go on once.
+//! Runs that need approval: they stop, and resume once.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -49,7 +49,7 @@ fn a_held_call_suspends_its_run_which_resumes_exactly_once() {
     let twice = result_of(&mut host, &json!({"resume": run}));
     assert!(said(&twice).contains("there is no held run"), "{twice}");
     assert_eq!(bed.read("ledger"), expected);
-    // The same script anew is another run, which asks again.
+    // Running the same script again is a new run, which asks again.
     let anew = result_of(&mut host, &json!({"command": COMMAND}));
     assert_ne!(ids(&anew).0, run);
     assert_eq!(bed.read("ledger"), format!("{expected}ListSites {{}}\n"));

@@ -1,4 +1,4 @@
-//! What ends a script: every limit is a setting, and says which one it is. Others go on.
+//! Script limits: every limit is a setting and is named when reached; other scripts continue.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What the record says of runs, whatever dies in the middle of one.
+//! Records of runs, even when a process dies during one.
 
 use callgate_testkit::wait_until;
 use rustix::process::Signal;

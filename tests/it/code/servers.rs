@@ -1,4 +1,4 @@
-//! Scripts and servers that are slow, die or are elsewhere.
+//! Scripts with servers that are slow, crash or are reached over HTTP.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! How a host comes to the view: by a flag, by its token, by the configuration.
+//! How a host selects the view: by flag, token or configuration.
 
 use super::{bed, ran};
 use crate::approvals::{host_with, token};

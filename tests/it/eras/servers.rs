@@ -1,4 +1,4 @@
-//! Which era is spoken with a server, and how that is found out.
+//! The era used with a server, and how it is detected.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A gateway that asks another says what it would say itself with the same policy.
+//! A guard gives the verdict that the gateway itself would give under the same policy.
 
 use callgate_testkit::StdioHost;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `/v1/check` as programs meet it.
+//! `/v1/check` as programs use it.
 
 use callgate_testkit::HttpHost;
 use serde_json::{Value, json};

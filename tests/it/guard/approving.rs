@@ -1,4 +1,4 @@
-//! Approvals that are given at the guard let calls go on at the asker, once.
+//! Approvals given at the guard release calls at the asking gateway, once.
 
 use std::thread;
 

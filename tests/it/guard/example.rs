@@ -1,4 +1,4 @@
-//! The client in the guide, run as it stands there.
+//! The client in the guide, run unchanged.
 
 use std::fs;
 use std::path::Path;

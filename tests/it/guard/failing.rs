@@ -1,4 +1,4 @@
-//! A guard that is down, slow, lies or talks nonsense: what counts then, in every mode.
+//! A guard that is down, slow or answers wrongly: the decision in every failure mode.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use crate::evidence::{ledger, records, signal};
 use crate::setup::Bed;
 use crate::talk::{DEADLINE, call, parsed, request};
 
-/// What the host is told about a call: `done`, or the rule that refuses it.
+/// The answer to the host: `done`, or the rule that refused the call.
 fn told(host: &mut StdioHost, key: &str) -> String {
     let answer = call(host, "n__effect", &format!(r#"{{"key":"{key}"}}"#));
     rule_of(&answer)

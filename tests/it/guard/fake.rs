@@ -1,4 +1,4 @@
-//! A guard that does what it is told, which need not be right.
+//! A scripted guard, which may misbehave.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::thread;
 pub(crate) enum Does {
     /// Answers this, raw.
     Says(String),
-    /// Answers what the question's body leads it to.
+    /// Answers depending on the question's body.
     Judges(fn(&str) -> Does),
     /// Takes it and says nothing.
     Nothing,
@@ -18,7 +18,7 @@ pub(crate) enum Does {
     Leaves,
 }
 
-/// A guard that does what it is told.
+/// A scripted guard.
 pub(crate) struct Fake {
     pub(crate) url: String,
     does: Arc<Mutex<Does>>,

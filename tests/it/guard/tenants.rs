@@ -246,7 +246,7 @@ fn a_tenants_admin_gets_events_of_its_own_tenant_only() {
     let admin = make("acme", "admin");
     let events = events.header("Authorization", &format!("Bearer {admin}"));
     let mut heard = events.listen().expect("it listens");
-    // What is asked first would be heard first.
+    // Events arrive in the order of the questions.
     for tenant in ["beta", "acme"] {
         let body = json!({"schema_version": "v1", "scope": "mcp_tool", "command": format!("n:of_{tenant}")});
         asked(

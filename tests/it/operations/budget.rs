@@ -1,4 +1,4 @@
-//! The bytes in the works are limited: memory stays bounded, HTTP is told to come again, and
+//! The bytes in flight are limited: memory stays bounded, HTTP clients are told to retry, and
 //! stdio waits and loses nothing.
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ fn padded(id: u64, tool: &str, arguments: &str, bytes: usize) -> String {
     call_line(id, tool, &format!(r#"{arguments},"pad":"{pad}"}}"#))
 }
 
-/// The memory that a process has to itself, in bytes.
+/// The private memory of a process, in bytes.
 fn own_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status
@@ -39,14 +39,14 @@ fn own_memory(pid: u32) -> u64 {
     kib.unwrap_or_default() * 1024
 }
 
-/// The most memory that a process has to itself while something is done.
+/// The peak of a process's private memory while a closure runs.
 fn peak_during(pid: u32, act: impl FnOnce()) -> u64 {
     let (peak, done) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 peak.fetch_max(own_memory(pid), Ordering::Relaxed);
-                // Not a wait for anything: how often memory is looked at.
+                // Not a synchronisation: the interval between samples of memory.
                 thread::sleep(Duration::from_millis(2));
             }
         });
@@ -81,7 +81,7 @@ fn many_concurrent_large_bodies_stay_within_the_memory_budget() {
     let bed = bed(8);
     let served = bed.serve();
     let pid = served.process.pid();
-    // The first calls make what is made once.
+    // The first calls allocate what is allocated once.
     post_all(&served, "first", 4);
     let before = own_memory(pid);
     let mut answers = Vec::new();

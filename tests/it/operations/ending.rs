@@ -1,4 +1,4 @@
-//! SIGTERM: calls under way end, new ones are refused, a second signal ends at once.
+//! SIGTERM: calls in flight finish, new ones are refused, a second signal ends the gateway at once.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

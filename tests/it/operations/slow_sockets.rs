@@ -29,7 +29,7 @@ struct Session {
     head: String,
 }
 
-/// What is slow about a socket.
+/// How a socket is slow.
 enum Slowness {
     HalfHeader,
     ByteByByte,

@@ -1,4 +1,4 @@
-//! A data folder that a newer callgate has written is refused, politely, and left as it is.
+//! A data folder of a newer callgate is refused with a clear error and left unchanged.
 
 use std::fs;
 use std::path::Path;

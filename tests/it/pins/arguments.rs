@@ -14,7 +14,7 @@ use crate::talk::{self, DEADLINE};
 /// The same tool, which wants a number where it wanted a text.
 const NUMBERS: &str = r#"{"name":"read_file","description":"Reads a file.","annotations":{"readOnlyHint":false,"destructiveHint":true},"inputSchema":{"type":"object","properties":{"path":{"type":"integer"}}}}"#;
 
-/// What was accepted fits a text, and what is said instead fits a number.
+/// The accepted schema takes a text, the changed one a number.
 const TEXT: &str = r#"{"path":"/x"}"#;
 const NUMBER: &str = r#"{"path":7}"#;
 

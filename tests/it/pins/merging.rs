@@ -1,4 +1,4 @@
-//! The lock in git: branches that accept different tools merge, and what conflicts is what both have changed.
+//! The lock in git: branches that accept different tools merge, and only entries changed on both conflict.
 
 use std::process::{Command, Output};
 
@@ -24,7 +24,7 @@ fn git_well(bed: &Bed, arguments: &[&str]) {
     assert!(done.status.success(), "{arguments:?}: {done:?}");
 }
 
-/// A server whose tools say what stands beside their names.
+/// A server whose tools have the descriptions given beside their names.
 fn say(bed: &Bed, said: [&str; 3]) {
     let tool = |(name, text): (&str, &str)| {
         format!(r#"{{"name":"{name}","description":"{text}","inputSchema":{{"type":"object"}}}}"#)
@@ -34,7 +34,7 @@ fn say(bed: &Bed, said: [&str; 3]) {
     lists(bed, &tools);
 }
 
-/// Accepts what one tool says on a branch of its own.
+/// Accepts the definition of one tool on its own branch.
 fn accept_on(bed: &Bed, branch: &str, tool: &str, said: [&str; 3]) {
     git_well(bed, &["checkout", "--quiet", "-b", branch, "base"]);
     say(bed, said);

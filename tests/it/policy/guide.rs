@@ -1,4 +1,4 @@
-//! Every file in the guide is right and does what its cases say.
+//! Every policy file in the guide is valid and passes its cases.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What agents are told, what reaches the server, and what is on record.
+//! Refusals: the answer to the agent, the effect on the server, and the record.
 
 use std::fs;
 use std::os::unix::fs::symlink;

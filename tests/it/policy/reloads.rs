@@ -1,4 +1,4 @@
-//! The policy file changes while calls go on.
+//! The policy file changes during calls.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A law: `policy explain` and `policy replay` say what the gateway really decided.
+//! A law: `policy explain` and `policy replay` agree with the gateway's decisions.
 
 use serde_json::{Value, json};
 

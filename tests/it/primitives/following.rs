@@ -1,4 +1,4 @@
-//! What hosts ask servers to do from then on: tell of a resource's changes, and log from a level.
+//! Lasting requests of hosts to servers: resource subscriptions and log levels.
 
 use callgate_testkit::{Frame, Host, HttpHost, wait_until};
 
@@ -32,7 +32,7 @@ fn subscribers_get_resource_updates_in_their_own_spelling() {
         ("a", "a://1", "a://1"),
         ("a", "a://1/part", "a://1/part"),
     ] {
-        // The news may come before the answer, so each call has an id of its own.
+        // The notification may come before the answer, so each call has its own id.
         host.send(&crate::talk::call_line(
             &format!("\"{own}\""),
             &format!("{server}__touch"),

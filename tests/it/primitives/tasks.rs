@@ -1,4 +1,4 @@
-//! Tasks of several servers that use the same ids: each is known by one that says whose it is.
+//! Tasks of several servers that use the same ids: each is shown under an id that names its server.
 
 use callgate_testkit::{Frame, Host};
 use serde_json::{Value, json};

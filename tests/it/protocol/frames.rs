@@ -1,4 +1,4 @@
-//! Frames that are none: each is answered with the right code and `id: null`.
+//! Invalid frames: each is answered with the right code and `id: null`.
 
 use super::{Door, MIB, SMALL, error, post_bytes, request, result};
 use crate::setup::{Bed, VERSION};

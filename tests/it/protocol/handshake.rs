@@ -1,4 +1,4 @@
-//! The handshake: versions, what may come before it, and what it tells.
+//! The handshake: versions, messages before it, and the identities it exchanges.
 
 use callgate_testkit::frame::{Frame, member};
 use callgate_testkit::weird::{self, Direction};

@@ -1,4 +1,4 @@
-//! The rules of Streamable HTTP: who may come in, what a request has to say, and sessions.
+//! The rules of Streamable HTTP: access, required headers, and sessions.
 
 use std::sync::mpsc;
 use std::thread;

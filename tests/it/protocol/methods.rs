@@ -1,4 +1,4 @@
-//! Requests and notifications in a session: what is answered here, what passes, what leads nowhere.
+//! Requests and notifications in a session: answered by the gateway, forwarded, or refused.
 
 use callgate_testkit::frame::{items, member};
 use callgate_testkit::weird;
@@ -190,7 +190,7 @@ fn requests_without_an_id_reach_no_upstream() {
                 r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"name":"echo_raw","smuggled":1}}}}"#
             ));
         }
-        // What is passed on keeps its order, so that this one comes last.
+        // Forwarded messages keep their order, so this one comes last.
         let last = format!("notifications/last{at}");
         door.tell(&format!(r#"{{"jsonrpc":"2.0","method":"{last}"}}"#));
         let came = callgate_testkit::wait_until(std::time::Duration::from_secs(10), || {

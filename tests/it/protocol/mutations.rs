@@ -1,4 +1,4 @@
-//! A law: whatever a host sends, the gateway stays, says nothing but frames, and the next call works.
+//! A law: whatever a host sends, the gateway survives, sends only frames, and the next call works.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! The REST API: calls by programs, and what is on record.
+//! The REST API: calls by programs, and the record.
 
 use std::collections::HashSet;
 use std::thread;

@@ -1,4 +1,4 @@
-//! How much a model reads: the view's own list, and compact answers over a large catalog.
+//! The tokens a model reads: the view's own list, and compact answers over a large catalog.
 
 use serde_json::{Value, json};
 

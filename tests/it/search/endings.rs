@@ -1,4 +1,4 @@
-//! However a program's call ends, its status says how; and what is on record is found by every filter.
+//! Every outcome of an API call has its status, and every filter finds its records.
 
 use serde_json::{Value, json};
 

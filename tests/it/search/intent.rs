@@ -1,4 +1,4 @@
-//! Declared intent: what is let through, what is refused in which words, and what is on record.
+//! Declared intent: which calls pass, the texts of refusals, and the record.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Spans: what a collector gets, what servers and hosts see of it, and what happens without one.
+//! Spans: what a collector receives, what servers and hosts see, and behaviour without an exporter.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Starting: all servers at once, none in another's way, and what is late comes later.
+//! Starting: servers connect concurrently, none blocks another, and late ones are announced.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a server sees of the environment, how its command is read, and which names there may be.
+//! A server's environment, how its command is split, and which names are valid.
 
 use std::collections::BTreeMap;
 

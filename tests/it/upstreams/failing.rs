@@ -1,4 +1,4 @@
-//! A server that goes away in the middle, and comes back.
+//! A server that crashes during calls, and restarts.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Tools that policy hides or holds: not listed, not called, and said in so many words.
+//! Tools that policy hides or holds: not listed, not called, and refused with an exact text.
 
 use crate::setup::Bed;
 use crate::talk::{call, call_text, text_of, tools};

@@ -1,4 +1,4 @@
-//! Lists: all pages of every server, pages of our own, and changes.
+//! Lists: all pages of every server, the gateway's own pages, and changes.
 
 use crate::setup::{Bed, Served};
 use crate::talk::{

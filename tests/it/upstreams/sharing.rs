@@ -1,4 +1,4 @@
-//! Processes of a server: shared by hosts that declare the same, apart for those that do not.
+//! Processes of a server: shared by hosts with equal capabilities, separate for others.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ use crate::talk::{
     DEADLINE, call, call_line, call_text, http_as, parsed, received, stdio_as, text_of, tools,
 };
 
-/// A server whose log says what it was told, with a word in its arguments to find it by.
+/// A server that logs what it receives, with a marker in its arguments to find its process.
 fn marked(marker: &str, rest: &str) -> Bed {
     Bed::new(&format!(
         "servers: {{x: {{command: '@counter@', args: [--ledger, '@dir@/ledger', --log, '@dir@/log', --marker, {marker}]}}}}\n{rest}"

@@ -1,4 +1,4 @@
-//! What passes during a call: progress, cancellation, timeouts, and lines that are no frames.
+//! Messages during a call: progress, cancellation, timeouts, and lines that are not frames.
 
 use std::time::{Duration, Instant};
 

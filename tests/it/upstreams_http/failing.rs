@@ -1,4 +1,4 @@
-//! Calls that are not answered: each failure says what is known about the effect.
+//! Unanswered calls: each failure states what is known about the effect.
 
 use std::time::{Duration, Instant};
 

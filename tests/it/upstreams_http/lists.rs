@@ -1,4 +1,4 @@
-//! Last known definitions, as hosts meet them: a second start lists at once.
+//! Last known definitions: a second start lists at once.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Reaching a server: headers, refusals, redirects, the older transport, and the farewell.
+//! Connecting to a server: headers, refusals, redirects, the legacy transport, and ending the session.
 
 use std::fs;
 use std::path::Path;

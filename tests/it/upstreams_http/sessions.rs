@@ -1,4 +1,4 @@
-//! Sessions that expire and servers that are started anew, unseen by hosts.
+//! Expired sessions and restarted servers, unnoticed by hosts.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn effect(key: &str) -> String {
 
 #[test]
 fn an_expired_session_is_replaced_within_the_call() {
-    // Many servers answer 400 to what is not known any more.
+    // Many servers answer 400 to an expired session.
     for (form, status) in [("json", "404"), ("sse", "404"), ("json", "400")] {
         let way = ["--reply", form, "--unknown-session", status];
         let remote = Remote::start(&[&way[..], &["--expire-after", "3"]].concat());

@@ -1,4 +1,4 @@
-//! What passes during calls: connections, progress, questions, cancellation and timeouts.
+//! Traffic during calls: connections, progress, questions, cancellation and timeouts.
 
 use std::thread;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn cancellations_reach_legacy_sse_servers() {
     assert!(wait_until(DEADLINE, || remote.ledger() == ["k", "cancelled:k"]));
 }
 
-/// The server was told under its own id, and the stream of the call is gone.
+/// The server got the cancellation under its own id, and the stream of the call is closed.
 fn assert_cancelled(remote: &Remote) {
     assert!(
         wait_until(DEADLINE, || remote.ledger() == ["k", "cancelled:k"]),

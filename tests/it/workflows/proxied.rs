@@ -1,4 +1,4 @@
-//! Agents of workflows: the gate is between them and their tools, however they are run.
+//! Agents of workflows: every way to run them puts the gate before their tools.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

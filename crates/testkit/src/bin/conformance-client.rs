@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 /// The version in which each request stands for itself.
 const STATELESS: &str = "2026-07-28";
-/// More rounds than this are a server that does not know what it wants.
+/// A server that asks for more rounds than this is considered broken.
 const MAX_ROUNDS: usize = 8;
 /// How long the gateway may take to end with its host.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -55,10 +55,10 @@ struct Options {
     /// list. Each of them appends its name and key; `announce` says that the list changed.
     #[arg(long)]
     catalog: Option<PathBuf>,
-    /// Prints lines that are no frames, one of them oversize, between its frames.
+    /// Prints lines that are not frames, one of them oversize, between its frames.
     #[arg(long)]
     garbage: bool,
-    /// What is said of `wipe`, in place of its usual description.
+    /// The description of `wipe`, in place of its usual one.
     #[arg(long)]
     described: Option<String>,
     /// Speaks 2026-07-28 and nothing else.
@@ -352,7 +352,7 @@ impl Counter {
         }
     }
 
-    /// Leaves a child, a child in a session of its own, and an orphan in a session of its own.
+    /// Leaves a child, a child in its own session, and an orphan in its own session.
     fn leave_processes(&self) -> std::io::Result<usize> {
         let commands: [&[&str]; 3] = [
             &["sleep", "600"],

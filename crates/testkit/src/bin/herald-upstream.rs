@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// How long it takes at most until a new line is seen.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// An MCP server that says things of its own accord.
+/// An MCP server that sends unrequested notifications.
 #[derive(Debug, Clone, Parser)]
 struct Options {
     #[command(flatten)]

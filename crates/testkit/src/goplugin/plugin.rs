@@ -60,7 +60,7 @@ pub enum Wrong {
     CoreVersion,
     /// It speaks another protocol.
     AppVersion,
-    /// Its first line is no handshake.
+    /// Its first line is not a handshake.
     Line,
     /// It never says anything.
     Silent,

@@ -199,7 +199,7 @@ fn progress(exchange: &Exchange) -> Vec<String> {
         .collect()
 }
 
-/// The questions without their ids, which a gateway has to choose anew.
+/// The questions without their ids, which a gateway must choose itself.
 fn questions(exchange: &Exchange) -> Vec<String> {
     let asked = frames(exchange).filter(|frame| frame.kind() == Kind::Request);
     asked

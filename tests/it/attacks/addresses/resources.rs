@@ -1,4 +1,4 @@
-//! URIs of resources that are spelled otherwise than a rule.
+//! Resource URIs spelled differently from the rule.
 
 use callgate_testkit::{Host, StdioHost};
 use serde_json::{Value, json};

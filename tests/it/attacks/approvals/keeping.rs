@@ -1,4 +1,4 @@
-//! What is kept of a held call, where it is told, and how long.
+//! What is stored of a held call, where it is shown, and for how long.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `approvals watch` on a terminal: what is typed answers the call that it names, once it was shown.
+//! `approvals watch` on a terminal: an answer decides the call that it names, once that call was shown.
 
 use std::io::Write as _;
 use std::process::{Child, ChildStdin};

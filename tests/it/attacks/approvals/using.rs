@@ -1,4 +1,4 @@
-//! What a yes is for: the exact call of the caller that asked, once.
+//! An approval covers the exact call of the caller that asked, once.
 
 use serde_json::json;
 
@@ -151,7 +151,7 @@ fn a_run_resumed_as_another_script() {
                 if bad {
                     return Seen::Passed;
                 }
-                // Only what was approved may have run.
+                // Only the approved call may have run.
                 if response["result"]["isError"] == true || !ledger.is_empty() {
                     Seen::Refused
                 } else {

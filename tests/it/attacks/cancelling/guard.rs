@@ -1,11 +1,11 @@
-//! A guard that answers when it is told to.
+//! A guard that delays its answers until released.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// A guard that allows every call, as soon as it is told to answer.
+/// A guard that allows every call once it is released.
 pub(super) struct SlowGuard {
     pub(super) url: String,
     state: Arc<(Mutex<GuardState>, Condvar)>,

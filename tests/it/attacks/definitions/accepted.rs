@@ -84,7 +84,7 @@ fn a_change_in_any_member() {
         *tool.pointer_mut(place).expect("it has that") = value.clone();
         lists(&bed, "tools.json", &[plain_tool("keep"), tool]);
         let mut host = bed.stdio_ready();
-        // Until the server has listed its tools, what it listed last time counts.
+        // Until the server has listed its tools, its last known list is used.
         let t = "s__t".to_owned();
         match wait_until(DEADLINE, || !tools(&mut host).contains(&t)) {
             true => attempt(&bed, &mut host, "s__t", "{}"),

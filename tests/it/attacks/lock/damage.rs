@@ -36,7 +36,7 @@ fn exchanged(bed: &Bed, keep_stays: bool) -> Seen {
     let Some(mut host) = started(bed) else {
         return Seen::Passed;
     };
-    // Until the server has listed its tools, what it listed last time counts.
+    // Until the server has listed its tools, its last known list is used.
     let read = "s__read".to_owned();
     if !wait_until(DEADLINE, || !tools(&mut host).contains(&read)) {
         return Seen::Passed;

@@ -1,4 +1,4 @@
-//! A server that asks, and policies about that.
+//! A server that asks questions, and policies about them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Commands that would change what governs the gateway.
+//! Commands that would change files that govern the gateway.
 
 use super::*;
 

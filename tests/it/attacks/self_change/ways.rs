@@ -1,4 +1,4 @@
-//! Other doors, modes and moments at which a change of what governs would pass.
+//! Other doors, modes and moments at which a change of governing files would pass.
 
 use super::*;
 

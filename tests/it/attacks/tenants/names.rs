@@ -1,4 +1,4 @@
-//! Names that clients give themselves, and what one token can use up.
+//! Client names, and what one token can use up.
 
 use serde_json::json;
 

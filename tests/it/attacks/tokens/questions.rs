@@ -1,4 +1,4 @@
-//! Questions at `/v1/check` beyond what the asker's token is for.
+//! Questions at `/v1/check` beyond the limits of the asker's token.
 
 use serde_json::{Value, json};
 
