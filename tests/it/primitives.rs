@@ -2,10 +2,10 @@
 //! questions, each at the one server that it belongs to.
 
 mod asking;
-mod crowd;
 mod following;
 mod listing;
 mod questions;
+mod routing;
 mod tasks;
 
 use callgate_testkit::Host;

@@ -74,7 +74,7 @@ impl Session {
     }
 
     /// Opens so many slow sockets of all kinds.
-    fn crowd(&self, sockets: usize) -> Vec<(Slowness, TcpStream)> {
+    fn open_all(&self, sockets: usize) -> Vec<(Slowness, TcpStream)> {
         let kind = |at: usize| match at {
             at if at < DEAF => Slowness::Deaf,
             at if at % 2 == 0 => Slowness::HalfHeader,
@@ -86,16 +86,16 @@ impl Session {
 }
 
 /// Slow sockets, and the thread that gives each slow body a byte now and then.
-struct Crowd {
+struct SlowSockets {
     sockets: Vec<(Slowness, TcpStream)>,
     enough: Arc<AtomicBool>,
     dripping: Option<JoinHandle<()>>,
 }
 
-impl Crowd {
+impl SlowSockets {
     /// Opens them, and waits until the unread answers have begun.
     fn gather(session: &Session, sockets: usize) -> Self {
-        let mut sockets = session.crowd(sockets);
+        let mut sockets = session.open_all(sockets);
         for (slowness, socket) in &mut sockets {
             if matches!(slowness, Slowness::Deaf) {
                 let deadline = Some(Duration::from_secs(60));
@@ -151,7 +151,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for SlowSockets {
     fn drop(&mut self) {
         self.enough.store(true, Ordering::Relaxed);
         if let Some(dripping) = self.dripping.take() {
@@ -191,9 +191,9 @@ fn slow_sockets_do_not_slow_others_and_are_closed() {
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         alone.extend(probe(&host));
-        let crowd = Crowd::gather(&session, sockets);
+        let slow = SlowSockets::gather(&session, sockets);
         beside.extend(probe(&host));
-        drop(crowd);
+        drop(slow);
     }
     let (alone, beside) = (median(alone), median(beside));
     println!("median of a call: {alone:?} alone, {beside:?} beside {sockets} slow sockets");
@@ -206,19 +206,19 @@ fn slow_sockets_do_not_slow_others_and_are_closed() {
     };
     assert!(beside < most, "{alone:?} became {beside:?}");
 
-    let mut crowd = Crowd::gather(&session, sockets);
+    let mut slow = SlowSockets::gather(&session, sockets);
     let half = |slowness: &Slowness| matches!(slowness, Slowness::HalfHeader);
-    let cut = crowd.wait_for_end(half, Duration::from_secs(15)).len();
+    let cut = slow.wait_for_end(half, Duration::from_secs(15)).len();
     println!("{cut} half headers were cut off");
     assert!(cut > sockets / 3);
     if asked.is_some() {
         let bodies = |slowness: &Slowness| matches!(slowness, Slowness::ByteByByte);
-        let told = crowd.wait_for_end(bodies, Duration::from_secs(30));
+        let told = slow.wait_for_end(bodies, Duration::from_secs(30));
         let timed_out = told.iter().filter(|told| told.starts_with("HTTP/1.1 408 "));
         println!("{} bodies were cut off", told.len());
         assert_eq!(timed_out.count(), told.len());
         let deaf = |slowness: &Slowness| matches!(slowness, Slowness::Deaf);
-        let told = crowd.wait_for_end(deaf, Duration::from_secs(30));
+        let told = slow.wait_for_end(deaf, Duration::from_secs(30));
         println!("{} that did not read were cut off", told.len());
         assert!(told.iter().all(|told| told.len() < 4_000_000));
     }
