@@ -72,7 +72,7 @@ fn announce(host: &mut StdioHost) {
 }
 
 /// The tool that was accepted is kept away, whatever it says now; the others are not.
-fn assert_kept_away(bed: &Bed, host: &mut StdioHost, why: &str) {
+fn assert_quarantined(bed: &Bed, host: &mut StdioHost, why: &str) {
     let rest = ["s__announce", "s__keep"];
     assert!(wait_until(DEADLINE, || tools(host) == rest), "{why}");
     for name in [
@@ -112,7 +112,7 @@ fn definitions_changed_while_in_use_are_quarantined_and_reported() {
             assert!(wait_until(DEADLINE, || tools(&mut host).len() == 3));
             lists(&bed, &[ANNOUNCE, KEEP, poison]);
             announce(&mut host);
-            assert_kept_away(&bed, &mut host, reason);
+            assert_quarantined(&bed, &mut host, reason);
             let is_told = |line: &str| line.contains("tool.quarantined") && line.contains(reason);
             host.wait_stderr(DEADLINE, is_told)
                 .expect("the operator is told");
@@ -143,7 +143,7 @@ fn definitions_changed_while_the_server_is_down_are_quarantined() {
             let is_told = |line: &str| line.contains("tool.quarantined") && line.contains(reason);
             host.wait_stderr(DEADLINE, is_told)
                 .expect("the operator is told");
-            assert_kept_away(&bed, &mut host, reason);
+            assert_quarantined(&bed, &mut host, reason);
         }
     }
 }
@@ -155,7 +155,7 @@ fn definitions_changed_between_runs_are_quarantined() {
         accept_all(&bed);
         for (poison, reason) in POISONED {
             lists(&bed, &[ANNOUNCE, KEEP, poison]);
-            assert_kept_away(&bed, &mut bed.stdio_ready(), reason);
+            assert_quarantined(&bed, &mut bed.stdio_ready(), reason);
         }
     }
 }
@@ -167,7 +167,7 @@ fn a_locked_gateway_offers_only_what_the_lock_names() {
     lists(&bed, &[ANNOUNCE, KEEP]);
     accept_all(&bed);
     lists(&bed, &[ANNOUNCE, KEEP, POISONED[0].0]);
-    assert_kept_away(&bed, &mut bed.stdio_ready(), "never accepted");
+    assert_quarantined(&bed, &mut bed.stdio_ready(), "never accepted");
 }
 
 #[test]

@@ -250,7 +250,7 @@ fn a_step_leaves_nothing_behind_however_it_ends() {
 }
 
 /// The answer of a step's socket to a client that begins with `words`; empty if it closes the connection.
-fn knocking(socket: &Path, words: &str) -> String {
+fn answer_to_client(socket: &Path, words: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("the step listens");
     let hello = callgate_testkit::initialize_line(VERSION);
     // A door that is shut before all is said breaks the stream.
@@ -273,7 +273,7 @@ fn a_steps_socket_accepts_one_connection_with_its_token() {
     let socket = folder.join("gate.sock");
     let other = token.replace(|_: char| true, "0");
     for words in [token, &other, &token[1..], "", "GET / HTTP/1.1"] {
-        assert_eq!(knocking(&socket, words), "", "{words:?}");
+        assert_eq!(answer_to_client(&socket, words), "", "{words:?}");
     }
     signal(child.id(), Signal::TERM);
     child.wait().expect("it is ours");

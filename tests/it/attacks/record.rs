@@ -199,12 +199,12 @@ fn lists_report_edited_entries() {
             fs::write(path, good.replace("\"two\"", "\"2wo\"")).expect("it is ours");
             let output = run(&bed, &["activity", "list", "--json"]);
             fs::write(path, good).expect("it is ours");
-            told_of_damage(&output)
+            damage_reported(&output)
         })
         .check();
 }
 
-fn told_of_damage(output: &Output) -> Seen {
+fn damage_reported(output: &Output) -> Seen {
     let page = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
     if page.contains("2wo") || !said.contains("damaged") {
@@ -248,13 +248,13 @@ fn replayed(bed: &Bed) -> Seen {
     }
 }
 
-fn truthful(cause: &'static str) -> super::Attack {
+fn shows_true_decisions(cause: &'static str) -> super::Attack {
     attack("record", cause).expect(Seen::Harmless)
 }
 
 #[test]
 fn replay_of_held_and_denied_calls_shows_no_difference() {
-    truthful(
+    shows_true_decisions(
         "replay under the same policy shows other decisions for calls that waited for a person",
     )
     .tries(["approve", "deny", "pending"], |answer| {
@@ -275,7 +275,7 @@ fn replay_of_held_and_denied_calls_shows_no_difference() {
 
 #[test]
 fn replay_uses_declared_tool_hints() {
-    truthful("replay guesses what a tool declared from what it was taken to do")
+    shows_true_decisions("replay guesses what a tool declared from what it was taken to do")
         .tries(
             ["s__delete_all", "s__delete_thing", "s__show", "s__plain"],
             |tool| {
@@ -295,7 +295,7 @@ fn replay_of_limited_calls_shows_no_difference() {
         "version: '1'\nrules: [{scope: mcp_tool, rate_limit: {max_requests: 1, window: 1h}, allow: [{pattern: '*'}]}]\n",
         "version: '1'\nrules: [{scope: mcp_tool, allow: [{pattern: '*:show', conditions: [{require_prior: 's:show', time_window: 1h}]}, {pattern: '*:plain'}]}]\n",
     ];
-    truthful("replay shows other decisions for calls that a rate or history decided")
+    shows_true_decisions("replay shows other decisions for calls that a rate or history decided")
         .tries(policies, |policy| {
             let bed = governed("policy.yaml", "");
             write(&bed.path("policy.yaml"), policy);
@@ -315,7 +315,7 @@ fn replay_of_limited_calls_shows_no_difference() {
 
 #[test]
 fn replay_of_calls_without_a_policy_verdict_shows_no_difference() {
-    truthful("replay shows other decisions for calls that policy did not decide")
+    shows_true_decisions("replay shows other decisions for calls that policy did not decide")
         .tries(["unknown tool", "intent", "token"], |kind| {
             let bed = governed("default", "");
             let served = bed.serve();
@@ -393,7 +393,7 @@ fn explained(bed: &Bed, tool: &str) -> Seen {
 
 #[test]
 fn explain_uses_declared_tool_hints() {
-    truthful(
+    shows_true_decisions(
         "explain says that a destructive tool passes, because it does not know its definition",
     )
     .tries(
@@ -405,7 +405,7 @@ fn explain_uses_declared_tool_hints() {
 
 #[test]
 fn explain_uses_overrides_in_the_lock() {
-    truthful("explain does not know what a person said of a tool in the lock")
+    shows_true_decisions("explain does not know what a person said of a tool in the lock")
         .tries(["destructive", "write"], |word| {
             let bed = governed("default", "");
             let mut host = bed.stdio_ready();

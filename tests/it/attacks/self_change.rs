@@ -20,7 +20,7 @@ const OWN: &str = "home/.config/callgate/callgate.yaml";
 const POLICY: &str = "version: '1'\nrules: [{scope: mcp_tool, allow: [{pattern: '*'}]}]\n";
 
 /// A user's own configuration that allows everything, with the server `s` and the built-in tools over the whole bed.
-fn house(config: &str) -> Bed {
+fn bed_with_own_config(config: &str) -> Bed {
     let bed = Bed::new("servers: {}\n");
     let tools = ["save", "show", "delete_path", "move_path", "run_command"].map(plain_tool);
     can(&bed, &tools);
@@ -31,7 +31,7 @@ fn house(config: &str) -> Bed {
 }
 
 fn allowing() -> Bed {
-    house("policy: allow-all\n")
+    bed_with_own_config("policy: allow-all\n")
 }
 
 fn host(bed: &Bed) -> StdioHost {
@@ -56,7 +56,7 @@ fn saved(bed: &Bed, host: &mut dyn Host, arguments: &Value) -> Seen {
 
 #[test]
 fn write_changes_the_configuration() {
-    let bed = house("policy: default\n");
+    let bed = bed_with_own_config("policy: default\n");
     let mut host = host(&bed);
     let own = shown(&bed.path(OWN));
     symlink(bed.path("home/.config"), bed.path("cfg")).expect("it is ours");
@@ -82,7 +82,7 @@ fn write_changes_the_configuration() {
 
 #[test]
 fn edit_changes_the_policy_lock_or_packs() {
-    let bed = house("policy: rules/policy.yaml\ncode: {packs: packs}\n");
+    let bed = bed_with_own_config("policy: rules/policy.yaml\ncode: {packs: packs}\n");
     let folder = "home/.config/callgate";
     write(&bed.path(&format!("{folder}/rules/policy.yaml")), POLICY);
     write(
@@ -117,7 +117,7 @@ fn edit_changes_the_policy_lock_or_packs() {
 
 #[test]
 fn write_creates_governing_files() {
-    let bed = house("policy: default\ncode: {packs: '@dir@/packs'}\n");
+    let bed = bed_with_own_config("policy: default\ncode: {packs: '@dir@/packs'}\n");
     fs::create_dir(bed.path("packs")).expect("it is fresh");
     let mut host = host(&bed);
     attack(
@@ -224,7 +224,7 @@ fn a_servers_tool_reaches_the_configuration_through_links() {
 
 #[test]
 fn a_servers_tool_reaches_the_configuration_through_a_hard_link() {
-    let bed = house("policy: '@dir@/rules/policy.yaml'\n");
+    let bed = bed_with_own_config("policy: '@dir@/rules/policy.yaml'\n");
     write(&bed.path("rules/policy.yaml"), POLICY);
     let mut host = host(&bed);
     write(&bed.path("data/kept"), "kept");
@@ -245,7 +245,8 @@ fn a_servers_tool_reaches_the_configuration_through_a_hard_link() {
 
 #[test]
 fn a_servers_tool_is_pointed_at_policy_lock_and_packs() {
-    let bed = house("policy: '@dir@/rules/policy.yaml'\ncode: {packs: '@dir@/packs'}\n");
+    let bed =
+        bed_with_own_config("policy: '@dir@/rules/policy.yaml'\ncode: {packs: '@dir@/packs'}\n");
     write(&bed.path("rules/policy.yaml"), POLICY);
     fs::create_dir(bed.path("packs")).expect("it is fresh");
     let mut host = host(&bed);

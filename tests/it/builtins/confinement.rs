@@ -15,7 +15,7 @@ use super::Fixture;
 const SECRET: &str = "the secret outside";
 
 /// A root with every way out that there is, and a secret outside of it.
-fn leaky() -> Fixture {
+fn with_escaping_links() -> Fixture {
     let fixture = Fixture::new();
     let outside = fixture.bed.path("outside");
     fs::create_dir(&outside).expect("the folder is fresh");
@@ -69,7 +69,7 @@ fn ways(fixture: &Fixture) -> Vec<String> {
 
 #[test]
 fn builtin_tools_refuse_paths_outside_their_roots() {
-    let mut fixture = leaky();
+    let mut fixture = with_escaping_links();
     for way in ways(&fixture) {
         for (tool, arguments) in [
             ("Read", json!({"path": way})),
@@ -98,7 +98,7 @@ fn builtin_tools_refuse_paths_outside_their_roots() {
 
 #[test]
 fn builtin_searches_do_not_follow_links_out_of_a_root() {
-    let mut fixture = leaky();
+    let mut fixture = with_escaping_links();
     let (_, found) = fixture.call("Grep", &json!({"pattern": "secret|inside"}));
     assert_eq!(found, "inside/file:1:inside");
     let (_, found) = fixture.call("Glob", &json!({"pattern": "**/*"}));
@@ -107,14 +107,14 @@ fn builtin_searches_do_not_follow_links_out_of_a_root() {
 
 #[test]
 fn builtin_tools_follow_links_within_a_root() {
-    let mut fixture = leaky();
+    let mut fixture = with_escaping_links();
     let (failed, text) = fixture.call("Read", &json!({"path": "link-that-stays/file"}));
     assert_eq!((failed, text.as_str()), (false, "inside"));
 }
 
 #[test]
 fn a_refused_path_names_the_root_and_the_setting() {
-    let mut fixture = leaky();
+    let mut fixture = with_escaping_links();
     let root = fs::canonicalize(fixture.bed.path("desk")).expect("it is there");
     let (_, text) = fixture.call("Read", &json!({"path": "/etc/passwd"}));
     let expected = format!(
@@ -126,7 +126,7 @@ fn a_refused_path_names_the_root_and_the_setting() {
 
 #[test]
 fn links_swapped_in_during_a_call_do_not_escape_builtin_roots() {
-    let mut fixture = leaky();
+    let mut fixture = with_escaping_links();
     let work = fixture.bed.path("desk");
     fixture.file("flip/secret", "inside");
     symlink("../outside", work.join("spare")).expect("it is ours");

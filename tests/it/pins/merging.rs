@@ -19,7 +19,7 @@ fn git(bed: &Bed, arguments: &[&str]) -> Output {
     git.args(who).args(arguments).output().expect("git runs")
 }
 
-fn git_well(bed: &Bed, arguments: &[&str]) {
+fn git_ok(bed: &Bed, arguments: &[&str]) {
     let done = git(bed, arguments);
     assert!(done.status.success(), "{arguments:?}: {done:?}");
 }
@@ -36,22 +36,22 @@ fn say(bed: &Bed, said: [&str; 3]) {
 
 /// Accepts the definition of one tool on its own branch.
 fn accept_on(bed: &Bed, branch: &str, tool: &str, said: [&str; 3]) {
-    git_well(bed, &["checkout", "--quiet", "-b", branch, "base"]);
+    git_ok(bed, &["checkout", "--quiet", "-b", branch, "base"]);
     say(bed, said);
     let ran = run(&mut named(bed, ["lock", "verify"]));
     assert_eq!(ran.code, Some(1), "it is not what was accepted");
     let ran = run(&mut named(bed, ["lock", "accept", tool]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    git_well(bed, &["commit", "--quiet", "-m", branch, "callgate.lock"]);
+    git_ok(bed, &["commit", "--quiet", "-m", branch, "callgate.lock"]);
 }
 
 fn repository() -> Bed {
     let bed = super::bed("locked");
     say(&bed, ["one", "two", "three"]);
     accept_all(&bed);
-    git_well(&bed, &["init", "--quiet", "--initial-branch", "base"]);
-    git_well(&bed, &["add", "callgate.lock"]);
-    git_well(&bed, &["commit", "--quiet", "-m", "base"]);
+    git_ok(&bed, &["init", "--quiet", "--initial-branch", "base"]);
+    git_ok(&bed, &["add", "callgate.lock"]);
+    git_ok(&bed, &["commit", "--quiet", "-m", "base"]);
     bed
 }
 
@@ -65,7 +65,7 @@ fn branches_that_accept_different_tools_merge() {
     let bed = repository();
     accept_on(&bed, "ours", "s:append", ["another one", "two", "three"]);
     accept_on(&bed, "theirs", "s:merge", ["one", "another two", "three"]);
-    git_well(&bed, &["merge", "--quiet", "--no-edit", "ours"]);
+    git_ok(&bed, &["merge", "--quiet", "--no-edit", "ours"]);
     say(&bed, ["another one", "another two", "three"]);
     verifies(&bed);
 }
@@ -96,7 +96,7 @@ fn only_entries_changed_on_both_branches_conflict() {
     }
     let untouched = |said: &str| agreed.iter().any(|line| line.contains(said));
     assert!(untouched("one") && untouched("three"), "{text}");
-    git_well(&bed, &["checkout", "--quiet", "--theirs", "callgate.lock"]);
+    git_ok(&bed, &["checkout", "--quiet", "--theirs", "callgate.lock"]);
     say(&bed, ["one", "ours", "three"]);
     verifies(&bed);
 }

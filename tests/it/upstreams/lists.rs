@@ -93,7 +93,7 @@ fn list_changes_reach_stdio_hosts_and_new_tools_are_callable() {
 }
 
 /// Opens the standing stream of one host, lets another change the list, and waits for the news.
-fn hears_change(served: &Served, listening: &str, calling: &str) {
+fn assert_change_is_announced(served: &Served, listening: &str, calling: &str) {
     let mut caller = http_as(served, calling);
     let before = tools(&mut caller);
     let listener = http_as(served, listening);
@@ -116,7 +116,7 @@ fn hears_change(served: &Served, listening: &str, calling: &str) {
 fn list_changes_reach_http_hosts_on_their_stream() {
     let bed = Bed::new(ONE);
     let served = bed.serve();
-    hears_change(&served, "{}", "{}");
+    assert_change_is_announced(&served, "{}", "{}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::fixture::{DEADLINE, Fixture};
 const SECRET: &str = "the secret outside";
 
 /// A root with links out of it, and a secret outside.
-fn leaky() -> Fixture {
+fn with_escaping_links() -> Fixture {
     let fixture = Fixture::new();
     let (root, outside) = (fixture.root(), fixture.beside("outside"));
     fs::write(outside.join("secret"), SECRET).unwrap();
@@ -56,7 +56,7 @@ fn assert_outside_untouched(fixture: &Fixture) {
 
 #[tokio::test]
 async fn every_tool_refuses_paths_outside_its_roots() {
-    let fixture = leaky();
+    let fixture = with_escaping_links();
     let (root, outside) = (fixture.root(), fixture.beside("outside"));
     let mut ways: Vec<String> = [
         "..",
@@ -102,7 +102,7 @@ async fn every_tool_refuses_paths_outside_its_roots() {
 
 #[tokio::test]
 async fn encoded_path_separators_are_plain_file_names() {
-    let fixture = leaky();
+    let fixture = with_escaping_links();
     // To the system these are file names like any other, and nothing of that name exists.
     for way in [
         "..\\outside\\secret",
@@ -133,7 +133,7 @@ async fn encoded_path_separators_are_plain_file_names() {
 
 #[tokio::test]
 async fn links_within_a_root_are_followed() {
-    let fixture = leaky();
+    let fixture = with_escaping_links();
     assert_eq!(
         fixture
             .ok("Read", json!({"path": "link-that-stays/file"}))
@@ -150,7 +150,7 @@ async fn links_within_a_root_are_followed() {
 
 #[tokio::test]
 async fn searches_do_not_follow_links() {
-    let fixture = leaky();
+    let fixture = with_escaping_links();
     let found = fixture
         .ok("Grep", json!({"pattern": "secret|inside"}))
         .await;
@@ -225,7 +225,7 @@ async fn while_exchanging<F: Future<Output = ()>>(one: PathBuf, other: PathBuf, 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn links_swapped_in_during_a_call_do_not_escape_the_root() {
-    let fixture = leaky();
+    let fixture = with_escaping_links();
     let root = fixture.root();
     fixture.file("flip/secret", "inside");
     symlink("../outside", root.join("spare")).unwrap();

@@ -184,7 +184,7 @@ impl Fixture for Counter {
     fn request(&self, peer: &Peer, incoming: &Incoming) {
         let request = &incoming.frame;
         if self.options.garbage {
-            self.litter(peer);
+            self.send_garbage(peer);
         }
         match request.method.as_deref().unwrap_or_default() {
             "server/discover" if self.options.no_handshake => peer.reply(
@@ -371,7 +371,7 @@ impl Counter {
         Ok(commands.len())
     }
 
-    fn litter(&self, peer: &Peer) {
+    fn send_garbage(&self, peer: &Peer) {
         peer.send("this is not JSON");
         peer.send(r#"{"jsonrpc":"2.0","id":1,"#);
         peer.send_bytes(&[0xff, 0xfe, 0x00, 0x80, b'x']);

@@ -68,7 +68,11 @@ pub fn compare(direct: &[Exchange], through: &[Exchange]) -> Vec<Difference> {
         step: "the whole script",
         found: &mut found,
     };
-    sides.rows(&Place::Notification, &strays(direct), &strays(through));
+    sides.rows(
+        &Place::Notification,
+        &stray_notifications(direct),
+        &stray_notifications(through),
+    );
     found
 }
 
@@ -210,7 +214,7 @@ fn questions(exchange: &Exchange) -> Vec<String> {
         .collect()
 }
 
-fn strays(exchanges: &[Exchange]) -> Vec<String> {
+fn stray_notifications(exchanges: &[Exchange]) -> Vec<String> {
     let all = exchanges.iter().flat_map(frames);
     all.filter(|frame| frame.kind() == Kind::Notification && !is_progress(frame))
         .map(|frame| frame.raw)

@@ -17,7 +17,7 @@ fn a_permissive_policy_lets_a_configuration_change_pass() {
             "policy: allow-all\npins: off\n",
         ],
         |config| {
-            let bed = house(config);
+            let bed = bed_with_own_config(config);
             write(&bed.path("home/.config/callgate/rules.yaml"), POLICY);
             let mut host = host(&bed);
             let seen = saved(&bed, &mut host, &json!({"x": 1}));
@@ -140,7 +140,7 @@ fn a_policy_is_loosened_while_a_gateway_runs() {
             ("callgate.yaml", "fast".to_owned()),
         ],
         |(file, text)| {
-            let bed = house("policy: rules.yaml\n");
+            let bed = bed_with_own_config("policy: rules.yaml\n");
             let at = |name: &str| bed.path("home/.config/callgate").join(name);
             write(&at("rules.yaml"), strict);
             let mut host = host(&bed);

@@ -10,7 +10,7 @@ use crate::guard::asked;
 use crate::setup::{Bed, Served};
 
 /// Whether a question about this tool is answered with yes.
-fn says_yes(served: &Served, secret: &str, scope: &str, command: &str, meta: Value) -> Seen {
+fn check_allows(served: &Served, secret: &str, scope: &str, command: &str, meta: Value) -> Seen {
     let question =
         json!({"schema_version": "v1", "scope": scope, "command": command, "meta": meta});
     let (_, answer) = asked(served, secret, "/v1/check", &question.to_string());
@@ -31,7 +31,7 @@ fn token_ceilings_apply_to_checks() {
     );
     let destructive = || json!({"annotations": {"destructiveHint": true}});
     assert_eq!(
-        says_yes(
+        check_allows(
             &served,
             &reader,
             "mcp_tool",
@@ -62,7 +62,7 @@ fn token_ceilings_apply_to_checks() {
     )
     .expect(Refused)
     .tries(questions, |(command, meta, secret)| {
-        says_yes(&served, secret, "mcp_tool", command, meta.clone())
+        check_allows(&served, secret, "mcp_tool", command, meta.clone())
     })
     .check();
 }
@@ -76,7 +76,7 @@ fn token_server_limits_apply_to_checks() {
         &["--name", "only-a", "--role", "agent", "--servers", "a"],
     );
     assert_eq!(
-        says_yes(&served, &secret, "mcp_tool", "a:echo", json!({})),
+        check_allows(&served, &secret, "mcp_tool", "a:echo", json!({})),
         Passed
     );
     let questions = [
@@ -101,7 +101,7 @@ fn token_server_limits_apply_to_checks() {
     )
     .expect(Refused)
     .tries(questions, |(scope, command, meta)| {
-        says_yes(&served, &secret, scope, command, meta.clone())
+        check_allows(&served, &secret, scope, command, meta.clone())
     })
     .check();
 }
