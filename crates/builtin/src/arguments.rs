@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_are_one_argument() {
+    fn path_and_file_path_are_one_argument() {
         let path = |text| with(text, |all| all.path("path").map(|path| path.to_string()));
         assert_eq!(path(r#"{"path":"a"}"#), Ok("a".to_owned()));
         assert_eq!(path(r#"{"file_path":"a"}"#), Ok("a".to_owned()));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_whole_and_not_negative() {
+    fn number_arguments_are_non_negative_integers() {
         let number = |text: &str| {
             let text = format!(r#"{{"limit":{text}}}"#);
             with(&text, |all| all.number("limit").ok())
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn only_objects_are_arguments() {
+    fn arguments_must_be_an_object() {
         for text in ["[]", "3", "\"a\"", "true"] {
             let json = Json::validate(text.as_bytes(), Strictness::Full).unwrap();
             assert_eq!(

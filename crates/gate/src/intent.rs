@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a list of cases")]
-    fn every_fault_has_its_code_and_text() {
+    fn every_intent_fault_has_its_code_and_text() {
         let long = format!(
             r#"{{"intent":{{"operation_type":"read","reason":"{}"}}}}"#,
             "ä".repeat(1001)

@@ -16,7 +16,7 @@ fn redactor(body_bytes: usize) -> Redactor {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a list of cases")]
-fn blots_out_what_is_known_to_be_secret() {
+fn known_forms_of_secrets_are_redacted() {
     let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVP";
     let cases = [
         (
