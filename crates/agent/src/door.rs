@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{folder::Folder, step::House};
+use crate::{folder::Folder, step::StepContext};
 
 /// How long a relay may take to show its token.
 const TOKEN_PATIENCE: Duration = Duration::from_secs(5);
@@ -49,7 +49,12 @@ impl Door {
     }
 
     /// Serves the relay until `stop` fires.
-    pub(crate) async fn serve(self, house: Arc<House>, step: StepDoor, stop: CancellationToken) {
+    pub(crate) async fn serve(
+        self,
+        context: Arc<StepContext>,
+        step: StepDoor,
+        stop: CancellationToken,
+    ) {
         let tasks = TaskTracker::new();
         let pass = Arc::new(Pass {
             token: self.token,
@@ -69,10 +74,10 @@ impl Door {
                 tracing::warn!("somebody else knocked at a step's door");
                 continue;
             }
-            let (house, step, stop) = (house.clone(), step.clone(), stop.clone());
+            let (context, step, stop) = (context.clone(), step.clone(), stop.clone());
             let pass = pass.clone();
             tasks.spawn(async move {
-                let attending = attend(stream, &pass, &house, step, &stop);
+                let attending = attend(stream, &pass, &context, step, &stop);
                 if let Err(why) = attending.await {
                     tracing::warn!(why, "a relay was turned away");
                 }
@@ -97,7 +102,7 @@ fn is_same_user(stream: &UnixStream) -> bool {
 async fn attend(
     stream: UnixStream,
     pass: &Pass,
-    house: &House,
+    context: &StepContext,
     step: StepDoor,
     stop: &CancellationToken,
 ) -> Result<(), &'static str> {
@@ -119,9 +124,9 @@ async fn attend(
     }
     let session = step.session.clone();
     let door = StdioDoor::new(
-        house.gateway.clone(),
-        house.frame_bytes,
-        &house.principal,
+        context.gateway.clone(),
+        context.frame_bytes,
+        &context.principal,
         session,
     );
     door.for_step(step)

@@ -38,5 +38,5 @@ pub use failed::StepFailed;
 pub use folder::sweep;
 pub use kind::{AgentKind, UnknownAgent};
 pub use probe::{ProbeReport, probe};
-pub use step::{House, Options, Outcome, Proxy, Step};
+pub use step::{Options, Outcome, Proxy, Step, StepContext};
 pub use verdict::{Verdict, Verdicts};

@@ -182,7 +182,7 @@ fn said(answer: &Answer) -> Value {
 
 /// A variable of the environment that agents inherit.
 pub(crate) fn variable(run: &Run<'_>, name: &str) -> Option<String> {
-    let found = run.house.env.iter().find(|(known, _)| known == name);
+    let found = run.context.env.iter().find(|(known, _)| known == name);
     found
         .map(|(_, value)| value.clone())
         .filter(|value| !value.is_empty())

@@ -13,7 +13,7 @@ use crate::{
     cli::AgentCli,
     folder::{self, Folder},
     scripted::{Offered, Scripted, ScriptedModel, ScriptedTool, Turn},
-    step::{House, Purpose},
+    step::{Purpose, StepContext},
     verdict::{Installed, not_installed},
 };
 
@@ -50,18 +50,18 @@ pub struct ProbeReport {
     pub error: Option<String>,
 }
 
-/// Runs the agent that is installed against a scripted model. The gate of `house` must have the built-in
+/// Runs the agent that is installed against a scripted model. The gate of `context` must have the built-in
 /// tools over `workdir`.
 pub async fn probe(
-    house: &Arc<House>,
+    context: &Arc<StepContext>,
     kind: AgentKind,
     workdir: &Path,
 ) -> Result<ProbeReport, StepFailed> {
     folder::sweep();
     let cli = kind.cli().ok_or_else(|| not_installed(kind.as_str()))?;
-    let installed = house
+    let installed = context
         .verdicts
-        .installed(&house.warden_program, cli, &house.env)
+        .installed(&context.warden_program, cli, &context.env)
         .await?;
     let home = Folder::make()?;
     let reached = "probe-reached";
@@ -75,7 +75,7 @@ pub async fn probe(
         timeout: Some(PATIENCE),
     };
     let stop = CancellationToken::new();
-    let ended = step.run_for(Purpose::Probe, house, stop, &|_| ()).await;
+    let ended = step.run_for(Purpose::Probe, context, stop, &|_| ()).await;
     let seen = Seen {
         offered: model.offered(),
         native_effect: workdir.join(PROOF).exists(),
@@ -87,7 +87,7 @@ pub async fn probe(
         let _ = fs::remove_file(workdir.join(name));
     }
     let report = seen.report(kind, &installed);
-    house.verdicts.keep(kind, &installed, report.verdict);
+    context.verdicts.keep(kind, &installed, report.verdict);
     Ok(report)
 }
 

@@ -62,10 +62,10 @@ pub(crate) async fn run(
     let step_door = StepDoor::new(run.id.clone(), run.span.context());
     let closing = CancellationToken::new();
     let (relay, serving) = open_door(run, &folder, &step_door, &closing)?;
-    let mut env = run.house.env.clone();
+    let mut env = run.context.env.clone();
     env.extend(run.step.options.extra_env.iter().cloned());
     let task = Task {
-        warden_program: &run.house.warden_program,
+        warden_program: &run.context.warden_program,
         folder: &folder,
         workdir: &run.step.workdir,
         proxy: run.step.proxy,
@@ -116,10 +116,10 @@ fn open_door(
     };
     let text = serde_json::to_string(&file).map_err(std::io::Error::from)?;
     let relay = Relay {
-        program: run.house.program.clone(),
+        program: run.context.program.clone(),
         file: folder.write("relay.json", &text)?,
     };
-    let serving = door.serve(run.house.clone(), step_door.clone(), closing.clone());
+    let serving = door.serve(run.context.clone(), step_door.clone(), closing.clone());
     Ok((Some(relay), Some(tokio::spawn(serving))))
 }
 
@@ -130,9 +130,9 @@ async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
         return prompt.clone();
     }
     let kind = run.step.kind;
-    let verdicts = &run.house.verdicts;
+    let verdicts = &run.context.verdicts;
     if verdicts
-        .of_installed(&run.house.warden_program, kind, env)
+        .of_installed(&run.context.warden_program, kind, env)
         .await
         == Some(verdict::Verdict::Isolated)
     {
@@ -194,7 +194,7 @@ impl Program<'_> {
         }
         args.extend(run.step.options.extra_args.iter().cloned());
         let spec = ProcessSpec {
-            warden_program: run.house.warden_program.clone(),
+            warden_program: run.context.warden_program.clone(),
             command: self.cli.program().to_owned(),
             args,
             env,
@@ -362,7 +362,7 @@ impl Watched {
             Said::Native { tool, arguments } => {
                 self.stale = true;
                 self.bypassed += 1;
-                let recorder = run.house.gateway.path().recorder();
+                let recorder = run.context.gateway.path().recorder();
                 let provider = run.step.kind.as_str();
                 bypass::record(recorder, &run.host(), provider, &tool, arguments.as_deref());
                 (run.tell)(StepEvent::Bypassed { tool });

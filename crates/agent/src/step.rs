@@ -17,7 +17,7 @@ use crate::{
 
 /// What all steps of a process share.
 #[derive(Debug)]
-pub struct House {
+pub struct StepContext {
     /// The gate, with the tools of the step behind it.
     pub gateway: Gateway,
     /// Longest line that an agent may send.
@@ -134,7 +134,7 @@ pub(crate) type Tell<'a> = &'a (dyn Fn(StepEvent) + Send + Sync);
 pub(crate) struct Run<'a> {
     pub(crate) step: &'a Step,
     pub(crate) purpose: Purpose,
-    pub(crate) house: &'a Arc<House>,
+    pub(crate) context: &'a Arc<StepContext>,
     pub(crate) id: String,
     pub(crate) span: &'a StepSpan,
     pub(crate) tell: Tell<'a>,
@@ -145,22 +145,22 @@ impl Step {
     /// Runs the step to its end, or until `stop` fires. When this returns nothing of the agent is left.
     pub async fn run(
         &self,
-        house: &Arc<House>,
+        context: &Arc<StepContext>,
         stop: CancellationToken,
         tell: Tell<'_>,
     ) -> Result<Outcome, StepFailed> {
-        self.run_for(Purpose::Task, house, stop, tell).await
+        self.run_for(Purpose::Task, context, stop, tell).await
     }
 
     pub(crate) async fn run_for(
         &self,
         purpose: Purpose,
-        house: &Arc<House>,
+        context: &Arc<StepContext>,
         stop: CancellationToken,
         tell: Tell<'_>,
     ) -> Result<Outcome, StepFailed> {
         let id = Ulid::generate().to_string();
-        let span = house.gateway.path().spans().step("agent.step");
+        let span = context.gateway.path().spans().step("agent.step");
         span.note("step.id", id.clone());
         span.note("step.provider", self.kind.as_str().to_owned());
         tell(StepEvent::Started {
@@ -170,7 +170,7 @@ impl Step {
         let run = Run {
             step: self,
             purpose,
-            house,
+            context,
             id: id.clone(),
             span: &span,
             tell,
@@ -199,7 +199,7 @@ impl Run<'_> {
         Arc::new(Host {
             who: Who {
                 tenant: "local".to_owned(),
-                principal: self.house.principal.clone(),
+                principal: self.context.principal.clone(),
                 agent: name.to_owned(),
                 session: self.id.clone(),
                 grant: callgate_gate::Grant::default(),
@@ -225,7 +225,7 @@ impl Run<'_> {
         let what = format!(
             "step={id} provider={provider} status={status} tokens_input={input} tokens_output={output}{cost} bypassed={bypassed}"
         );
-        let recorder = self.house.gateway.path().recorder();
+        let recorder = self.context.gateway.path().recorder();
         recorder.event(RecordType::System, "agent.step", None, Some(what));
         self.span.note("step.tokens_input", input.to_string());
         self.span.note("step.tokens_output", output.to_string());

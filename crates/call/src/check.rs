@@ -13,8 +13,8 @@ use jiff::SignedDuration;
 use ulid::Ulid;
 
 use crate::{
-    CallPath, DeskError,
-    approvals::Terms,
+    ApprovalServiceError, CallPath,
+    approval_service::ApprovalSettings,
     events::{
         checks::{CheckNeedsApproval, CheckServed},
         gateway::RecordFailed,
@@ -34,7 +34,7 @@ pub enum NotChecked {
     NotRecorded(#[source] NotRecorded),
     /// Approvals cannot be kept.
     #[error("approvals cannot be kept")]
-    NoApprovals(#[source] DeskError),
+    NoApprovals(#[source] ApprovalServiceError),
 }
 
 /// What is known about a question while it is answered.
@@ -101,7 +101,7 @@ impl CallPath {
         account: &Account,
         gathered: &mut Gathered,
     ) -> Result<Option<Answer>, NotChecked> {
-        let Some(desk) = self.desk() else {
+        let Some(approval_service) = self.approval_service() else {
             let reason = "it needs approval, and nobody can be asked here";
             asking.refuse(NOBODY_RULE, reason);
             return self.answered(asking, Kind::Deny, None).await.map(Some);
@@ -110,16 +110,16 @@ impl CallPath {
         let facts = &self.shared.facts;
         facts.held(call, gathered).await;
         let who = &call.attempt.host.who;
-        let terms = desk.terms();
-        let put = self.put(asking, question.binding(who), &terms);
-        let asked = desk.ask(put, whole(asking), call.attempt.id);
+        let settings = approval_service.settings();
+        let put = self.put(asking, question.binding(who), &settings);
+        let asked = approval_service.ask(put, whole(asking), call.attempt.id);
         let answer = match asked.await.map_err(NotChecked::NoApprovals)? {
             Asked::Claimed(claim) => {
                 let yes = Some((claim.approval, None));
                 let answer = self.answered(asking, Kind::Allow, yes).await;
                 match &answer {
-                    Ok(_) => desk.used(&claim.id).await,
-                    Err(_) => desk.give_back(&claim.id).await,
+                    Ok(_) => approval_service.used(&claim.id).await,
+                    Err(_) => approval_service.give_back(&claim.id).await,
                 }
                 answer
             }
@@ -129,7 +129,7 @@ impl CallPath {
                 return Ok(None);
             }
             Asked::Pending { approval, .. } => {
-                let url = terms.url(&approval.id);
+                let url = settings.url(&approval.id);
                 let (call, ruling, approval) = (asking.call, &asking.ruling, approval.id);
                 self.events().emit(CheckNeedsApproval {
                     call,
@@ -158,7 +158,7 @@ impl CallPath {
         &self,
         asking: &Asking<'_>,
         binding: Digest,
-        terms: &Terms,
+        settings: &ApprovalSettings,
     ) -> callgate_record::Question {
         let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
         let mut request = BoundRequest::of(asking.call);
@@ -171,8 +171,8 @@ impl CallPath {
             joins: true,
             binding,
             named: asking.question.approval.clone(),
-            expire_after: span(terms.expire_after),
-            valid_for: span(terms.valid_for),
+            expire_after: span(settings.expire_after),
+            valid_for: span(settings.valid_for),
         }
     }
 

@@ -6,7 +6,7 @@
 //! Events are kept only while somebody listens or did so a short while ago; otherwise telling
 //! costs a log line that is mostly switched off and a few atomic additions.
 
-pub mod approvals;
+pub mod approval_events;
 pub mod calls;
 pub mod cancelled;
 pub mod checks;

@@ -18,8 +18,8 @@ use callgate_record::{Asked, NotRecorded, Question, Recorder, Status, Whole};
 use jiff::SignedDuration;
 
 use crate::{
-    Desk, Events, Exchange, Providers,
-    approvals::Terms,
+    ApprovalService, Events, Exchange, Providers,
+    approval_service::ApprovalSettings,
     events::calls::ApprovalRequired,
     facts::{FactSources, Gathered, account_of},
     parking::Back,
@@ -41,13 +41,13 @@ const TOO_LARGE_RULE: &str = "deny:gateway:too_large_to_approve";
 const MAX_SHOWN_BYTES: usize = 1024 * 1024;
 
 /// What holding a call needs of the path.
-pub(crate) struct Keeper<'a> {
+pub(crate) struct HoldStep<'a> {
     pub(crate) providers: &'a dyn Providers,
     pub(crate) recorder: &'a Recorder,
     pub(crate) events: &'a Events,
     pub(crate) facts: &'a FactSources,
     /// Where people are asked; `None` where there is nobody to ask.
-    pub(crate) desk: Option<&'a Desk>,
+    pub(crate) approval_service: Option<&'a ApprovalService>,
     /// What a host brings that comes back to this call.
     pub(crate) back: Option<&'a Back>,
 }
@@ -75,7 +75,7 @@ pub(crate) enum Unreleased {
 
 type Release = Result<Permit, Box<Unreleased>>;
 
-impl Keeper<'_> {
+impl HoldStep<'_> {
     /// Keeps a call until somebody releases it, as long as the terms say.
     pub(crate) async fn keep(
         &self,
@@ -91,7 +91,7 @@ impl Keeper<'_> {
             Ok(hold) => hold,
             Err(released) => return released,
         };
-        let Some(desk) = self.desk else {
+        let Some(approval_service) = self.approval_service else {
             let reason = "it needs approval, and nobody can be asked here";
             return nobody(hold, NOBODY_RULE, reason);
         };
@@ -100,13 +100,16 @@ impl Keeper<'_> {
             return nobody(hold, TOO_LARGE_RULE, &too_large(request.len()));
         }
         self.facts.held(hold.call(), gathered).await;
-        let terms = desk.terms();
-        let mut wait = Wait::new(desk, &terms, exchange, &hold);
+        let settings = approval_service.settings();
+        let mut wait = Wait::new(approval_service, &settings, exchange, &hold);
         let mut hold = hold;
         loop {
-            let question = self.question(&hold, &request, &terms);
+            let question = self.question(&hold, &request, &settings);
             let whole = whole(&hold, &request);
-            let asked = match desk.ask(question, whole, hold.call().attempt.id).await {
+            let asked = match approval_service
+                .ask(question, whole, hold.call().attempt.id)
+                .await
+            {
                 Ok(asked) => asked,
                 Err(error) => {
                     tracing::error!(%error, "a call that needs approval is refused");
@@ -211,7 +214,12 @@ impl Keeper<'_> {
         !gathered.owes_rate() || self.facts.charge(&account, gathered).await
     }
 
-    fn question(&self, hold: &Hold, request: &BoundRequest, terms: &Terms) -> Question {
+    fn question(
+        &self,
+        hold: &Hold,
+        request: &BoundRequest,
+        settings: &ApprovalSettings,
+    ) -> Question {
         let frame = &hold.call().attempt.frame;
         let named = APPROVAL_KEYS.iter().find_map(|key| frame.meta(key));
         let named = named.and_then(|named| named.as_str()?.parse().ok());
@@ -224,8 +232,8 @@ impl Keeper<'_> {
             joins: false,
             binding: hold.binding(),
             named,
-            expire_after: span(terms.expire_after),
-            valid_for: span(terms.valid_for),
+            expire_after: span(settings.expire_after),
+            valid_for: span(settings.valid_for),
         }
     }
 
@@ -278,7 +286,7 @@ impl Keeper<'_> {
         gathered: &mut Gathered,
         wait: &Wait<'_>,
     ) -> Released {
-        let (binding, desk) = (hold.binding(), wait.desk());
+        let (binding, approval_service) = (hold.binding(), wait.approval_service());
         let verdict = if wait.has_waited() {
             let policy = self.providers.policy();
             let call = hold.into_call();
@@ -295,16 +303,16 @@ impl Keeper<'_> {
             Verdict::Permit(permit) => {
                 if permit.approval().is_none() {
                     // Policy asks for nobody any more.
-                    desk.give_back(&id).await;
+                    approval_service.give_back(&id).await;
                 }
                 Released::Permit(permit)
             }
             Verdict::Hold(hold) => {
-                desk.give_back(&id).await;
+                approval_service.give_back(&id).await;
                 Released::Held(hold)
             }
             Verdict::Deny(denied) => {
-                desk.give_back(&id).await;
+                approval_service.give_back(&id).await;
                 Released::Denied(denied)
             }
         }

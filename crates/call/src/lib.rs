@@ -19,15 +19,16 @@
 //! [`Providers`], [`Caller`]).
 
 mod announce;
-mod approvals;
+mod approval_service;
+mod caller_driven;
 mod check;
+mod deferred_questions;
 pub mod events;
 mod facts;
 mod failure;
 mod finish;
 mod forward;
 mod hold;
-mod in_hand;
 mod inspect;
 mod intent;
 mod metrics;
@@ -40,19 +41,18 @@ mod resolve;
 mod seal;
 mod telemetry;
 mod trace;
-mod tray;
 
 pub use announce::{Announcement, Audience};
-pub use approvals::{ApprovalView, Desk, DeskError, Terms};
+pub use approval_service::{ApprovalService, ApprovalServiceError, ApprovalSettings, ApprovalView};
+pub use caller_driven::CallerDriven;
 pub use callgate_record::{RateUsage, Usage};
 pub use check::NotChecked;
 pub use events::{Event, Events};
 pub use facts::{is_another_name, reach, real_path};
 pub use failure::Failure;
 pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_host};
-pub use in_hand::InHand;
 pub use metrics::{Latency, Metrics, Standing};
-pub use path::{CallPath, Enclosed, Enclosing, Patience, Pending};
+pub use path::{CallPath, Patience, Pending, ScriptRun, ScriptRunEnd};
 pub use ports::{
     AskFailed, Caller, Exchange, Guard, InHouse, Provider, Providers, Reply, Resident,
 };

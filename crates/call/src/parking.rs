@@ -18,8 +18,8 @@ use ulid::Ulid;
 
 use crate::{
     Failure, Reply,
+    deferred_questions::DeferredQuestions,
     seal::{About, Binding, Seal, SealKey, State},
-    tray::Tray,
 };
 
 /// How long a parked call waits for its host; then it is cancelled.
@@ -47,7 +47,7 @@ type Calls = HashMap<Ulid, (Owner, Parked)>;
 pub(crate) struct Parked {
     /// Its first round.
     pub(crate) parent: CallId,
-    pub(crate) tray: Arc<Tray>,
+    pub(crate) questions: Arc<DeferredQuestions>,
     /// Cancels it at its server.
     pub(crate) stop: CancellationToken,
     /// The person's yes that it rests on. Its later rounds rest on the same.

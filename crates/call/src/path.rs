@@ -6,7 +6,6 @@
 //! the door handed in.
 
 mod drain;
-mod enclosing;
 mod entering;
 mod forwarding;
 mod holding;
@@ -16,6 +15,7 @@ mod recording;
 mod refusing;
 mod repeat;
 mod rounds;
+mod script_run;
 
 use std::{
     sync::{Arc, OnceLock},
@@ -28,7 +28,8 @@ use callgate_record::{Ledger, LedgerError, Recorded, Recorder, Usage};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    Caller, Desk, Events, Exchange, Guard, InHand, Providers, Received, Registry, Spans, Telemetry,
+    ApprovalService, Caller, CallerDriven, Events, Exchange, Guard, Providers, Received, Registry,
+    Spans, Telemetry,
     events::calls::IntentDoubtful,
     facts::{FactSources, Gathered, account_of},
     finish::{Answer, finish_unresolved},
@@ -40,13 +41,13 @@ use crate::{
     trace::CallSpan,
 };
 pub use drain::Patience;
-use enclosing::Below;
-pub use enclosing::{Enclosed, Enclosing};
 use entering::Entered;
 pub use pending::Pending;
 use pending::Walked;
 use repeat::Rounds;
 use rounds::OnRecord;
+use script_run::Below;
+pub use script_run::{ScriptRun, ScriptRunEnd};
 
 /// The way of every call, whatever door it came through.
 #[derive(Debug, Clone)]
@@ -62,7 +63,7 @@ pub(crate) struct Shared {
     registry: Arc<Registry>,
     pub(crate) facts: FactSources,
     /// Where people are asked about held calls.
-    desk: OnceLock<Desk>,
+    approval_service: OnceLock<ApprovalService>,
     parking: Parking,
     schemas: Schemas,
     tasks: TaskTracker,
@@ -103,7 +104,7 @@ impl CallPath {
                 telemetry,
                 registry,
                 facts: FactSources::default(),
-                desk: OnceLock::new(),
+                approval_service: OnceLock::new(),
                 parking: Parking::new(key),
                 schemas: Schemas::default(),
                 tasks,
@@ -114,9 +115,9 @@ impl CallPath {
 
     /// The same with a desk where people are asked. Without one, what needs a person is refused.
     #[must_use]
-    pub fn asking_at(self, desk: Desk) -> Self {
+    pub fn asking_at(self, approval_service: ApprovalService) -> Self {
         // A path is given its desk once, before anybody calls.
-        let _ = self.shared.desk.set(desk);
+        let _ = self.shared.approval_service.set(approval_service);
         self
     }
 
@@ -160,8 +161,8 @@ impl CallPath {
     }
 
     /// Where people are asked about held calls.
-    pub fn desk(&self) -> Option<&Desk> {
-        self.shared.desk.get()
+    pub fn approval_service(&self) -> Option<&ApprovalService> {
+        self.shared.approval_service.get()
     }
 
     /// Where what happens is told.
@@ -197,7 +198,7 @@ impl CallPath {
             trace: None,
         };
         let walking = self.shared.clone().walk(received, exchange, below, entered);
-        let answer = InHand::new(walking, self.shared.tasks.clone());
+        let answer = CallerDriven::new(walking, self.shared.tasks.clone());
         Pending {
             answer,
             code: None,

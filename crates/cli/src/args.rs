@@ -1,6 +1,8 @@
 //! Arguments as typed.
 
 mod activity;
+#[cfg(feature = "agents")]
+mod agent;
 mod flags;
 mod lock;
 mod people;
@@ -12,6 +14,8 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 pub(crate) use activity::{Activity, ActivityCommand, ActivityFilter, ExportFormat};
+#[cfg(feature = "agents")]
+pub(crate) use agent::{Agent, AgentMode};
 pub(crate) use lock::{Lock, LockCommand};
 pub(crate) use people::{
     ApprovalState, Approvals, ApprovalsCommand, Ceiling, NewToken, Token, TokenCommand, TokenRole,
@@ -353,51 +357,6 @@ pub(crate) struct Replay {
     pub(crate) since: Option<String>,
     #[command(flatten)]
     pub(crate) gateway: Gateway,
-}
-
-/// Run a coding agent for one task, with the gate as where its tools come from.
-///
-/// The final text goes to stdout, progress to stderr. `callgate agent probe [PROVIDER]` looks at the
-/// agents that are installed and says which of them can be reduced to our tools.
-#[cfg(feature = "agents")]
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Agent {
-    /// claude, gemini, codex, opencode or openai_compatible; or `probe`
-    pub(crate) provider: String,
-    /// With `probe`: only this one
-    #[arg(value_name = "PROBED")]
-    pub(crate) probed: Option<String>,
-    /// What it is to do: a text, or `@FILE`
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub(crate) prompt: Option<String>,
-    /// Where it works
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) workdir: PathBuf,
-    /// full: our tools alone; additive: its own, and those of plugins
-    #[arg(long, value_enum, default_value_t = AgentMode::Full)]
-    pub(crate) mode: AgentMode,
-    /// Offer operations of a plugin (repeatable)
-    #[arg(long = "plugin", value_name = "PLUGIN:OP,OP")]
-    pub(crate) plugins: Vec<String>,
-    /// The model
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) model: Option<String>,
-    /// How long it may take, for example 10m
-    #[arg(long, value_name = "TIME")]
-    pub(crate) timeout: Option<String>,
-    /// How many rounds of calls an OpenAI-compatible model may make
-    #[arg(long, value_name = "N")]
-    pub(crate) max_rounds: Option<u32>,
-    /// Ask an OpenAI-compatible model for whole answers
-    #[arg(long)]
-    pub(crate) no_stream: bool,
-}
-
-#[cfg(feature = "agents")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AgentMode {
-    Full,
-    Additive,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,4 +1,4 @@
-//! One run, seen from outside: what the worker asks is asked of [`Outside`], many at once, until the script ends
+//! One run, seen from outside: what the worker asks is asked of [`HostCalls`], many at once, until the script ends
 //! or is ended.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
@@ -36,7 +36,7 @@ pub struct Script {
 }
 
 /// Does what a script asks for.
-pub trait Outside: Send + Sync {
+pub trait HostCalls: Send + Sync {
     /// Makes one call. Dropped, the call is given up.
     fn call(&self, call: HostCall) -> BoxFuture<'_, Reply>;
 }
@@ -89,7 +89,7 @@ impl Ended {
 
 impl Pool {
     /// Runs a script. Dropped, the script is ended and its calls are given up.
-    pub async fn run(&self, script: Script, limits: &Limits, outside: &dyn Outside) -> Ended {
+    pub async fn run(&self, script: Script, limits: &Limits, outside: &dyn HostCalls) -> Ended {
         let until = Instant::now() + limits.wall;
         match timeout_at(until, self.run_on(script, limits, outside)).await {
             Ok(ended) => ended,
@@ -100,7 +100,7 @@ impl Pool {
         }
     }
 
-    async fn run_on(&self, script: Script, limits: &Limits, outside: &dyn Outside) -> Ended {
+    async fn run_on(&self, script: Script, limits: &Limits, outside: &dyn HostCalls) -> Ended {
         let Some(_turn) = self.turn().await else {
             return Ended::failed("the gateway is stopping");
         };
@@ -155,7 +155,7 @@ async fn driven(
     worker: &mut Worker,
     start: &ToWorker,
     limits: &Limits,
-    outside: &dyn Outside,
+    outside: &dyn HostCalls,
 ) -> Driven {
     let longest = limits.output_bytes.saturating_mul(LONGEST_ESCAPE);
     let longest = longest.saturating_add(FRAME_SLACK_BYTES);

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_look::Look;
+use callgate_spin::Spin;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
@@ -38,7 +38,7 @@ pub(crate) const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// Runs scripts that come over standard input until it ends. `memory_bytes` is what scripts may use.
 pub fn main(memory_bytes: u64) -> ExitCode {
     // While there is something to ask.
-    let look = Look::new(LOOK);
+    let look = Spin::new(LOOK);
     #[cfg(target_os = "linux")]
     if confine::confine(memory_bytes).is_err() {
         return ExitCode::FAILURE;
@@ -68,7 +68,7 @@ pub fn main(memory_bytes: u64) -> ExitCode {
     }
 }
 
-fn serve(watch: &Watch, look: Look) {
+fn serve(watch: &Watch, look: Spin) {
     let mut pipe = Pipe {
         input: io::stdin(),
         watch,
@@ -150,7 +150,7 @@ fn run(start: Start, pipe: &mut Pipe<'_>) -> Result<FromWorker, Gone> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     /// For a while without sleeping.
-    Looking,
+    SpinningSocket,
     /// For as long as it takes.
     Asleep,
 }
@@ -159,7 +159,7 @@ enum Wait {
 struct Pipe<'a> {
     input: Stdin,
     watch: &'a Watch,
-    look: Look,
+    look: Spin,
     read: Vec<u8>,
     answers: VecDeque<(u32, Outcome)>,
 }
@@ -178,7 +178,7 @@ impl Pipe<'_> {
             if let Some(frame) = frames::take(&mut self.read, MAX_FRAME_BYTES).map_err(|_| Gone)? {
                 return Ok(frame);
             }
-            if wait == Wait::Looking {
+            if wait == Wait::SpinningSocket {
                 self.look.until(|| is_ready(&self.input).then_some(()));
             }
             let count = match self.input.lock().read(&mut piece) {
@@ -204,7 +204,7 @@ impl Asking for Pipe<'_> {
                 return Ok(answer);
             }
             self.watch.wait();
-            let heard = self.hear(Wait::Looking);
+            let heard = self.hear(Wait::SpinningSocket);
             self.watch.go_on();
             match heard? {
                 ToWorker::Answer { id, outcome } => self.answers.push_back((id, outcome)),

@@ -7,7 +7,7 @@
 //! This room starts nothing, waits for nothing and knows no runtime: there is no tokio below it.
 
 mod accepted;
-mod approvals;
+mod approval_keys;
 mod checked;
 mod complaint;
 mod failed;
@@ -35,7 +35,7 @@ pub mod trust;
 use std::path::Path;
 
 pub use accepted::Packs;
-pub use approvals::{Webhook, WebhookFormat};
+pub use approval_keys::{Webhook, WebhookFormat};
 pub use failed::{Failed, Fault};
 pub use flags::Flags;
 pub use folders::CONFIG_FILE;

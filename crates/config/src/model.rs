@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::Serialize
 use serde_saphyr::Spanned;
 
 use crate::{
-    approvals::Approvals,
+    approval_keys::Approvals,
     checked,
     foreign::ForeignServers,
     guard::{Guard, Tenants},

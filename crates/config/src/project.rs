@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     Config,
-    approvals::Approvals,
+    approval_keys::Approvals,
     model::{
         Audit, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, Span, View,
     },

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::HashMap};
 
-use crate::{kin::Vocabulary, phrases, thesaurus, words};
+use crate::{expansion::Vocabulary, phrases, thesaurus, words};
 
 /// How soon further uses of a word count for less.
 const SATURATION: f32 = 1.0;

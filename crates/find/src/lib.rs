@@ -9,8 +9,8 @@
 //! The same question to the same tools always has the same answer. This room reads no schema and knows neither
 //! servers nor policy: whoever asks says which tools count.
 
+mod expansion;
 mod index;
-mod kin;
 mod phrases;
 mod thesaurus;
 mod words;

@@ -16,7 +16,7 @@ use crate::{
     Grant, ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool, Who,
     pins::{self, Quarantined},
 };
-use items::{Shelf, Source};
+use items::{ItemTable, Source};
 
 /// How many choices an error names before it stops.
 const CHOICES_SHOWN: usize = 20;
@@ -164,9 +164,9 @@ pub struct Catalog {
     by_shown: HashMap<String, Arc<Tool>>,
     by_server: HashMap<ServerName, HashMap<String, Arc<Tool>>>,
     quarantined: Vec<Quarantined>,
-    prompts: Shelf,
-    resources: Shelf,
-    templates: Shelf,
+    prompts: ItemTable,
+    resources: ItemTable,
+    templates: ItemTable,
     sources: Vec<Source>,
 }
 

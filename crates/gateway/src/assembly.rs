@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callgate_call::{CallPath, Desk, SealKey, Telemetry};
+use callgate_call::{ApprovalService, CallPath, SealKey, Telemetry};
 use callgate_record::{Ledger, Recorder};
 use callgate_upstream::{Fleet, FleetPlan, Profile};
 
@@ -13,7 +13,7 @@ pub(crate) struct Parts<'a> {
     /// Seals what hosts carry between the rounds of a call.
     pub(crate) key: &'a SealKey,
     /// Where people are asked.
-    pub(crate) desk: Desk,
+    pub(crate) approval_service: ApprovalService,
     pub(crate) ledger: Arc<dyn Ledger>,
 }
 
@@ -23,7 +23,7 @@ impl Parts<'_> {
         let events = self.telemetry.events.clone();
         let fleet = Fleet::start(plan, self.recorder.clone(), events, profile);
         let path = CallPath::sealing_with(self.key, fleet.clone(), self.recorder, self.telemetry)
-            .asking_at(self.desk)
+            .asking_at(self.approval_service)
             .counting_in(self.ledger);
         (fleet, path)
     }

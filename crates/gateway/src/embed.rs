@@ -4,7 +4,8 @@ use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use callgate_call::{
-    AskFailed, Caller, Desk, Events, InHouse, Received, SealKey, Spans, Telemetry, Terms,
+    ApprovalService, ApprovalSettings, AskFailed, Caller, Events, InHouse, Received, SealKey,
+    Spans, Telemetry,
 };
 use callgate_config::Failed;
 use callgate_gate::{Builtin, Door, Naming, Policy, ServerSpec, Source, Transport, pins::Pins};
@@ -31,7 +32,7 @@ pub struct Gateway {
     doors: Doors,
     fleet: Arc<Fleet>,
     stores: Stores,
-    desk: Desk,
+    approval_service: ApprovalService,
     following: JoinHandle<()>,
     stop: CancellationToken,
 }
@@ -44,7 +45,7 @@ pub struct Builder {
     servers: Vec<ServerSpec>,
     warden_program: Option<PathBuf>,
     redact: Vec<String>,
-    terms: Terms,
+    settings: ApprovalSettings,
 }
 
 impl Gateway {
@@ -56,7 +57,7 @@ impl Gateway {
             servers: Vec::new(),
             warden_program: None,
             redact: Vec::new(),
-            terms: Terms::default(),
+            settings: ApprovalSettings::default(),
         }
     }
 
@@ -90,8 +91,8 @@ impl Gateway {
     }
 
     /// Where held calls are decided.
-    pub fn approvals(&self) -> &Desk {
-        &self.desk
+    pub fn approvals(&self) -> &ApprovalService {
+        &self.approval_service
     }
 
     /// Lets calls end for as long as `patience`, then ends the servers and closes the record.
@@ -145,8 +146,8 @@ impl Builder {
 
     /// How people are asked about held calls.
     #[must_use]
-    pub fn approval_terms(mut self, terms: Terms) -> Self {
-        self.terms = terms;
+    pub fn approval_settings(mut self, settings: ApprovalSettings) -> Self {
+        self.settings = settings;
         self
     }
 
@@ -163,24 +164,25 @@ impl Builder {
         };
         let key = SealKey::random();
         let events = telemetry.events.clone();
-        let (approvals, terms) = (stores.approvals.clone(), self.terms.clone());
-        let desk = Desk::new(approvals, &key, recorder.clone(), events, terms);
+        let (approvals, settings) = (stores.approvals.clone(), self.settings.clone());
+        let approval_service =
+            ApprovalService::new(approvals, &key, recorder.clone(), events, settings);
         let parts = Parts {
             recorder,
             telemetry,
             key: &key,
-            desk: desk.clone(),
+            approval_service: approval_service.clone(),
             ledger: stores.ledger.clone(),
         };
         let (fleet, path) = parts.assemble(self.plan()?, Profile::gateway());
         let doors = Doors::new(path, Rows(fleet.clone()));
         let stop = CancellationToken::new();
-        let following = tokio::spawn(desk.clone().follow(stop.clone()));
+        let following = tokio::spawn(approval_service.clone().follow(stop.clone()));
         Ok(Gateway {
             doors,
             fleet,
             stores,
-            desk,
+            approval_service,
             following,
             stop,
         })

@@ -25,10 +25,10 @@ pub mod plan;
 #[cfg_attr(not(feature = "plugins"), path = "absent/plugins.rs")]
 pub mod plugins;
 pub mod reload;
+#[cfg(feature = "workflow")]
+pub mod step_runner;
 #[cfg(feature = "agents")]
 pub mod steps;
-#[cfg(feature = "workflow")]
-pub mod workshop;
 
 pub use embed::{Builder, Gateway};
 pub use running::{Running, StepGate, close_record, own_record, row, shared_stores};

@@ -9,7 +9,7 @@ mod message;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use callgate_call::Desk;
+use callgate_call::ApprovalService;
 use callgate_process::environment;
 use callgate_record::{Approval, Which};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -52,8 +52,11 @@ struct Hook {
 }
 
 impl Notifying {
-    /// Starts to announce what is asked at `desk`; nothing where nobody is to be told.
-    pub(crate) fn start(hooks: &[Webhook], desk: Desk) -> Result<Option<Self>, Failed> {
+    /// Starts to announce what is asked at `approval_service`; nothing where nobody is to be told.
+    pub(crate) fn start(
+        hooks: &[Webhook],
+        approval_service: ApprovalService,
+    ) -> Result<Option<Self>, Failed> {
         if hooks.is_empty() {
             return Ok(None);
         }
@@ -61,7 +64,7 @@ impl Notifying {
         let meant = |hook| meant(hook, &outbound).map(Arc::new);
         let hooks = hooks.iter().map(meant).collect::<Result<_, _>>()?;
         let stop = CancellationToken::new();
-        let following = tokio::spawn(follow(desk, hooks, stop.clone()));
+        let following = tokio::spawn(follow(approval_service, hooks, stop.clone()));
         Ok(Some(Self { following, stop }))
     }
 
@@ -91,12 +94,12 @@ fn meant(hook: &Webhook, outbound: &Outbound) -> Result<Hook, Failed> {
     })
 }
 
-async fn follow(desk: Desk, hooks: Vec<Arc<Hook>>, stop: CancellationToken) {
-    let mut changes = desk.changes();
+async fn follow(approval_service: ApprovalService, hooks: Vec<Arc<Hook>>, stop: CancellationToken) {
+    let mut changes = approval_service.changes();
     let tasks = TaskTracker::new();
     loop {
-        for approval in unannounced(&desk).await {
-            let url = desk.terms().url(&approval.id);
+        for approval in unannounced(&approval_service).await {
+            let url = approval_service.settings().url(&approval.id);
             for hook in &hooks {
                 let (hook, stop) = (hook.clone(), stop.clone());
                 let (approval, url) = (approval.clone(), url.clone());
@@ -118,11 +121,11 @@ async fn follow(desk: Desk, hooks: Vec<Arc<Hook>>, stop: CancellationToken) {
 }
 
 /// The pending approvals that this process is to announce now.
-async fn unannounced(desk: &Desk) -> Vec<Approval> {
-    let pending = desk.list(Which::pending(), MAX_PENDING).await;
+async fn unannounced(approval_service: &ApprovalService) -> Vec<Approval> {
+    let pending = approval_service.list(Which::pending(), MAX_PENDING).await;
     let mut ours = Vec::new();
     for approval in pending.unwrap_or_default() {
-        match desk.announces(&approval.id).await {
+        match approval_service.announces(&approval.id).await {
             Ok(true) => ours.push(approval),
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "an approval cannot be announced"),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use callgate_builtin::{Builtins, Roots};
-use callgate_call::{InHouse, Terms};
+use callgate_call::{ApprovalSettings, InHouse};
 use callgate_config::{Failed, Settings, bytes};
 use callgate_gate::Naming;
 use callgate_process::environment::{self, Inherit};
@@ -60,10 +60,10 @@ pub fn step(
 }
 
 /// How people are asked about held calls; `served_at` is where they reach the gateway unless the file says otherwise.
-pub fn terms(settings: &Settings, served_at: &str) -> Terms {
+pub fn approval_settings(settings: &Settings, served_at: &str) -> ApprovalSettings {
     let approvals = &settings.config.approvals;
     let base_url = approvals.base_url.as_deref().unwrap_or(served_at);
-    Terms {
+    ApprovalSettings {
         wait: approvals.wait.0,
         valid_for: approvals.valid_for.0,
         expire_after: approvals.expire_after.0,

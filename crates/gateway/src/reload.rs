@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_call::{
-    Desk, InHouse,
+    ApprovalService, InHouse,
     events::gateway::{ConfigReloaded, PolicyLoosened, PolicyRejected, PolicyReloaded},
 };
 use callgate_gate::pins::{Lock, PinMode};
@@ -86,7 +86,7 @@ impl Reloading {
             gateway: running.gateway.clone(),
             fleet: running.fleet.clone(),
             standing: running.standing.clone(),
-            desk: running.desk.clone(),
+            approval_service: running.approval_service.clone(),
             served_at: running.served_at.clone(),
             plugins: running
                 .plugins
@@ -117,7 +117,7 @@ struct Reloader {
     gateway: Gateway,
     fleet: Arc<Fleet>,
     standing: Arc<Standing>,
-    desk: Desk,
+    approval_service: ApprovalService,
     /// Where approvers reach the gateway unless a file says otherwise.
     served_at: String,
     /// The plugins that were started with the gateway.
@@ -295,7 +295,8 @@ impl Reloader {
         if settings.guard.is_none() {
             self.gateway.path().set_guard(None);
         }
-        self.desk.set_terms(plan::terms(&settings, &self.served_at));
+        self.approval_service
+            .set_settings(plan::approval_settings(&settings, &self.served_at));
         self.gateway.set_views(views(&settings));
         let recorder = self.gateway.path().recorder();
         let is_another_policy = settings.policies != self.settings.policies;

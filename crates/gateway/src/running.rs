@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_call::{
-    CallPath, Desk, Events, Guard, SealKey, Spans, Telemetry,
+    ApprovalService, CallPath, Events, Guard, SealKey, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
 };
 use callgate_memory::MemoryLedger;
@@ -43,7 +43,7 @@ pub struct Running {
     /// The plugins that hosts have.
     pub plugins: Option<ServedPlugins>,
     pub stores: Stores,
-    pub desk: Desk,
+    pub approval_service: ApprovalService,
     /// Where approvers reach this gateway unless the configuration says otherwise.
     pub served_at: String,
     background: Background,
@@ -149,14 +149,15 @@ impl Running {
         });
         let served_at = format!("http://{}", settings.listen(None)?);
         let key = SealKey::new(config::seal_key(&settings.data_dir)?);
-        let terms = plan::terms(settings, &served_at);
+        let asking = plan::approval_settings(settings, &served_at);
         let approvals = stores.approvals.clone();
-        let desk = Desk::new(approvals, &key, recorder.clone(), events, terms);
+        let approval_service =
+            ApprovalService::new(approvals, &key, recorder.clone(), events, asking);
         let parts = Parts {
             recorder,
             telemetry,
             key: &key,
-            desk: desk.clone(),
+            approval_service: approval_service.clone(),
             ledger: stores.ledger.clone(),
         };
         let (fleet, path) = parts.assemble(plan, profile);
@@ -169,14 +170,20 @@ impl Running {
         };
         let indexed = status.indexed.clone();
         let gateway = gateway(settings, path, status)?;
-        let background = Background::start(settings, &gateway, &desk, stores.clone(), indexed)?;
+        let background = Background::start(
+            settings,
+            &gateway,
+            &approval_service,
+            stores.clone(),
+            indexed,
+        )?;
         Ok(Self {
             gateway,
             fleet,
             standing,
             plugins: None,
             stores,
-            desk,
+            approval_service,
             served_at,
             background,
             exporter,
@@ -196,7 +203,7 @@ impl Running {
             recorder,
             telemetry,
             key: &SealKey::new(config::seal_key(&settings.data_dir)?),
-            desk: self.desk.clone(),
+            approval_service: self.approval_service.clone(),
             // Each step counts for itself.
             ledger: Arc::new(MemoryLedger::default()),
         };
@@ -259,7 +266,7 @@ impl Background {
     fn start(
         settings: &Settings,
         gateway: &Gateway,
-        desk: &Desk,
+        approval_service: &ApprovalService,
         stores: Stores,
         indexed: Arc<AtomicU64>,
     ) -> Result<Self, Failed> {
@@ -269,8 +276,9 @@ impl Background {
             max_mb: retain.max_mb,
         };
         let stop = CancellationToken::new();
-        let notifying = Notifying::start(&settings.config.approvals.notify, desk.clone())?;
-        let following = tokio::spawn(desk.clone().follow(stop.clone()));
+        let notifying =
+            Notifying::start(&settings.config.approvals.notify, approval_service.clone())?;
+        let following = tokio::spawn(approval_service.clone().follow(stop.clone()));
         let told = (gateway.path().events().clone(), stop.clone());
         let housekeeping = tokio::spawn(housekeeping::keep(stores, indexed, limits, told));
         Ok(Self {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_agent::{House, Verdicts, relay::PluginTools as Wanted};
+use callgate_agent::{StepContext, Verdicts, relay::PluginTools as Wanted};
 use callgate_call::InHouse;
 use callgate_config::{Failed, FoundPlugin as Found, PluginDirs, Settings, trust::TrustList};
 use callgate_gate::Naming;
@@ -27,9 +27,9 @@ use crate::{local_user::local_user, plugins::spec};
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What a step shares with its process, behind this gate.
-pub fn house(settings: &Settings, gateway: &Gate) -> Result<House, Failed> {
+pub fn context(settings: &Settings, gateway: &Gate) -> Result<StepContext, Failed> {
     let program = std::env::current_exe();
-    Ok(House {
+    Ok(StepContext {
         gateway: gateway.clone(),
         frame_bytes: settings.frame_bytes(),
         principal: local_user(),

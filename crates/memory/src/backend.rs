@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use callgate_record::{Backend, BackendError, SharedStores, Stores, WriterId};
 
 use crate::{
-    MemoryLedger, approvals::MemoryApprovals, archive::MemoryArchive, journal::Journal,
+    MemoryLedger, approval_table::MemoryApprovals, archive::MemoryArchive, journal::Journal,
     log::MemoryLog, tokens::MemoryTokens,
 };
 

@@ -11,7 +11,7 @@
 //! Entries are folded into records as they come, and only the hash of each entry stays beside them:
 //! a person is shown records, and nothing outside this process could change an entry in between.
 
-mod approvals;
+mod approval_table;
 mod archive;
 mod backend;
 mod journal;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use callgate_look::Looking;
+use callgate_spin::SpinningSocket;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::{
@@ -36,7 +36,7 @@ use crate::{
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
 
-type Stream = MaybeHttpsStream<TokioIo<Looking>>;
+type Stream = MaybeHttpsStream<TokioIo<SpinningSocket>>;
 type Unsent<D> = TrySendError<Request<Full<D>>>;
 /// Connects over TCP, and over TLS where the URL says so.
 pub(crate) type TlsConnector = HttpsConnector<Connector>;

@@ -6,20 +6,20 @@ use std::{
     task::{Context, Poll},
 };
 
-use callgate_look::{Looking, Streak};
+use callgate_spin::{SoleActivity, SpinningSocket};
 use http::Uri;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use tower_service::Service;
 
 type ConnectError = <HttpConnector as Service<Uri>>::Error;
-type Connecting = dyn Future<Output = Result<TokioIo<Looking>, ConnectError>> + Send;
+type Connecting = dyn Future<Output = Result<TokioIo<SpinningSocket>, ConnectError>> + Send;
 
 /// Connects to servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
     http: HttpConnector,
     /// The turns of all connections to all servers.
-    streak: Arc<Streak>,
+    streak: Arc<SoleActivity>,
 }
 
 impl Connector {
@@ -32,7 +32,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Looking>;
+    type Response = TokioIo<SpinningSocket>;
     type Error = ConnectError;
     type Future = Pin<Box<Connecting>>;
 
@@ -45,7 +45,7 @@ impl Service<Uri> for Connector {
         let streak = self.streak.clone();
         Box::pin(async move {
             let socket = connecting.await?.into_inner();
-            Ok(TokioIo::new(Looking::new(socket, streak)))
+            Ok(TokioIo::new(SpinningSocket::new(socket, streak)))
         })
     }
 }

@@ -6,7 +6,7 @@
 //! provider that asks for a `Recorded<Permit>` cannot be reached by a call that is not on record.
 
 mod activity;
-mod approvals;
+mod approval_port;
 mod archive;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -21,7 +21,7 @@ mod stores;
 mod tokens;
 
 pub use activity::{Activity, ActivityError, Metadata};
-pub use approvals::{
+pub use approval_port::{
     Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Asking, Claim,
     Kept, Question, Resolution, ResolveApprovalError, Resolved, SEAL_MARK_BYTES, Sight, Way, Which,
     Whole,

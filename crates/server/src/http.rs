@@ -2,12 +2,12 @@
 //! approvers, and for the admin the servers' state, events and metrics.
 
 mod api;
-mod approvals;
+mod approval_routes;
 mod auth;
 mod body;
 mod check;
+mod dns_rebinding;
 mod front;
-mod guard;
 mod health;
 mod listen;
 mod mcp;
@@ -32,7 +32,7 @@ pub use page::Logins;
 use crate::{Gateway, gateway::ServerRow};
 use body::{Allowance, Pace};
 use front::Front;
-use listen::Terms;
+use listen::ConnectionLimits;
 use sessions::Sessions;
 
 /// The HTTP door.
@@ -106,7 +106,13 @@ impl HttpDoor {
             shared: shared.clone(),
             others: others(&shared),
         };
-        listen::serve(listener, front, Terms::new(self.connections), closing.close).await;
+        listen::serve(
+            listener,
+            front,
+            ConnectionLimits::new(self.connections),
+            closing.close,
+        )
+        .await;
         shared.sessions.end_all();
     }
 }
@@ -131,7 +137,7 @@ fn others(shared: &Arc<Shared>) -> Router {
         .route("/readyz", get(health::ready))
         .merge(api::routes(shared))
         .merge(admins)
-        .merge(approvals::routes(shared))
+        .merge(approval_routes::routes(shared))
         .merge(check::routes(shared))
         .merge(page::routes(shared))
         .merge(metrics)

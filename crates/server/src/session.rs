@@ -98,18 +98,18 @@ impl Session {
     /// Takes a request and answers it; `None` when it was cancelled: then the host wants no answer.
     ///
     /// A call has started when this returns, so that a cancellation right behind it finds it.
-    pub(crate) fn answer(&self, request: Frame, aside: Aside) -> Answering {
+    pub(crate) fn answer(&self, request: Frame, context: RequestContext) -> Answering {
         let Some(id) = request.id().cloned() else {
             return Answering::nothing();
         };
         if Era::of(&request, None) == Era::Stateless {
-            return self.answer_stateless(id, request, aside);
+            return self.answer_stateless(id, request, context);
         }
         let admission = self.state().on_request(&request);
         match admission {
             Err(error) => Answering::at_once(&id, Err(error)),
             Ok(Admission::Initialize(version)) => {
-                Answering::at_once(&id, Ok(self.introduce(version, aside.view)))
+                Answering::at_once(&id, Ok(self.introduce(version, context.view)))
             }
             Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
                 (Some(methods::PING), _) | (_, None) => {
@@ -137,13 +137,13 @@ impl Session {
                         list_tasks(&*providers, &host, &request).await
                     })
                 }
-                (_, Some(host)) => self.serve(id, host, request, aside),
+                (_, Some(host)) => self.serve(id, host, request, context),
             },
         }
     }
 
     /// Takes a request that carries everything about its host.
-    fn answer_stateless(&self, id: Id, request: Frame, aside: Aside) -> Answering {
+    fn answer_stateless(&self, id: Id, request: Frame, context: RequestContext) -> Answering {
         let claims = match Claims::read(&request) {
             Ok(claims) => claims,
             Err(error) => return Answering::at_once(&id, Err(error)),
@@ -164,7 +164,7 @@ impl Session {
         let host = Arc::new(host);
         match method {
             methods::DISCOVER => {
-                let view = aside.view;
+                let view = context.view;
                 let providers = self.gateway.path.providers().clone();
                 let grant = self.principal.grant.clone();
                 Answering::own(Era::Stateless, id, methods::DISCOVER, async move {
@@ -172,18 +172,18 @@ impl Session {
                     Ok(discovery(&*providers, &grant, view))
                 })
             }
-            methods::LISTEN => self.listen(id, host, request, aside.caller),
-            _ => self.serve(id, host, request, aside),
+            methods::LISTEN => self.listen(id, host, request, context.caller),
+            _ => self.serve(id, host, request, context),
         }
     }
 
     /// What hosts of both eras can ask, once it is known who they are.
-    fn serve(&self, id: Id, host: Arc<Host>, request: Frame, aside: Aside) -> Answering {
-        let Aside {
+    fn serve(&self, id: Id, host: Arc<Host>, request: Frame, context: RequestContext) -> Answering {
+        let RequestContext {
             view,
             caller,
             trace,
-        } = aside;
+        } = context;
         if let Some(wanted) = request.method().and_then(Wanted::of) {
             let gateway = self.gateway.clone();
             return Answering::listed(id, async move {
@@ -346,7 +346,7 @@ impl Session {
 }
 
 /// What comes with a request and is no part of it.
-pub(crate) struct Aside {
+pub(crate) struct RequestContext {
     /// What the host sees.
     pub(crate) view: View,
     /// The host's side of the request.

@@ -25,7 +25,7 @@ use crate::{
     batch,
     outlet::Outlet,
     queue::{Receiver, Sender, queue},
-    session::{Aside, Session},
+    session::{RequestContext, Session},
     step::SHUTDOWN,
 };
 
@@ -60,7 +60,7 @@ pub enum StdioEnd {
 
 /// What a door's tasks share.
 #[derive(Debug, Clone)]
-struct Desk {
+struct ApprovalService {
     gateway: Gateway,
     session: Arc<Session>,
     messages: Sender,
@@ -114,7 +114,7 @@ impl StdioDoor {
         let writing = tokio::spawn(write_frames(writer, queue, broken.clone()));
         let outlet = Arc::new(Outlet::new(messages.clone(), session.asks.clone()));
         let gateway = self.gateway;
-        let desk = Desk {
+        let approval_service = ApprovalService {
             gateway,
             session,
             messages,
@@ -124,32 +124,32 @@ impl StdioDoor {
             step: self.step,
             goodbye: CancellationToken::new(),
         };
-        let announcing = tokio::spawn(announce(desk.clone()));
+        let announcing = tokio::spawn(announce(approval_service.clone()));
         let end = tokio::select! {
-            () = desk.read(reader, LineCutter::new(self.frame_bytes)) => StdioEnd::Eof,
-            () = desk.goodbye.cancelled() => StdioEnd::Eof,
+            () = approval_service.read(reader, LineCutter::new(self.frame_bytes)) => StdioEnd::Eof,
+            () = approval_service.goodbye.cancelled() => StdioEnd::Eof,
             () = stop.cancelled() => StdioEnd::Stopped,
             () = broken.cancelled() => StdioEnd::Broken,
         };
-        desk.tasks.close();
+        approval_service.tasks.close();
         match end {
             StdioEnd::Eof | StdioEnd::Stopped => {
-                let _ = tokio::time::timeout(LAST_ANSWERS, desk.tasks.wait()).await;
+                let _ = tokio::time::timeout(LAST_ANSWERS, approval_service.tasks.wait()).await;
             }
             StdioEnd::Broken => {}
         }
-        desk.session.end();
+        approval_service.session.end();
         announcing.abort();
         let _ = announcing.await;
-        let tasks = desk.tasks.clone();
-        drop(desk);
+        let tasks = approval_service.tasks.clone();
+        drop(approval_service);
         tasks.wait().await;
         let _ = tokio::time::timeout(LAST_ANSWERS, writing).await;
         end
     }
 }
 
-impl Desk {
+impl ApprovalService {
     async fn read<R: AsyncRead + Unpin>(&self, mut reader: R, mut cutter: LineCutter) {
         loop {
             while let Some(cut) = cutter.cut() {
@@ -250,7 +250,7 @@ impl Desk {
     fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
         let step = self.step.as_ref();
-        let aside = Aside {
+        let context = RequestContext {
             view: match step {
                 // An agent was told of its tools, and of no way to search for them.
                 Some(_) => View::Direct,
@@ -259,7 +259,7 @@ impl Desk {
             caller: self.outlet.clone(),
             trace: step.and_then(|step| step.trace.clone()),
         };
-        let answering = self.session.answer(request, aside);
+        let answering = self.session.answer(request, context);
         if let (false, Some(host)) = (introduced, self.session.host()) {
             let path = &self.gateway.path;
             let resident = path.resident(host.clone(), self.session.door(), self.outlet.clone());
@@ -274,10 +274,13 @@ impl Desk {
             Ok(messages) => messages,
             Err(error) => return self.refuse(&error.to_rpc()).await,
         };
-        let desk = self.clone();
+        let approval_service = self.clone();
         self.tasks.spawn(async move {
-            if let Some(answers) = messages.answered_by(|frame| desk.batched(frame)).await {
-                let _ = desk.messages.send(answers).await;
+            if let Some(answers) = messages
+                .answered_by(|frame| approval_service.batched(frame))
+                .await
+            {
+                let _ = approval_service.messages.send(answers).await;
             }
         });
     }
@@ -299,14 +302,20 @@ impl Desk {
 }
 
 /// Passes announcements on to a host that introduced itself.
-async fn announce(desk: Desk) {
-    let mut announcements = desk.gateway.path.providers().subscribe();
+async fn announce(approval_service: ApprovalService) {
+    let mut announcements = approval_service.gateway.path.providers().subscribe();
     loop {
         match announcements.recv().await {
             Ok(announced) => {
-                let host = desk.session.host();
+                let host = approval_service.session.host();
                 let wanted = host.is_some_and(|host| announced.is_for(host));
-                if wanted && desk.messages.send(announced.frame).await.is_err() {
+                if wanted
+                    && approval_service
+                        .messages
+                        .send(announced.frame)
+                        .await
+                        .is_err()
+                {
                     return;
                 }
             }

@@ -24,7 +24,7 @@ use crate::{
 };
 use code::{Code, CodeSettings};
 use results::Results;
-use search::Shelf;
+use search::SearchIndex;
 
 /// What the views are told by the configuration; it may change while they serve.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +79,7 @@ impl Default for ViewSettings {
 pub(crate) struct Views {
     settings: ArcSwap<ViewSettings>,
     pub(crate) lists: Lists,
-    pub(crate) shelf: Shelf,
+    pub(crate) search_index: SearchIndex,
     pub(crate) results: Results,
     pub(crate) code: Code,
 }
@@ -181,7 +181,7 @@ pub(crate) fn start(
         Taken::Run(run) => {
             let received = received(run.frame.clone(), Reading::Plain);
             let work = run.work(gateway.clone(), at);
-            Started::Call(gateway.path.enclose(received, work), None)
+            Started::Call(gateway.path.run_script(received, work), None)
         }
         Taken::Own(own) => Started::Own(own),
     }

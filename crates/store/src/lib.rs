@@ -31,7 +31,7 @@
 //! This room decides nothing about calls and redacts nothing: it keeps what it is given.
 
 mod adopt;
-mod approvals;
+mod approval_database;
 mod archive;
 mod backend;
 mod disk;
@@ -49,7 +49,7 @@ mod verify;
 mod version;
 mod writer;
 
-pub use approvals::ApprovalStore;
+pub use approval_database::ApprovalStore;
 pub use archive::Records;
 pub use backend::Embedded;
 pub use disk::{Disk, RealDisk, SegmentFile};

@@ -4,9 +4,9 @@
 //! writing leaves its entry to it. A thread of the log writes what is owed as soon as that is possible
 //! again, and syncs for all who wait at once.
 
+mod backlog;
 mod chain;
 mod keeper;
-mod owed;
 mod queue;
 mod syncing;
 

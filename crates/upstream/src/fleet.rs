@@ -29,7 +29,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     FleetOptions, Profile, ServerSpec, ServerStatus,
-    followers::Followers,
     inbound::Wiring,
     lane::SharedWiring,
     levels::Levels,
@@ -37,6 +36,7 @@ use crate::{
     outgoing::Housekeeping,
     roster::{Changes, Roster},
     server::{Server, ServerParts, State},
+    subscriptions::Subscriptions,
     supplies::Supplies,
     tasks::TaskOwners,
 };
@@ -63,7 +63,7 @@ pub struct Fleet {
     announce: broadcast::Sender<Announcement>,
     residents: Mutex<HashMap<String, Present>>,
     /// Who follows resources, by server: a successor of a server takes them over.
-    followers: Mutex<HashMap<ServerName, Arc<Followers>>>,
+    subscriptions: Mutex<HashMap<ServerName, Arc<Subscriptions>>>,
     levels: Arc<Levels>,
     task_owners: Arc<TaskOwners>,
     rebuilding: Mutex<()>,
@@ -139,7 +139,7 @@ impl Fleet {
             quarantine_told: Mutex::default(),
             announce: broadcast::Sender::new(ANNOUNCEMENTS_KEPT),
             residents: Mutex::default(),
-            followers: Mutex::default(),
+            subscriptions: Mutex::default(),
             levels: Arc::default(),
             task_owners: Arc::default(),
             rebuilding: Mutex::default(),
@@ -215,7 +215,7 @@ impl Fleet {
 
     fn new_server(&self, spec: ServerSpec, alone: bool) -> Arc<Server> {
         let news = Arc::new(News::default());
-        let followers = self.followers_of(&spec.name);
+        let subscriptions = self.followers_of(&spec.name);
         let wiring = Wiring {
             server: spec.name.clone(),
             levels: self.levels.clone(),
@@ -223,7 +223,7 @@ impl Fleet {
             claimed: Arc::default(),
             profile: Profile::gateway(),
             news: news.clone(),
-            followers: followers.clone(),
+            subscriptions: subscriptions.clone(),
             tasks: self.task_owners.clone(),
             resident: Arc::new(|| None),
             passes_all: alone,
@@ -237,7 +237,7 @@ impl Fleet {
             wiring: wiring_for(wiring, self.me.clone()),
             profile: self.profile.clone(),
             news,
-            followers,
+            subscriptions,
             levels: self.levels.clone(),
             tasks: self.task_owners.clone(),
             on_change: on_change(self.me.clone()),

@@ -20,13 +20,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Profile,
-    followers::Followers,
     levels::Levels,
     link::{Link, Parcel},
     lists::Lists,
     news::{Change, News},
     outgoing::{Housekeeping, Message},
     pending::{Ended, Pending, Sole},
+    subscriptions::Subscriptions,
     tasks::{self, TaskOwners},
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct Wiring {
     /// Where it is noted what the server says has changed.
     pub(crate) news: Arc<News>,
     /// Who follows the server's resources.
-    pub(crate) followers: Arc<Followers>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
     /// Whose the server's tasks are.
     pub(crate) tasks: Arc<TaskOwners>,
     /// The only host that could be asked outside of any call, if there is exactly one.
@@ -306,7 +306,7 @@ impl Inbound {
         let frame = untagged(frame);
         let uri = frame.param("uri").and_then(|uri| uri.as_str());
         let uri = uri.unwrap_or_default().into_owned();
-        let heard = self.wiring.followers.of(&self.wiring.profile, &uri);
+        let heard = self.wiring.subscriptions.of(&self.wiring.profile, &uri);
         if heard.is_empty() && self.wiring.passes_all {
             self.announce(frame.into_bytes());
             return;

@@ -11,7 +11,6 @@ mod connection;
 mod definitions;
 mod eras;
 mod fleet;
-mod followers;
 mod guard;
 mod handshake;
 mod http;
@@ -29,6 +28,7 @@ mod roster;
 mod server;
 mod spec;
 mod stopped_clock;
+mod subscriptions;
 mod supplies;
 mod tasks;
 

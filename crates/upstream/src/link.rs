@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use callgate_call::InHand;
+use callgate_call::CallerDriven;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
@@ -60,7 +60,7 @@ pub(crate) enum Sent {
     /// It waits to be written, and can be taken back until then.
     Queued(Ticket),
     /// Whoever waits for the reply sends the message and reads what comes back.
-    ByWhoWaits(InHand<()>),
+    ByWhoWaits(CallerDriven<()>),
 }
 
 /// A message in a queue: it is written or taken back, whichever comes first.

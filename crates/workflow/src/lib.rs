@@ -4,7 +4,7 @@
 //! code, a path and a place. [`Run`] walks one: it writes down each step that has ended before it goes on, so
 //! that a run that was killed can be walked again without doing anything twice ([`Journal`]).
 //!
-//! This room starts no agent and calls no plugin itself. That is asked for through the [`Workshop`] port, and
+//! This room starts no agent and calls no plugin itself. That is asked for through the [`StepRunner`] port, and
 //! whoever is behind it puts the gate between an agent and its tools; a step whose tools cannot be had as the file
 //! says fails, and its agent is never started. Commands are the author's own, and run below a warden.
 
@@ -19,9 +19,9 @@ mod plugins;
 mod read;
 mod run;
 mod span;
+mod step_runner;
 mod template;
 mod tree;
-mod workshop;
 
 pub use events::Event;
 pub use finding::{Code, Finding, Severity, explain};
@@ -35,4 +35,4 @@ pub use outcome::{Outcome, Status};
 pub use plugins::{Offer, Plugins, check_plugins};
 pub use read::{Reading, Unreadable, read};
 pub use run::{Ended, Run, RunError, Walk};
-pub use workshop::{AgentTask, Failure, OperationTask, Workshop};
+pub use step_runner::{AgentTask, Failure, OperationTask, StepRunner};

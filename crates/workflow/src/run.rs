@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Event, Journal, JournalError, Kind, Outcome, State, Status, Target, Workflow, Workshop,
+    Event, Journal, JournalError, Kind, Outcome, State, Status, StepRunner, Target, Workflow,
     model::Ending,
 };
 use scope::{Known, Scope};
@@ -34,7 +34,7 @@ pub struct Walk<'a> {
     /// Where it is written down.
     pub journal: &'a Journal,
     /// Who runs agents and operations.
-    pub workshop: &'a dyn Workshop,
+    pub step_runner: &'a dyn StepRunner,
     /// Who is told.
     pub tell: &'a (dyn Fn(Event) + Send + Sync),
     /// Fires when the walk is to stop.

@@ -23,7 +23,7 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn new(run: &Run<'_>) -> Self {
         Self {
-            gateway: run.house.gateway.clone(),
+            gateway: run.context.gateway.clone(),
             host: run.host(),
             trace: run.span.context(),
         }

@@ -11,11 +11,15 @@ async fn an_agent_that_never_calls_the_probe_model_is_not_isolated() {
         let stage = Stage::new();
         stage.script(isolated(*kind));
         let work = stage.path("work");
-        let report = probe(&stage.house, *kind, &work).await.unwrap();
+        let report = probe(&stage.context, *kind, &work).await.unwrap();
         assert_eq!(report.verdict, Verdict::Coexists, "{kind}");
         assert!(report.offered.is_empty() && !report.reached, "{kind}");
-        let (warden, env) = (&stage.house.warden_program, &stage.house.env);
-        let kept = stage.house.verdicts.of_installed(warden, *kind, env).await;
+        let (warden, env) = (&stage.context.warden_program, &stage.context.env);
+        let kept = stage
+            .context
+            .verdicts
+            .of_installed(warden, *kind, env)
+            .await;
         assert_eq!(kept, Some(Verdict::Coexists), "{kind}");
     }
 }
@@ -28,7 +32,9 @@ async fn a_probe_sends_only_the_task_as_prompt() {
         ..isolated(AgentKind::Codex)
     });
     let work = stage.path("work");
-    probe(&stage.house, AgentKind::Codex, &work).await.unwrap();
+    probe(&stage.context, AgentKind::Codex, &work)
+        .await
+        .unwrap();
     let given = stage.given();
     assert_eq!(given.0["stdin"], "Do what the script says.");
     assert!(given.has(&["-c", r#"model_provider="probe""#]));
@@ -38,7 +44,7 @@ async fn a_probe_sends_only_the_task_as_prompt() {
 async fn agents_without_a_program_cannot_be_probed() {
     let stage = Stage::new();
     let work = stage.path("work");
-    let failed = probe(&stage.house, AgentKind::OpenAiCompatible, &work).await;
+    let failed = probe(&stage.context, AgentKind::OpenAiCompatible, &work).await;
     let failed = failed.unwrap_err();
     assert!(matches!(failed, StepFailed::NotStarted { .. }), "{failed}");
 }

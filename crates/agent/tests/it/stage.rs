@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_agent::{
-    AgentKind, House, Options, Outcome, Proxy, Step, StepEvent, StepFailed, Verdicts,
+    AgentKind, Options, Outcome, Proxy, Step, StepContext, StepEvent, StepFailed, Verdicts,
 };
 use callgate_call::{CallPath, Telemetry};
 use callgate_record::{
@@ -32,7 +32,7 @@ const ISOLATED: [&str; 4] = ["2.1.325", "0.61.0", "0.166.0", "1.18.33"];
 
 pub(crate) struct Stage {
     place: TempDir,
-    pub(crate) house: Arc<House>,
+    pub(crate) context: Arc<StepContext>,
     tools: Arc<TwoTools>,
     journal: Arc<Journal>,
     pub(crate) events: Mutex<Vec<StepEvent>>,
@@ -56,7 +56,7 @@ impl Stage {
         let path = CallPath::new(tools.clone(), recorder, Telemetry::default());
         let mut env = environment(place.path());
         env.extend(more.iter().map(|(name, value)| pair(name, value)));
-        let house = House {
+        let context = StepContext {
             gateway: Gateway::new(path, Vec::new),
             frame_bytes: 1024 * 1024,
             principal: "user".to_owned(),
@@ -67,7 +67,7 @@ impl Stage {
         };
         Self {
             place,
-            house: Arc::new(house),
+            context: Arc::new(context),
             tools,
             journal,
             events: Mutex::default(),
@@ -115,7 +115,7 @@ impl Stage {
         stop: CancellationToken,
     ) -> Result<Outcome, StepFailed> {
         let tell = |event| self.events.lock().unwrap().push(event);
-        let running = step.run(&self.house, stop, &tell);
+        let running = step.run(&self.context, stop, &tell);
         let ended = tokio::time::timeout(2 * DEADLINE, running).await;
         ended.expect("a step ends by itself")
     }

@@ -117,8 +117,8 @@ async fn a_replaced_agent_program_is_asked_for_its_version_again() {
     stage.script(isolated(AgentKind::Codex));
     replace(&stage.path("bin/codex"));
     let verdict = || {
-        let (warden, env) = (&stage.house.warden_program, &stage.house.env);
-        let verdicts = &stage.house.verdicts;
+        let (warden, env) = (&stage.context.warden_program, &stage.context.env);
+        let verdicts = &stage.context.verdicts;
         verdicts.of_installed(warden, AgentKind::Codex, env)
     };
     assert_eq!(verdict().await, Some(Verdict::Isolated));
@@ -135,8 +135,8 @@ async fn a_replaced_agent_program_is_asked_for_its_version_again() {
 #[tokio::test]
 async fn agents_without_a_program_are_always_isolated() {
     let stage = Stage::new();
-    let (warden, env) = (&stage.house.warden_program, &stage.house.env);
-    let verdicts = &stage.house.verdicts;
+    let (warden, env) = (&stage.context.warden_program, &stage.context.env);
+    let verdicts = &stage.context.verdicts;
     let kind = AgentKind::OpenAiCompatible;
     let verdict = verdicts.of_installed(warden, kind, env).await;
     assert_eq!(verdict, Some(Verdict::Isolated));

@@ -43,8 +43,8 @@ fn six_tools_are_listed_of_which_three_are_read_only() {
 /// The table is what the policy judges by, so a schema must not have more than the table.
 #[test]
 fn every_tool_and_argument_is_in_the_table_that_the_policy_uses() {
-    let desk = Desk::new();
-    let listed = descriptors(&desk);
+    let fixture = Fixture::new();
+    let listed = descriptors(&fixture);
     let names: Vec<&str> = listed
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())

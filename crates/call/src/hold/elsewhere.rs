@@ -6,13 +6,13 @@ use std::time::Duration;
 use callgate_gate::{ApprovalId, Hold, Verdict, decide};
 use tokio::time::Instant;
 
-use super::{Keeper, Release, Unreleased, unreleased, waiting};
-use crate::{Desk, Exchange, approvals::Terms, facts::Gathered};
+use super::{HoldStep, Release, Unreleased, unreleased, waiting};
+use crate::{ApprovalService, Exchange, approval_service::ApprovalSettings, facts::Gathered};
 
 /// How often it is asked how an approval stands.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-impl Keeper<'_> {
+impl HoldStep<'_> {
     /// Keeps a call until the guard lets it go, as long as the terms say.
     pub(super) async fn keep_elsewhere(
         &self,
@@ -21,10 +21,13 @@ impl Keeper<'_> {
         gathered: &mut Gathered,
         exchange: &Exchange,
     ) -> Release {
-        let wait = self.desk.map(Desk::terms).map_or(Duration::ZERO, |terms| {
-            let Terms { wait, .. } = *terms;
-            wait
-        });
+        let wait = self.approval_service.map(ApprovalService::settings).map_or(
+            Duration::ZERO,
+            |settings| {
+                let ApprovalSettings { wait, .. } = *settings;
+                wait
+            },
+        );
         let until = Instant::now() + wait;
         let told = self.tell(&hold, &id, &url, wait.is_zero()).await;
         if let Err(error) = told {

@@ -8,7 +8,7 @@ use callgate_record::Failed;
 use callgate_wire::{message, methods, quote};
 use tokio::{sync::watch, time::Instant};
 
-use crate::{Desk, Exchange, approvals::Terms};
+use crate::{ApprovalService, Exchange, approval_service::ApprovalSettings};
 
 /// How often the host sees that its call is still waited for.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -17,8 +17,8 @@ const PROGRESS_STEP: f64 = 1e-6;
 
 /// A wait for one held call.
 pub(super) struct Wait<'a> {
-    desk: &'a Desk,
-    terms: &'a Terms,
+    approval_service: &'a ApprovalService,
+    settings: &'a ApprovalSettings,
     exchange: &'a Exchange,
     /// The host's progress token, raw.
     token: Option<String>,
@@ -41,20 +41,20 @@ pub(super) enum Woken {
 
 impl<'a> Wait<'a> {
     pub(super) fn new(
-        desk: &'a Desk,
-        terms: &'a Terms,
+        approval_service: &'a ApprovalService,
+        settings: &'a ApprovalSettings,
         exchange: &'a Exchange,
         hold: &Hold,
     ) -> Self {
         let now = Instant::now();
         let token = hold.call().attempt.frame.meta("progressToken");
         Self {
-            desk,
-            terms,
+            approval_service,
+            settings,
             exchange,
             token: token.map(|token| token.as_text().to_owned()),
-            until: (!terms.wait.is_zero()).then(|| now + terms.wait),
-            changes: desk.changes(),
+            until: (!settings.wait.is_zero()).then(|| now + settings.wait),
+            changes: approval_service.changes(),
             beats: 0,
             next_beat: now,
             told: None,
@@ -62,13 +62,13 @@ impl<'a> Wait<'a> {
     }
 
     /// Where the person is asked.
-    pub(super) fn desk(&self) -> &'a Desk {
-        self.desk
+    pub(super) fn approval_service(&self) -> &'a ApprovalService {
+        self.approval_service
     }
 
     /// Where an approver finds an approval.
     pub(super) fn url(&self, id: &ApprovalId) -> String {
-        self.terms.url(id)
+        self.settings.url(id)
     }
 
     /// Whether this approval was not told of before.

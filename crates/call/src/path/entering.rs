@@ -6,7 +6,7 @@ use callgate_wire::{Id, RpcError, message};
 use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
 use super::{CallPath, Pending};
-use crate::{InHand, Received, registry::Place};
+use crate::{CallerDriven, Received, registry::Place};
 
 /// What a call that was taken in keeps until its end.
 pub(super) type Entered = (Place, TaskTrackerToken);
@@ -39,7 +39,7 @@ impl CallPath {
     fn refuse(&self, id: Option<&Id>, error: &RpcError) -> Pending {
         let answer = Some(message::error(id, error).into());
         Pending {
-            answer: InHand::new(
+            answer: CallerDriven::new(
                 ready((answer, Some(error.code), None)),
                 self.shared.tasks.clone(),
             ),

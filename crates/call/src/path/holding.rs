@@ -9,7 +9,7 @@ use crate::{
     events::cancelled::CallCancelled,
     facts::Gathered,
     finish::{Answer, Refusal, given_up, refuse},
-    hold::{Asks, Keeper, Unreleased, question},
+    hold::{Asks, HoldStep, Unreleased, question},
     parking::Back,
     trace::CallSpan,
 };
@@ -27,12 +27,12 @@ impl Shared {
             // No person is asked about a call that will not be made.
             return Err(self.cancelled(held.call(), held.ruling(), Decision::RequireApproval));
         }
-        let keeper = Keeper {
+        let keeper = HoldStep {
             providers: &*self.providers,
             recorder: &self.recorder,
             events: &self.telemetry.events,
             facts: &self.facts,
-            desk: self.desk.get(),
+            approval_service: self.approval_service.get(),
             back,
         };
         let keeping = keeper.keep(held, gathered, exchange);
@@ -76,8 +76,10 @@ impl Shared {
     /// Ends a permitted call that was cancelled before it was put on record. An approval that it has claimed is free
     /// again: no "about to forward" names it, so it has sent nothing.
     pub(super) async fn withdrawn(&self, permit: Permit) -> Answer {
-        if let (Some(approval), Some(desk)) = (permit.approval(), self.desk.get()) {
-            desk.give_back(approval).await;
+        if let (Some(approval), Some(approval_service)) =
+            (permit.approval(), self.approval_service.get())
+        {
+            approval_service.give_back(approval).await;
         }
         self.cancelled(permit.call(), permit.ruling(), Decision::Allow)
     }

@@ -10,13 +10,13 @@ use callgate_gate::ApprovalId;
 use callgate_wire::Pieces;
 use tokio_util::sync::CancellationToken;
 
-use crate::InHand;
+use crate::CallerDriven;
 
 /// A call under way, from the door's side: whoever waits for the answer walks the steps. Dropping it
 /// cancels the call, which then ends in a task of the path.
 #[derive(Debug)]
 pub struct Pending {
-    pub(super) answer: InHand<Walked>,
+    pub(super) answer: CallerDriven<Walked>,
     pub(super) code: Option<i64>,
     pub(super) held: Option<ApprovalId>,
     pub(super) cancelled: CancellationToken,

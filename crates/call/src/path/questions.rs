@@ -23,7 +23,7 @@ use ulid::Ulid;
 
 use super::{CallPath, Shared};
 use crate::{
-    AskFailed, Caller, InHand, Reply, Resident, events, facts::account_of, finish::no_record,
+    AskFailed, Caller, CallerDriven, Reply, Resident, events, facts::account_of, finish::no_record,
     inspect::failed,
 };
 
@@ -98,7 +98,7 @@ impl Caller for Gated {
             let given_up = CancellationToken::new();
             let _given_up = given_up.clone().drop_guard();
             let asking = async move { path.put_question(&about, request, &*host, given_up).await };
-            InHand::new(asking, tasks).await
+            CallerDriven::new(asking, tasks).await
         })
     }
 }

@@ -55,10 +55,10 @@ impl Shared {
     ) -> Result<(Recorded<Permit>, Open), NotRecorded> {
         let approval = permit.approval().cloned();
         let recorded = self.recorder.forwarding(permit).await;
-        if let (Some(approval), Some(desk)) = (&approval, self.desk.get()) {
+        if let (Some(approval), Some(approval_service)) = (&approval, self.approval_service.get()) {
             match &recorded {
-                Ok(_) => desk.used(approval).await,
-                Err(_) => desk.give_back(approval).await,
+                Ok(_) => approval_service.used(approval).await,
+                Err(_) => approval_service.give_back(approval).await,
             }
         }
         recorded

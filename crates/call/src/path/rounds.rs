@@ -21,11 +21,11 @@ use super::{
 };
 use crate::{
     Exchange, Failure, Reply,
+    deferred_questions::DeferredQuestions,
     finish::{Answer, for_stateless_host, rejected},
     forward::forward,
     parking::{Parked, Round},
     trace::CallSpan,
-    tray::Tray,
 };
 
 /// A round that is on record and has to be ended there. Boxed where it is handed on, like what was decided.
@@ -80,11 +80,11 @@ impl Shared {
         span: &CallSpan,
     ) -> Answer {
         let step = span.step("forward");
-        let tray = Tray::new(&round.attempt, exchange.caller);
+        let questions = DeferredQuestions::new(&round.attempt, exchange.caller);
         let stop = CancellationToken::new();
         let about = About::call(&round.attempt, round.target.server());
         let inner = Exchange {
-            caller: Gated::new(self, about, tray.clone()),
+            caller: Gated::new(self, about, questions.clone()),
             cancelled: stop.clone(),
             trace: span.handed_on(&step, &round.attempt),
         };
@@ -100,7 +100,7 @@ impl Shared {
                 Waited::Over(forwarding.as_mut().await)
             }
             outcome = &mut forwarding => Waited::Over(outcome),
-            () = tray.gathered() => Waited::Asked,
+            () = questions.gathered() => Waited::Asked,
         };
         drop(step);
         if let Waited::Over(outcome) = waited {
@@ -109,7 +109,7 @@ impl Shared {
                 sent,
                 span,
             };
-            return self.over(round, over, &tray).await;
+            return self.over(round, over, &questions).await;
         }
         // The record of this round ends when the call does: until then nobody knows what came of it.
         let (attempt, parent) = (round.attempt.clone(), round.attempt.id);
@@ -124,7 +124,7 @@ impl Shared {
         });
         let parked = Parked {
             parent,
-            tray,
+            questions,
             stop,
             agreed,
             until,
@@ -153,15 +153,15 @@ impl Shared {
             }
         };
         let frame = &call.attempt.frame;
-        parked.tray.take_over(frame, exchange.caller);
+        parked.questions.take_over(frame, exchange.caller);
         if !exchange.cancelled.is_cancelled() {
-            parked.tray.answer(frame.param(INPUT_RESPONSES));
+            parked.questions.answer(frame.param(INPUT_RESPONSES));
         }
-        let tray = parked.tray.clone();
+        let questions = parked.questions.clone();
         let waited = tokio::select! {
             biased;
             outcome = &mut parked.running => Waited::Over(ended(outcome)),
-            () = tray.gathered() => Waited::Asked,
+            () = questions.gathered() => Waited::Asked,
             () = exchange.cancelled.cancelled() => {
                 parked.stop.cancel();
                 Waited::Over(ended((&mut parked.running).await))
@@ -174,7 +174,7 @@ impl Shared {
                     sent,
                     span,
                 };
-                self.over(round, over, &tray).await
+                self.over(round, over, &questions).await
             }
             Waited::Asked => {
                 let answer = self.questions_of(parked, &round.attempt);
@@ -194,8 +194,8 @@ impl Shared {
     /// Parks a call and asks its host.
     fn questions_of(&self, parked: Parked, attempt: &Attempt) -> Option<bytes::Bytes> {
         let id = attempt.frame.id()?;
-        let questions = parked.tray.questions();
-        parked.tray.rest();
+        let questions = parked.questions.questions();
+        parked.questions.rest();
         let state = quote(&self.parking.park(parked, attempt));
         let result = format!(
             r#"{{"resultType":"{INPUT_REQUIRED}","inputRequests":{questions},"requestState":{state}}}"#
@@ -205,8 +205,13 @@ impl Shared {
     }
 
     /// Ends a round with the call.
-    async fn over(&self, round: Box<OnRecord>, over: Over<'_>, tray: &Tray) -> Answer {
-        let missing = tray
+    async fn over(
+        &self,
+        round: Box<OnRecord>,
+        over: Over<'_>,
+        questions: &DeferredQuestions,
+    ) -> Answer {
+        let missing = questions
             .missing()
             .map(|error| (error, round.attempt.frame.clone()));
         let Over {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callgate_call::{Desk, Terms};
+use callgate_call::{ApprovalService, ApprovalSettings};
 use callgate_gate::ApprovalId;
 use callgate_record::{Answer, Approver, Way};
 use tokio_util::sync::CancellationToken;
@@ -12,20 +12,20 @@ use crate::stage::{Setting, Stage, json, refusal, replies, tool_call};
 const FINE: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"ok"}]}}"#;
 
 fn asking(wait: Duration) -> Stage {
-    let terms = Terms {
+    let settings = ApprovalSettings {
         wait,
         base_url: "http://gate".to_owned(),
-        ..Terms::default()
+        ..ApprovalSettings::default()
     };
     let setting = Setting {
-        terms: Some(terms),
+        settings: Some(settings),
         ..Setting::default()
     };
     setting.played_by(replies(FINE))
 }
 
-fn desk(stage: &Stage) -> &Desk {
-    stage.path.desk().expect("people are there")
+fn approval_service(stage: &Stage) -> &ApprovalService {
+    stage.path.approval_service().expect("people are there")
 }
 
 async fn decide(stage: &Stage, answer: Answer) -> ApprovalId {
@@ -36,7 +36,7 @@ async fn decide(stage: &Stage, answer: Answer) -> ApprovalId {
         tenant: None,
         way: Way::Api,
     };
-    desk(stage)
+    approval_service(stage)
         .resolve(&id, answer, by)
         .await
         .expect("it counts");
@@ -145,7 +145,7 @@ async fn an_approval_is_returned_when_its_call_cannot_be_recorded() {
 async fn a_waiting_call_continues_when_approved() {
     let stage = asking(Duration::from_secs(60));
     let stop = CancellationToken::new();
-    let following = tokio::spawn(desk(&stage).clone().follow(stop.clone()));
+    let following = tokio::spawn(approval_service(&stage).clone().follow(stop.clone()));
     let mut waiting = stage.start(&tool_call("7", "fs__delete"));
     held(&stage).await;
     decide(&stage, Answer::Approve).await;

@@ -11,8 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use callgate_call::{
-    Announcement, AskFailed, CallPath, Caller, Desk, Exchange, Failure, Provider, Providers,
-    Reading, Received, Reply, Resident, SealKey, Telemetry, Terms,
+    Announcement, ApprovalService, ApprovalSettings, AskFailed, CallPath, Caller, Exchange,
+    Failure, Provider, Providers, Reading, Received, Reply, Resident, SealKey, Telemetry,
 };
 use callgate_gate::{
     Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
@@ -63,7 +63,7 @@ pub(crate) struct Setting {
     pub(crate) filters: HashMap<ServerName, ToolFilter>,
     pub(crate) on_failure: OnFailure,
     /// How people are asked about held calls; nobody is there when absent.
-    pub(crate) terms: Option<Terms>,
+    pub(crate) settings: Option<ApprovalSettings>,
 }
 
 /// A call path and everything around it.
@@ -83,7 +83,7 @@ impl Default for Setting {
             after_connect: None,
             filters: HashMap::new(),
             on_failure: OnFailure::Refuse,
-            terms: None,
+            settings: None,
         }
     }
 }
@@ -116,22 +116,22 @@ impl Setting {
             self.on_failure,
         );
         let (people, telemetry) = (Arc::new(People::default()), Telemetry::default());
-        let desk = |terms| {
+        let approval_service = |settings| {
             let events = telemetry.events.clone();
-            Desk::new(
+            ApprovalService::new(
                 people.clone(),
                 &SealKey::random(),
                 recorder.clone(),
                 events,
-                terms,
+                settings,
             )
         };
-        let desk = self.terms.map(desk);
+        let approval_service = self.settings.map(approval_service);
         let path = CallPath::new(Arc::new(cast), recorder, telemetry)
             .counting_in(Arc::new(MemoryLedger::default()));
         Stage {
-            path: match desk {
-                Some(desk) => path.asking_at(desk),
+            path: match approval_service {
+                Some(approval_service) => path.asking_at(approval_service),
                 None => path,
             },
             people,

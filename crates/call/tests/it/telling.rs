@@ -1,6 +1,6 @@
 //! What is told about calls: each attempt ends in exactly one event, and trouble with the record shows.
 
-use callgate_call::{Failure, Terms, events::Listener};
+use callgate_call::{ApprovalSettings, Failure, events::Listener};
 use callgate_gate::{Pattern, ToolFilter};
 use callgate_record::Effect;
 use futures_util::FutureExt;
@@ -35,7 +35,7 @@ async fn every_attempt_ends_in_one_event() {
     let stage = Setting {
         listings: vec![listing("fs", &["read", "delete", "write"])],
         filters: [(server("fs"), filter)].into(),
-        terms: Some(Terms::default()),
+        settings: Some(ApprovalSettings::default()),
         ..Setting::default()
     }
     .played_by(replies(FINE));

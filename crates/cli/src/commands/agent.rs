@@ -20,7 +20,7 @@ use callgate_config::{Settings, Span};
 
 use callgate_gateway::steps::StepPlugins;
 
-use callgate_gateway::steps::house;
+use callgate_gateway::steps::context;
 
 use crate::{
     args::{Agent, AgentMode, Gateway, Shared},
@@ -73,11 +73,11 @@ async fn run_step(
     let plan =
         callgate_gateway::plan::step(settings, &step.workdir, step.proxy == Proxy::Full, tools)?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
-    let house = Arc::new(house(settings, &running.gateway)?);
+    let context = Arc::new(context(settings, &running.gateway)?);
     let mut ended = None;
     let stepping = async {
         let tell = |event: StepEvent| told(&event, as_json);
-        let stepping = step.run(&house, signals.stop.clone(), &tell);
+        let stepping = step.run(&context, signals.stop.clone(), &tell);
         ended = Some(plugins.during(&signals.stop, stepping).await);
         running.stop(PATIENCE).await;
     };
@@ -252,13 +252,13 @@ async fn probe_all(
 ) -> Result<Probed, Failed> {
     let plan = callgate_gateway::plan::step(settings, place, true, Vec::new())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
-    let house = Arc::new(house(settings, &running.gateway)?);
+    let context = Arc::new(context(settings, &running.gateway)?);
     let mut rows = Vec::new();
     for kind in kinds {
         eprintln!("probing {kind}");
-        rows.push((*kind, probe(&house, *kind, place).await));
+        rows.push((*kind, probe(&context, *kind, place).await));
     }
-    drop(house);
+    drop(context);
     running.stop(PATIENCE).await;
     Ok(rows)
 }

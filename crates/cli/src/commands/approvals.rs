@@ -9,7 +9,7 @@ mod watch;
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
-use callgate_call::{ApprovalView, Desk, Events, SealKey, Terms};
+use callgate_call::{ApprovalService, ApprovalSettings, ApprovalView, Events, SealKey};
 use callgate_gate::{
     ApprovalId,
     visible::{Layout, summary, visible},
@@ -136,7 +136,7 @@ fn link(settings: &Settings) -> Result<ExitCode, Failed> {
 
 /// A desk of this process alone, to decide at and to put on record what was decided.
 struct Office {
-    desk: Desk,
+    approval_service: ApprovalService,
     log: Arc<dyn Log>,
 }
 
@@ -146,10 +146,14 @@ impl Office {
         settings.tokens()?;
         let (stores, recorder) = callgate_gateway::own_record(settings)?;
         let key = seal_key(&settings.data_dir)?;
-        let (events, terms) = (Events::default(), Terms::default());
-        let desk = Desk::new(stores.approvals, &key, recorder, events, terms);
+        let (events, settings) = (Events::default(), ApprovalSettings::default());
+        let approval_service =
+            ApprovalService::new(stores.approvals, &key, recorder, events, settings);
         let log = stores.log;
-        Ok(Self { desk, log })
+        Ok(Self {
+            approval_service,
+            log,
+        })
     }
 
     async fn decide(&self, id: &ApprovalId, answer: Answer) -> Result<ApprovalStatus, Failed> {
@@ -159,7 +163,7 @@ impl Office {
             tenant: None,
             way: Way::Cli,
         };
-        match self.desk.resolve(id, answer, by).await {
+        match self.approval_service.resolve(id, answer, by).await {
             Ok(_) => Ok(answer.status()),
             Err(
                 error @ (ResolveApprovalError::Unknown

@@ -73,8 +73,11 @@ async fn serve_until_told(
     let mut running = Running::open(&settings, Profile::gateway()).await?;
     running.served_at = served_at(address);
     running
-        .desk
-        .set_terms(callgate_gateway::plan::terms(&settings, &running.served_at));
+        .approval_service
+        .set_settings(callgate_gateway::plan::approval_settings(
+            &settings,
+            &running.served_at,
+        ));
     let note = RunFile {
         pid: std::process::id(),
         address: address.to_string(),
@@ -221,7 +224,7 @@ fn listen_for_hosts(data_dir: &Path) -> Option<(Socket, UnixListener)> {
 
 /// A link that logs whoever sits at this terminal in to the page, once.
 fn page_link(running: &Running, logins: &Logins) -> String {
-    let base_url = &running.desk.terms().base_url;
+    let base_url = &running.approval_service.settings().base_url;
     let admin = Arc::new(Principal::operator());
     match logins.link(admin) {
         Ok(code) => format!("{base_url}/login/{code}"),

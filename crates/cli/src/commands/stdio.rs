@@ -107,21 +107,12 @@ async fn first_line<R: AsyncRead + Unpin>(input: &mut R, limit: usize) -> Option
         let n = input.read(&mut chunk).await.ok().filter(|n| *n > 0)?;
         read.extend_from_slice(&chunk[..n]);
         cutter.buffer().extend_from_slice(&chunk[..n]);
-        while let Some(cut) = cutter.cut() {
-            match cut {
-                Cut::Line(line) => {
-                    return Some(First {
-                        read,
-                        profile: profile_of(line),
-                    });
-                }
-                Cut::TooLong { .. } => {
-                    return Some(First {
-                        read,
-                        profile: Profile::gateway(),
-                    });
-                }
-            }
+        if let Some(cut) = cutter.cut() {
+            let profile = match cut {
+                Cut::Line(line) => profile_of(line),
+                Cut::TooLong { .. } => Profile::gateway(),
+            };
+            return Some(First { read, profile });
         }
     }
 }

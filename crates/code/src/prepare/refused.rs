@@ -19,7 +19,7 @@ pub(super) fn look(
     packs: &[String],
     limits: &Limits,
 ) -> Result<(), Refused> {
-    let mut looking = Looking {
+    let mut looking = SpinningSocket {
         source,
         packs,
         nesting: limits.nesting,
@@ -33,7 +33,7 @@ pub(super) fn look(
     }
 }
 
-struct Looking<'a> {
+struct SpinningSocket<'a> {
     source: &'a str,
     packs: &'a [String],
     nesting: usize,
@@ -41,7 +41,7 @@ struct Looking<'a> {
     found: Option<Refused>,
 }
 
-impl Looking<'_> {
+impl SpinningSocket<'_> {
     fn refuse(&mut self, at: TextSize, message: String) {
         let line = Some(line_of(self.source, at));
         self.found.get_or_insert(Refused { message, line });
@@ -75,7 +75,7 @@ impl Looking<'_> {
     }
 }
 
-impl<'a> Visitor<'a> for Looking<'_> {
+impl<'a> Visitor<'a> for SpinningSocket<'_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         if self.found.is_some() {
             return;

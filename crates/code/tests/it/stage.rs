@@ -3,7 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use callgate_code::{
-    Ended, HostCall, Limits, LocalPack, Outcome, Outside, Pool, Program, Reply, Script,
+    Ended, HostCall, HostCalls, Limits, LocalPack, Outcome, Pool, Program, Reply, Script,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::to_raw_value};
@@ -36,7 +36,7 @@ impl Tools {
     }
 }
 
-impl Outside for Tools {
+impl HostCalls for Tools {
     fn call(&self, call: HostCall) -> BoxFuture<'_, Reply> {
         self.calls.lock().unwrap().push(call.clone());
         let args: Vec<Value> = serde_json::from_str(call.args.get()).unwrap();

@@ -25,7 +25,7 @@ pub struct Items {
 
 /// All items of one kind.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct ItemTable {
     listed: Vec<Arc<Item>>,
     by_shown: HashMap<String, Arc<Item>>,
     by_server: HashMap<ServerName, HashMap<String, Arc<Item>>>,
@@ -38,7 +38,7 @@ pub(super) struct Source {
     server: ServerName,
 }
 
-impl Shelf {
+impl ItemTable {
     fn add(&mut self, item: Item, listed: bool) {
         let item = Arc::new(item);
         self.by_shown.insert(item.shown.clone(), item.clone());
@@ -93,7 +93,7 @@ impl Catalog {
         policy: &'c Policy,
         who: Option<&'c Who>,
     ) -> impl Iterator<Item = &'c Arc<Item>> {
-        let listed = &self.shelf(kind).listed;
+        let listed = &self.table(kind).listed;
         listed
             .iter()
             .filter(move |item| policy.shows_item(item, who))
@@ -203,7 +203,7 @@ impl Catalog {
         }
     }
 
-    fn shelf(&self, kind: ItemKind) -> &Shelf {
+    fn table(&self, kind: ItemKind) -> &ItemTable {
         match kind {
             ItemKind::Prompt => &self.prompts,
             ItemKind::Resource => &self.resources,
@@ -214,8 +214,8 @@ impl Catalog {
 
 /// The item's own URI, unless an earlier server has the same one, or it looks like one of ours: then
 /// one that says whose it is.
-fn shown_uri(shelf: &Shelf, item: &Item) -> String {
-    let is_taken = shelf.by_shown.contains_key(&item.name) || unwrapped(&item.name).is_some();
+fn shown_uri(table: &ItemTable, item: &Item) -> String {
+    let is_taken = table.by_shown.contains_key(&item.name) || unwrapped(&item.name).is_some();
     match is_taken {
         true => wrapped(&item.server, &item.name),
         false => item.name.clone(),

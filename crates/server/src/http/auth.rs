@@ -12,7 +12,7 @@ use axum::{
 use callgate_gate::{Digest, FIRST_TENANT, Role};
 use subtle::ConstantTimeEq;
 
-use super::{Shared, guard, listen::Peer};
+use super::{Shared, dns_rebinding, listen::Peer};
 use crate::{Keyring, Principal, principal::Pass};
 
 /// What somebody on this machine is called who needs no token.
@@ -243,7 +243,7 @@ fn is_from_here(request: &Request) -> bool {
     let peer = request.extensions().get::<Peer>();
     let is_local = peer.is_some_and(|Peer(address)| address.is_loopback());
     // Under another name than this machine's own it came from somewhere else, too.
-    let own_name = guard::against_rebinding(&[], request).is_ok();
+    let own_name = dns_rebinding::against_rebinding(&[], request).is_ok();
     is_local
         && own_name
         && !request

@@ -17,7 +17,7 @@ use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 
 use super::{
-    Shared, auth, guard,
+    Shared, auth, dns_rebinding,
     listen::{Answers, Peer},
     mcp, stateless,
 };
@@ -41,7 +41,7 @@ enum Asked {
 
 impl Answers for Front {
     async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response {
-        let mut response = match guard::against_rebinding(&self.shared.hosts, &request) {
+        let mut response = match dns_rebinding::against_rebinding(&self.shared.hosts, &request) {
             Err(refusal) => refusal,
             Ok(()) => self.route(request, peer).await,
         };

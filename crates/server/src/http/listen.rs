@@ -4,9 +4,9 @@
 //! one connection is bounded whatever its client does: a header and what waits to be written have
 //! room of a fixed size, and bodies and answers are counted elsewhere. A panic costs one answer.
 
-mod crowd;
-mod stall;
-mod turns;
+mod connection_table;
+mod self_wake;
+mod write_timeout;
 
 use std::{
     convert::Infallible, future::poll_fn, io, net::IpAddr, panic::AssertUnwindSafe, pin::pin,
@@ -18,7 +18,7 @@ use axum::{
     http::{Request, StatusCode},
     response::Response,
 };
-use callgate_look::{Looking, Streak};
+use callgate_spin::{SoleActivity, SpinningSocket};
 use futures_util::FutureExt;
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -30,9 +30,9 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crowd::{Attended, Crowd, Seat};
-use stall::Stalling;
-use turns::Turns;
+use connection_table::{Attended, ConnectionTable, Slot};
+use self_wake::SelfWake;
+use write_timeout::WriteTimeout;
 
 /// The room for one header, and for what one connection has waiting to be written.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -63,7 +63,7 @@ pub(super) struct Peer(pub(super) IpAddr);
 
 /// What clients may take of us.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct ConnectionLimits {
     /// So many connections at once.
     pub(super) connections: usize,
     /// How long a header may take, and how long a connection may be idle.
@@ -74,7 +74,7 @@ pub(super) struct Terms {
     pub(super) last_writes: Duration,
 }
 
-impl Terms {
+impl ConnectionLimits {
     /// The usual patience with so many connections.
     pub(super) fn new(connections: usize) -> Self {
         Self {
@@ -90,14 +90,14 @@ impl Terms {
 pub(super) async fn serve<A: Answers>(
     listener: TcpListener,
     app: A,
-    terms: Terms,
+    limits: ConnectionLimits,
     close: CancellationToken,
 ) {
-    let crowd = Arc::new(Crowd::new(terms.connections));
+    let connections = Arc::new(ConnectionTable::new(limits.connections));
     let tasks = TaskTracker::new();
-    let house = House {
+    let acceptor = Acceptor {
         app,
-        terms,
+        limits,
         close: close.clone(),
         cut: CancellationToken::new(),
         turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
@@ -109,50 +109,50 @@ pub(super) async fn serve<A: Answers>(
             () = close.cancelled() => break,
         };
         match accepted {
-            Ok((socket, peer)) => match crowd.enter(peer.ip()) {
-                Some(seat) => {
-                    tasks.spawn(house.clone().attend(socket, Peer(peer.ip()), seat));
+            Ok((socket, peer)) => match connections.enter(peer.ip()) {
+                Some(slot) => {
+                    tasks.spawn(acceptor.clone().attend(socket, Peer(peer.ip()), slot));
                 }
                 None => {
-                    tasks.spawn(house.clone().turn_away(socket));
+                    tasks.spawn(acceptor.clone().turn_away(socket));
                 }
             },
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(name: "http.accept_failed", %error, "connections cannot be accepted");
-                crowd.make_room();
+                connections.make_room();
                 let _ = timeout(ACCEPT_PAUSE, close.cancelled()).await;
             }
         }
     }
     drop(listener);
     tasks.close();
-    if timeout(terms.last_writes, tasks.wait()).await.is_err() {
-        house.cut.cancel();
+    if timeout(limits.last_writes, tasks.wait()).await.is_err() {
+        acceptor.cut.cancel();
         tasks.wait().await;
     }
 }
 
 /// What all connections share.
 #[derive(Debug, Clone)]
-struct House<A> {
+struct Acceptor<A> {
     app: A,
-    terms: Terms,
+    limits: ConnectionLimits,
     close: CancellationToken,
     cut: CancellationToken,
     turning_away: Arc<Semaphore>,
     /// The turns of all connections.
-    streak: Arc<Streak>,
+    streak: Arc<SoleActivity>,
 }
 
-impl<A: Answers> House<A> {
-    async fn attend(self, socket: TcpStream, peer: Peer, seat: Seat) {
-        let seat = Arc::new(seat);
+impl<A: Answers> Acceptor<A> {
+    async fn attend(self, socket: TcpStream, peer: Peer, slot: Slot) {
+        let slot = Arc::new(slot);
         // Without it a streamed answer waits for the other side's delayed acknowledgement.
         let _ = socket.set_nodelay(true);
-        let socket = Looking::new(socket, self.streak);
-        let socket = TokioIo::new(Stalling::new(socket, self.terms.stalled));
-        let seated = seat.clone();
+        let socket = SpinningSocket::new(socket, self.streak);
+        let socket = TokioIo::new(WriteTimeout::new(socket, self.limits.stalled));
+        let seated = slot.clone();
         let app = self.app;
         let answering = hyper::service::service_fn(move |request: Request<Incoming>| {
             let attended = seated.attend();
@@ -165,17 +165,17 @@ impl<A: Answers> House<A> {
         });
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.terms.header)
+            .header_read_timeout(self.limits.header)
             .max_buf_size(BUFFER_BYTES)
             .serve_connection(socket, answering);
         let mut serving = pin!(serving);
-        let turns = Turns::new();
+        let turns = SelfWake::new();
         let ended = tokio::select! {
             ended = poll_fn(|context| turns.poll(context, |context| serving.as_mut().poll(context))) => ended,
-            () = seat.has_left() => Ok(()),
+            () = slot.has_left() => Ok(()),
             () = self.close.cancelled() => {
                 // Nobody waits for an answer to half a header.
-                if seat.is_fresh() {
+                if slot.is_fresh() {
                     return;
                 }
                 serving.as_mut().graceful_shutdown();

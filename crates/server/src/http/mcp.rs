@@ -31,7 +31,7 @@ use crate::{
     outlet::Outlet,
     principal::Pass,
     queue::{Receiver, queue},
-    session::{Aside, Session},
+    session::{RequestContext, Session},
 };
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -42,15 +42,15 @@ const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// What stands beside a request: in its URL and its headers.
-pub(super) struct Beside {
+pub(super) struct UrlAndHeaders {
     pub(super) view: View,
     pub(super) trace: Option<TraceContext>,
 }
 
-impl Beside {
-    fn with(self, caller: Arc<dyn Caller>) -> Aside {
+impl UrlAndHeaders {
+    fn with(self, caller: Arc<dyn Caller>) -> RequestContext {
         let Self { view, trace } = self;
-        Aside {
+        RequestContext {
             view,
             caller,
             trace,
@@ -101,8 +101,15 @@ pub(super) async fn post(
     match frame.kind() {
         FrameKind::Request => {
             let trace = trace_of(&headers);
-            let beside = Beside { view, trace };
-            answer(shared, &session.session, frame, beside, Era::Handshake).await
+            let url_and_headers = UrlAndHeaders { view, trace };
+            answer(
+                shared,
+                &session.session,
+                frame,
+                url_and_headers,
+                Era::Handshake,
+            )
+            .await
         }
         FrameKind::Notification => {
             session.session.notified(frame).await;
@@ -211,12 +218,12 @@ async fn initialize(
     };
     let session = Session::new(shared.gateway.clone(), door, principal.clone(), id);
     let nobody = Arc::new(super::sessions::Standing::default());
-    let aside = Aside {
+    let context = RequestContext {
         view,
         caller: nobody,
         trace: None,
     };
-    let Some(answer) = session.answer(frame, aside).await else {
+    let Some(answer) = session.answer(frame, context).await else {
         return StatusCode::NO_CONTENT.into_response();
     };
     let mut response = json(StatusCode::OK, answer);
@@ -260,13 +267,13 @@ pub(super) async fn answer(
     shared: &Shared,
     session: &Session,
     request: Frame,
-    beside: Beside,
+    url_and_headers: UrlAndHeaders,
     era: Era,
 ) -> Response {
     let budget = shared.gateway.inflight.clone();
     let (messages, mut queue) = queue(budget.clone());
     let outlet = Arc::new(Outlet::new(messages, session.asks.clone()));
-    let mut answering = session.answer(request, beside.with(outlet));
+    let mut answering = session.answer(request, url_and_headers.with(outlet));
     let first = tokio::select! {
         biased;
         Some(message) = queue.recv() => message,
@@ -353,7 +360,7 @@ async fn post_batch(
     let trace = trace_of(headers);
     let one = |frame| {
         let trace = trace.clone();
-        batched(session.clone(), frame, Beside { view, trace })
+        batched(session.clone(), frame, UrlAndHeaders { view, trace })
     };
     match messages.answered_by(one).await {
         Some(answers) => json(StatusCode::OK, shared.gateway.inflight.hold(answers)),
@@ -361,11 +368,15 @@ async fn post_batch(
     }
 }
 
-async fn batched(session: Arc<HttpSession>, frame: Frame, beside: Beside) -> Option<Bytes> {
+async fn batched(
+    session: Arc<HttpSession>,
+    frame: Frame,
+    url_and_headers: UrlAndHeaders,
+) -> Option<Bytes> {
     match frame.kind() {
         FrameKind::Request => {
-            let aside = beside.with(session.standing.clone());
-            let answering = session.session.answer(frame, aside);
+            let context = url_and_headers.with(session.standing.clone());
+            let answering = session.session.answer(frame, context);
             answering.await.map(Pieces::into_bytes)
         }
         FrameKind::Notification => {

@@ -17,7 +17,7 @@ use axum::{
     response::{Html, IntoResponse, Redirect, Response},
     routing::{get, post},
 };
-use callgate_call::Desk;
+use callgate_call::ApprovalService;
 use callgate_gate::ApprovalId;
 use callgate_record::{Answer, Way, Which};
 use callgate_wire::sse;
@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared, approvals, auth,
+    Shared, approval_routes, auth,
     auth::Reach,
     problem::Problem,
     stream::{event_stream, keep_alive},
@@ -101,7 +101,7 @@ async fn script() -> impl IntoResponse {
 }
 
 async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    let (visit, desk) = match entered(&shared, &headers, "/approvals") {
+    let (visit, approval_service) = match entered(&shared, &headers, "/approvals") {
         Ok(entered) => entered,
         Err(response) => return *response,
     };
@@ -110,9 +110,9 @@ async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response
         tenant: Reach::of(&visit.principal).into_tenant(),
     };
     // The list alone is not enough to decide by.
-    match desk.show_all(which, MAX_SHOWN, false).await {
+    match approval_service.show_all(which, MAX_SHOWN, false).await {
         Ok(all) => Html(render::list(&visit, &all).into_string()).into_response(),
-        Err(error) => approvals::unavailable(&error).into_response(),
+        Err(error) => approval_routes::unavailable(&error).into_response(),
     }
 }
 
@@ -125,12 +125,12 @@ async fn show(
         return not_found();
     };
     let place = format!("/approvals/{id}");
-    let (visit, desk) = match entered(&shared, &headers, &place) {
+    let (visit, approval_service) = match entered(&shared, &headers, &place) {
         Ok(entered) => entered,
         Err(response) => return *response,
     };
     let reach = Reach::of(&visit.principal);
-    match approvals::visible_to(desk, &reach, &id).await {
+    match approval_routes::visible_to(approval_service, &reach, &id).await {
         Ok(Some(approval)) => Html(render::one(&visit, &approval).into_string()).into_response(),
         Ok(None) => not_found(),
         Err(problem) => problem.into_response(),
@@ -153,7 +153,7 @@ async fn decide(
         return not_found();
     };
     let place = format!("/approvals/{id}");
-    let (visit, desk) = match entered(&shared, &headers, &place) {
+    let (visit, approval_service) = match entered(&shared, &headers, &place) {
         Ok(entered) => entered,
         Err(response) => return *response,
     };
@@ -161,8 +161,8 @@ async fn decide(
         return foreign_form();
     }
     let reach = Reach::of(&visit.principal);
-    let by = approvals::by(&visit.principal, reach, Way::Page);
-    match approvals::decide(desk, by, &id, decision.answer).await {
+    let by = approval_routes::by(&visit.principal, reach, Way::Page);
+    match approval_routes::decide(approval_service, by, &id, decision.answer).await {
         Ok(()) => Redirect::to(&place).into_response(),
         Err(problem) => {
             let page = render::notice("This did not count", problem.detail(), Some(&place));
@@ -173,11 +173,11 @@ async fn decide(
 
 /// Tells a page that something changed, as long as it is open.
 async fn follow(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    let Ok((_, desk)) = entered(&shared, &headers, "/approvals") else {
+    let Ok((_, approval_service)) = entered(&shared, &headers, "/approvals") else {
         return StatusCode::UNAUTHORIZED.into_response();
     };
     let following = Following {
-        changes: desk.changes(),
+        changes: approval_service.changes(),
         close: shared.closing.close.clone(),
         greeted: false,
     };
@@ -217,12 +217,12 @@ async fn make_link(
     State(shared): State<Arc<Shared>>,
     Extension(principal): Extension<Arc<Principal>>,
 ) -> Result<Json<Value>, Problem> {
-    let desk = approvals::desk_for(&shared, &principal)?;
+    let approval_service = approval_routes::service_for(&shared, &principal)?;
     let code = shared.logins.link(principal).map_err(|_| {
         let text = "no random numbers can be had from the system";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random", text)
     })?;
-    let url = format!("{}/login/{code}", desk.terms().base_url);
+    let url = format!("{}/login/{code}", approval_service.settings().base_url);
     Ok(Json(json!({ "url": url })))
 }
 
@@ -262,8 +262,8 @@ async fn log_in(State(shared): State<Arc<Shared>>, Form(login): Form<Login>) -> 
     let is_https = shared
         .gateway
         .path
-        .desk()
-        .is_some_and(|desk| desk.terms().base_url.starts_with("https:"));
+        .approval_service()
+        .is_some_and(|approval_service| approval_service.settings().base_url.starts_with("https:"));
     if let Ok(cookie) = HeaderValue::from_str(&logins::set_cookie(&cookie, is_https)) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
@@ -294,7 +294,7 @@ fn entered<'s>(
     shared: &'s Shared,
     headers: &HeaderMap,
     place: &str,
-) -> Result<(Visit, &'s Desk), Box<Response>> {
+) -> Result<(Visit, &'s ApprovalService), Box<Response>> {
     let Some(visit) = shared.logins.visit(headers) else {
         return Err(Box::new(stranger(headers, place)));
     };
@@ -302,8 +302,8 @@ fn entered<'s>(
         shared.logins.leave(headers);
         return Err(Box::new(stranger(headers, place)));
     }
-    match approvals::desk_for(shared, &visit.principal) {
-        Ok(desk) => Ok((visit, desk)),
+    match approval_routes::service_for(shared, &visit.principal) {
+        Ok(approval_service) => Ok((visit, approval_service)),
         Err(problem) => Err(Box::new(problem.into_response())),
     }
 }

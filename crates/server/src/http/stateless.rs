@@ -17,7 +17,7 @@ use ulid::Ulid;
 
 use super::{
     Shared,
-    mcp::{Beside, VERSION_HEADER, answer, text, trace_of},
+    mcp::{UrlAndHeaders, VERSION_HEADER, answer, text, trace_of},
     replies::json,
 };
 use crate::{Principal, session::Session};
@@ -62,8 +62,8 @@ pub(super) async fn post(
         Some(_) | None => session,
     };
     let trace = trace_of(headers);
-    let beside = Beside { view, trace };
-    answer(shared, &session, frame, beside, Era::Stateless).await
+    let url_and_headers = UrlAndHeaders { view, trace };
+    answer(shared, &session, frame, url_and_headers, Era::Stateless).await
 }
 
 /// The status that goes with an error of this form.

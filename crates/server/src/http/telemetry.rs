@@ -57,8 +57,8 @@ pub(super) async fn events(
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let status = &shared.gateway.status;
     let rows = status.rows();
-    let pending_approvals = match shared.gateway.path.desk() {
-        Some(desk) => desk.pending().await,
+    let pending_approvals = match shared.gateway.path.approval_service() {
+        Some(approval_service) => approval_service.pending().await,
         None => 0,
     };
     let standing = Standing {

@@ -16,7 +16,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use callgate_call::{Enclosed, Enclosing, Reading};
+use callgate_call::{Reading, ScriptRun, ScriptRunEnd};
 use callgate_code::{Ended, Form, Limits, Pool, Program, Script, cleaned};
 use callgate_gate::Host;
 use callgate_wire::{Frame, RpcError, methods, quote};
@@ -164,17 +164,17 @@ impl Run {
         self,
         gateway: Gateway,
         at: AskedAt,
-    ) -> impl FnOnce(Enclosing) -> BoxFuture<'static, Enclosed> + Send + 'static {
-        move |enclosing| Box::pin(run(gateway, at, enclosing, self.asked))
+    ) -> impl FnOnce(ScriptRun) -> BoxFuture<'static, ScriptRunEnd> + Send + 'static {
+        move |script_run| Box::pin(run(gateway, at, script_run, self.asked))
     }
 }
 
 async fn run(
     gateway: Gateway,
     at: AskedAt,
-    enclosing: Enclosing,
+    script_run: ScriptRun,
     asked: Result<Asked, String>,
-) -> Enclosed {
+) -> ScriptRunEnd {
     let settings = gateway.views.settings();
     let code = &settings.code;
     let Some(pool) = gateway.views.code.pool(code) else {
@@ -184,7 +184,7 @@ async fn run(
     let held = match asked {
         Err(wrong) => return reply::fault(&wrong),
         Ok(Asked::Command(command)) => {
-            HeldRun::new(&enclosing, &owner, cleaned(&command), now_us())
+            HeldRun::new(&script_run, &owner, cleaned(&command), now_us())
         }
         Ok(Asked::Resume(id)) => match held::take(code.runs.as_deref(), &id, &owner).await {
             Ok(held) => held,
@@ -200,13 +200,13 @@ async fn run(
         owner,
         now_us: held.now_us,
     };
-    let inner = Inner::new(gateway.clone(), at, enclosing, packs, held);
+    let inner = Inner::new(gateway.clone(), at, script_run, packs, held);
     let ended = pool.run(script, &code.limits, &inner).await;
     answered(inner, settings, ended).await
 }
 
 /// What the host gets for a run that ended so.
-async fn answered(inner: Inner, settings: Arc<ViewSettings>, ended: Ended) -> Enclosed {
+async fn answered(inner: Inner, settings: Arc<ViewSettings>, ended: Ended) -> ScriptRunEnd {
     let code = &settings.code;
     match ended {
         Ended::Done {

@@ -4,7 +4,7 @@
 mod calling;
 mod describe;
 mod retrieve;
-mod shelf;
+mod search_index;
 mod signature;
 mod tools;
 
@@ -19,7 +19,7 @@ use super::{Taken, results};
 use crate::Gateway;
 
 pub(crate) use retrieve::{Filters, Query, retrieve, shortened};
-pub(crate) use shelf::Shelf;
+pub(crate) use search_index::SearchIndex;
 pub(crate) use signature::signature;
 
 /// What is said to whoever calls `call_tool`.

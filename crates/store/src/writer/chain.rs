@@ -18,7 +18,7 @@ use crate::{
     key::Key,
     line::{self, Hash, NO_HASH, Stamp},
     segment::{Failure, MAX_END_BYTES, Segment},
-    writer::{Durability, owed::Owed, syncing::Syncing},
+    writer::{Durability, backlog::Backlog, syncing::Syncing},
 };
 
 /// How far the clock may lag behind the last entry and be overruled.
@@ -48,7 +48,7 @@ pub(super) struct Chain {
     since_head: u64,
     /// Calls whose `Forwarding` is in the log and whose end is not.
     open: HashSet<CallId>,
-    owed: Owed,
+    owed: Backlog,
     syncing: Syncing,
     line: Vec<u8>,
     instants: InstantWriter,
@@ -95,7 +95,7 @@ impl Chain {
             at: Timestamp::UNIX_EPOCH,
             since_head: 0,
             open: HashSet::default(),
-            owed: Owed::default(),
+            owed: Backlog::default(),
             syncing: Syncing::default(),
             line: Vec::new(),
             instants: InstantWriter::new(),

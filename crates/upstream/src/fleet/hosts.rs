@@ -11,7 +11,9 @@ use callgate_wire::Era;
 use futures_util::future::join_all;
 
 use super::Fleet;
-use crate::{Profile, ServerStatus, followers::Followers, outgoing::Housekeeping, server::Server};
+use crate::{
+    Profile, ServerStatus, outgoing::Housekeeping, server::Server, subscriptions::Subscriptions,
+};
 
 /// How long a notification to all servers may take.
 const TELL_ALL_DEADLINE: Duration = Duration::from_secs(1);
@@ -26,10 +28,10 @@ pub(super) struct Present {
 
 impl Fleet {
     /// Who follows the resources of a server, kept over its restarts.
-    pub(super) fn followers_of(&self, server: &ServerName) -> Arc<Followers> {
-        let followers = self.followers.lock();
-        let mut followers = followers.unwrap_or_else(PoisonError::into_inner);
-        followers.entry(server.clone()).or_default().clone()
+    pub(super) fn followers_of(&self, server: &ServerName) -> Arc<Subscriptions> {
+        let subscriptions = self.subscriptions.lock();
+        let mut subscriptions = subscriptions.unwrap_or_else(PoisonError::into_inner);
+        subscriptions.entry(server.clone()).or_default().clone()
     }
 
     /// Takes note of a host that is there now.

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_call::InHand;
+use callgate_call::CallerDriven;
 use callgate_record::Effect;
 use callgate_wire::{Era, Frame, Pieces, ProtocolVersion, Strictness};
 use foldhash::HashMap;
@@ -144,7 +144,7 @@ impl StreamableLink {
             link.under_way().remove(&id);
             link.end_if_unreachable();
         };
-        let work = InHand::new(exchanging, self.tasks.clone());
+        let work = CallerDriven::new(exchanging, self.tasks.clone());
         Some(Sent::ByWhoWaits(work))
     }
 

@@ -28,17 +28,17 @@ impl Server {
         request: &Frame,
     ) -> Result<Option<Reply>, Failure> {
         let (connection, _seat) = self.connection(host, Purpose::Follow).await?;
-        let _in_order = self.followers.telling.lock().await;
+        let _in_order = self.subscriptions.telling.lock().await;
         let follows = request.method() == Some(methods::RESOURCES_SUBSCRIBE);
         if follows {
             let spelled = request.param("uri").and_then(|uri| uri.as_str());
             let is_first = self
-                .followers
+                .subscriptions
                 .add(host, uri, spelled.as_deref().unwrap_or(uri));
             if !is_first {
                 return Ok(None);
             }
-        } else if !self.followers.remove(host, uri) {
+        } else if !self.subscriptions.remove(host, uri) {
             return Ok(None);
         }
         let method = match follows {
@@ -52,7 +52,7 @@ impl Server {
         let asked = connection.request(method, &what, self.spec.timeout).await;
         let is_followed = matches!(&asked, Ok(reply) if reply.kind() == FrameKind::Result);
         if follows && !is_followed {
-            self.followers.remove(host, uri);
+            self.subscriptions.remove(host, uri);
         }
         match asked {
             Ok(frame) => Ok(Some(Reply {
@@ -77,7 +77,7 @@ impl Server {
 
     /// Notes that a host has gone; what nobody follows any more.
     pub(crate) fn left_by(&self, host: &Host) -> Vec<String> {
-        self.followers.leave(host)
+        self.subscriptions.leave(host)
     }
 
     /// Tells the server what nobody follows any more.
@@ -85,9 +85,9 @@ impl Server {
         let Some(connection) = self.existing_connection(host) else {
             return;
         };
-        let _in_order = self.followers.telling.lock().await;
+        let _in_order = self.subscriptions.telling.lock().await;
         // Another host may have come for one of them meanwhile.
-        let followed = self.followers.followed_over(&Profile::of(host));
+        let followed = self.subscriptions.followed_over(&Profile::of(host));
         let abandoned = abandoned.iter().filter(|uri| !followed.contains(uri));
         let method = methods::RESOURCES_UNSUBSCRIBE;
         join_all(abandoned.map(|uri| follow_on(&connection, method, uri))).await;
@@ -103,7 +103,7 @@ impl Server {
             // A server without levels says so, and that is all.
             let _ = asked.await;
         }
-        let followed = self.followers.followed_over(profile);
+        let followed = self.subscriptions.followed_over(profile);
         let method = methods::RESOURCES_SUBSCRIBE;
         join_all(
             followed

@@ -113,7 +113,7 @@ impl Run<'_> {
                 event,
             });
         };
-        let working = self.walk.workshop.agent(task, frame.stop.clone(), &tell);
+        let working = self.walk.step_runner.agent(task, frame.stop.clone(), &tell);
         let outcome = working.await?;
         Ok(formatted(agent.output_format, outcome))
     }
@@ -152,7 +152,7 @@ impl Run<'_> {
         };
         let stop = frame.stop.child_token();
         let limit = state.timeout.unwrap_or(Duration::MAX);
-        let working = self.walk.workshop.operation(task, stop.clone());
+        let working = self.walk.step_runner.operation(task, stop.clone());
         tokio::select! {
             done = working => done,
             () = tokio::time::sleep(limit) => {

@@ -7,7 +7,7 @@ use callgate_agent::{Proxy, StepEvent};
 use callgate_testkit::DataDir;
 use callgate_workflow::{
     AgentTask, Beginning, Ended, Event, Failure, Journal, OperationTask, Outcome, Run, RunError,
-    Walk, Workflow, Workshop, given, read,
+    StepRunner, Walk, Workflow, given, read,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -42,7 +42,7 @@ impl Fake {
     }
 }
 
-impl Workshop for Fake {
+impl StepRunner for Fake {
     fn agent<'a>(
         &'a self,
         task: AgentTask,
@@ -161,7 +161,7 @@ impl Stage {
         let tell = move |event: Event| events.lock().expect("nobody panics").push(event);
         let walk = Walk {
             journal,
-            workshop: &self.fake,
+            step_runner: &self.fake,
             tell: &tell,
             stop: self.stop.clone(),
             warden_program: callgate_testkit::callgate(),

@@ -16,7 +16,7 @@ use callgate_config::Settings;
 
 use callgate_gateway::steps::StepPlugins;
 
-use callgate_gateway::workshop::Gated;
+use callgate_gateway::step_runner::GatedStepRunner;
 
 use crate::{
     args::{Gateway, RunWorkflow, Shared},
@@ -125,7 +125,7 @@ async fn walked(
     let signals = Signals::listen(Hangup::Stops)?;
     let plan = callgate_gateway::plan::step(settings, &journal.workdir, false, Vec::new())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
-    let workshop = Gated {
+    let step_runner = GatedStepRunner {
         caller: std::sync::Arc::new(Shell),
         plugins: StepPlugins::new(settings, &journal.workdir),
         workdir: journal.workdir.clone(),
@@ -138,14 +138,14 @@ async fn walked(
     let walking = async {
         let walk = Walk {
             journal,
-            workshop: &workshop,
+            step_runner: &step_runner,
             tell: &tell,
             stop: signals.stop.clone(),
             warden_program: warden(settings).to_owned(),
             env: environment::minimal(Inherit::All, &[], std::env::vars()),
         };
         let run = Run::new(workflow, walk);
-        ended = Some(workshop.plugins.during(&signals.stop, run.walk()).await);
+        ended = Some(step_runner.plugins.during(&signals.stop, run.walk()).await);
     };
     signals.wind_down(walking).await;
     progress.end();
@@ -159,7 +159,7 @@ async fn walked(
             Err(Failed::execution("the run was stopped").help(help))
         }
     };
-    drop(workshop);
+    drop(step_runner);
     signals.wind_down(running.stop(PATIENCE)).await;
     ended
 }

@@ -36,8 +36,8 @@ struct Place {
     serving: JoinHandle<()>,
 }
 
-fn terms() -> Terms {
-    Terms {
+fn limits() -> ConnectionLimits {
+    ConnectionLimits {
         connections: 4,
         header: LONG,
         stalled: LONG,
@@ -63,11 +63,11 @@ fn endless(asked: Arc<AtomicUsize>, dropped: Arc<Notify>) -> Body {
     }))
 }
 
-async fn start(app: Router, terms: Terms) -> Place {
+async fn start(app: Router, limits: ConnectionLimits) -> Place {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let close = CancellationToken::new();
-    let serving = tokio::spawn(serve(listener, app, terms, close.clone()));
+    let serving = tokio::spawn(serve(listener, app, limits, close.clone()));
     Place {
         address,
         close,
@@ -119,9 +119,9 @@ async fn is_closed(socket: &mut TcpStream) -> bool {
 async fn connections_without_a_request_head_are_closed() {
     let place = start(
         plain(),
-        Terms {
+        ConnectionLimits {
             header: Duration::from_millis(50),
-            ..terms()
+            ..limits()
         },
     )
     .await;
@@ -144,9 +144,9 @@ async fn clients_that_do_not_read_are_cut_off_with_little_buffered() {
     );
     let place = start(
         app,
-        Terms {
+        ConnectionLimits {
             stalled: Duration::from_millis(100),
-            ..terms()
+            ..limits()
         },
     )
     .await;
@@ -162,9 +162,9 @@ async fn clients_that_do_not_read_are_cut_off_with_little_buffered() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_for_a_new_one() {
-    let place = start(plain(), terms()).await;
+    let place = start(plain(), limits()).await;
     let mut resting = Vec::new();
-    for _ in 0..terms().connections {
+    for _ in 0..limits().connections {
         let mut socket = place.send(&format!("GET /{GET}")).await;
         read_to(&mut socket, "fine").await;
         resting.push(socket);
@@ -191,9 +191,9 @@ async fn a_new_connection_is_refused_when_all_are_busy() {
             "fine"
         }),
     );
-    let place = start(app, terms()).await;
+    let place = start(app, limits()).await;
     let mut working = Vec::new();
-    for _ in 0..terms().connections {
+    for _ in 0..limits().connections {
         working.push(place.send(&format!("GET /{GET}")).await);
         begun.notified().await;
     }
@@ -215,7 +215,7 @@ async fn a_panicking_handler_fails_only_its_request() {
         panic!("a fault in a handler")
     }
     let app = plain().route("/fault", get(fault));
-    let place = start(app, terms()).await;
+    let place = start(app, limits()).await;
     let mut socket = place.send(&format!("GET /fault{GET}")).await;
     let answer = read_to(&mut socket, "its log says more").await;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
@@ -241,11 +241,11 @@ async fn closing_finishes_started_answers_and_closes_idle_connections() {
             "fine"
         }),
     );
-    let terms = Terms {
+    let limits = ConnectionLimits {
         last_writes: Duration::from_millis(200),
-        ..terms()
+        ..limits()
     };
-    let place = start(app, terms).await;
+    let place = start(app, limits).await;
     let mut answered = place.send(&format!("GET /{GET}")).await;
     begun.notified().await;
     let mut idle = place.send("GET / HT").await;

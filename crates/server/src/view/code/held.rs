@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_call::Enclosing;
+use callgate_call::ScriptRun;
 use callgate_code::Outcome;
 use callgate_gate::{CallId, Digest};
 use serde::{Deserialize, Serialize};
@@ -62,9 +62,9 @@ pub(super) struct Unresumed(pub(super) String);
 
 impl HeldRun {
     /// A run that begins.
-    pub(super) fn new(enclosing: &Enclosing, owner: &str, source: String, now_us: i64) -> Self {
+    pub(super) fn new(script_run: &ScriptRun, owner: &str, source: String, now_us: i64) -> Self {
         Self {
-            id: enclosing.id(),
+            id: script_run.id(),
             owner: owner.to_owned(),
             source,
             now_us,

@@ -6,8 +6,8 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use callgate_call::{AskFailed, Caller, Enclosing, Received};
-use callgate_code::{HostCall, Outcome, Outside, Reply};
+use callgate_call::{AskFailed, Caller, Received, ScriptRun};
+use callgate_code::{HostCall, HostCalls, Outcome, Reply};
 use callgate_gate::{Door, Host, Source};
 use callgate_wire::{Era, Frame, Id, Strictness, message};
 use futures_util::future::BoxFuture;
@@ -30,7 +30,7 @@ pub(super) struct Inner {
     at: AskedAt,
     /// The host as inner calls see it: of the era in which a call is one round.
     host: Arc<Host>,
-    enclosing: Enclosing,
+    script_run: ScriptRun,
     packs: Packs,
     state: Mutex<State>,
     number: AtomicU32,
@@ -60,7 +60,7 @@ impl Inner {
     pub(super) fn new(
         gateway: Gateway,
         at: AskedAt,
-        enclosing: Enclosing,
+        script_run: ScriptRun,
         packs: Packs,
         mut run: HeldRun,
     ) -> Self {
@@ -77,7 +77,7 @@ impl Inner {
             gateway,
             at,
             host,
-            enclosing,
+            script_run,
             packs,
             state: Mutex::new(State {
                 run,
@@ -145,7 +145,7 @@ impl Inner {
     /// Makes a call.
     async fn make(&self, name: String, arguments: String, via: Option<Arc<str>>) -> Reply {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let id = Id::string(&format!("{}/{number}", self.enclosing.id()));
+        let id = Id::string(&format!("{}/{number}", self.script_run.id()));
         let request = message::tool_call(&id, &name, &arguments);
         let frame = match Frame::parse(request, Strictness::Full) {
             Ok(frame) => frame,
@@ -163,7 +163,7 @@ impl Inner {
             Era::Handshake => self.at.caller.clone(),
             Era::Stateless => Arc::new(Nobody),
         };
-        let mut pending = self.enclosing.call(received, caller, via);
+        let mut pending = self.script_run.call(received, caller, via);
         let answer = pending.answer().await;
         let approval = pending.held().cloned();
         let answer = answer.map(|answer| Frame::parse(answer.into_bytes(), Strictness::Envelope));
@@ -239,7 +239,7 @@ impl State {
     }
 }
 
-impl Outside for Inner {
+impl HostCalls for Inner {
     fn call(&self, call: HostCall) -> BoxFuture<'_, Reply> {
         Box::pin(self.answer(call))
     }

@@ -1,7 +1,7 @@
 //! What the host gets for a run: printed text, then the result; what is too large under a handle; and the blocks
 //! that are no text.
 
-use callgate_call::Enclosed;
+use callgate_call::ScriptRunEnd;
 use callgate_code::Form;
 use callgate_wire::quote;
 use serde_json::{Value, value::RawValue};
@@ -33,7 +33,7 @@ impl Given {
 }
 
 /// A run that ended by itself.
-pub(super) fn done(inner: &Inner, settings: &CodeSettings, given: Given) -> Enclosed {
+pub(super) fn done(inner: &Inner, settings: &CodeSettings, given: Given) -> ScriptRunEnd {
     let Given {
         printed: mut text,
         value,
@@ -101,7 +101,7 @@ pub(super) fn failed(
     printed: &str,
     message: &str,
     line: Option<u32>,
-) -> Enclosed {
+) -> ScriptRunEnd {
     let place = line.map_or(String::new(), |line| format!("line {line}: "));
     let printed: String = printed.chars().take(settings.inline_chars).collect();
     let joint = if printed.is_empty() || printed.ends_with('\n') {
@@ -115,12 +115,12 @@ pub(super) fn failed(
 }
 
 /// A run that was not begun.
-pub(super) fn fault(message: &str) -> Enclosed {
+pub(super) fn fault(message: &str) -> ScriptRunEnd {
     answer(message, &[], Some(message.to_owned()))
 }
 
 /// A run that waits for approvals.
-pub(super) fn held(id: Option<&str>, waits: &[Waiting]) -> Enclosed {
+pub(super) fn held(id: Option<&str>, waits: &[Waiting]) -> ScriptRunEnd {
     let mut lines: Vec<String> = waits.iter().map(|wait| wait.told.clone()).collect();
     lines.push(match id {
         Some(id) => format!(
@@ -136,7 +136,7 @@ pub(super) fn held(id: Option<&str>, waits: &[Waiting]) -> Enclosed {
         ids.join(",")
     );
     let text = quote(&lines.join("\n"));
-    Enclosed {
+    ScriptRunEnd {
         result: format!(
             r#"{{"content":[{{"type":"text","text":{text}}}]{structured},"isError":true}}"#
         ),
@@ -144,7 +144,7 @@ pub(super) fn held(id: Option<&str>, waits: &[Waiting]) -> Enclosed {
     }
 }
 
-fn answer(text: &str, blocks: &[String], failed: Option<String>) -> Enclosed {
+fn answer(text: &str, blocks: &[String], failed: Option<String>) -> ScriptRunEnd {
     let mut content = vec![format!(r#"{{"type":"text","text":{}}}"#, quote(text))];
     content.extend(blocks.iter().cloned());
     let is_error = if failed.is_some() {
@@ -152,7 +152,7 @@ fn answer(text: &str, blocks: &[String], failed: Option<String>) -> Enclosed {
     } else {
         ""
     };
-    Enclosed {
+    ScriptRunEnd {
         result: format!(r#"{{"content":[{}]{is_error}}}"#, content.join(",")),
         failed,
     }

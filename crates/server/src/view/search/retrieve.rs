@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Unanswered,
-    shelf::{Book, Shelved},
+    search_index::{IndexSnapshot, IndexedTool},
     signature::signature,
 };
 use crate::{Detail, Gateway};
@@ -64,12 +64,12 @@ pub(super) async fn answer(
 pub(crate) async fn retrieve(gateway: &Gateway, who: &Who, query: &Query) -> String {
     let providers = gateway.path.providers();
     providers.first_connect(None).await;
-    let shelved = gateway.views.shelf.current(&**providers).await;
+    let shelved = gateway.views.search_index.current(&**providers).await;
     let policy = providers.policy();
     found(&shelved, &policy, who, query)
 }
 
-fn found(shelved: &Shelved, policy: &Policy, who: &Who, query: &Query) -> String {
+fn found(shelved: &IndexSnapshot, policy: &Policy, who: &Who, query: &Query) -> String {
     let filters = query.filters;
     let counts = |at: usize| filters.pass(&shelved.books[at], policy, who);
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
@@ -96,7 +96,7 @@ fn found(shelved: &Shelved, policy: &Policy, who: &Who, query: &Query) -> String
 
 /// Leaves out what fits much less than the best, and what would cost a model too much to read. It is the same
 /// cut whatever the detail, so that the same tools are found.
-fn cut(hits: &mut Vec<Hit>, shelved: &Shelved) {
+fn cut(hits: &mut Vec<Hit>, shelved: &IndexSnapshot) {
     let best = hits.first().map_or(0.0, |hit| hit.score);
     let relevant = hits.partition_point(|hit| hit.score >= best * RELEVANT);
     hits.truncate(relevant.max(AT_LEAST));
@@ -114,7 +114,7 @@ fn cut(hits: &mut Vec<Hit>, shelved: &Shelved) {
     hits.truncate(affordable.unwrap_or(hits.len()).max(AFFORDED));
 }
 
-fn entry(book: &Book, score: f32, detail: Detail, disabled: Option<String>) -> String {
+fn entry(book: &IndexedTool, score: f32, detail: Detail, disabled: Option<String>) -> String {
     let tool = &book.tool;
     let accepted = book.quarantined.is_none();
     let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
@@ -166,7 +166,7 @@ pub(crate) fn shortened(description: &str) -> String {
 }
 
 /// Why a tool cannot be called; only asked where such tools are wanted.
-fn disabled(book: &Book, policy: &Policy, who: &Who) -> Option<String> {
+fn disabled(book: &IndexedTool, policy: &Policy, who: &Who) -> Option<String> {
     if let Some(reason) = &book.quarantined {
         return Some(format!("quarantined: {reason}"));
     }
@@ -178,7 +178,7 @@ fn disabled(book: &Book, policy: &Policy, who: &Who) -> Option<String> {
 }
 
 impl Filters {
-    fn pass(self, book: &Book, policy: &Policy, who: &Who) -> bool {
+    fn pass(self, book: &IndexedTool, policy: &Policy, who: &Who) -> bool {
         let operation = book.operation();
         let is_destructive = operation == Operation::Destructive;
         if self.read_only_only && operation != Operation::Read {

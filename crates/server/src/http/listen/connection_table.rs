@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 /// All connections.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct ConnectionTable {
     limit: usize,
-    seats: Mutex<Seats>,
+    slots: Mutex<Seats>,
 }
 
 #[derive(Debug, Default)]
@@ -45,8 +45,8 @@ struct Taken {
 
 /// A connection's place; free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
-    crowd: Arc<Crowd>,
+pub(super) struct Slot {
+    connections: Arc<ConnectionTable>,
     number: u64,
     left: CancellationToken,
 }
@@ -54,7 +54,7 @@ pub(super) struct Seat {
 /// A request under way. It is over when the body of its answer has been handed over.
 #[derive(Debug)]
 pub(super) struct AtWork {
-    crowd: Arc<Crowd>,
+    connections: Arc<ConnectionTable>,
     number: u64,
 }
 
@@ -66,23 +66,23 @@ pub(super) struct Attended {
     pub(super) attended: AtWork,
 }
 
-impl Crowd {
+impl ConnectionTable {
     /// No connections yet, and so many at most.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
-            seats: Mutex::default(),
+            slots: Mutex::default(),
         }
     }
 
     /// A place for a new connection; none when every other one is at work.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
-        let mut seats = self.seats();
-        if seats.taken.len() >= self.limit && !seats.make_room() {
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Slot> {
+        let mut slots = self.slots();
+        if slots.taken.len() >= self.limit && !slots.make_room() {
             return None;
         }
-        let number = seats.next;
-        seats.next += 1;
+        let number = slots.next;
+        slots.next += 1;
         let left = CancellationToken::new();
         let taken = Taken {
             peer,
@@ -90,10 +90,10 @@ impl Crowd {
             is_fresh: true,
             left: left.clone(),
         };
-        seats.taken.insert(number, taken);
-        let crowd = self.clone();
-        Some(Seat {
-            crowd,
+        slots.taken.insert(number, taken);
+        let connections = self.clone();
+        Some(Slot {
+            connections,
             number,
             left,
         })
@@ -101,18 +101,18 @@ impl Crowd {
 
     /// Ends one connection that rests, if there is one.
     pub(super) fn make_room(&self) -> bool {
-        self.seats().make_room()
+        self.slots().make_room()
     }
 
     fn rest(&self, number: u64, since: Option<Instant>) {
-        if let Some(taken) = self.seats().taken.get_mut(&number) {
+        if let Some(taken) = self.slots().taken.get_mut(&number) {
             taken.resting_since = since;
             taken.is_fresh = false;
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, Seats> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,7 +136,7 @@ impl Seats {
     }
 }
 
-impl Seat {
+impl Slot {
     /// Waits until the connection has to give way.
     pub(super) async fn has_left(&self) {
         self.left.cancelled().await;
@@ -144,8 +144,8 @@ impl Seat {
 
     /// Whether the connection has made no request yet.
     pub(super) fn is_fresh(&self) -> bool {
-        let seats = self.crowd.seats();
-        seats
+        let slots = self.connections.slots();
+        slots
             .taken
             .get(&self.number)
             .is_some_and(|taken| taken.is_fresh)
@@ -153,23 +153,23 @@ impl Seat {
 
     /// Notes that a request is under way.
     pub(super) fn attend(&self) -> AtWork {
-        self.crowd.rest(self.number, None);
+        self.connections.rest(self.number, None);
         AtWork {
-            crowd: self.crowd.clone(),
+            connections: self.connections.clone(),
             number: self.number,
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.crowd.seats().taken.remove(&self.number);
+        self.connections.slots().taken.remove(&self.number);
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        self.crowd.rest(self.number, Some(Instant::now()));
+        self.connections.rest(self.number, Some(Instant::now()));
     }
 }
 
@@ -202,8 +202,8 @@ mod tests {
 
     #[test]
     fn the_longest_idle_connection_is_closed_first() {
-        let crowd = Arc::new(Crowd::new(3));
-        let enter = |peer| crowd.enter(peer).expect("somebody rests");
+        let connections = Arc::new(ConnectionTable::new(3));
+        let enter = |peer| connections.enter(peer).expect("somebody rests");
         let (first, second, third) = (enter(NEAR), enter(NEAR), enter(NEAR));
         let at_work = first.attend();
         let fourth = enter(NEAR);
@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn a_connection_of_the_busiest_address_is_closed_first() {
-        let crowd = Arc::new(Crowd::new(3));
-        let enter = |peer| crowd.enter(peer).expect("somebody rests");
+        let connections = Arc::new(ConnectionTable::new(3));
+        let enter = |peer| connections.enter(peer).expect("somebody rests");
         let (lone, many, _other) = (enter(FAR), enter(NEAR), enter(NEAR));
         let _next = enter(FAR);
         assert!(!lone.left.is_cancelled());
@@ -226,12 +226,15 @@ mod tests {
 
     #[test]
     fn busy_connections_are_not_closed_for_new_ones() {
-        let crowd = Arc::new(Crowd::new(2));
-        let seats = [crowd.enter(NEAR), crowd.enter(NEAR)].map(Option::unwrap);
-        let _at_work = seats.each_ref().map(Seat::attend);
-        assert!(crowd.enter(NEAR).is_none());
-        assert!(!crowd.make_room());
-        drop(seats);
-        assert!(crowd.enter(NEAR).is_some(), "a place that was left is free");
+        let connections = Arc::new(ConnectionTable::new(2));
+        let slots = [connections.enter(NEAR), connections.enter(NEAR)].map(Option::unwrap);
+        let _at_work = slots.each_ref().map(Slot::attend);
+        assert!(connections.enter(NEAR).is_none());
+        assert!(!connections.make_room());
+        drop(slots);
+        assert!(
+            connections.enter(NEAR).is_some(),
+            "a place that was left is free"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What encloses calls and is none itself: a script. It is on record from before it begins, and its end is as
 //! well; the calls that it makes are its children there. Nothing leads from here to a provider but
-//! [`Enclosing::call`], which is the path itself.
+//! [`ScriptRun::call`], which is the path itself.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CallPath, Pending, Shared, pending::Walked};
 use crate::{
-    Caller, InHand, Received,
+    Caller, CallerDriven, Received,
     events::gateway::RecordFailed,
     finish::{Refusal, for_stateless_host, no_record, refuse},
     receive::{Begun, receive},
@@ -19,7 +19,7 @@ use crate::{
 
 /// The inside of something that is on record and makes calls.
 #[derive(Debug, Clone)]
-pub struct Enclosing {
+pub struct ScriptRun {
     path: CallPath,
     id: CallId,
     cancelled: CancellationToken,
@@ -33,14 +33,14 @@ pub(super) struct Below {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Enclosed {
+pub struct ScriptRunEnd {
     /// The JSON of the result that the host gets.
     pub result: String,
     /// Why it is no good one.
     pub failed: Option<String>,
 }
 
-impl Enclosing {
+impl ScriptRun {
     /// Its id, which is the parent of its calls.
     pub fn id(&self) -> CallId {
         self.id
@@ -67,10 +67,10 @@ impl Enclosing {
 impl CallPath {
     /// Puts on record that a script begins, lets `work` do it, and puts its end on record. Like a call it can
     /// be cancelled, and draining waits for it.
-    pub fn enclose<W, F>(&self, received: Received, work: W) -> Pending
+    pub fn run_script<W, F>(&self, received: Received, work: W) -> Pending
     where
-        W: FnOnce(Enclosing) -> F + Send + 'static,
-        F: Future<Output = Enclosed> + Send + 'static,
+        W: FnOnce(ScriptRun) -> F + Send + 'static,
+        F: Future<Output = ScriptRunEnd> + Send + 'static,
     {
         let (place, counted) = match self.enter(&received) {
             Ok(entered) => entered,
@@ -78,7 +78,7 @@ impl CallPath {
         };
         let cancelled = place.cancelled.clone();
         let path = self.clone();
-        let enclosed = cancelled.clone();
+        let ended = cancelled.clone();
         let walking = async move {
             let Begun {
                 attempt, started, ..
@@ -93,23 +93,23 @@ impl CallPath {
                     (answer.frame, answer.code, None)
                 }
                 Ok(open) => {
-                    let inside = Enclosing {
+                    let inside = ScriptRun {
                         path: path.clone(),
                         id: attempt.id,
-                        cancelled: enclosed.clone(),
+                        cancelled: ended.clone(),
                     };
                     let ended = tokio::select! {
                         ended = work(inside) => Some(ended),
-                        () = enclosed.cancelled() => None,
+                        () = ended.cancelled() => None,
                     };
-                    path.shared.enclosed(&attempt, open, started, ended).await
+                    path.shared.ended(&attempt, open, started, ended).await
                 }
             };
             drop((place, counted));
             answer
         };
         Pending {
-            answer: InHand::new(walking, self.shared.tasks.clone()),
+            answer: CallerDriven::new(walking, self.shared.tasks.clone()),
             code: None,
             held: None,
             cancelled,
@@ -119,12 +119,12 @@ impl CallPath {
 
 impl Shared {
     /// Ends it on record, and makes the answer; none where nobody waits for it.
-    async fn enclosed(
+    async fn ended(
         &self,
         attempt: &Attempt,
         open: Open,
         started: Instant,
-        ended: Option<Enclosed>,
+        ended: Option<ScriptRunEnd>,
     ) -> Walked {
         let failed = match &ended {
             None => Some("cancelled by the host"),

@@ -22,7 +22,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{Look, Streak};
+use crate::{SoleActivity, Spin};
 
 /// How long a look is: a fast server's answer, and a fast host's next request, take half of it.
 const MOMENT: Duration = Duration::from_micros(100);
@@ -33,24 +33,24 @@ const ROOM: usize = 16 * 1024;
 
 /// A socket that looks a moment before its reader sleeps.
 #[derive(Debug)]
-pub struct Looking {
+pub struct SpinningSocket {
     socket: TcpStream,
-    streak: Arc<Streak>,
+    streak: Arc<SoleActivity>,
     place: u64,
-    look: Look,
+    look: Spin,
     in_a_row: u32,
     /// Whether something was written since the last read, so that an answer may come.
     awaits: bool,
 }
 
-impl Looking {
+impl SpinningSocket {
     /// A socket that looks while it is the only one of `streak` at work.
-    pub fn new(socket: TcpStream, streak: Arc<Streak>) -> Self {
+    pub fn new(socket: TcpStream, streak: Arc<SoleActivity>) -> Self {
         Self {
             socket,
             place: streak.place(),
             streak,
-            look: Look::new(MOMENT),
+            look: Spin::new(MOMENT),
             in_a_row: 0,
             awaits: false,
         }
@@ -87,7 +87,7 @@ impl Looking {
     }
 }
 
-impl AsyncRead for Looking {
+impl AsyncRead for SpinningSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -106,7 +106,7 @@ impl AsyncRead for Looking {
     }
 }
 
-impl AsyncWrite for Looking {
+impl AsyncWrite for SpinningSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -140,7 +140,7 @@ impl AsyncWrite for Looking {
     }
 }
 
-impl Connection for Looking {
+impl Connection for SpinningSocket {
     fn connected(&self) -> Connected {
         self.socket.connected()
     }
@@ -155,17 +155,17 @@ mod tests {
     use super::*;
 
     /// A socket with something to read, in a streak of its own.
-    async fn with_bytes() -> (std::net::TcpStream, Looking) {
+    async fn with_bytes() -> (std::net::TcpStream, SpinningSocket) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         near.write_all(&[7; 100]).unwrap();
         let (far, _) = listener.accept().await.unwrap();
-        let mut far = Looking::new(far, Arc::default());
+        let mut far = SpinningSocket::new(far, Arc::default());
         far.look.pays = true;
         (near, far)
     }
 
-    fn looked(socket: &mut Looking) -> bool {
+    fn looked(socket: &mut SpinningSocket) -> bool {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
         let read = socket.look(&mut buffer);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     /// Whether a read looked, rather than asked the runtime at once.
-    fn read_looked(socket: &mut Looking) -> bool {
+    fn read_looked(socket: &mut SpinningSocket) -> bool {
         socket.in_a_row = 0;
         let mut byte = [0];
         let mut context = Context::from_waker(std::task::Waker::noop());

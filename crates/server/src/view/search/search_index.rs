@@ -19,22 +19,22 @@ const MAX_PARAMETERS: usize = 100;
 
 /// All tools and their index.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
-    current: ArcSwapOption<Shelved>,
+pub(crate) struct SearchIndex {
+    current: ArcSwapOption<IndexSnapshot>,
     making: Mutex<()>,
 }
 
 /// The tools of one snapshot.
 #[derive(Debug)]
-pub(crate) struct Shelved {
+pub(crate) struct IndexSnapshot {
     catalog: Arc<Catalog>,
-    pub(crate) books: Vec<Book>,
+    pub(crate) books: Vec<IndexedTool>,
     pub(crate) index: Index,
 }
 
 /// One tool.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct IndexedTool {
     pub(crate) tool: Arc<Tool>,
     /// Whether hosts see it, as far as its server goes.
     pub(crate) is_listed: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Book {
     pub(crate) quarantined: Option<String>,
 }
 
-impl Book {
+impl IndexedTool {
     /// What calls of it can do, as far as that was accepted: a tool that is kept away can do anything.
     pub(crate) fn operation(&self) -> Operation {
         match self.quarantined {
@@ -54,9 +54,9 @@ impl Book {
     }
 }
 
-impl Shelf {
+impl SearchIndex {
     /// The shelf of the current snapshot.
-    pub(crate) async fn current(&self, providers: &dyn Providers) -> Arc<Shelved> {
+    pub(crate) async fn current(&self, providers: &dyn Providers) -> Arc<IndexSnapshot> {
         let catalog = providers.catalog();
         if let Some(shelved) = self.of(&catalog) {
             return shelved;
@@ -67,22 +67,22 @@ impl Shelf {
         }
         let made = {
             let catalog = catalog.clone();
-            tokio::task::spawn_blocking(move || Shelved::new(catalog)).await
+            tokio::task::spawn_blocking(move || IndexSnapshot::new(catalog)).await
         };
         // Texts cannot make it panic; were one to, this snapshot would be searched without them.
-        let made = made.unwrap_or_else(|_| Shelved::empty(catalog));
+        let made = made.unwrap_or_else(|_| IndexSnapshot::empty(catalog));
         let made = Arc::new(made);
         self.current.store(Some(made.clone()));
         made
     }
 
-    fn of(&self, catalog: &Arc<Catalog>) -> Option<Arc<Shelved>> {
+    fn of(&self, catalog: &Arc<Catalog>) -> Option<Arc<IndexSnapshot>> {
         let current = self.current.load_full()?;
         Arc::ptr_eq(&current.catalog, catalog).then_some(current)
     }
 }
 
-impl Shelved {
+impl IndexSnapshot {
     fn new(catalog: Arc<Catalog>) -> Self {
         let mut books = Vec::new();
         let mut documents = Vec::new();
@@ -90,7 +90,7 @@ impl Shelved {
             let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
             let annotations = descriptor.and_then(|json| json.get("annotations"));
             let open_world = annotations.and_then(|json| json.get("openWorldHint"));
-            books.push(Book {
+            books.push(IndexedTool {
                 tool: tool.clone(),
                 is_listed,
                 is_open_world: open_world.and_then(|hint| hint.as_bool()) == Some(true),
@@ -101,7 +101,7 @@ impl Shelved {
         let kept_away = catalog.quarantined().iter();
         for one in kept_away.filter(|one| one.reason.lets_its_name_be_told()) {
             documents.push(document(&one.tool, None));
-            books.push(Book {
+            books.push(IndexedTool {
                 tool: Arc::new(one.tool.clone()),
                 is_listed: false,
                 is_open_world: true,

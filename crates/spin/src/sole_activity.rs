@@ -7,14 +7,14 @@ const LONG: u32 = 8;
 
 /// The turns that sockets take. While they are all of one socket, it keeps nobody waiting by looking.
 #[derive(Debug, Default)]
-pub struct Streak {
+pub struct SoleActivity {
     places: AtomicU64,
     /// The place that had the last turn, and how many it has had in a row.
     last: AtomicU64,
     length: AtomicU32,
 }
 
-impl Streak {
+impl SoleActivity {
     /// A new place.
     pub(crate) fn place(&self) -> u64 {
         self.places.fetch_add(1, Ordering::Relaxed)
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_streak_takes_many_turns_and_another_task_ends_it() {
-        let streak = Streak::default();
+        let streak = SoleActivity::default();
         let (one, other) = (streak.place(), streak.place());
         streak.turn(other);
         for _ in 0..=LONG {

@@ -12,13 +12,13 @@ const MAX_OWED: usize = 10_000;
 
 /// What a chain owes.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
+pub(super) struct Backlog {
     queue: VecDeque<Entry>,
     /// How many went beyond the limit, and nothing says so in the log yet.
     uncounted: u64,
 }
 
-impl Owed {
+impl Backlog {
     pub(super) fn add(&mut self, entry: Entry) {
         let is_countable = matches!(
             entry,

@@ -17,14 +17,14 @@ static SEVERAL_PROCESSORS: LazyLock<bool> =
 
 /// Looks for something, as long as the looks before found what they looked for.
 #[derive(Debug)]
-pub struct Look {
+pub struct Spin {
     within: Duration,
     pub(crate) pays: bool,
     /// Waits in a row without a look that found something.
     missed: u32,
 }
 
-impl Look {
+impl Spin {
     /// Looks for so long at most.
     pub fn new(within: Duration) -> Self {
         Self {
@@ -66,8 +66,8 @@ impl Look {
 mod tests {
     use super::*;
 
-    fn look(pays: bool) -> Look {
-        Look {
+    fn look(pays: bool) -> Spin {
+        Spin {
             within: Duration::from_micros(50),
             pays,
             missed: 0,
@@ -75,7 +75,7 @@ mod tests {
     }
 
     /// Whether it looks for something that is not there.
-    fn looks(look: &mut Look) -> bool {
+    fn looks(look: &mut Spin) -> bool {
         let mut looked = false;
         let found = look.until(|| {
             looked = true;
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn spinning_finds_what_arrives_in_time() {
         let mut calls = 0;
-        let mut look = Look {
+        let mut look = Spin {
             within: Duration::from_secs(60),
             ..look(true)
         };

@@ -20,7 +20,7 @@ const MAX_IN_A_ROW: usize = 16;
 
 /// The turns of one future.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct SelfWake {
     shared: Arc<Shared>,
     waker: Waker,
 }
@@ -32,7 +32,7 @@ struct Shared {
     is_woken: AtomicBool,
 }
 
-impl Turns {
+impl SelfWake {
     pub(super) fn new() -> Self {
         let shared = Arc::<Shared>::default();
         Self {
@@ -102,7 +102,7 @@ mod tests {
         let counted = Arc::new(Counted::default());
         let waker = Waker::from(counted.clone());
         let mut polls = 0;
-        let pending: Poll<()> = Turns::new().poll(&Context::from_waker(&waker), |context| {
+        let pending: Poll<()> = SelfWake::new().poll(&Context::from_waker(&waker), |context| {
             polls += 1;
             if wakes_itself(polls) {
                 context.waker().wake_by_ref();
@@ -128,7 +128,7 @@ mod tests {
     fn a_wake_between_polls_wakes_the_task() {
         let counted = Arc::new(Counted::default());
         let waker = Waker::from(counted.clone());
-        let turns = Turns::new();
+        let turns = SelfWake::new();
         let mut kept = None;
         let pending: Poll<()> = turns.poll(&Context::from_waker(&waker), |context| {
             kept = Some(context.waker().clone());
@@ -143,7 +143,7 @@ mod tests {
     async fn no_wake_is_lost_between_threads() {
         for _ in 0..2000 {
             let (send, receive) = tokio::sync::oneshot::channel();
-            let turns = Turns::new();
+            let turns = SelfWake::new();
             let mut receive = std::pin::pin!(receive);
             let sending = std::thread::spawn(move || send.send(()));
             let received = std::future::poll_fn(|context| {

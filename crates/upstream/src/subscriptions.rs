@@ -14,15 +14,15 @@ use crate::Profile;
 
 /// The followers of one server's resources.
 #[derive(Debug, Default)]
-pub(crate) struct Followers {
-    table: Mutex<HashMap<Followed, Sessions>>,
+pub(crate) struct Subscriptions {
+    table: Mutex<HashMap<SubscribedResource, Sessions>>,
     /// Held while a server is told, so that it is told in the order that the table says.
     pub(crate) telling: AsyncMutex<()>,
 }
 
 /// A resource, as the hosts of one connection follow it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Followed {
+struct SubscribedResource {
     principal: String,
     capabilities: String,
     uri: String,
@@ -31,11 +31,11 @@ struct Followed {
 /// The sessions, each with its own spelling of the URI.
 type Sessions = HashMap<String, String>;
 
-impl Followers {
+impl Subscriptions {
     /// Adds a host; whether it is the first, so that the server has to be asked.
     pub(crate) fn add(&self, host: &Host, uri: &str, spelled: &str) -> bool {
         let mut table = self.lock();
-        let sessions = table.entry(Followed::of(host, uri)).or_default();
+        let sessions = table.entry(SubscribedResource::of(host, uri)).or_default();
         let is_first = sessions.is_empty();
         sessions.insert(host.who.session.clone(), spelled.to_owned());
         is_first
@@ -44,7 +44,7 @@ impl Followers {
     /// Removes a host; whether it was the last, so that the server has to be told.
     pub(crate) fn remove(&self, host: &Host, uri: &str) -> bool {
         let mut table = self.lock();
-        let Entry::Occupied(mut followed) = table.entry(Followed::of(host, uri)) else {
+        let Entry::Occupied(mut followed) = table.entry(SubscribedResource::of(host, uri)) else {
             return false;
         };
         let was_there = followed.get_mut().remove(&host.who.session).is_some();
@@ -79,7 +79,7 @@ impl Followers {
     /// spelling of it that they know. A server may tell of a part of what is followed.
     pub(crate) fn of(&self, profile: &Profile, uri: &str) -> Vec<(String, Vec<String>)> {
         let table = self.lock();
-        let here = |followed: &&Followed| followed.is_over(profile);
+        let here = |followed: &&SubscribedResource| followed.is_over(profile);
         let mut heard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for followed in table.keys().filter(here).filter(|f| f.uri == uri) {
             for (session, spelled) in &table[followed] {
@@ -87,7 +87,7 @@ impl Followers {
             }
         }
         if heard.is_empty() {
-            let parts = |followed: &&Followed| uri.starts_with(&followed.uri);
+            let parts = |followed: &&SubscribedResource| uri.starts_with(&followed.uri);
             for followed in table.keys().filter(here).filter(parts) {
                 let sessions = heard.entry(uri).or_default();
                 sessions.extend(table[followed].keys().cloned());
@@ -99,12 +99,12 @@ impl Followers {
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Followed, Sessions>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SubscribedResource, Sessions>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Followed {
+impl SubscribedResource {
     fn of(host: &Host, uri: &str) -> Self {
         Self {
             principal: host.who.principal.clone(),
@@ -144,48 +144,48 @@ mod tests {
 
     #[test]
     fn the_first_host_subscribes_and_the_last_unsubscribes() {
-        let followers = Followers::default();
+        let subscriptions = Subscriptions::default();
         let (one, two) = (host("1", "{}"), host("2", "{}"));
-        assert!(followers.add(&one, "u:x", "u:x"));
-        assert!(!followers.add(&two, "u:x", "u:x"));
-        assert!(!followers.add(&two, "u:x", "u:x"), "twice is once");
-        assert!(followers.add(&host("3", r#"{"roots":{}}"#), "u:x", "u:x"));
-        assert!(!followers.remove(&one, "u:x"));
-        assert!(!followers.remove(&one, "u:x"), "it is gone already");
-        assert!(followers.remove(&two, "u:x"));
-        assert!(!followers.remove(&two, "u:nothing"));
+        assert!(subscriptions.add(&one, "u:x", "u:x"));
+        assert!(!subscriptions.add(&two, "u:x", "u:x"));
+        assert!(!subscriptions.add(&two, "u:x", "u:x"), "twice is once");
+        assert!(subscriptions.add(&host("3", r#"{"roots":{}}"#), "u:x", "u:x"));
+        assert!(!subscriptions.remove(&one, "u:x"));
+        assert!(!subscriptions.remove(&one, "u:x"), "it is gone already");
+        assert!(subscriptions.remove(&two, "u:x"));
+        assert!(!subscriptions.remove(&two, "u:nothing"));
     }
 
     #[test]
     fn a_leaving_host_is_unsubscribed_from_everything() {
-        let followers = Followers::default();
+        let subscriptions = Subscriptions::default();
         let (one, two) = (host("1", "{}"), host("2", "{}"));
-        followers.add(&one, "u:x", "u:x");
-        followers.add(&one, "u:y", "u:y");
-        followers.add(&two, "u:y", "u:y");
-        assert_eq!(followers.leave(&one), ["u:x"]);
-        assert_eq!(followers.followed_over(&Profile::of(&two)), ["u:y"]);
-        assert!(followers.leave(&one).is_empty());
+        subscriptions.add(&one, "u:x", "u:x");
+        subscriptions.add(&one, "u:y", "u:y");
+        subscriptions.add(&two, "u:y", "u:y");
+        assert_eq!(subscriptions.leave(&one), ["u:x"]);
+        assert_eq!(subscriptions.followed_over(&Profile::of(&two)), ["u:y"]);
+        assert!(subscriptions.leave(&one).is_empty());
     }
 
     #[test]
     fn subscribers_are_notified_with_their_own_spelling_of_the_uri() {
-        let followers = Followers::default();
+        let subscriptions = Subscriptions::default();
         let (one, two) = (host("1", "{}"), host("2", "{}"));
         let over = Profile::of(&one);
-        followers.add(&one, "u://x", "u://x");
-        followers.add(&two, "u://x", "callgate://s/u://x");
+        subscriptions.add(&one, "u://x", "u://x");
+        subscriptions.add(&two, "u://x", "callgate://s/u://x");
         let heard = |spelled: &str, session: &str| (spelled.to_owned(), vec![session.to_owned()]);
         assert_eq!(
-            followers.of(&over, "u://x"),
+            subscriptions.of(&over, "u://x"),
             [heard("callgate://s/u://x", "2"), heard("u://x", "1")]
         );
-        assert_eq!(followers.of(&over, "u://other"), []);
-        let [(spelled, sessions)] = &followers.of(&over, "u://x/part")[..] else {
+        assert_eq!(subscriptions.of(&over, "u://other"), []);
+        let [(spelled, sessions)] = &subscriptions.of(&over, "u://x/part")[..] else {
             panic!("a part of what is followed is heard of");
         };
         assert_eq!((spelled.as_str(), sessions.len()), ("u://x/part", 2));
         let other = Profile::of(&host("4", r#"{"roots":{}}"#));
-        assert_eq!(followers.of(&other, "u://x"), []);
+        assert_eq!(subscriptions.of(&other, "u://x"), []);
     }
 }

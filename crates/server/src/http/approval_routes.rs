@@ -13,7 +13,7 @@ use axum::{
     middleware,
     routing::{get, post},
 };
-use callgate_call::{Desk, Terms};
+use callgate_call::{ApprovalService, ApprovalSettings};
 use callgate_gate::{ApprovalId, visible::summary};
 use callgate_record::{
     Answer, Approval, ApprovalStatus, Approver, Asking, Check, Decision, Resolution,
@@ -110,15 +110,15 @@ async fn list(
     Extension(reach): Extension<Reach>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Value>, Problem> {
-    let desk = desk_for(&shared, &principal)?;
+    let approval_service = service_for(&shared, &principal)?;
     let which = Which {
         status: wanted.status,
         tenant: reach.into_tenant(),
     };
-    let found = desk.show_all(which, MAX_LISTED, true).await;
+    let found = approval_service.show_all(which, MAX_LISTED, true).await;
     let found = found.map_err(|error| unavailable(&error))?;
-    let terms = desk.terms();
-    let rows: Vec<Row<'_>> = found.iter().map(|one| Row::of(one, &terms)).collect();
+    let settings = approval_service.settings();
+    let rows: Vec<Row<'_>> = found.iter().map(|one| Row::of(one, &settings)).collect();
     Ok(Json(json!({ "approvals": rows })))
 }
 
@@ -128,24 +128,33 @@ async fn one(
     Extension(reach): Extension<Reach>,
     Path(Named { id }): Path<Named>,
 ) -> Result<Json<Value>, Problem> {
-    let desk = desk_for(&shared, &principal)?;
-    let found = visible_to(desk, &reach, &known(&id)?).await?;
+    let approval_service = service_for(&shared, &principal)?;
+    let found = visible_to(approval_service, &reach, &known(&id)?).await?;
     let approval = found.ok_or_else(unknown)?;
-    Ok(Json(json!(Row::of(&approval, &desk.terms()))))
+    Ok(Json(json!(Row::of(
+        &approval,
+        &approval_service.settings()
+    ))))
 }
 
 /// An approval as it is shown to an approver within `reach`.
 pub(super) async fn visible_to(
-    desk: &Desk,
+    approval_service: &ApprovalService,
     reach: &Reach,
     id: &ApprovalId,
 ) -> Result<Option<Approval>, Problem> {
-    let known = desk.get(id).await.map_err(|error| unavailable(&error))?;
+    let known = approval_service
+        .get(id)
+        .await
+        .map_err(|error| unavailable(&error))?;
     let may_see = |approval: &Approval| reach.includes(Some(&approval.asking.tenant));
     if !known.as_ref().is_some_and(may_see) {
         return Ok(None);
     }
-    desk.show(id).await.map_err(|error| unavailable(&error))
+    approval_service
+        .show(id)
+        .await
+        .map_err(|error| unavailable(&error))
 }
 
 async fn approve(
@@ -172,10 +181,10 @@ async fn resolve(
     Path(Named { id }): Path<Named>,
     answer: Answer,
 ) -> Result<Json<Value>, Problem> {
-    let desk = desk_for(&shared, &principal)?;
+    let approval_service = service_for(&shared, &principal)?;
     let id = known(&id)?;
     let by = by(&principal, reach, Way::Api);
-    decide(desk, by, &id, answer).await?;
+    decide(approval_service, by, &id, answer).await?;
     Ok(Json(json!({"id": id, "status": answer.status()})))
 }
 
@@ -185,9 +194,12 @@ async fn status(
     Extension(reach): Extension<Reach>,
     Path(Named { id }): Path<Named>,
 ) -> Result<Json<Value>, Problem> {
-    let desk = shared.gateway.path.desk().ok_or_else(nowhere)?;
+    let approval_service = shared.gateway.path.approval_service().ok_or_else(nowhere)?;
     let id = known(&id)?;
-    let found = desk.get(&id).await.map_err(|error| unavailable(&error))?;
+    let found = approval_service
+        .get(&id)
+        .await
+        .map_err(|error| unavailable(&error))?;
     let may_see = |approval: &Approval| {
         let asking = &approval.asking;
         reach.includes(Some(&asking.tenant))
@@ -220,12 +232,12 @@ pub(super) fn by(principal: &Principal, reach: Reach, way: Way) -> Approver {
 
 /// Takes a decision, on whatever surface it was made.
 pub(super) async fn decide(
-    desk: &Desk,
+    approval_service: &ApprovalService,
     by: Approver,
     id: &ApprovalId,
     answer: Answer,
 ) -> Result<(), Problem> {
-    match desk.resolve(id, answer, by).await {
+    match approval_service.resolve(id, answer, by).await {
         Ok(_) => Ok(()),
         Err(ResolveApprovalError::Unknown) => Err(unknown()),
         Err(error @ ResolveApprovalError::Settled(_)) => Err(Problem::new(
@@ -248,12 +260,15 @@ pub(super) async fn decide(
 }
 
 /// The desk, for whoever may decide at it.
-pub(super) fn desk_for<'s>(shared: &'s Shared, principal: &Principal) -> Result<&'s Desk, Problem> {
+pub(super) fn service_for<'s>(
+    shared: &'s Shared,
+    principal: &Principal,
+) -> Result<&'s ApprovalService, Problem> {
     if !principal.role.approves() {
         let text = "this token makes calls; it cannot see or decide about approvals";
         return Err(Problem::new(StatusCode::FORBIDDEN, "not_an_approver", text));
     }
-    shared.gateway.path.desk().ok_or_else(nowhere)
+    shared.gateway.path.approval_service().ok_or_else(nowhere)
 }
 
 fn known(id: &str) -> Result<ApprovalId, Problem> {
@@ -281,7 +296,7 @@ pub(super) fn unavailable(error: &dyn std::error::Error) -> Problem {
 }
 
 impl<'a> Row<'a> {
-    fn of(approval: &'a Approval, terms: &Terms) -> Self {
+    fn of(approval: &'a Approval, settings: &ApprovalSettings) -> Self {
         let Approval {
             id,
             status,
@@ -314,7 +329,7 @@ impl<'a> Row<'a> {
         Self {
             id,
             status: *status,
-            url: terms.url(id),
+            url: settings.url(id),
             record_id: record_id.to_string(),
             tenant,
             principal,

@@ -46,7 +46,7 @@ pub enum Failure {
 }
 
 /// Who runs agents and operations.
-pub trait Workshop: Send + Sync {
+pub trait StepRunner: Send + Sync {
     /// Runs an agent. Its tools are had as the task says before it is started, or it is not started.
     fn agent<'a>(
         &'a self,

@@ -6,7 +6,7 @@ use callgate_agent::{Proxy, StepEvent, StepFailed, relay::PluginTools};
 use callgate_call::{Caller, Received};
 use callgate_gate::{Door, Source, Transport};
 use callgate_wire::{Frame, Id, Strictness, message};
-use callgate_workflow::{AgentTask, Failure, Offer, OperationTask, Outcome, Plugins, Workshop};
+use callgate_workflow::{AgentTask, Failure, Offer, OperationTask, Outcome, Plugins, StepRunner};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use crate::{
     local_user::local_host,
     plan,
     running::{Running, StepGate},
-    steps::{NoTools, StepPlugins, house},
+    steps::{NoTools, StepPlugins, context},
 };
 
 /// Calls of a step end with it; nothing is left under way.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The workshop of one run.
 #[derive(Debug)]
-pub struct Gated<'a> {
+pub struct GatedStepRunner<'a> {
     pub settings: &'a Settings,
     pub running: &'a Running,
     pub plugins: StepPlugins,
@@ -36,7 +36,7 @@ pub struct Gated<'a> {
     pub workdir: PathBuf,
 }
 
-impl Gated<'_> {
+impl GatedStepRunner<'_> {
     /// A gate with exactly the tools that are wanted, or a failure and nothing started.
     async fn gate(
         &self,
@@ -57,7 +57,7 @@ fn failed(error: &Failed) -> Failure {
     Failure::Failed(error.message().to_owned())
 }
 
-impl Workshop for Gated<'_> {
+impl StepRunner for GatedStepRunner<'_> {
     fn agent<'a>(
         &'a self,
         task: AgentTask,
@@ -70,10 +70,10 @@ impl Workshop for Gated<'_> {
             let gate = self
                 .gate(&step.workdir, offers_builtins, &task.plugin_tools)
                 .await?;
-            let house = house(self.settings, &gate.gateway);
-            let house = Arc::new(house.map_err(|error| failed(&error))?);
-            let ended = step.run(&house, stop, tell).await;
-            drop(house);
+            let context = context(self.settings, &gate.gateway);
+            let context = Arc::new(context.map_err(|error| failed(&error))?);
+            let ended = step.run(&context, stop, tell).await;
+            drop(context);
             gate.close(PATIENCE).await;
             match ended {
                 Ok(outcome) => Ok(Outcome {

@@ -24,7 +24,7 @@ const BATCH: Duration = Duration::from_millis(20);
 const MAX_OPEN: usize = 32;
 
 /// The questions of one call, and the way to its host in the current round.
-pub(crate) struct Tray {
+pub(crate) struct DeferredQuestions {
     capabilities: String,
     state: Mutex<State>,
     news: Notify,
@@ -63,13 +63,13 @@ struct Question {
     reply: oneshot::Sender<Frame>,
 }
 
-impl fmt::Debug for Tray {
+impl fmt::Debug for DeferredQuestions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tray").finish_non_exhaustive()
+        f.debug_struct("DeferredQuestions").finish_non_exhaustive()
     }
 }
 
-impl Tray {
+impl DeferredQuestions {
     /// The tray of a call in its first round.
     pub(crate) fn new(attempt: &Attempt, caller: Arc<dyn Caller>) -> Arc<Self> {
         let round = Round {
@@ -182,7 +182,7 @@ impl Tray {
     }
 }
 
-impl Caller for Tray {
+impl Caller for DeferredQuestions {
     /// Only what belongs to a request is told beside its answer: progress, and the log messages that it
     /// asked for. Changes are told to who listens for them.
     fn notify(&self, notification: Bytes) {
@@ -233,7 +233,10 @@ impl Caller for Tray {
                 return Err(AskFailed::NoWay);
             }
             let (number, reply) = self.enter(request).ok_or(AskFailed::NoWay)?;
-            let _open = OpenQuestion { tray: self, number };
+            let _open = OpenQuestion {
+                questions: self,
+                number,
+            };
             reply.await.map_err(|_| AskFailed::Gone)
         })
     }
@@ -241,14 +244,14 @@ impl Caller for Tray {
 
 /// A question that is open as long as somebody waits for its answer.
 struct OpenQuestion<'a> {
-    tray: &'a Tray,
+    questions: &'a DeferredQuestions,
     number: u64,
 }
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         let number = self.number;
-        self.tray
+        self.questions
             .lock()
             .open
             .retain(|question| question.number != number);

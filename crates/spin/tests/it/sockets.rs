@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use callgate_look::{Looking, Streak};
+use callgate_spin::{SoleActivity, SpinningSocket};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -11,7 +11,7 @@ use tokio::{
 const HANGS: Duration = Duration::from_secs(60);
 
 /// Both ends of a connection, the second as a looking socket.
-async fn connected(streak: &Arc<Streak>) -> (TcpStream, Looking) {
+async fn connected(streak: &Arc<SoleActivity>) -> (TcpStream, SpinningSocket) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap())
         .await
@@ -19,11 +19,11 @@ async fn connected(streak: &Arc<Streak>) -> (TcpStream, Looking) {
     let (far, _) = listener.accept().await.unwrap();
     near.set_nodelay(true).unwrap();
     far.set_nodelay(true).unwrap();
-    (near, Looking::new(far, streak.clone()))
+    (near, SpinningSocket::new(far, streak.clone()))
 }
 
 /// Sends back what comes until it ends.
-async fn echo(mut socket: Looking) {
+async fn echo(mut socket: SpinningSocket) {
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let read = socket.read(&mut bytes).await.unwrap();

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_look::Looking;
+use callgate_spin::SpinningSocket;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Sleep, sleep},
@@ -15,15 +15,15 @@ use tokio::{
 
 /// A socket that fails when nothing of what waits could be written for a while.
 #[derive(Debug)]
-pub(super) struct Stalling {
-    socket: Looking,
+pub(super) struct WriteTimeout {
+    socket: SpinningSocket,
     patience: Duration,
     /// Runs while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Stalling {
-    pub(super) fn new(socket: Looking, patience: Duration) -> Self {
+impl WriteTimeout {
+    pub(super) fn new(socket: SpinningSocket, patience: Duration) -> Self {
         Self {
             socket,
             patience,
@@ -34,7 +34,7 @@ impl Stalling {
     fn watch(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut Looking>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+        write: impl FnOnce(Pin<&mut SpinningSocket>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         let written = write(Pin::new(&mut self.socket), context);
         if written.is_ready() {
@@ -52,7 +52,7 @@ impl Stalling {
     }
 }
 
-impl AsyncRead for Stalling {
+impl AsyncRead for WriteTimeout {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -62,7 +62,7 @@ impl AsyncRead for Stalling {
     }
 }
 
-impl AsyncWrite for Stalling {
+impl AsyncWrite for WriteTimeout {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

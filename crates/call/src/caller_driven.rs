@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 /// Work in the hands of whoever polls it. Dropped unfinished, it becomes a task of its own.
 #[must_use]
-pub struct InHand<T: Send + 'static> {
+pub struct CallerDriven<T: Send + 'static> {
     work: Work<T>,
     /// Whose task it becomes.
     tasks: TaskTracker,
@@ -28,7 +28,7 @@ enum Work<T> {
     Done,
 }
 
-impl<T: Send + 'static> InHand<T> {
+impl<T: Send + 'static> CallerDriven<T> {
     /// Work that becomes one of `tasks` when it is left.
     pub fn new(work: impl Future<Output = T> + Send + 'static, tasks: TaskTracker) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl<T: Send + 'static> InHand<T> {
     }
 }
 
-impl<T: Send + 'static> Future for InHand<T> {
+impl<T: Send + 'static> Future for CallerDriven<T> {
     type Output = T;
 
     /// What is done stays pending from then on, as a branch of a `select!` in a loop wants it.
@@ -86,15 +86,15 @@ impl<T: Send + 'static> Future for InHand<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for InHand<T> {
+impl<T: Send + 'static> Drop for CallerDriven<T> {
     fn drop(&mut self) {
         self.hand_over();
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for InHand<T> {
+impl<T: Send + 'static> fmt::Debug for CallerDriven<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InHand")
+        f.debug_struct("CallerDriven")
             .field("is_done", &self.is_done())
             .finish_non_exhaustive()
     }
@@ -113,14 +113,18 @@ mod tests {
     use super::*;
 
     /// Counts its two steps, and waits to be let go between them.
-    fn work(steps: &Arc<AtomicUsize>, go: &Arc<Notify>, tasks: &TaskTracker) -> InHand<usize> {
+    fn work(
+        steps: &Arc<AtomicUsize>,
+        go: &Arc<Notify>,
+        tasks: &TaskTracker,
+    ) -> CallerDriven<usize> {
         let (steps, go) = (steps.clone(), go.clone());
         let work = async move {
             steps.fetch_add(1, Ordering::SeqCst);
             go.notified().await;
             steps.fetch_add(1, Ordering::SeqCst) + 1
         };
-        InHand::new(work, tasks.clone())
+        CallerDriven::new(work, tasks.clone())
     }
 
     #[tokio::test]
@@ -161,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn panicked_work_counts_as_done() {
         let tasks = TaskTracker::new();
-        let mut in_hand = InHand::new(
+        let mut in_hand = CallerDriven::new(
             async {
                 yield_now().await;
                 panic!("a fault")

@@ -1,7 +1,7 @@
 //! The desk where held calls wait for people: asks, takes decisions, and follows what other processes
 //! of the same data folder ask and decide.
 //!
-//! Decisions have one way in ([`Desk::resolve`]), whatever surface they come from, and each is put on
+//! Decisions have one way in ([`ApprovalService::resolve`]), whatever surface they come from, and each is put on
 //! record with who and how. What changes is told from one place, the follower, so that a decision made
 //! by another process wakes whoever waits here just the same.
 
@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Events, events::approvals::ApprovalResolved, seal::SealKey};
+use crate::{Events, events::approval_events::ApprovalResolved, seal::SealKey};
 pub use view::ApprovalView;
 
 /// How often it is looked whether another process changed something while somebody waits for it.
@@ -37,7 +37,7 @@ const RECORD_EVERY: Duration = Duration::from_secs(10);
 
 /// How approvals are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
+pub struct ApprovalSettings {
     /// How long a call is held before it is answered that it needs approval.
     pub wait: Duration,
     /// How long a decision counts.
@@ -48,7 +48,7 @@ pub struct Terms {
     pub base_url: String,
 }
 
-impl Default for Terms {
+impl Default for ApprovalSettings {
     fn default() -> Self {
         Self {
             wait: Duration::ZERO,
@@ -59,7 +59,7 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
+impl ApprovalSettings {
     /// Where somebody decides about an approval.
     pub fn url(&self, id: &ApprovalId) -> String {
         format!("{}/approvals/{id}", self.base_url)
@@ -68,7 +68,7 @@ impl Terms {
 
 /// The desk. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct ApprovalService {
     inner: Arc<Inner>,
 }
 
@@ -78,7 +78,7 @@ struct Inner {
     view: ApprovalView,
     recorder: Recorder,
     events: Events,
-    terms: ArcSwap<Terms>,
+    settings: ArcSwap<ApprovalSettings>,
     /// Counts what was seen to change.
     changed: watch::Sender<u64>,
     /// Something was asked or decided here, so it need not be waited for the next look.
@@ -88,9 +88,9 @@ struct Inner {
 /// What the desk was told while it was looked at.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct DeskError(#[from] ApprovalsError);
+pub struct ApprovalServiceError(#[from] ApprovalsError);
 
-impl Desk {
+impl ApprovalService {
     /// A desk over a store; what is decided is put on record and told. Held calls are kept in the store sealed with
     /// `key`, which every process of the data folder has.
     pub fn new(
@@ -98,7 +98,7 @@ impl Desk {
         key: &SealKey,
         recorder: Recorder,
         events: Events,
-        terms: Terms,
+        settings: ApprovalSettings,
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -106,7 +106,7 @@ impl Desk {
                 store,
                 recorder,
                 events,
-                terms: ArcSwap::from_pointee(terms),
+                settings: ArcSwap::from_pointee(settings),
                 changed: watch::Sender::new(0),
                 nudge: Notify::new(),
             }),
@@ -114,13 +114,13 @@ impl Desk {
     }
 
     /// The terms that count now.
-    pub fn terms(&self) -> Arc<Terms> {
-        self.inner.terms.load_full()
+    pub fn settings(&self) -> Arc<ApprovalSettings> {
+        self.inner.settings.load_full()
     }
 
     /// Other terms count from now on. What was asked keeps those it was asked under.
-    pub fn set_terms(&self, terms: Terms) {
-        self.inner.terms.store(Arc::new(terms));
+    pub fn set_settings(&self, settings: ApprovalSettings) {
+        self.inner.settings.store(Arc::new(settings));
     }
 
     /// Takes a person's decision and puts it on record.
@@ -148,7 +148,7 @@ impl Desk {
     }
 
     /// One approval for a person who may decide: a call that waits is shown whole.
-    pub async fn show(&self, id: &ApprovalId) -> Result<Option<Approval>, DeskError> {
+    pub async fn show(&self, id: &ApprovalId) -> Result<Option<Approval>, ApprovalServiceError> {
         let (inner, id) = (self.inner.clone(), id.clone());
         self.with(move |_| inner.view.show(&id, Timestamp::now()))
             .await
@@ -161,7 +161,7 @@ impl Desk {
         which: Which,
         limit: usize,
         to_decide: bool,
-    ) -> Result<Vec<Approval>, DeskError> {
+    ) -> Result<Vec<Approval>, ApprovalServiceError> {
         let inner = self.inner.clone();
         let now = Timestamp::now();
         self.with(move |_| inner.view.list((&which, limit), to_decide, now))
@@ -169,14 +169,18 @@ impl Desk {
     }
 
     /// One approval as it stands, as far as it is kept.
-    pub async fn get(&self, id: &ApprovalId) -> Result<Option<Approval>, DeskError> {
+    pub async fn get(&self, id: &ApprovalId) -> Result<Option<Approval>, ApprovalServiceError> {
         let id = id.clone();
         self.with(move |store| store.get(&id, Timestamp::now()))
             .await
     }
 
     /// The approvals that are looked for, newest first; at most `limit`.
-    pub async fn list(&self, which: Which, limit: usize) -> Result<Vec<Approval>, DeskError> {
+    pub async fn list(
+        &self,
+        which: Which,
+        limit: usize,
+    ) -> Result<Vec<Approval>, ApprovalServiceError> {
         self.with(move |store| store.list(&which, limit, Timestamp::now()))
             .await
     }
@@ -196,7 +200,7 @@ impl Desk {
     }
 
     /// Whether this process is the one that announces a pending approval to people elsewhere.
-    pub async fn announces(&self, id: &ApprovalId) -> Result<bool, DeskError> {
+    pub async fn announces(&self, id: &ApprovalId) -> Result<bool, ApprovalServiceError> {
         let id = id.clone();
         self.with(move |store| store.announce(&id)).await
     }
@@ -207,7 +211,7 @@ impl Desk {
         mut question: Question,
         whole: Whole,
         call: CallId,
-    ) -> Result<Asked, DeskError> {
+    ) -> Result<Asked, ApprovalServiceError> {
         let inner = self.inner.clone();
         let asked = self
             .with(move |store| {
@@ -315,7 +319,7 @@ impl Desk {
     async fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&dyn Approvals) -> Result<T, ApprovalsError> + Send + 'static,
-    ) -> Result<T, DeskError> {
+    ) -> Result<T, ApprovalServiceError> {
         let inner = self.inner.clone();
         let done = spawn_blocking(move || act(&*inner.store)).await;
         Ok(done.unwrap_or_else(|_| Err(broken()))?)
