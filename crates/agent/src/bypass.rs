@@ -19,10 +19,7 @@ pub(crate) fn record(
     let id = Id::string(&Ulid::generate().to_string());
     let request = message::tool_call(&id, tool, &arguments);
     let Ok(frame) = Frame::parse(request, Strictness::Envelope) else {
-        tracing::warn!(
-            tool,
-            "a native tool's arguments are no JSON; it is not on record"
-        );
+        crate::log::bypass_not_recorded(tool);
         return;
     };
     let attempt = Attempt {

@@ -71,7 +71,7 @@ impl Door {
                 continue;
             };
             if !is_same_user(&stream) {
-                tracing::warn!("somebody else knocked at a step's door");
+                crate::log::another_user_at_the_door();
                 continue;
             }
             let (context, step, stop) = (context.clone(), step.clone(), stop.clone());
@@ -79,7 +79,7 @@ impl Door {
             tasks.spawn(async move {
                 let attending = attend(stream, &pass, &context, step, &stop);
                 if let Err(why) = attending.await {
-                    tracing::warn!(why, "a relay was turned away");
+                    crate::log::relay_turned_away(why);
                 }
             });
         }

@@ -62,7 +62,7 @@ impl Drop for Folder {
         if let Err(error) = fs::remove_dir_all(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(folder = %self.path.display(), %error, "a step's folder could not be removed");
+            crate::log::folder_not_removed(&self.path, &error);
         }
     }
 }

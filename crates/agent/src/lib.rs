@@ -22,6 +22,7 @@ mod folder;
 mod gemini;
 mod kind;
 mod launch;
+mod log;
 mod openai;
 mod opencode;
 mod probe;

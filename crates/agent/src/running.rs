@@ -88,7 +88,7 @@ pub(crate) async fn run(
     if let Some(serving) = serving
         && serving.await.is_err()
     {
-        tracing::error!("the door of a step failed");
+        crate::log::door_failed();
     }
     let is_proxied = run.step.proxy != Proxy::Off;
     judge(ended, watched, !is_proxied || step_door.was_listed())
@@ -139,7 +139,7 @@ async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
         return prompt.clone();
     }
     let text = verdict::warning(kind, &verdicts.isolated_here());
-    tracing::warn!("{text}");
+    crate::log::not_isolated(&text);
     (run.tell)(StepEvent::Warning { text });
     format!("{prompt}\n\n{ONLY_OURS}")
 }
@@ -319,7 +319,7 @@ impl Watcher<'_, '_> {
             while let Some(cut) = cutter.cut() {
                 match cut {
                     Cut::Line(line) => self.line(&line),
-                    Cut::TooLong { .. } => tracing::warn!("an event of the agent is too long"),
+                    Cut::TooLong { .. } => crate::log::event_too_long(),
                 }
             }
             match stdout.read_buf(cutter.buffer()).await {

@@ -232,16 +232,7 @@ impl Run<'_> {
         if let Some(cost) = cost_usd {
             self.span.note("step.cost_usd", cost.to_string());
         }
-        tracing::info!(
-            step = id,
-            provider = provider.as_str(),
-            status,
-            tokens_input = input,
-            tokens_output = output,
-            cost_usd,
-            bypassed,
-            "agent.step"
-        );
+        crate::log::step_ended(id, provider, status, &watched.tokens, bypassed);
         (self.tell)(StepEvent::Finished {
             status: status.to_owned(),
             text: watched.text.clone(),

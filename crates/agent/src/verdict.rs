@@ -168,7 +168,7 @@ impl Verdicts {
                 fs::rename(&fresh, &self.file)
             });
         if let Err(error) = written {
-            tracing::warn!(%error, "what is known about agents could not be kept");
+            crate::log::verdicts_not_kept(&error);
         }
     }
 }

@@ -189,7 +189,7 @@ impl ApprovalService {
     pub async fn pending(&self) -> usize {
         let pending = self.with(|store| store.pending(Timestamp::now())).await;
         pending.unwrap_or_else(|error| {
-            tracing::warn!(%error, "pending approvals cannot be counted");
+            crate::log::pending_not_counted(&error);
             0
         })
     }
@@ -230,7 +230,7 @@ impl ApprovalService {
     pub(crate) async fn used(&self, id: &ApprovalId) {
         let id = id.clone();
         if let Err(error) = self.with(move |store| store.used(&id)).await {
-            tracing::warn!(%error, "an approval that was used up is not marked so yet");
+            crate::log::use_not_marked(&error);
         }
     }
 
@@ -238,7 +238,7 @@ impl ApprovalService {
     pub(crate) async fn give_back(&self, id: &ApprovalId) {
         let id = id.clone();
         if let Err(error) = self.with(move |store| store.give_back(&id)).await {
-            tracing::warn!(%error, "an approval that was not used cannot be given back");
+            crate::log::approval_not_given_back(&error);
         }
     }
 
@@ -273,7 +273,7 @@ impl ApprovalService {
         let (next, changed) = match looked {
             Ok(looked) => looked,
             Err(error) => {
-                tracing::warn!(%error, "it cannot be seen what other processes decide");
+                crate::log::changes_not_read(&error);
                 return mark;
             }
         };
@@ -310,9 +310,9 @@ impl ApprovalService {
         match recorded.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "decisions may be missing on record, and held calls may be kept too long");
+                crate::log::decisions_not_settled(&error);
             }
-            Err(_) => tracing::error!("looking for decisions failed"),
+            Err(_) => crate::log::settling_panicked(),
         }
     }
 
@@ -352,7 +352,7 @@ impl Inner {
     fn put_on_record(&self, approval: &Approval) {
         self.recorder.resolved(approval);
         if let Err(error) = self.store.recorded(&approval.id) {
-            tracing::warn!(%error, "a decision is put on record once more later");
+            crate::log::decision_not_marked(&error);
         }
     }
 }

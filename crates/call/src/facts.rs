@@ -388,7 +388,7 @@ impl FactSources {
 
 /// Tells the operator what the ledger could not do, and goes on with nothing.
 fn told<T: Default>(error: LedgerError) -> T {
-    tracing::error!(%error, "limits are treated as used up");
+    crate::log::limits_not_read(&error);
     T::default()
 }
 

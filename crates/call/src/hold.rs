@@ -112,7 +112,7 @@ impl HoldStep<'_> {
             {
                 Ok(asked) => asked,
                 Err(error) => {
-                    tracing::error!(%error, "a call that needs approval is refused");
+                    crate::log::approval_not_kept(&error);
                     let reason = "it needs approval, and approvals cannot be kept";
                     return nobody(hold, NOBODY_RULE, reason);
                 }

@@ -31,6 +31,7 @@ mod forward;
 mod hold;
 mod inspect;
 mod intent;
+mod log;
 mod metrics;
 mod parking;
 mod path;

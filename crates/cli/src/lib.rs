@@ -7,6 +7,7 @@ mod args;
 mod attach;
 mod commands;
 mod exit;
+mod log;
 mod logging;
 mod print;
 mod setup;

@@ -16,6 +16,7 @@ mod clean;
 mod engine;
 mod frames;
 mod limits;
+mod log;
 mod pool;
 #[cfg(feature = "interpreter")]
 mod prepare;

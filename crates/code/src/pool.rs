@@ -105,7 +105,7 @@ impl Pool {
                         worker.was_waiting = true;
                         idle.fresh.push(worker);
                     }
-                    Err(error) => tracing::warn!(%error, "no worker for scripts"),
+                    Err(error) => crate::log::worker_not_started(&error),
                 }
             });
         }

@@ -116,7 +116,7 @@ impl Guard {
         let written = written.filter(|key| !key.is_empty());
         let api_key = written.or_else(|| KEYS.iter().find_map(|name| lookup(name)));
         if api_key.is_none() {
-            tracing::warn!("the guard is asked without a key; it may not answer");
+            crate::log::guard_without_key();
         }
         Ok(Some(GuardOptions {
             url,

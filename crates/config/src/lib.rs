@@ -17,6 +17,7 @@ mod governing;
 mod guard;
 mod launch;
 mod load;
+mod log;
 mod loosened;
 mod model;
 mod plugin_dirs;

@@ -237,10 +237,7 @@ impl Witness for ProjectLock {
     fn after(&self, new: &[u8]) {
         if let Err(failed) = self.note(digest_of(Some(new))) {
             let error = failed.message();
-            tracing::warn!(
-                error,
-                "the list of trusted files still has the lock before this one"
-            );
+            crate::log::trusted_lock_not_replaced(error);
         }
     }
 }

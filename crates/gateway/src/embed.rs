@@ -101,7 +101,7 @@ impl Gateway {
         self.fleet.shutdown().await;
         self.stop.cancel();
         if self.following.await.is_err() {
-            tracing::error!("the task that follows approvals failed");
+            crate::log::approvals_follower_failed();
         }
         let closed = self.stores.log.close();
         closed.map_err(|error| Failed::system(format!("the record was not closed: {error}")))

@@ -62,14 +62,14 @@ pub(crate) async fn keep(
                 indexed_through.store(head, Ordering::Release);
             }
             Ok(false) => {}
-            Err(_) => tracing::error!("housekeeping of the record failed"),
+            Err(_) => crate::log::housekeeping_failed(),
         }
     }
 }
 
 fn drop_old(archive: &dyn Archive, limits: RetentionLimits) {
     if let Err(error) = archive.retain(limits) {
-        tracing::warn!(error = %error, "old records could not be dropped");
+        crate::log::old_records_not_dropped(&error);
     }
 }
 
@@ -87,7 +87,7 @@ fn catch_up(stores: &Stores, overdue: bool, events: &Events) -> bool {
             done.is_complete
         }
         Err(error) => {
-            tracing::warn!(error = %error, "the index could not catch up; it is filled later");
+            crate::log::index_not_filled(&error);
             false
         }
     }

@@ -46,7 +46,7 @@ impl Keyring for StoredTokens {
     fn holder(&self, digest: &Digest) -> Option<Arc<Principal>> {
         let found = self.tokens.holder(digest, Timestamp::now());
         let found = found.unwrap_or_else(|error| {
-            tracing::error!(%error, "tokens cannot be read, so none of them opens anything");
+            crate::log::tokens_not_read(&error);
             None
         });
         found.map(|token| self.principal(token))

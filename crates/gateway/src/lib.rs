@@ -11,6 +11,7 @@ mod assembly;
 mod embed;
 mod features;
 mod housekeeping;
+mod log;
 mod notify;
 #[cfg_attr(not(feature = "otlp"), path = "absent/otlp.rs")]
 mod otlp;

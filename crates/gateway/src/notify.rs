@@ -72,7 +72,7 @@ impl Notifying {
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if self.following.await.is_err() {
-            tracing::error!("announcing approvals failed");
+            crate::log::announcing_failed();
         }
     }
 }
@@ -128,7 +128,7 @@ async fn unannounced(approval_service: &ApprovalService) -> Vec<Approval> {
         match approval_service.announces(&approval.id).await {
             Ok(true) => ours.push(approval),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "an approval cannot be announced"),
+            Err(error) => crate::log::announcer_not_chosen(&error),
         }
     }
     ours
@@ -147,7 +147,7 @@ async fn deliver(hook: &Hook, approval: &Approval, url: &str) {
             return;
         };
         let host = hook.url.host_str().unwrap_or_default();
-        tracing::warn!(host, error, approval_id = %approval.id, "an approval could not be announced");
+        crate::log::approval_not_announced(host, &approval.id, &error);
         match pauses.next() {
             Some(pause) => tokio::time::sleep(*pause).await,
             None => return,

@@ -83,7 +83,7 @@ impl Exporter {
             let _ = provider.shutdown_with_timeout(LAST_BATCH_DEADLINE);
         });
         if stopped.await.is_err() {
-            tracing::warn!("the exporter of spans broke while it was stopped");
+            crate::log::exporter_panicked();
         }
     }
 }

@@ -30,7 +30,7 @@ impl ServedPlugins {
                     served.in_house.push(Arc::new(tools));
                 }
                 Err(error) => {
-                    tracing::warn!(plugin = name, error, "a plugin is not there");
+                    crate::log::plugin_not_started(name, &error);
                 }
             }
         }
@@ -64,7 +64,7 @@ async fn start(
     match PluginTools::all(plugin.clone()) {
         Ok((tools, left_out)) => {
             for error in left_out {
-                tracing::warn!(%error, "an operation cannot be shown to models and is left out");
+                crate::log::operation_left_out(&error);
             }
             Ok((plugin, tools))
         }

@@ -108,7 +108,7 @@ impl Reloading {
     pub async fn stop(self) {
         self.stop.cancel();
         if self.following.await.is_err() {
-            tracing::error!("following the configuration failed");
+            crate::log::reloading_failed();
         }
     }
 }
@@ -271,7 +271,7 @@ impl Reloader {
     fn read(&self) -> Result<Settings, Failed> {
         let found = config::again(&self.settings.source)?;
         for note in &found.notes {
-            tracing::warn!("{note}");
+            crate::log::configuration_note(note);
         }
         Settings::new(found, &self.flags, &self.settings.data_dir)
     }

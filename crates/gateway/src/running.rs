@@ -71,7 +71,7 @@ pub fn own_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
 /// Ends such a record.
 pub fn close_record(log: &dyn Log) {
     if let Err(error) = log.close() {
-        tracing::warn!(%error, "the record could not be closed in good order");
+        crate::log::record_not_closed(&error);
     }
 }
 
@@ -235,7 +235,7 @@ impl Running {
             .await
             .is_err()
         {
-            tracing::warn!("servers do not go; their wardens end them");
+            crate::log::servers_not_stopped();
         }
         if let Some(plugins) = &self.plugins {
             plugins.stop().await;
@@ -295,7 +295,7 @@ impl Background {
         }
         self.stop.cancel();
         if self.housekeeping.await.is_err() || self.following.await.is_err() {
-            tracing::error!("housekeeping failed");
+            crate::log::background_task_failed();
         }
     }
 }

@@ -42,7 +42,7 @@ impl Watched {
         let (stir, stirred) = channel(1);
         let watcher = watcher(&files, stir.clone());
         if let Err(error) = &watcher {
-            tracing::warn!(error = %error, "the configuration is not watched");
+            crate::log::configuration_not_watched(error);
         }
         let content = |file: &PathBuf| match known.iter().find(|(known, _)| known == file) {
             Some((_, content)) => Some(content.to_vec()),

@@ -13,6 +13,7 @@ mod answer;
 mod certificate;
 mod connect;
 mod handshake;
+mod log;
 mod plugin;
 mod problem;
 mod proto;

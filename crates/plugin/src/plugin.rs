@@ -124,7 +124,7 @@ impl Plugin {
             return Err(PluginError::JustEnded);
         }
         running.started = Instant::now();
-        tracing::warn!(plugin = self.name(), "a plugin ended and is started again");
+        crate::log::started_again(self.name());
         let live = Arc::new(Live::start(&self.spec).await?);
         running.live = Some(live.clone());
         Ok(live)

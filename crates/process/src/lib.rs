@@ -5,6 +5,7 @@
 //! what is written to a child and read from it is bytes.
 
 #[cfg(feature = "children")]
+mod log;
 mod process;
 
 pub mod command_line;

@@ -130,7 +130,7 @@ impl Shared {
             return;
         };
         if let Err(error) = append(path, completed) {
-            tracing::warn!(path = %path.display(), %error, "a server's stderr is no longer written to its file");
+            crate::log::stderr_not_written(path, &error);
             *log = None;
         }
     }

@@ -45,7 +45,7 @@ impl AttachDoor {
             let stream = match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!(error = %error, "a host could not be attached");
+                    crate::log::host_not_attached(&error);
                     // Out of descriptors, most likely: others have to go first.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -55,7 +55,7 @@ impl AttachDoor {
                 Ok(place) => {
                     tasks.spawn(door.clone().attend(stream, place, stop.clone()));
                 }
-                Err(why) => tracing::warn!(why, "a host was turned away"),
+                Err(why) => crate::log::host_turned_away(why),
             }
         }
         tasks.close();
@@ -92,6 +92,6 @@ impl AttachDoor {
         );
         let (reader, writer) = stream.into_split();
         let end = door.serve(reader, writer, stop).await;
-        tracing::info!(?end, "an attached host is gone");
+        crate::log::attached_host_gone(end);
     }
 }

@@ -15,6 +15,7 @@ mod http;
 mod inflight;
 mod introduce;
 mod list;
+mod log;
 mod outlet;
 mod principal;
 mod queue;

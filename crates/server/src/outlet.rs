@@ -28,7 +28,7 @@ impl Outlet {
 impl Caller for Outlet {
     fn notify(&self, notification: Bytes) {
         if self.messages.try_send(notification).is_err() {
-            tracing::debug!("a notification was dropped: the host does not read");
+            crate::log::notification_to_host_dropped();
         }
     }
 

@@ -241,7 +241,7 @@ impl ApprovalService {
         };
         *last = Some(self.tasks.spawn(async move {
             if tokio::time::timeout(FRESH, in_turn).await.is_err() {
-                tracing::debug!("a notification was dropped: a server does not read");
+                crate::log::notification_to_server_dropped();
             }
         }));
     }
@@ -320,10 +320,7 @@ async fn announce(approval_service: ApprovalService) {
                 }
             }
             Err(broadcast::error::RecvError::Lagged(missed)) => {
-                tracing::warn!(
-                    missed,
-                    "the host reads too slowly; announcements were dropped"
-                );
+                crate::log::announcements_dropped(missed);
             }
             Err(broadcast::error::RecvError::Closed) => return,
         }

@@ -56,13 +56,13 @@ pub(crate) fn survey(log: &Path, own: WriterId) -> io::Result<Survey> {
             Ok(None) => match read::last_head(&folder) {
                 Ok(head) => survey.heads.extend(head),
                 Err(error) => {
-                    tracing::warn!(writer = %folder.writer, %error, "the head of a living writer cannot be read");
+                    crate::log::head_not_read(folder.writer, &error);
                 }
             },
             // Retention has just removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(writer = %folder.writer, %error, "the lock of a writer cannot be tried");
+                crate::log::lock_not_tried(folder.writer, &error);
             }
         }
     }

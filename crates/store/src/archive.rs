@@ -129,7 +129,7 @@ impl Archive for Records {
             Ok(done) => !done.stopped,
             // That it was rebuilt must be told, whatever comes after.
             Err(error) if index.was_rebuilt() => {
-                tracing::warn!(%error, "the rebuilt index could not catch up; it is filled later");
+                crate::log::rebuilt_index_not_filled(&error);
                 false
             }
             Err(error) => return Err(unreadable(error)),

@@ -401,7 +401,7 @@ fn connect(dir: &Path) -> Result<Connection, IndexError> {
 fn reset(dir: &Path, why: &IndexError, is_told: bool) -> Result<Connection, IndexError> {
     let path = path(dir);
     if is_told {
-        tracing::warn!(path = %path.display(), error = %why, "rebuilding index.sqlite from the log");
+        crate::log::rebuilding_index(&path, why);
     }
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.clone().into_os_string();

@@ -40,6 +40,7 @@ mod folder;
 mod index;
 mod key;
 mod line;
+mod log;
 mod problem;
 mod read;
 mod retain;

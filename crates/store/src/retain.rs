@@ -141,7 +141,7 @@ fn queue(folder: Folder) -> Result<Queue, RetainError> {
             Ok(kept) => segments.extend(kept),
             Err(source) => {
                 // A damaged segment is evidence; it and what follows it stay.
-                tracing::warn!(path = %segment.path.display(), error = %source, "a damaged segment is not dropped");
+                crate::log::damaged_segment_kept(&segment.path, &source);
                 break;
             }
         }

@@ -167,7 +167,7 @@ impl Log {
         }
         for dead in &survey.dead {
             if let Err(error) = chain.seal(dead) {
-                tracing::warn!(writer = %dead.folder.writer, %error, "a dead writer cannot be sealed");
+                crate::log::dead_writer_not_sealed(dead.folder.writer, &error);
             }
         }
         let shared = Arc::new(Shared {
@@ -351,7 +351,7 @@ fn first_entries(
             }))?;
         }
         if let Some(damage) = &dead.damage {
-            tracing::warn!(writer = %dead.folder.writer, %damage, "record.damaged");
+            crate::log::damaged(dead.folder.writer, damage);
             chain.take(&Entry::Event(Event {
                 id: callgate_gate::CallId(Ulid::generate()),
                 record_type: RecordType::System,

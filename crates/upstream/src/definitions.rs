@@ -82,7 +82,7 @@ impl Definitions {
     /// Keeps what a server said. It is a convenience: a failure is logged and nothing else.
     pub(crate) fn save(&self, folder: &Path, server: &ServerName, launch: &Launch) {
         if let Err(error) = self.write(folder, server, launch) {
-            tracing::debug!(server = %server, error = %error, "definitions were not kept");
+            crate::log::definitions_not_kept(server, &error);
         }
     }
 

@@ -72,11 +72,11 @@ impl Eras {
             Err(error) if error.is_about_era() => false,
             // Nothing was learned; whoever comes next asks again.
             Err(error) => {
-                tracing::debug!(server = %spec.name, %error, "its eras could not be found out");
+                crate::log::era_not_found_out(&spec.name, &error);
                 return false;
             }
         };
-        tracing::debug!(server = %spec.name, stateless = found, "its eras were found out");
+        crate::log::era_found_out(&spec.name, found);
         if let Some(folder) = folder {
             Verdict::keep(folder, &spec.name, &spec.launch, found);
         }
@@ -145,7 +145,7 @@ impl Verdict {
             fs::rename(&fresh, path(folder, server))
         });
         if let Err(error) = written {
-            tracing::debug!(server = %server, error = %error, "its eras were not kept");
+            crate::log::era_not_kept(server, &error);
         }
     }
 }

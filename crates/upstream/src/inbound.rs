@@ -143,7 +143,7 @@ impl Inbound {
         let id = frame.id().and_then(|id| id.raw().parse::<u64>().ok());
         let known = id.is_some_and(|id| self.pending.resolve(id, Ended::Reply(frame)));
         if !known {
-            tracing::debug!(server = %self.wiring.server, "late or unknown reply ignored");
+            crate::log::reply_ignored(&self.wiring.server);
         }
     }
 

@@ -21,6 +21,7 @@ mod levels;
 mod link;
 mod listening;
 mod lists;
+mod log;
 mod news;
 mod outgoing;
 mod pending;

@@ -136,11 +136,11 @@ async fn stop(running: Running, reloading: Reloading, doors: Doors) {
     if let Some((socket, attended)) = doors.attended {
         drop(socket);
         if attended.await.is_err() {
-            tracing::error!("attached hosts could not be let go");
+            crate::log::attached_door_failed();
         }
     }
     if doors.serving.await.is_err() {
-        tracing::error!("the HTTP door failed");
+        crate::log::http_door_failed();
     }
     running.end().await;
 }
@@ -202,7 +202,7 @@ fn make_room_for_sockets(connections: usize) {
             maximum: limit.maximum,
         };
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            tracing::warn!(%error, "the limit of open files cannot be raised");
+            crate::log::file_limit_not_raised(&error);
         }
     }
 }
@@ -212,11 +212,11 @@ fn listen_for_hosts(data_dir: &Path) -> Option<(Socket, UnixListener)> {
     match Socket::listen(data_dir) {
         Ok(Some(listening)) => Some(listening),
         Ok(None) => {
-            tracing::warn!("hosts attach to another `serve` of this data folder");
+            crate::log::attaching_taken();
             None
         }
         Err(error) => {
-            tracing::warn!(error = %error, "hosts cannot attach to this gateway");
+            crate::log::attaching_failed(&error);
             None
         }
     }

@@ -60,7 +60,7 @@ async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> 
     let signals = Signals::listen(Hangup::Stops)?;
     let mut input = tokio::io::stdin();
     if settings.offers_nothing() {
-        tracing::warn!("no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml");
+        crate::log::no_servers();
     }
     let first = tokio::select! {
         first = first_line(&mut input, settings.frame_bytes()) => first,
@@ -70,7 +70,7 @@ async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> 
         return Ok(ExitCode::SUCCESS);
     };
     let running = Running::open(&settings, profile).await?;
-    tracing::info!(policy = settings.policies.line(), "serving on stdio");
+    crate::log::serving_on_stdio(&settings.policies.line());
     let session = Ulid::generate().to_string();
     let door = StdioDoor::new(
         running.gateway.clone(),
@@ -83,7 +83,7 @@ async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> 
     let serving = async {
         let stop = signals.stop.clone();
         let end = door.serve(input, tokio::io::stdout(), stop).await;
-        tracing::info!(?end, "the host is gone");
+        crate::log::host_gone(end);
         reloading.stop().await;
         running.stop(PATIENCE).await;
     };

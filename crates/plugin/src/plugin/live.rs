@@ -181,7 +181,7 @@ impl Live {
         if let Some(watching) = self.watching.lock().await.take()
             && watching.await.is_err()
         {
-            tracing::error!("watching a plugin failed");
+            crate::log::watching_failed();
         }
     }
 }
@@ -210,7 +210,7 @@ async fn begin(
     let info = info
         .map_err(|status| refused("GetInfo", &status))?
         .into_inner();
-    tracing::debug!(plugin = spec.name, version = info.version, "plugin.started");
+    crate::log::started(&spec.name, &info.version);
     let config = spec.config.iter();
     let config = config.map(|(key, value)| (key.clone(), value.to_string().into_bytes()));
     let request = InitRequest {
@@ -271,7 +271,7 @@ async fn watch(
     let _ = timeout(GOODBYE, draining).await;
     let _ = timeout(GOODBYE, stderr).await;
     if let Err(error) = folder.close() {
-        tracing::debug!(%error, "a plugin's folder was gone already");
+        crate::log::folder_not_removed(&error);
     }
 }
 
@@ -288,7 +288,7 @@ async fn listen(channel: Channel) {
     let mut stream = stream.into_inner();
     while let Ok(Some(piece)) = stream.message().await {
         let text = String::from_utf8_lossy(&piece.data);
-        tracing::debug!(text = text.trim_end(), "plugin.output");
+        crate::log::output(text.trim_end());
     }
 }
 

@@ -286,7 +286,7 @@ fn nowhere() -> Problem {
 }
 
 pub(super) fn unavailable(error: &dyn std::error::Error) -> Problem {
-    tracing::error!(%error, "an approver could not be answered");
+    crate::log::approvals_unavailable(error);
     let text = "approvals cannot be read or kept right now; the log says why";
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,

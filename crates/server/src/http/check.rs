@@ -82,7 +82,7 @@ fn unanswered(error: &NotChecked) -> Problem {
             Problem::new(StatusCode::BAD_REQUEST, "bad_question", error.to_string())
         }
         NotChecked::NotRecorded(_) | NotChecked::NoApprovals(_) => {
-            tracing::error!(%error, "a question could not be answered");
+            crate::log::check_not_answered(error);
             let text = format!("{error} right now; the log says why");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text)
         }

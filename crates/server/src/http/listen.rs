@@ -119,7 +119,7 @@ pub(super) async fn serve<A: Answers>(
             },
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(name: "http.accept_failed", %error, "connections cannot be accepted");
+                crate::log::connections_not_accepted(&error);
                 connections.make_room();
                 let _ = timeout(ACCEPT_PAUSE, close.cancelled()).await;
             }
@@ -186,7 +186,7 @@ impl<A: Answers> Acceptor<A> {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended early");
+            crate::log::connection_ended_early(&error);
         }
     }
 
@@ -212,7 +212,7 @@ impl<A: Answers> Acceptor<A> {
 
 /// The answer in place of one that could not be made.
 fn panicked() -> Response {
-    tracing::error!(name: "http.panicked", "a request could not be answered: there is a fault in the gateway");
+    crate::log::request_panicked();
     let mut response = Response::new(Body::from("a fault in the gateway; its log says more\n"));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response

@@ -197,8 +197,7 @@ fn take_over(
             length: text.len() as u64 - 1,
         };
         if let Err(error) = fold.add(transaction, &text[..text.len() - 1], place)? {
-            let (writer, offset) = (folder.writer, mark.offset);
-            tracing::warn!(%writer, segment = mark.segment, offset, %error, "a damaged entry is left out");
+            crate::log::damaged_entry_left_out(folder.writer, mark.segment, mark.offset, &error);
             mark.damaged += 1;
         }
         entries += 1;

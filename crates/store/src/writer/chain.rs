@@ -124,8 +124,7 @@ impl Chain {
     /// Takes an entry for good: writes it now, or owes it. `body` is its JSON.
     pub(super) fn take_owed(&mut self, entry: Entry, body: io::Result<Vec<u8>>) -> Option<u64> {
         if self.is_closed {
-            // What it says stays out of the operator's log, which never shows arguments.
-            tracing::error!("an entry came after the end of the log");
+            crate::log::entry_after_the_end();
             return None;
         }
         // The end of a call on record has its room already, so it need not wait for others.
@@ -224,7 +223,7 @@ impl Chain {
         match self.syncing.end(result) {
             Ok(()) => (through, Ok(())),
             Err(reason) => {
-                tracing::error!(path = %self.path().display(), reason, "record.sync_failed");
+                crate::log::sync_failed(self.path(), &reason);
                 self.segment = None;
                 (self.seq, Err(reason))
             }
@@ -236,7 +235,7 @@ impl Chain {
         self.is_stopped = true;
         if let Err(error) = self.pay() {
             let entries = self.owed.len();
-            tracing::error!(path = %self.path().display(), entries, %error, "record.lost");
+            crate::log::lost(self.path(), entries, &error);
         }
     }
 
@@ -280,7 +279,7 @@ impl Chain {
 
     fn owe(&mut self, entry: Entry, error: &io::Error) {
         if self.owed.len() == 0 {
-            tracing::error!(path = %self.path().display(), %error, "record.owed");
+            crate::log::owed(self.path(), error);
         }
         self.owed.add(entry);
     }
@@ -416,8 +415,7 @@ impl Chain {
             && self.write_head().is_ok()
             && let Err(error) = self.replace_head_file()
         {
-            let path = self.options.folder.head_path();
-            tracing::warn!(path = %path.display(), %error, "the newest head cannot be kept beside the log");
+            crate::log::head_not_written(&self.options.folder.head_path(), &error);
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use callgate_call::{Announcement, Audience};
-use callgate_gate::{Catalog, Finding, Item, ItemKind, Listing, Policy, ServerName, Tool};
+use callgate_gate::{Catalog, Item, ItemKind, Listing, Policy, ServerName, Tool};
 use callgate_wire::{message, methods};
 use tokio::time::Instant;
 
@@ -33,19 +33,7 @@ impl Fleet {
         listings.extend(self.in_house.load().iter().map(|one| one.listing()));
         let (catalog, findings) = Catalog::build(self.naming(), listings);
         let catalog = catalog.with_quarantined(quarantined);
-        for Finding::ShownTwice {
-            shown,
-            kept,
-            left_out,
-        } in findings
-        {
-            tracing::warn!(
-                shown,
-                kept,
-                left_out,
-                "two tools or prompts have one shown name; the later is left out"
-            );
-        }
+        findings.iter().for_each(crate::log::shown_twice);
         let (before, policy) = (self.catalog.load(), self.policy.load());
         let changes = changes((&before, policy_before), (&catalog, &policy));
         self.catalog.store(Arc::new(catalog));

@@ -28,10 +28,7 @@ pub(super) async fn warn_of_late_servers(fleet: Arc<Fleet>) {
     }
     let starting = |server: &&Arc<Server>| server.state.borrow().status == ServerStatus::Starting;
     for server in fleet.roster.active().iter().filter(starting) {
-        tracing::warn!(
-            server = %server.spec.name,
-            "the server is not there within `connect_wait`; it is announced when it comes"
-        );
+        crate::log::late(&server.spec.name);
     }
 }
 

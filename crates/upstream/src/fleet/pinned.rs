@@ -76,9 +76,7 @@ impl Fleet {
             };
             match kept.0.change(&mut add) {
                 Ok(lock) => pins.lock = lock,
-                Err(error) => {
-                    tracing::warn!(%error, "new tools are pinned only until this gateway ends")
-                }
+                Err(error) => crate::log::pins_not_saved(&error),
             }
         }
         self.pins.store(pins.into());

@@ -42,7 +42,7 @@ impl Audit {
         // One write per line, so that lines of several processes do not mix.
         let line = format!("{{{}}}\n", members.join(","));
         if let Err(error) = self.append(&line) {
-            tracing::error!(file = %self.file.display(), %error, "a call that could not be asked about is not in its file");
+            crate::log::unasked_call_not_noted(&self.file, &error);
         }
     }
 

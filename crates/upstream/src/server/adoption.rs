@@ -8,10 +8,7 @@ use callgate_gate::Host;
 use tokio::sync::watch;
 
 use super::{Server, relist::Fresh};
-use crate::{
-    Profile,
-    lane::{Lane, LaneError},
-};
+use crate::{Profile, lane::Lane};
 
 /// How far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,17 +106,9 @@ impl Server {
                 None
             }
             Err(error) => {
-                self.not_adopted(&error);
+                crate::log::not_started_for_host(&self.spec.name, &error);
                 None
             }
         }
-    }
-
-    fn not_adopted(&self, error: &LaneError) {
-        tracing::warn!(
-            server = %self.spec.name,
-            error = %error,
-            "the server cannot be started in a host's name"
-        );
     }
 }

@@ -122,7 +122,7 @@ impl Server {
 
     pub(super) fn complain(&self, complaints: &[String]) {
         for complaint in complaints {
-            tracing::warn!(server = %self.spec.name, complaint, "the list has a fault");
+            crate::log::list_has_a_fault(&self.spec.name, complaint);
         }
     }
 }

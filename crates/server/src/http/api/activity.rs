@@ -117,7 +117,7 @@ pub(super) async fn export(
             sender,
         };
         if let Err(error) = archive.export(format, &filter, &mut out) {
-            tracing::warn!(%error, "an export ended early");
+            crate::log::export_ended_early(&error);
             // The reader must not take what it has for the whole.
             let broken = io::Error::other("the export ended early");
             let _ = out.sender.blocking_send(Err(broken));
@@ -224,7 +224,7 @@ async fn blocking<T: Send + 'static>(
             | ArchiveError::NotDropped { .. }
             | ArchiveError::Unwritable(_)),
         )) => {
-            tracing::error!(%error, "a question about the record has no answer");
+            crate::log::record_not_read(&error);
             Err(unavailable())
         }
         Err(_) => Err(unavailable()),

@@ -27,7 +27,7 @@ pub(super) async fn usage(
     Extension(reach): Extension<Reach>,
 ) -> Result<Json<Used>, Problem> {
     let mut usage = shared.gateway.path.usage().await.map_err(|error| {
-        tracing::error!(%error, "what tokens have used is not known");
+        crate::log::usage_not_read(&error);
         let detail = "what tokens have used is not known";
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -80,7 +80,7 @@ pub(super) async fn keep(folder: Option<&Path>, run: Option<HeldRun>) -> Option<
     match kept.ok()? {
         Ok(id) => Some(id),
         Err(error) => {
-            tracing::error!(%error, "a held run cannot be kept");
+            crate::log::held_run_not_kept(&error);
             None
         }
     }

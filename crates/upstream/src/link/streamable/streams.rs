@@ -102,7 +102,7 @@ impl StreamableLink {
                     if was_open && seen.id.is_some() =>
                 {
                     if let Err(detail) = self.renew(&seen).await {
-                        tracing::debug!(detail, "an expired session could not be made anew");
+                        crate::log::session_not_renewed(&detail);
                     }
                     return self.end_if_unreachable();
                 }

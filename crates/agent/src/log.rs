@@ -1,0 +1,60 @@
+//! The log lines of this room that are not events.
+
+use std::{io, path::Path};
+
+use crate::{events::Tokens, kind::AgentKind};
+
+pub(crate) fn step_ended(
+    step: &str,
+    provider: AgentKind,
+    status: &str,
+    tokens: &Tokens,
+    bypassed: u64,
+) {
+    tracing::info!(
+        step,
+        provider = provider.as_str(),
+        status,
+        tokens_input = tokens.input,
+        tokens_output = tokens.output,
+        cost_usd = tokens.cost_usd,
+        bypassed,
+        "agent.step"
+    );
+}
+
+/// `warning` is also told to the step's listener.
+pub(crate) fn not_isolated(warning: &str) {
+    tracing::warn!("{warning}");
+}
+
+pub(crate) fn verdicts_not_kept(error: &io::Error) {
+    tracing::warn!(%error, "the verdicts on installed agents could not be saved");
+}
+
+pub(crate) fn folder_not_removed(folder: &Path, error: &io::Error) {
+    tracing::warn!(folder = %folder.display(), %error, "a step's folder could not be removed");
+}
+
+pub(crate) fn door_failed() {
+    tracing::error!("the task that serves a step's socket panicked");
+}
+
+pub(crate) fn another_user_at_the_door() {
+    tracing::warn!("another user's process connected to a step's socket and was refused");
+}
+
+pub(crate) fn relay_turned_away(why: &str) {
+    tracing::warn!(why, "a relay was refused at a step's socket");
+}
+
+pub(crate) fn event_too_long() {
+    tracing::warn!("a line of the agent's output exceeds the limit and was skipped");
+}
+
+pub(crate) fn bypass_not_recorded(tool: &str) {
+    tracing::warn!(
+        tool,
+        "the arguments of an agent's native tool are not JSON; its use is not on record"
+    );
+}

@@ -1,0 +1,7 @@
+//! The log lines of this room that are not events.
+
+use std::{io, path::Path};
+
+pub(crate) fn stderr_not_written(path: &Path, error: &io::Error) {
+    tracing::warn!(path = %path.display(), %error, "a server's stderr is no longer written to its file");
+}
