@@ -147,7 +147,7 @@ fn sighup_reloads_and_names_settings_that_need_a_restart() {
     take_over(&bed, &served, &other, Writing::Renamed);
     let line = served
         .process
-        .wait_stderr(DEADLINE, |line| line.contains("after a restart"))
+        .wait_stderr(DEADLINE, |line| line.contains("config.needs_restart"))
         .expect("a warning");
     assert!(line.contains("listen, auth, data_dir, limits"), "{line}");
     assert!(!bed.path("elsewhere").exists());

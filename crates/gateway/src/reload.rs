@@ -11,7 +11,9 @@ use std::{
 
 use callgate_call::{
     ApprovalService, InHouse,
-    events::gateway::{ConfigReloaded, PolicyLoosened, PolicyRejected, PolicyReloaded},
+    events::gateway::{
+        ConfigReloaded, LockReloaded, NeedsRestart, PolicyLoosened, PolicyRejected, PolicyReloaded,
+    },
 };
 use callgate_gate::pins::{Lock, PinMode};
 use callgate_record::RecordType;
@@ -217,7 +219,7 @@ impl Reloader {
             Ok(lock) => {
                 let recorder = self.gateway.path().recorder();
                 recorder.event(RecordType::System, "lock.reloaded", None, None);
-                tracing::info!("lock.reloaded");
+                self.gateway.path().events().emit(LockReloaded);
                 self.tell_loosened(&config::lowered(&before.lock, &lock));
                 self.fleet.keep_to(lock);
             }
@@ -320,7 +322,7 @@ impl Reloader {
         let restart = needs_restart(&self.started_with, &settings.config);
         if !restart.is_empty() {
             let keys = restart.join(", ");
-            tracing::warn!(keys, "these settings changed and count after a restart");
+            events.emit(NeedsRestart { keys: &keys });
         }
         self.settings = settings;
         *self.standing.lock() = None;

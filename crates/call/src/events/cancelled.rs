@@ -1,4 +1,4 @@
-//! Calls that were cancelled before they were sent.
+//! Calls that were cancelled.
 
 use callgate_gate::{Attempt, Target};
 use callgate_record::{Effect, Status};
@@ -36,5 +36,24 @@ impl Event for CallCancelled<'_> {
         of_call(Self::NAME, self.attempt, self.target)
             .meta("status", Status::Cancelled.as_str())
             .meta("effect", Effect::None.as_str())
+    }
+}
+
+/// The gateway stops, and calls did not heed their cancellation. Their outcome is unknown.
+#[derive(Debug)]
+pub struct CallsGivenUp {
+    /// How many.
+    pub calls: usize,
+}
+
+impl Event for CallsGivenUp {
+    const NAME: &'static str = "calls.given_up";
+
+    fn log(&self) {
+        tracing::warn!(calls = self.calls, "{}", Self::NAME);
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        Shown::new(Self::NAME).meta("calls", self.calls)
     }
 }

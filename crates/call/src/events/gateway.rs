@@ -46,6 +46,37 @@ impl Event for ConfigReloaded<'_> {
     }
 }
 
+/// Settings changed that count after a restart.
+#[derive(Debug)]
+pub struct NeedsRestart<'a> {
+    /// Their keys in the file.
+    pub keys: &'a str,
+}
+
+impl Event for NeedsRestart<'_> {
+    const NAME: &'static str = "config.needs_restart";
+
+    fn log(&self) {
+        tracing::warn!(keys = self.keys, "{}", Self::NAME);
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        Shown::new(Self::NAME).meta("keys", self.keys)
+    }
+}
+
+/// Another `callgate.lock` counts from now on.
+#[derive(Debug)]
+pub struct LockReloaded;
+
+impl Event for LockReloaded {
+    const NAME: &'static str = "lock.reloaded";
+
+    fn log(&self) {
+        tracing::info!("{}", Self::NAME);
+    }
+}
+
 /// Another policy counts from now on.
 #[derive(Debug)]
 pub struct PolicyReloaded<'a> {

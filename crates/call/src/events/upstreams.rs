@@ -64,6 +64,37 @@ impl Event for UpstreamDown<'_> {
     }
 }
 
+/// A server is not started.
+#[derive(Debug)]
+pub struct UpstreamOff<'a> {
+    /// The server.
+    pub server: &'a ServerName,
+    /// Whether the configuration says so; else something is wrong.
+    pub is_switched_off: bool,
+    /// Why.
+    pub reason: &'a str,
+}
+
+impl Event for UpstreamOff<'_> {
+    const NAME: &'static str = "upstream.off";
+
+    fn log(&self) {
+        if self.is_switched_off {
+            tracing::info!(server = %self.server, reason = self.reason, "{}", Self::NAME);
+        } else {
+            tracing::warn!(server = %self.server, reason = self.reason, "{}", Self::NAME);
+        }
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        Shown {
+            server: Some(self.server.as_str()),
+            reason: Some(self.reason.to_owned()),
+            ..Shown::new(Self::NAME)
+        }
+    }
+}
+
 /// A tool is kept from hosts until somebody has looked at it.
 #[derive(Debug)]
 pub struct ToolQuarantined<'a> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::CallPath;
+use crate::events::cancelled::CallsGivenUp;
 
 /// How long draining waits.
 #[derive(Debug, Clone, Copy)]
@@ -42,11 +43,7 @@ impl CallPath {
             return 0;
         }
         let given_up = self.shared.registry.len();
-        tracing::warn!(
-            name: "drain.gave_up",
-            calls = given_up,
-            "calls that do not heed their cancellation are given up; their outcome is unknown"
-        );
+        self.events().emit(CallsGivenUp { calls: given_up });
         given_up
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
-use callgate_call::events::upstreams::{ProxyConnect, UpstreamDown, UpstreamUp};
+use callgate_call::events::upstreams::{ProxyConnect, UpstreamDown, UpstreamOff, UpstreamUp};
 use callgate_gate::Offers;
 use callgate_record::RecordType;
 use callgate_wire::Era;
@@ -236,11 +236,11 @@ impl Server {
     }
 
     fn stopped(&self, reason: &str) {
-        if self.spec.launch == Launch::SwitchedOff {
-            tracing::info!(server = %self.spec.name, reason, "server is off");
-        } else {
-            tracing::warn!(server = %self.spec.name, reason, "server is off");
-        }
+        self.events.emit(UpstreamOff {
+            server: &self.spec.name,
+            is_switched_off: self.spec.launch == Launch::SwitchedOff,
+            reason,
+        });
         self.state.send_modify(|state| {
             state.status = ServerStatus::Stopped;
             state.reason = Some(reason.to_owned());
