@@ -3,6 +3,7 @@
 mod dependencies;
 mod edges;
 mod invariants;
+mod log_lines;
 mod sources;
 mod texts;
 
@@ -18,6 +19,7 @@ pub(crate) fn run() -> Result<()> {
     let tree = Tree::read()?;
     let mut violations = edges::check(&tree);
     violations.extend(sources::check(&tree));
+    violations.extend(log_lines::check(&tree));
     violations.extend(dependencies::check(&tree));
     violations.extend(texts::check(&tree));
     violations.extend(invariants::check(&tree));
