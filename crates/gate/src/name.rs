@@ -1,8 +1,8 @@
 //! Names: canonical `server:tool` inside, `server__tool` towards hosts.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Digest;
 
@@ -13,10 +13,10 @@ const RESERVED: [&str; 4] = ["builtin", "proxy", "tools", "callgate"];
 /// Hex digits of the mark that keeps a shortened name unique.
 const MARK: usize = 8;
 
-/// A server's configured name: `[A-Za-z0-9_-]{1,32}` without `__`, not reserved.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct ServerName(String);
+/// A server's configured name: `[A-Za-z0-9_-]{1,32}` without `__`, not reserved. Shared, because each call hands it on several
+/// times.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerName(Arc<str>);
 
 /// Why a text cannot be a server's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,17 +45,28 @@ impl ServerName {
         if RESERVED.contains(&text) {
             return Err(NameError::Reserved(text.to_owned()));
         }
-        Ok(Self(text.to_owned()))
+        Ok(Self(text.into()))
     }
 
     /// The name of the built-in tools, which no configured server can have.
     pub fn builtin() -> Self {
-        Self(RESERVED[0].to_owned())
+        Self(RESERVED[0].into())
+    }
+
+    /// Whether it is the name of the built-in tools.
+    pub fn is_builtin(&self) -> bool {
+        self.as_str() == RESERVED[0]
     }
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl Serialize for ServerName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
@@ -117,7 +128,7 @@ impl Naming {
     pub fn shown(&self, server: &ServerName, tool: &str) -> String {
         match self.prefix {
             Prefix::Never => return tool.to_owned(),
-            Prefix::Step if *server == ServerName::builtin() => return tool.to_owned(),
+            Prefix::Step if server.is_builtin() => return tool.to_owned(),
             Prefix::Always | Prefix::Step => {}
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');

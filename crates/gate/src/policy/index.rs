@@ -75,8 +75,8 @@ impl Index {
             return (0..self.rules).collect();
         }
         let mut found = self.rest.clone();
-        let found_in = |map: &HashMap<String, Vec<usize>, RandomState>, key: &str| {
-            map.get(key).cloned().unwrap_or_default()
+        let mut add = |map: &HashMap<String, Vec<usize>, RandomState>, key: &str| {
+            found.extend(map.get(key).into_iter().flatten());
         };
         for (map, key) in [
             (&self.exact, name),
@@ -84,7 +84,7 @@ impl Index {
             (&self.tools, tool),
         ] {
             if !map.is_empty() {
-                found.extend(found_in(map, key));
+                add(map, key);
             }
         }
         for length in self
@@ -93,7 +93,7 @@ impl Index {
             .take_while(|length| **length <= tool.len())
         {
             if let Some(beginning) = tool.get(..*length) {
-                found.extend(found_in(&self.beginnings, beginning));
+                add(&self.beginnings, beginning);
             }
         }
         found.sort_unstable();

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use callgate_wire::Json;
 
 use super::{Check, Kind, path::Ground};
-use crate::{Call, Digest, ServerName, Target};
+use crate::{Call, Digest, Target};
 use spelling::{absolute, is_within, plain};
 use walk::{MAX_PATHS, Walk};
 
@@ -199,7 +199,7 @@ impl Candidate {
 }
 
 fn is_builtin(target: &Target) -> bool {
-    *target.server() == ServerName::builtin()
+    target.server().is_builtin()
 }
 
 /// Whether a call may move, delete or copy a folder as a whole.
