@@ -44,6 +44,8 @@ struct Inner {
     /// How many of them were asked for first.
     series: AtomicUsize,
     decisions: Family<ClassLabels, Counter>,
+    /// The same by class, looked up once.
+    by_class: [(Decision, Counter); 3],
     total: Histogram,
     added: Histogram,
     frame_errors: Family<SideLabels, Counter>,
@@ -128,11 +130,20 @@ const STATUSES: [&str; 4] = ["starting", "ok", "degraded", "stopped"];
 
 impl Default for Metrics {
     fn default() -> Self {
+        let decisions: Family<ClassLabels, Counter> = Family::default();
+        // A count that is there from the beginning can be watched for its first increase.
+        let by_class =
+            [Decision::Allow, Decision::Deny, Decision::RequireApproval].map(|decision| {
+                let class = decision.as_str();
+                let counter = decisions.get_or_create_owned(&ClassLabels { class });
+                (decision, counter)
+            });
         let mut inner = Inner {
             registry: Registry::with_prefix("callgate"),
             calls: Family::default(),
             series: AtomicUsize::new(0),
-            decisions: Family::default(),
+            decisions,
+            by_class,
             total: Histogram::new(TOTAL_BUCKETS),
             added: Histogram::new(ADDED_BUCKETS),
             frame_errors: Family::default(),
@@ -194,11 +205,10 @@ impl Metrics {
     }
 
     pub(crate) fn decision(&self, decision: Decision) {
-        let class = decision.as_str();
-        self.inner
-            .decisions
-            .get_or_create(&ClassLabels { class })
-            .inc();
+        let of_class = self.inner.by_class.iter().find(|(of, _)| *of == decision);
+        if let Some((_, counter)) = of_class {
+            counter.inc();
+        }
     }
 
     pub(crate) fn latency(&self, latency: Latency) {
@@ -277,10 +287,6 @@ impl Inner {
         for side in [Side::Host, Side::Upstream] {
             // A count that is there from the beginning can be watched for its first increase.
             drop(self.frame_errors.get_or_create(&side.labels()));
-        }
-        for decision in [Decision::Allow, Decision::Deny, Decision::RequireApproval] {
-            let class = decision.as_str();
-            drop(self.decisions.get_or_create(&ClassLabels { class }));
         }
     }
 

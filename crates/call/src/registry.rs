@@ -16,7 +16,8 @@ pub struct Registry {
     running: Mutex<HashMap<Key, CancellationToken>>,
 }
 
-type Key = (String, Id);
+/// A session and the id of its request. Shared by the table and the call's place in it.
+type Key = Arc<(String, Id)>;
 
 /// A call's place in the registry, given back however the call ends.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct Place {
 impl Registry {
     /// Notes a call. `None` when this session has a call of the same id under way already.
     pub(crate) fn enter(self: &Arc<Self>, session: &str, id: &Id) -> Option<Place> {
-        let key = (session.to_owned(), id.clone());
+        let key = key(session, id);
         let cancelled = match self.lock().entry(key.clone()) {
             Entry::Occupied(_) => return None,
             Entry::Vacant(place) => place.insert(CancellationToken::new()).clone(),
@@ -43,20 +44,20 @@ impl Registry {
 
     /// What fires when a session's call is cancelled; `None` when there is no such call.
     pub(crate) fn token(&self, session: &str, id: &Id) -> Option<CancellationToken> {
-        self.lock().get(&(session.to_owned(), id.clone())).cloned()
+        self.lock().get(&key(session, id)).cloned()
     }
 
     /// Cancels a session's call. Unknown and finished ids are ignored.
     pub fn cancel(&self, session: &str, id: &Id) {
-        if let Some(token) = self.lock().get(&(session.to_owned(), id.clone())) {
+        if let Some(token) = self.lock().get(&key(session, id)) {
             token.cancel();
         }
     }
 
     /// Cancels every call of a session that went away.
     pub fn cancel_session(&self, session: &str) {
-        for ((of, _), token) in self.lock().iter() {
-            if of == session {
+        for (key, token) in self.lock().iter() {
+            if key.0 == session {
                 token.cancel();
             }
         }
@@ -82,6 +83,10 @@ impl Registry {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+fn key(session: &str, id: &Id) -> Key {
+    Arc::new((session.to_owned(), id.clone()))
 }
 
 impl Drop for Place {
