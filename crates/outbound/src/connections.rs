@@ -94,16 +94,16 @@ impl<D: Buf + Send + 'static> Connections<D> {
         loop {
             let idle = self.idle.take();
             let is_reused = idle.is_some();
-            let mut connection = match idle {
+            let connection = match idle {
                 Some(connection) => connection,
                 None => Box::pin(self.connect(server)).await?,
             };
             match connection.exchange(request).await {
-                Some(Ok(response)) => {
+                Some(Ok((response, connection))) => {
                     let idle = self.idle.clone();
                     return Ok(response.map(|body| Answered {
                         body,
-                        connection: Some(connection),
+                        connection,
                         idle,
                     }));
                 }
@@ -141,26 +141,34 @@ fn unanswered(error: &hyper::Error) -> HttpFailed {
 }
 
 impl<D: Buf + Send + 'static> Connection<D> {
-    /// Sends a request and waits for the head of its answer; `None` where the connection ends without one.
+    /// Sends a request and waits for the head of its answer; `None` where the connection ends without one. Gives the connection
+    /// back if it goes on.
     async fn exchange(
-        &mut self,
+        mut self: Box<Self>,
         request: Request<Full<D>>,
-    ) -> Option<Result<Response<Incoming>, Unsent<D>>> {
+    ) -> Option<Result<(Response<Incoming>, Option<Box<Self>>), Unsent<D>>> {
         let mut answer = pin!(self.sender.try_send_request(request));
-        let driven = &mut self.driven;
-        poll_fn(|cx| {
-            let has_ended = Pin::new(&mut *driven).poll(cx).is_ready();
+        let mut connection = Some(self);
+        let answer = poll_fn(|cx| {
+            if let Some(open) = &mut connection
+                && Pin::new(&mut open.driven).poll(cx).is_ready()
+            {
+                // A request that it has not begun to send is given back when it is dropped.
+                connection = None;
+            }
             // Only driving brings the answer on, so the answer need not wake anybody.
             match answer.as_mut().poll(&mut nobody()) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending if has_ended => Poll::Ready(None),
+                Poll::Pending if connection.is_none() => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             }
-        })
-        .await
+        });
+        let answer = answer.await?;
+        Some(answer.map(|response| (response, connection)))
     }
 
-    /// Whether it can take a request. Looks whether the server has closed it.
+    /// Whether it can take a request. Looks whether the server has closed it. From then on it wakes nobody: the next request
+    /// may be another task's.
     fn is_ready(&mut self) -> bool {
         let has_ended = Pin::new(&mut self.driven).poll(&mut nobody()).is_ready();
         !has_ended && self.sender.is_ready()
@@ -168,14 +176,11 @@ impl<D: Buf + Send + 'static> Connection<D> {
 }
 
 impl<D: Buf + Send + 'static> IdlePool<D> {
-    /// A connection that is still open.
+    /// The connection that was used last. Whether the server has closed it meanwhile shows when it is first driven, before
+    /// anything of a request is written.
     fn take(&self) -> Option<Box<Connection<D>>> {
-        loop {
-            let (_, mut connection) = self.idle().connections.pop()?;
-            if connection.is_ready() {
-                return Some(connection);
-            }
-        }
+        let (_, connection) = self.idle().connections.pop()?;
+        Some(connection)
     }
 
     /// Keeps a connection that has given its answer, if it can give another one.
@@ -219,17 +224,22 @@ impl<D: Buf + Send + 'static> Body for Answered<D> {
     type Data = Bytes;
     type Error = hyper::Error;
 
+    /// The connection hands a piece over only if it was asked for before it is driven, so the body is asked before and after: all that
+    /// has come is read in one turn. Only driving brings pieces, so the body need not wake anybody.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Some(connection) = &mut self.connection
-            && Pin::new(&mut connection.driven).poll(cx).is_ready()
-        {
-            // What it has read is still there.
-            self.connection = None;
+        let mut frame = Pin::new(&mut self.body).poll_frame(&mut nobody());
+        if frame.is_pending() {
+            if let Some(connection) = &mut self.connection
+                && Pin::new(&mut connection.driven).poll(cx).is_ready()
+            {
+                // What it has read is still there.
+                self.connection = None;
+            }
+            frame = Pin::new(&mut self.body).poll_frame(&mut nobody());
         }
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
         if matches!(frame, Poll::Ready(None)) {
             self.complete();
         }
@@ -295,6 +305,89 @@ impl<D: Buf + Send + 'static> Default for IdlePool<D> {
                 connections: Vec::new(),
                 is_swept: false,
             }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        sync::mpsc,
+    };
+
+    use super::*;
+    use crate::{Client, read_body};
+
+    /// A server that gives these answers, each over a connection of its own, which it closes without a word. Tells of each end.
+    async fn server(answers: &'static [&'static str]) -> (String, mpsc::Receiver<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (closed, told) = mpsc::channel(answers.len());
+        tokio::spawn(async move {
+            for answer in answers {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    socket.read_buf(&mut request).await.unwrap();
+                }
+                socket.write_all(answer.as_bytes()).await.unwrap();
+                drop(socket);
+                closed.send(()).await.unwrap();
+            }
+        });
+        (url, told)
+    }
+
+    fn request(url: &str) -> Request<Full<Bytes>> {
+        Request::get(url).body(Full::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_request_is_not_lost_with_an_idle_connection_that_was_closed() {
+        const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        let (url, mut closed) = server(&[OK, OK, OK]).await;
+        let client = Client::without_tls().unwrap();
+        for _ in 0..3 {
+            let answer = client.send_to_url(request(&url)).await.unwrap();
+            let body = read_body(answer.into_body(), 2).await.unwrap();
+            assert_eq!(body.as_deref(), Some(&b"ok"[..]));
+            closed.recv().await.unwrap();
+            // The runtime hears of the end when it looks at its sockets.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_are_read_up_to_the_limit() {
+        let (url, _closed) = server(&[
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nabcd",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n3\r\nbcd\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc",
+        ])
+        .await;
+        let expected = [
+            Ok(Some("")),
+            Ok(Some("abc")),
+            Ok(None),
+            Ok(Some("abc")),
+            Ok(None),
+            Ok(Some("abc")),
+            Err(()),
+        ];
+        for expected in expected {
+            // A client of its own, so that none uses the connection of the one before.
+            let client = Client::without_tls().unwrap();
+            let answer = client.send_to_url(request(&url)).await.unwrap();
+            let body = read_body(answer.into_body(), 3).await;
+            let body = body.map_err(|_| ());
+            let expected = expected.map(|body: Option<&str>| body.map(Bytes::from));
+            assert_eq!(body, expected);
         }
     }
 }
