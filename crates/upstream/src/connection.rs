@@ -220,10 +220,10 @@ impl Connection {
         if self.is_foreign(&recorded.call().attempt) {
             return Err(Failure::UnknownState);
         }
-        let name = recorded.call().target.name().to_owned();
+        let target = recorded.call().target.clone();
         let mut watch = Watch {
             server: &inner.server,
-            name: &name,
+            name: target.name(),
             timeout,
             deadline: Instant::now() + timeout,
         };
@@ -233,7 +233,7 @@ impl Connection {
         };
         let id = inner.pending.fresh_id();
         let (message, on_behalf) = self.write_call(recorded, id, &exchange, makes_task);
-        let Some(reply) = inner.pending.enter(id, Some(on_behalf.clone())) else {
+        let Some(reply) = inner.pending.enter(id, Some(Arc::clone(&on_behalf))) else {
             return Err(watch.unavailable(Effect::None, "the server went away"));
         };
         let waiting = WaitingGuard {
@@ -263,9 +263,8 @@ impl Connection {
         id: u64,
         exchange: &Exchange,
         makes_task: Option<Arc<TaskMaker>>,
-    ) -> (Message, OnBehalf) {
-        let host = &recorded.call().attempt.host;
-        let (session, is_strict) = (host.who.session.clone(), host.era == Era::Stateless);
+    ) -> (Message, Arc<OnBehalf>) {
+        let host = Arc::clone(&recorded.call().attempt.host);
         let reader = Reader {
             era: self.era(),
             trace: exchange.trace.as_ref(),
@@ -274,13 +273,12 @@ impl Connection {
         let (message, progress_token) = Message::call(recorded, id, &reader);
         let on_behalf = OnBehalf {
             caller: exchange.caller.clone(),
-            session,
-            is_strict,
+            host,
             progress_token,
             clock: StoppedClock::default(),
             makes_task,
         };
-        (message, on_behalf)
+        (message, Arc::new(on_behalf))
     }
 
     fn reply_of(&self, ended: Ended, watch: &Watch<'_>) -> Result<Reply, Failure> {

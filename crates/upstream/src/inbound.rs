@@ -186,15 +186,15 @@ impl Inbound {
 
     /// Takes the server's question to the host whose call it belongs to, and the answer back.
     async fn ask(&self, id: &Id, request: Frame, during: Option<u64>) {
-        let (caller, clock) = match self.whose(during) {
-            Sole::One(on_behalf) => (Some(on_behalf.caller), Some(on_behalf.clock)),
+        let (caller, during) = match self.whose(during) {
+            Sole::One(on_behalf) => (Some(on_behalf.caller.clone()), Some(on_behalf)),
             Sole::Nobody => ((self.wiring.resident)(), None),
             Sole::Several => (None, None),
         };
         let server = &self.wiring.server;
         let answer = match caller {
             Some(caller) => {
-                let _open = clock.map(|clock| clock.stop());
+                let _open = during.as_ref().map(|call| call.clock.stop());
                 match caller.ask(self.shown(request)).await {
                     Ok(reply) => {
                         let reply = tasks::own(reply, server);

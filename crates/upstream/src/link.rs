@@ -14,6 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Poll, Waker},
 };
 
 use callgate_call::CallerDriven;
@@ -85,16 +86,22 @@ impl Sent {
 
     /// Waits for the reply to it, and does what there is to do for that.
     pub(crate) async fn reply(&mut self, mut reply: oneshot::Receiver<Ended>) -> Ended {
-        poll_fn(|context| {
+        let replied = poll_fn(|context| {
             match self {
                 Self::OnItsWay | Self::Queued(_) => {}
-                // The reply is looked at next, whether this is done or not.
-                Self::ByWhoWaits(work) => drop(Pin::new(work).poll(context)),
+                Self::ByWhoWaits(work) => {
+                    // The reply that this work brings must not wake the task that does it.
+                    let mut nobody = Context::from_waker(Waker::noop());
+                    if let Poll::Ready(replied) = Pin::new(&mut reply).poll(&mut nobody) {
+                        return Poll::Ready(replied);
+                    }
+                    // The reply is looked at next, whether this is done or not.
+                    let _ = Pin::new(work).poll(context);
+                }
             }
             Pin::new(&mut reply).poll(context)
-        })
-        .await
-        .unwrap_or(Ended::Gone)
+        });
+        replied.await.unwrap_or(Ended::Gone)
     }
 }
 
@@ -102,3 +109,56 @@ impl Sent {
 #[derive(Debug, thiserror::Error)]
 #[error("the connection has ended")]
 pub(crate) struct LinkEnded;
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, sync::atomic::AtomicUsize, task::Wake};
+
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How often the waiting task was woken when its reply comes: out of its own work, or from elsewhere.
+    fn woken(by_its_work: bool) -> usize {
+        let woken = Arc::new(Woken::default());
+        let waker = woken.clone().into();
+        let mut context = Context::from_waker(&waker);
+        let (tell, reply) = oneshot::channel();
+        let (mut own, mut elsewhere) = match by_its_work {
+            true => (Some(tell), None),
+            false => (None, Some(tell)),
+        };
+        let mut turns = 0;
+        let work = poll_fn(move |_| {
+            turns += 1;
+            if let Some(tell) = own.take_if(|_| turns == 2) {
+                tell.send(Ended::Gone).expect("the reply is waited for");
+            }
+            Poll::Pending
+        });
+        let mut sent = Sent::ByWhoWaits(InHand::new(work, TaskTracker::new()));
+        let mut replying = pin!(sent.reply(reply));
+        assert!(replying.as_mut().poll(&mut context).is_pending());
+        if let Some(tell) = elsewhere.take() {
+            tell.send(Ended::Gone).expect("the reply is waited for");
+        }
+        let replied = replying.as_mut().poll(&mut context);
+        assert!(matches!(replied, Poll::Ready(Ended::Gone)));
+        woken.0.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn a_reply_wakes_its_task_unless_that_task_brought_it() {
+        assert_eq!(woken(true), 0);
+        assert_eq!(woken(false), 1);
+    }
+}

@@ -6,8 +6,9 @@ use std::sync::{
 };
 
 use callgate_call::Caller;
+use callgate_gate::Host;
 use callgate_record::Effect;
-use callgate_wire::Frame;
+use callgate_wire::{Era, Frame};
 use foldhash::HashMap;
 use tokio::sync::oneshot;
 
@@ -34,12 +35,10 @@ pub(crate) enum Ended {
 }
 
 /// The host's side of a waiting call.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct OnBehalf {
     pub(crate) caller: Arc<dyn Caller>,
-    pub(crate) session: String,
-    /// Whether questions must be this call's beyond doubt: its host would answer another's as its own.
-    pub(crate) is_strict: bool,
+    pub(crate) host: Arc<Host>,
     /// The host's own progress token, raw.
     pub(crate) progress_token: Option<String>,
     /// Stands still while questions to the host are open.
@@ -48,10 +47,21 @@ pub(crate) struct OnBehalf {
     pub(crate) makes_task: Option<Arc<TaskMaker>>,
 }
 
+impl OnBehalf {
+    fn session(&self) -> &str {
+        &self.host.who.session
+    }
+
+    /// Whether questions must be this call's beyond doubt: its host would answer another's as its own.
+    fn is_strict(&self) -> bool {
+        self.host.era == Era::Stateless
+    }
+}
+
 #[derive(Debug)]
 struct Waiting {
     reply: oneshot::Sender<Ended>,
-    on_behalf: Option<OnBehalf>,
+    on_behalf: Option<Arc<OnBehalf>>,
 }
 
 /// The table of waiting requests.
@@ -77,7 +87,7 @@ impl Pending {
     pub(crate) fn enter(
         &self,
         id: u64,
-        on_behalf: Option<OnBehalf>,
+        on_behalf: Option<Arc<OnBehalf>>,
     ) -> Option<oneshot::Receiver<Ended>> {
         let (reply, receiver) = oneshot::channel();
         let mut table = self.lock();
@@ -97,7 +107,8 @@ impl Pending {
     pub(crate) fn resolve(&self, id: u64, ended: Ended) -> bool {
         let waiting = self.lock().waiting.remove(&id);
         waiting.is_some_and(|waiting| {
-            let maker = waiting.on_behalf.and_then(|call| call.makes_task);
+            let call = waiting.on_behalf.as_deref();
+            let maker = call.and_then(|call| call.makes_task.as_ref());
             if let (Some(maker), Ended::Reply(reply)) = (maker, &ended) {
                 maker.replied(reply);
             }
@@ -136,7 +147,7 @@ impl Pending {
     }
 
     /// The host's side of call `id`.
-    pub(crate) fn on_behalf(&self, id: u64) -> Option<OnBehalf> {
+    pub(crate) fn on_behalf(&self, id: u64) -> Option<Arc<OnBehalf>> {
         self.lock().waiting.get(&id)?.on_behalf.clone()
     }
 
@@ -144,12 +155,12 @@ impl Pending {
     /// that all calls under way are of one session.
     pub(crate) fn sole_session(&self) -> Sole {
         let table = self.lock();
-        let mut newest: Option<(u64, &OnBehalf)> = None;
+        let mut newest: Option<(u64, &Arc<OnBehalf>)> = None;
         let calls = table
             .waiting
             .values()
             .filter_map(|waiting| waiting.on_behalf.as_ref());
-        if calls.clone().count() > 1 && calls.clone().any(|call| call.is_strict) {
+        if calls.clone().count() > 1 && calls.clone().any(|call| call.is_strict()) {
             return Sole::Several;
         }
         for (id, waiting) in &table.waiting {
@@ -157,7 +168,7 @@ impl Pending {
                 continue;
             };
             match newest {
-                Some((_, other)) if other.session != on_behalf.session => return Sole::Several,
+                Some((_, other)) if other.session() != on_behalf.session() => return Sole::Several,
                 Some((newer, _)) if newer > *id => {}
                 Some(_) | None => newest = Some((*id, on_behalf)),
             }
@@ -176,7 +187,7 @@ pub(crate) enum Sole {
     /// No call is.
     Nobody,
     /// All are of one session; this is the newest.
-    One(OnBehalf),
+    One(Arc<OnBehalf>),
     /// Several sessions have calls under way.
     Several,
 }

@@ -2,19 +2,19 @@
 //! for a person and not we for the server.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 /// How long one call's clock stood still.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct StoppedClock {
-    shared: Arc<Mutex<Stops>>,
+    stops: Mutex<Stops>,
 }
 
 /// A question to the host that is open; the clock goes on when the last one is dropped.
 #[derive(Debug)]
-pub(crate) struct OpenQuestion(StoppedClock);
+pub(crate) struct OpenQuestion<'a>(&'a StoppedClock);
 
 #[derive(Debug, Default)]
 struct Stops {
@@ -25,11 +25,12 @@ struct Stops {
 
 impl StoppedClock {
     /// Stops the clock, which may stand still already.
-    pub(crate) fn stop(&self) -> OpenQuestion {
+    pub(crate) fn stop(&self) -> OpenQuestion<'_> {
         let mut stops = self.lock();
         stops.open += 1;
         stops.since.get_or_insert_with(Instant::now);
-        OpenQuestion(self.clone())
+        drop(stops);
+        OpenQuestion(self)
     }
 
     /// Whether it stands still.
@@ -46,7 +47,7 @@ impl StoppedClock {
     }
 
     fn lock(&self) -> MutexGuard<'_, Stops> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,7 +59,7 @@ impl Stops {
     }
 }
 
-impl Drop for OpenQuestion {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         let mut stops = self.0.lock();
         stops.open -= 1;

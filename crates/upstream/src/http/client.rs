@@ -23,8 +23,8 @@ pub(crate) type Answered = callgate_outbound::Answered<Pieces>;
 /// What a request carries besides the endpoint's own headers.
 #[derive(Debug, Default)]
 pub(crate) struct Carried<'a> {
-    pub(crate) session: Option<&'a str>,
-    pub(crate) version: Option<&'a str>,
+    pub(crate) session: Option<&'a HeaderValue>,
+    pub(crate) version: Option<&'a HeaderValue>,
     pub(crate) last_event_id: Option<&'a str>,
     /// What of the message stands in headers, too.
     pub(crate) repeated: &'a [(String, String)],
@@ -128,15 +128,14 @@ fn request(
     *headers = endpoint.headers.clone();
     headers.reserve(USUAL_HEADERS);
     headers.insert(header::HOST, endpoint.host().clone());
-    let own = [
-        (SESSION, carried.session),
-        (VERSION, carried.version),
-        (LAST_EVENT_ID, carried.last_event_id),
-    ];
-    for (name, value) in own {
-        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-            headers.insert(name, value);
+    for (name, value) in [(SESSION, carried.session), (VERSION, carried.version)] {
+        if let Some(value) = value {
+            headers.insert(name, value.clone());
         }
+    }
+    let last_event_id = carried.last_event_id.map(HeaderValue::from_str);
+    if let Some(Ok(last_event_id)) = last_event_id {
+        headers.insert(LAST_EVENT_ID, last_event_id);
     }
     for (name, value) in carried.repeated {
         let name = HeaderName::from_bytes(name.as_bytes());

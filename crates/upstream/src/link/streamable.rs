@@ -39,6 +39,8 @@ use session::Session;
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a server may take to answer the request for a standing stream before calls are made.
 const STANDING_DEADLINE: Duration = Duration::from_millis(500);
+/// The content type of an answer that is a stream.
+const EVENT_STREAM: &str = "text/event-stream";
 /// How long a server is told that nobody waits any more.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -76,6 +78,7 @@ pub(crate) struct StreamableLink {
     era: Era,
     inbound: Inbound,
     session: Session,
+    /// Exchanges, with what ends each: when nobody waits for it any more, or the link closes.
     under_way: Mutex<HashMap<u64, CancellationToken>>,
     /// Whether the server has answered the request for a standing stream, in whatever way.
     standing: watch::Sender<bool>,
@@ -131,11 +134,20 @@ impl StreamableLink {
         let link = self.me.upgrade()?;
         let abandoned = CancellationToken::new();
         self.under_way().insert(id, abandoned.clone());
+        // Looked at only now: closing abandons what it finds under way.
+        if self.has_ended() {
+            self.under_way().remove(&id);
+            return None;
+        }
         let exchanging = async move {
             let outcome = tokio::select! {
+                // First, so that an exchange that nobody wants any more is not begun.
+                biased;
+                () = abandoned.cancelled() => match link.closing.is_cancelled() {
+                    true => Err(Ended::Gone),
+                    false => Ok(()),
+                },
                 outcome = link.exchange(id, message) => outcome,
-                () = abandoned.cancelled() => Ok(()),
-                () = link.closing.cancelled() => Err(Ended::Gone),
             };
             // Before the link ends, which would call every open effect unknown.
             if let Err(ended) = outcome {
@@ -150,9 +162,6 @@ impl StreamableLink {
 
     /// Begins a request whose reply is waited for.
     fn request(&self, id: u64, message: Message) -> Result<Sent, LinkEnded> {
-        if self.has_ended() {
-            return Err(LinkEnded);
-        }
         self.start(id, message.into()).ok_or(LinkEnded)
     }
 
@@ -341,6 +350,9 @@ impl Link for StreamableLink {
         }
         self.closing.cancel();
         self.ended.cancel();
+        for abandoned in self.under_way().values() {
+            abandoned.cancel();
+        }
         let Some(link) = self.me.upgrade() else {
             return;
         };
@@ -360,11 +372,10 @@ fn is_stream(response: &Response<Answered>) -> bool {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     let content_type = content_type
         .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    content_type
-        .trim_start()
-        .to_ascii_lowercase()
-        .starts_with("text/event-stream")
+        .unwrap_or_default()
+        .trim_start();
+    let beginning = content_type.get(..EVENT_STREAM.len());
+    beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 fn lost(effect: Effect, status: Option<u16>, detail: String) -> Ended {

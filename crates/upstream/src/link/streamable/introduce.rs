@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use callgate_wire::{Frame, FrameKind, Strictness};
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 
 use super::{
     StreamableLink, is_stream,
@@ -75,7 +75,7 @@ impl StreamableLink {
         let version = version.ok_or("the new handshake was answered with an error")?;
         let session = Snapshot {
             id,
-            version: Some(version.into_owned()),
+            version: HeaderValue::from_str(&version).ok(),
             ..Snapshot::default()
         };
         let initialized = Message::housekeeping(&Housekeeping::Initialized, 0);

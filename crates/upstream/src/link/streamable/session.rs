@@ -1,18 +1,18 @@
 //! The session with a Streamable HTTP server: its id and version, and how it is made anew.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callgate_wire::{Frame, Pieces, Strictness, http::is_session_id, methods};
-use http::Response;
+use http::{HeaderValue, Response};
 use tokio::sync::watch;
 
 use crate::http::{Answered, Carried};
 
-/// The session as one request sees it.
+/// The session as one request sees it, as its headers say it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
-    pub(super) id: Option<String>,
-    pub(super) version: Option<String>,
+    pub(super) id: Option<HeaderValue>,
+    pub(super) version: Option<HeaderValue>,
     /// How often it was made anew.
     pub(super) epoch: u64,
 }
@@ -21,8 +21,8 @@ impl Snapshot {
     /// The headers that say so.
     pub(super) fn carried(&self) -> Carried<'_> {
         Carried {
-            session: self.id.as_deref(),
-            version: self.version.as_deref(),
+            session: self.id.as_ref(),
+            version: self.version.as_ref(),
             last_event_id: None,
             repeated: &[],
         }
@@ -40,12 +40,12 @@ pub(super) struct Session {
 
 #[derive(Debug, Default)]
 struct Current {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     introduction: Option<Pieces>,
 }
 
 impl Session {
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
         self.lock().snapshot.clone()
     }
 
@@ -56,7 +56,8 @@ impl Session {
 
     /// Notes the version that was agreed on.
     pub(super) fn agreed(&self, version: &str) {
-        self.lock().snapshot.version = Some(version.to_owned());
+        let version = HeaderValue::from_str(version).ok();
+        Arc::make_mut(&mut self.lock().snapshot).version = version;
     }
 
     /// Notes the session id that the response to `initialize` gave, and the message itself.
@@ -68,7 +69,7 @@ impl Session {
         if frame.is_ok_and(|frame| frame.method() == Some(methods::INITIALIZE)) {
             let mut current = self.lock();
             current.introduction = Some(message.clone());
-            current.snapshot.id = id_of(response);
+            Arc::make_mut(&mut current.snapshot).id = id_of(response);
         }
     }
 
@@ -92,7 +93,7 @@ impl Session {
         }
         let fresh = introduce().await?;
         let epoch = seen.epoch + 1;
-        self.lock().snapshot = Snapshot { epoch, ..fresh };
+        self.lock().snapshot = Arc::new(Snapshot { epoch, ..fresh });
         self.renewals.send_replace(epoch);
         Ok(true)
     }
@@ -103,7 +104,10 @@ impl Session {
 }
 
 /// The session id of a response; one that could not be sent back is none.
-pub(super) fn id_of(response: &Response<Answered>) -> Option<String> {
+pub(super) fn id_of(response: &Response<Answered>) -> Option<HeaderValue> {
     let id = response.headers().get("mcp-session-id")?.to_str().ok()?;
-    is_session_id(id).then(|| id.to_owned())
+    // A copy: the header as it came would keep all that was read with it.
+    is_session_id(id)
+        .then(|| HeaderValue::from_str(id).ok())
+        .flatten()
 }
