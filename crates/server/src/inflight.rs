@@ -6,11 +6,13 @@
 
 use std::{
     collections::VecDeque,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
 /// What a piece takes besides its own bytes.
@@ -88,13 +90,14 @@ impl Budget {
     /// Waits for exactly so much, as a reservation that grows says it is missing.
     pub(crate) async fn take_exactly(&self, cost: usize) -> Reservation {
         // Dropped after the other end is closed, so that those behind are looked at again.
-        let _place = InLine(self);
+        let _place;
         let granted = {
             let mut books = self.books();
             if books.waiting.is_empty() && books.held + cost <= self.shared.capacity {
                 books.held += cost;
                 return self.reservation(cost);
             }
+            _place = InLine(self);
             let (granted, waiting) = oneshot::channel();
             books.waiting.push_back(Waiting {
                 bytes: cost,
@@ -112,7 +115,11 @@ impl Budget {
         bytes: usize,
         patience: Duration,
     ) -> Option<Reservation> {
-        tokio::time::timeout(patience, self.take(bytes)).await.ok()
+        let mut taking = pin!(self.take(bytes));
+        match taking.as_mut().now_or_never() {
+            Some(taken) => Some(taken),
+            None => tokio::time::timeout(patience, taking).await.ok(),
+        }
     }
 
     /// Takes room if there is some now.

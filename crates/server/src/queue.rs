@@ -153,12 +153,19 @@ impl Receiver {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
+    /// From now on no message wakes the reader, until it asks for one again: for a reader that does the work that messages
+    /// come from, and looks at them afterwards.
+    pub(crate) fn wake_nobody(&self) {
+        drop(self.queue.reader.take());
+    }
+
     /// The next message, if one waits.
     pub(crate) fn try_recv(&mut self) -> Option<Bytes> {
         self.queue.take()
     }
 
-    fn poll_recv(&mut self, context: &Context<'_>) -> Poll<Option<Bytes>> {
+    /// The same for a reader that is a future already.
+    pub(crate) fn poll_recv(&mut self, context: &Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(message) = self.queue.take() {
             return Poll::Ready(Some(message));
         }
@@ -244,6 +251,33 @@ mod tests {
         assert_eq!(sender.try_send(message.clone()), Err(NotTaken));
         assert_eq!(sender.send(message).now_or_never(), Some(Err(NotTaken)));
         assert_eq!(sender.closed().now_or_never(), Some(()));
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_at_work_is_not_woken_and_finds_what_came() {
+        let (sender, mut receiver) = queue(Budget::new(ROOM_BYTES as usize));
+        let woken = Arc::new(Woken::default());
+        let waker = woken.clone().into();
+        let context = Context::from_waker(&waker);
+        assert!(receiver.poll_recv(&context).is_pending());
+        receiver.wake_nobody();
+        let message = Bytes::from_static(b"x");
+        sender.try_send(message.clone()).unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+        let read = receiver.poll_recv(&context);
+        assert_eq!(read, Poll::Ready(Some(message.clone())));
+        assert!(receiver.poll_recv(&context).is_pending());
+        sender.try_send(message).unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1, "it waits again");
     }
 
     #[tokio::test]

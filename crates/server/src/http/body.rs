@@ -3,7 +3,12 @@
 //! A client that is still writing when it is refused mostly sees a broken connection and never
 //! the refusal. So what comes over the limit is read for a while, and thrown away, before that.
 
-use std::time::Duration;
+use std::{
+    future::poll_fn,
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
@@ -91,6 +96,7 @@ where
         body,
         allowance,
         announced,
+        at_hand: None,
         first: Bytes::new(),
         rest: BytesMut::new(),
     };
@@ -100,6 +106,13 @@ where
     let Allowance { budget, pace, .. } = allowance;
     let room = budget.take_within(announced, pace.room).await;
     let room = room.ok_or(BodyError::Busy)?;
+    let at_hand = coming.at_hand().await.transpose()?.flatten();
+    match at_hand {
+        Some(whole) if coming.body.is_end_stream() && whole.len() <= announced => {
+            return Ok(room.hold(whole));
+        }
+        beginning => coming.at_hand = beginning,
+    }
     timeout(pace.whole, coming.collect(room))
         .await
         .unwrap_or(Err(BodyError::Slow))
@@ -110,12 +123,34 @@ struct Coming<'a, B> {
     body: B,
     allowance: &'a Allowance,
     announced: usize,
+    /// What came with the head and was not looked at yet.
+    at_hand: Option<Bytes>,
     /// The usual body comes in one piece and is not copied.
     first: Bytes,
     rest: BytesMut,
 }
 
 impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
+    /// What has come with the head; `None` if nothing has. hyper hands it over one turn after it was first asked. Most bodies
+    /// are complete then, and setting deadlines for those would cost more than reading them. The body itself wakes nobody
+    /// here: this asks for the next turn, and there is nothing to do in a third one.
+    async fn at_hand(&mut self) -> Option<Result<Option<Bytes>, BodyError>> {
+        let mut was_asked = false;
+        poll_fn(|context| {
+            let mut nobody = Context::from_waker(Waker::noop());
+            match pin!(self.next()).poll(&mut nobody) {
+                Poll::Ready(next) => Poll::Ready(Some(next)),
+                Poll::Pending if was_asked => Poll::Ready(None),
+                Poll::Pending => {
+                    was_asked = true;
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
     async fn collect(&mut self, mut room: Reservation) -> Result<Bytes, BodyError> {
         let pace = self.allowance.pace;
         let kept_free_until = Instant::now() + pace.kept_free;
@@ -192,6 +227,9 @@ impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
 
     /// The next piece of data; trailers are skipped.
     async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if let Some(at_hand) = self.at_hand.take() {
+            return Ok(Some(at_hand));
+        }
         while let Some(frame) = self.body.frame().await {
             let frame = frame.map_err(|_| BodyError::Broken)?;
             if let Ok(data) = frame.into_data() {

@@ -5,8 +5,9 @@
 //! room of a fixed size, and bodies and answers are counted elsewhere. A panic costs one answer.
 
 mod connection_table;
-mod self_wake;
+mod deadline;
 mod write_timeout;
+mod self_wake;
 
 use std::{
     convert::Infallible, future::poll_fn, io, net::IpAddr, panic::AssertUnwindSafe, pin::pin,
@@ -21,7 +22,7 @@ use axum::{
 use callgate_spin::{SoleActivity, SpinningSocket};
 use futures_util::FutureExt;
 use hyper::{body::Incoming, server::conn::http1};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -31,8 +32,9 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use connection_table::{Attended, ConnectionTable, Slot};
-use self_wake::SelfWake;
+use deadline::Deadline;
 use write_timeout::WriteTimeout;
+use self_wake::SelfWake;
 
 /// The room for one header, and for what one connection has waiting to be written.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -93,7 +95,7 @@ pub(super) async fn serve<A: Answers>(
     limits: ConnectionLimits,
     close: CancellationToken,
 ) {
-    let connections = Arc::new(ConnectionTable::new(limits.connections));
+    let connections = Arc::new(ConnectionTable::new(limits.connections, close.clone()));
     let tasks = TaskTracker::new();
     let acceptor = Acceptor {
         app,
@@ -164,16 +166,19 @@ impl<A: Answers> Acceptor<A> {
             }
         });
         let serving = http1::Builder::new()
-            .timer(TokioTimer::new())
+            .timer(Deadline::default())
             .header_read_timeout(self.limits.header)
             .max_buf_size(BUFFER_BYTES)
             .serve_connection(socket, answering);
         let mut serving = pin!(serving);
         let turns = SelfWake::new();
         let ended = tokio::select! {
+            biased;
             ended = poll_fn(|context| turns.poll(context, |context| serving.as_mut().poll(context))) => ended,
-            () = slot.has_left() => Ok(()),
-            () = self.close.cancelled() => {
+            () = slot.has_left() => {
+                if !self.close.is_cancelled() {
+                    return;
+                }
                 // Nobody waits for an answer to half a header.
                 if slot.is_fresh() {
                     return;

@@ -1,6 +1,6 @@
 //! `/mcp`: Streamable HTTP of the handshake versions, and what both eras share.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header},
@@ -262,6 +262,12 @@ fn session_of(
     found.ok_or_else(|| refused(404, "there is no such session; send `initialize` again"))
 }
 
+/// What a request comes to first.
+enum First {
+    Message(Bytes),
+    Answer(Option<Pieces>),
+}
+
 /// Answers a request: as JSON when nothing comes before the answer, else as a stream.
 pub(super) async fn answer(
     shared: &Shared,
@@ -274,20 +280,29 @@ pub(super) async fn answer(
     let (messages, mut queue) = queue(budget.clone());
     let outlet = Arc::new(Outlet::new(messages, session.asks.clone()));
     let mut answering = session.answer(request, url_and_headers.with(outlet));
-    let first = tokio::select! {
-        biased;
-        Some(message) = queue.recv() => message,
-        answer = &mut answering => return match answer {
-            // Whatever was said in the last moment still comes before the answer.
-            Some(answer) => match queue.try_recv() {
+    let first = poll_fn(|context| {
+        queue.wake_nobody();
+        match Pin::new(&mut answering).poll(context) {
+            Poll::Ready(answer) => Poll::Ready(First::Answer(answer)),
+            Poll::Pending => match queue.poll_recv(context) {
+                Poll::Ready(Some(message)) => Poll::Ready(First::Message(message)),
+                Poll::Ready(None) | Poll::Pending => Poll::Pending,
+            },
+        }
+    });
+    let first = match first.await {
+        First::Message(message) => message,
+        // Whatever was said in the last moment still comes before the answer.
+        First::Answer(Some(answer)) => {
+            return match queue.try_recv() {
                 Some(message) => rest_and_answer(message, queue, answer, &budget),
                 None => {
                     let status = stateless::status_of(era, answering.code());
                     json(status, answer.map(|piece| budget.hold(piece)))
                 }
-            },
-            None => StatusCode::NO_CONTENT.into_response(),
-        },
+            };
+        }
+        First::Answer(None) => return StatusCode::NO_CONTENT.into_response(),
     };
     // What is streamed is polled when its host reads; the call goes on in any case.
     answering.hand_over();

@@ -24,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
     limit: usize,
+    /// The door closes, and every connection has to leave.
+    close: CancellationToken,
     slots: Mutex<Seats>,
 }
 
@@ -68,9 +70,10 @@ pub(super) struct Attended {
 
 impl ConnectionTable {
     /// No connections yet, and so many at most.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize, close: CancellationToken) -> Self {
         Self {
             limit,
+            close,
             slots: Mutex::default(),
         }
     }
@@ -83,7 +86,7 @@ impl ConnectionTable {
         }
         let number = slots.next;
         slots.next += 1;
-        let left = CancellationToken::new();
+        let left = self.close.child_token();
         let taken = Taken {
             peer,
             resting_since: Some(Instant::now()),
@@ -137,7 +140,7 @@ impl Seats {
 }
 
 impl Slot {
-    /// Waits until the connection has to give way.
+    /// Waits until the connection has to give way, or the door closes: one wait for both, as it is looked at with every turn.
     pub(super) async fn has_left(&self) {
         self.left.cancelled().await;
     }
@@ -202,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_longest_idle_connection_is_closed_first() {
-        let connections = Arc::new(ConnectionTable::new(3));
+        let connections = Arc::new(ConnectionTable::new(3, CancellationToken::new()));
         let enter = |peer| connections.enter(peer).expect("somebody rests");
         let (first, second, third) = (enter(NEAR), enter(NEAR), enter(NEAR));
         let at_work = first.attend();
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_connection_of_the_busiest_address_is_closed_first() {
-        let connections = Arc::new(ConnectionTable::new(3));
+        let connections = Arc::new(ConnectionTable::new(3, CancellationToken::new()));
         let enter = |peer| connections.enter(peer).expect("somebody rests");
         let (lone, many, _other) = (enter(FAR), enter(NEAR), enter(NEAR));
         let _next = enter(FAR);
@@ -226,15 +229,12 @@ mod tests {
 
     #[test]
     fn busy_connections_are_not_closed_for_new_ones() {
-        let connections = Arc::new(ConnectionTable::new(2));
+        let connections = Arc::new(ConnectionTable::new(2, CancellationToken::new()));
         let slots = [connections.enter(NEAR), connections.enter(NEAR)].map(Option::unwrap);
         let _at_work = slots.each_ref().map(Slot::attend);
         assert!(connections.enter(NEAR).is_none());
         assert!(!connections.make_room());
         drop(slots);
-        assert!(
-            connections.enter(NEAR).is_some(),
-            "a place that was left is free"
-        );
+        assert!(connections.enter(NEAR).is_some(), "a place that was left is free");
     }
 }
