@@ -2,22 +2,22 @@
 
 use callgate_record::{ApprovalsError, LedgerError};
 
-use crate::DeskError;
+use crate::ApprovalServiceError;
 
-pub(crate) fn pending_not_counted(error: &DeskError) {
+pub(crate) fn pending_not_counted(error: &ApprovalServiceError) {
     tracing::warn!(%error, "pending approvals cannot be counted; 0 is shown");
 }
 
 /// The log has the use too, and the mark is derived from it later.
-pub(crate) fn use_not_marked(error: &DeskError) {
+pub(crate) fn use_not_marked(error: &ApprovalServiceError) {
     tracing::warn!(%error, "a used approval could not be marked as used yet");
 }
 
-pub(crate) fn approval_not_given_back(error: &DeskError) {
+pub(crate) fn approval_not_given_back(error: &ApprovalServiceError) {
     tracing::warn!(%error, "an approval whose call was not made could not be given back");
 }
 
-pub(crate) fn changes_not_read(error: &DeskError) {
+pub(crate) fn changes_not_read(error: &ApprovalServiceError) {
     tracing::warn!(%error, "decisions of other processes cannot be read; trying again");
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn decision_not_marked(error: &ApprovalsError) {
     tracing::warn!(%error, "a decision could not be marked as recorded; it will be recorded again");
 }
 
-pub(crate) fn approval_not_kept(error: &DeskError) {
+pub(crate) fn approval_not_kept(error: &ApprovalServiceError) {
     tracing::error!(%error, "the request for approval could not be stored; the call is refused");
 }
 

@@ -145,7 +145,7 @@ mod tests {
             }
             Poll::Pending
         });
-        let mut sent = Sent::ByWhoWaits(InHand::new(work, TaskTracker::new()));
+        let mut sent = Sent::ByWhoWaits(CallerDriven::new(work, TaskTracker::new()));
         let mut replying = pin!(sent.reply(reply));
         assert!(replying.as_mut().poll(&mut context).is_pending());
         if let Some(tell) = elsewhere.take() {

@@ -6,8 +6,8 @@
 
 mod connection_table;
 mod deadline;
-mod write_timeout;
 mod self_wake;
+mod write_timeout;
 
 use std::{
     convert::Infallible, future::poll_fn, io, net::IpAddr, panic::AssertUnwindSafe, pin::pin,
@@ -33,8 +33,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use connection_table::{Attended, ConnectionTable, Slot};
 use deadline::Deadline;
-use write_timeout::WriteTimeout;
 use self_wake::SelfWake;
+use write_timeout::WriteTimeout;
 
 /// The room for one header, and for what one connection has waiting to be written.
 const BUFFER_BYTES: usize = 64 * 1024;

@@ -235,6 +235,9 @@ mod tests {
         assert!(connections.enter(NEAR).is_none());
         assert!(!connections.make_room());
         drop(slots);
-        assert!(connections.enter(NEAR).is_some(), "a place that was left is free");
+        assert!(
+            connections.enter(NEAR).is_some(),
+            "a place that was left is free"
+        );
     }
 }
