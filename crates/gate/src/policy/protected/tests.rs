@@ -95,7 +95,7 @@ fn protected_paths_are_found_anywhere_in_arguments_and_commands() {
     let found = |text: &str| {
         let json = Json::validate(text.as_bytes(), callgate_wire::Strictness::Full);
         let target = Target::Method {
-            server: ServerName::new("s").expect("it is a name"),
+            server: crate::ServerName::new("s").expect("it is a name"),
             method: "m".to_owned(),
             task: None,
         };
