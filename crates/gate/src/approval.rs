@@ -1,4 +1,4 @@
-//! What a person's yes is bound to: one exact call, and the rules that asked.
+//! Bindings: a consent is valid for one exact call and the rules that asked.
 
 use std::{fmt, str::FromStr};
 
@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Attempt, Call, Digest, Ruling, Target};
 
-/// Members of a request that are not part of what is asked for: who waits for progress, and what
-/// carries a request over several rounds. The name is bound as the target that it leads to.
+/// Request members that a binding leaves out: progress tokens and the state of multi-round requests. The name is
+/// bound as the target that it resolves to.
 const UNBOUND: [&str; 4] = ["_meta", "name", "inputResponses", "requestState"];
-/// How an id begins.
+/// The prefix of every id.
 const MARK: &str = "ap_";
 
 /// The id of an approval: `ap_` and 32 hex digits.
@@ -21,7 +21,7 @@ pub struct ApprovalId(String);
 
 /// The text is not an approval's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an approval's id is `ap_` and 32 hex digits")]
+#[error("an approval id is `ap_` followed by 32 hex digits")]
 pub struct NoApprovalId;
 
 impl ApprovalId {
@@ -41,6 +41,7 @@ impl FromStr for ApprovalId {
     type Err = NoApprovalId;
 
     fn from_str(text: &str) -> Result<Self, NoApprovalId> {
+        // Strict, because ids come from URLs, commands and other gateways.
         let hex = text.strip_prefix(MARK).ok_or(NoApprovalId)?;
         let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let fits = hex.len() == 32 && hex.bytes().all(is_hex);
@@ -68,15 +69,14 @@ impl fmt::Display for ApprovalId {
     }
 }
 
-/// A person's yes to one held call. It releases a [`Hold`](crate::Hold) of that very call and no
-/// other.
+/// A person's consent to one held call. It releases a [`Hold`](crate::Hold) of exactly that call.
 #[derive(Debug)]
 pub struct Consent {
     pub(crate) binding: Digest,
     pub(crate) approval: Option<ApprovalId>,
 }
 
-/// What a person said yes to, kept with the permit: the later rounds of the same call rest on it too.
+/// The consent behind a permit; later rounds of the same call reuse it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed {
     pub(crate) binding: Digest,
@@ -84,7 +84,7 @@ pub struct Agreed {
 }
 
 impl Consent {
-    /// A yes that was given to the first round of this very call; a person is asked once per call.
+    /// The consent given to the first round of this call; a person is asked once per call.
     pub fn of_earlier_round(agreed: &Agreed) -> Self {
         Self {
             binding: agreed.binding,
@@ -92,8 +92,7 @@ impl Consent {
         }
     }
 
-    /// The approval of somebody who is not the caller, taken from where approvals are kept: it
-    /// cannot be taken a second time.
+    /// An approver's decision, taken from the approval store, which hands each one out once.
     pub fn approved(approval: ApprovalId, binding: Digest) -> Self {
         Self {
             binding,
@@ -101,7 +100,7 @@ impl Consent {
         }
     }
 
-    /// The word of the person at the host. It releases what only asks for that.
+    /// A confirmation by the person at the host. It releases only calls that `confirm` rules hold.
     pub fn confirmed(binding: Digest) -> Self {
         Self {
             binding,
@@ -110,8 +109,8 @@ impl Consent {
     }
 }
 
-/// The part of a request that an approval is bound to, and that an approver is therefore shown. What is not
-/// in here (`_meta`, and what carries a request over several rounds) can change between asking and running.
+/// The part of a request that an approval is bound to and that an approver therefore sees. Everything else
+/// (`_meta`, the state of multi-round requests) can change between asking and running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundRequest {
     /// The arguments as JSON text, byte for byte; of a request without arguments, all its bound members.
@@ -160,23 +159,25 @@ impl BoundRequest {
     }
 }
 
-/// What an approval of a call holds for: the caller, the tool as it is defined now, the argument
-/// bytes and the rules that asked. Any change makes it another call.
+/// The binding of an approval: the caller, the tool as defined now, the argument bytes and the rules that
+/// asked. Any change makes it another call.
 pub(crate) fn binding(call: &Call, ruling: &Ruling) -> Digest {
     let mut bound = same_call(&call.attempt, &call.target);
     bound.add(ruling.asked_by().as_bytes());
     bound.digest()
 }
 
-/// What makes two requests the same call, whichever rules are asked about it.
+/// Identifies a call across retries, whichever rules apply to it.
 pub fn fingerprint(attempt: &Attempt, target: &Target) -> Digest {
     same_call(attempt, target).digest()
 }
 
-fn same_call(attempt: &Attempt, target: &Target) -> Bound {
+fn same_call(attempt: &Attempt, target: &Target) -> BindingHasher {
     let who = &attempt.host.who;
-    let mut bound = Bound(Sha256::new());
+    let mut bound = BindingHasher(Sha256::new());
+    // A domain separator: a digest made for another purpose can never pass as a binding.
     bound.add(b"callgate approval 1");
+    // The session is not bound: a host may reconnect while an approver thinks.
     bound.add(who.tenant.as_bytes());
     bound.add(who.principal.as_bytes());
     bound.add(who.agent.as_bytes());
@@ -184,11 +185,13 @@ fn same_call(attempt: &Attempt, target: &Target) -> Bound {
     bound.add(target.name().as_bytes());
     bound.add(attempt.frame.method().unwrap_or_default().as_bytes());
     match target {
+        // A server that changes a definition after the question gets a new question, not the old approval.
         Target::Tool(tool) => bound.add(&tool.descriptor),
         Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. } => {
         }
     }
     for (key, value) in bound_members(attempt) {
+        // Raw bytes, not parsed values: parsers differ, and the approved bytes are the ones that are sent.
         bound.add(key.bytes());
         bound.add(value.bytes());
     }
@@ -200,14 +203,15 @@ fn bound_members(attempt: &Attempt) -> impl Iterator<Item = (Json<'_>, Json<'_>)
     let params = attempt.frame.params().into_iter();
     params.flat_map(Json::members).filter(|(key, _)| {
         key.as_str()
+            // A key that does not decode is bound: leaving it out would let it change unseen.
             .is_none_or(|key| !UNBOUND.contains(&key.as_ref()))
     })
 }
 
-/// A hash over parts, each with its length in front, so that no two lists of parts are one text.
-struct Bound(Sha256);
+/// A hash over length-prefixed parts, so that no two lists of parts hash the same bytes.
+struct BindingHasher(Sha256);
 
-impl Bound {
+impl BindingHasher {
     fn add(&mut self, part: &[u8]) {
         self.0.update((part.len() as u64).to_be_bytes());
         self.0.update(part);

@@ -1,8 +1,8 @@
-//! Table: the built-in tools, what each one works on, and what its arguments mean.
+//! Table: the built-in tools and the meaning of their arguments.
 //!
-//! The provider, the descriptors and the policy all take from here. A tool that is not here has no
-//! name to be called by, and an argument that is not here cannot be read: a new tool cannot get past
-//! the rules for paths because one of the three was forgotten.
+//! The provider, the descriptors and the policy all use this table. A tool outside of it cannot be called, and
+//! an argument outside of it cannot be read, so a new tool cannot bypass path rules because one of the three
+//! was forgotten.
 
 use BuiltinTool::{Bash, Edit, Glob, Grep, Read, Write};
 use Meaning::{Command, Path, Plain};
@@ -10,7 +10,6 @@ use Meaning::{Command, Path, Plain};
 /// A tool of the server `builtin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuiltinTool {
-    /// Runs a command.
     Bash,
     /// Replaces a text in a file.
     Edit,
@@ -18,9 +17,7 @@ pub enum BuiltinTool {
     Glob,
     /// Finds lines in files.
     Grep,
-    /// Reads a file.
     Read,
-    /// Writes a file.
     Write,
 }
 
@@ -29,24 +26,24 @@ pub enum BuiltinTool {
 pub struct Argument {
     /// Its name in the tool's schema.
     pub name: &'static str,
-    /// Another name that some hosts use for it.
+    /// An alias that some hosts use.
     pub other: Option<&'static str>,
-    /// What its value is.
+    /// The meaning of its value.
     pub meaning: Meaning,
 }
 
-/// What the value of an argument is.
+/// The meaning of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     /// A path that the tool opens.
     Path,
     /// A command line that the tool runs.
     Command,
-    /// Neither.
+    /// Neither a path nor a command.
     Plain,
 }
 
-/// The file or folder that a tool is about.
+/// The file or folder that a tool works on.
 const PATH: Argument = argument("path", Path).or("file_path");
 
 const BASH: [Argument; 3] = [
@@ -76,12 +73,11 @@ impl BuiltinTool {
     /// All of them, sorted by name.
     pub const ALL: [Self; 6] = [Bash, Edit, Glob, Grep, Read, Write];
 
-    /// The tool of that name.
+    /// The tool with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Bash => "Bash",
@@ -93,7 +89,6 @@ impl BuiltinTool {
         }
     }
 
-    /// Its arguments.
     pub fn arguments(self) -> &'static [Argument] {
         match self {
             Bash => &BASH,
@@ -105,7 +100,7 @@ impl BuiltinTool {
         }
     }
 
-    /// The argument of that name in its schema.
+    /// The argument with this name in the schema.
     pub fn argument(self, name: &str) -> Option<&'static Argument> {
         self.arguments()
             .iter()
@@ -115,6 +110,7 @@ impl BuiltinTool {
     /// The policy scope in which its arguments are judged.
     pub(crate) fn scope(self) -> &'static str {
         let runs = |argument: &Argument| argument.meaning == Command;
+        // A tool that runs commands is judged as a shell even if it also takes a path, as Bash does.
         if self.arguments().iter().any(runs) {
             "shell"
         } else {
@@ -122,7 +118,7 @@ impl BuiltinTool {
         }
     }
 
-    /// The names, in all spellings, of the arguments of any of the tools that mean this.
+    /// The names and aliases of all arguments with this meaning.
     pub(crate) fn names_of(meaning: Meaning) -> impl Iterator<Item = &'static str> {
         let all = Self::ALL.into_iter().flat_map(Self::arguments);
         all.filter(move |argument| argument.meaning == meaning)

@@ -1,4 +1,4 @@
-//! A call on its way: first an [`Attempt`], and once its target is known a [`Call`].
+//! A call in progress: first an [`Attempt`], and a [`Call`] once its target is known.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -19,21 +19,21 @@ impl fmt::Display for CallId {
     }
 }
 
-/// Which kind of caller made the call.
+/// The kind of caller that made the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// A host that speaks MCP.
     Mcp,
-    /// A command of our own binary.
+    /// A command of this binary.
     Cli,
     /// A program that uses the REST API.
     Api,
-    /// An agent in one of our own steps.
+    /// An agent in an agent step.
     Agent,
     /// A script that makes calls.
     Code,
-    /// A server that asks its host something.
+    /// A server that asks its host a question.
     Server,
 }
 
@@ -51,7 +51,7 @@ impl Source {
     }
 }
 
-/// How the call came in.
+/// The transport that received the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -77,49 +77,47 @@ impl Transport {
 /// The door that a call came through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Door {
-    /// Which kind of caller.
+    /// The kind of caller.
     pub source: Source,
-    /// Over what.
     pub transport: Transport,
 }
 
-/// A request as it was received: known caller, known bytes, target not looked up yet.
+/// A received request: caller and bytes are known, the target is not resolved yet.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// Minted when the request was received.
+    /// Assigned when the request was received.
     pub id: CallId,
-    /// What this one is a part of: the first round of several, or a script.
+    /// The call that this one belongs to: the first of several rounds, or a script run.
     pub parent: Option<CallId>,
-    /// The local pack of a script that made it, by its name.
+    /// The local pack whose script made the call.
     pub via: Option<Arc<str>>,
     /// The host that sent it.
     pub host: Arc<Host>,
     /// The door it came through.
     pub door: Door,
-    /// The request, byte for byte; where a view translated it, the call that it stands for.
+    /// The request, byte for byte; the translated call where a view translated it.
     pub frame: Frame,
-    /// What the caller declared that it will do; `None` where the door has no way to declare it.
+    /// The declared intent; `None` where the door has no way to declare one.
     pub declared: Option<Arc<Declared>>,
 }
 
-/// What a call is aimed at: exactly one thing of exactly one server.
+/// The target of a call: exactly one thing of exactly one server.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A tool of the catalog.
     Tool(Arc<Tool>),
-    /// A prompt that is to be filled in.
+    /// A prompt to fill in.
     Prompt(Reference),
-    /// A resource that is to be read.
+    /// A resource to read.
     Resource(Reference),
-    /// An argument of a prompt, or of a template of resources, that is to be completed.
+    /// An argument of a prompt or resource template to complete.
     Completion(Reference),
     /// Any other request: about a task of a server, or passed on to the only server there is.
     Method {
-        /// The server that gets it.
+        /// The server that receives it.
         server: ServerName,
-        /// The JSON-RPC method.
         method: String,
-        /// The server's own id of the task that it is about, where hosts know another one.
+        /// The server's own id of the task; hosts know it under another one.
         task: Option<String>,
     },
 }
@@ -134,7 +132,7 @@ impl Target {
         }
     }
 
-    /// Who does the call.
+    /// The kind of provider that performs the call.
     pub fn source(&self) -> ToolSource {
         match self {
             Self::Tool(tool) => tool.source,
@@ -144,7 +142,7 @@ impl Target {
         }
     }
 
-    /// Who does the call, as spans and log lines have it.
+    /// The provider, for spans and log lines.
     pub fn source_text(&self) -> String {
         match self.source() {
             ToolSource::Builtin => "builtin".to_owned(),
@@ -153,7 +151,7 @@ impl Target {
         }
     }
 
-    /// The own name of the tool or prompt, the resource's URI, or the method.
+    /// The server's name of the tool or prompt, the resource's URI, or the method.
     pub fn name(&self) -> &str {
         match self {
             Self::Tool(tool) => &tool.name,
@@ -162,18 +160,19 @@ impl Target {
         }
     }
 
-    /// The same for log lines and events: a URI without what may be secret in it.
+    /// The name for log lines and events: a URI without its possibly secret parts.
     pub fn label(&self) -> Cow<'_, str> {
         match self {
             Self::Tool(_) | Self::Method { .. } => self.name().into(),
             Self::Prompt(of) | Self::Resource(of) | Self::Completion(of) => match of.kind {
                 ItemKind::Prompt => self.name().into(),
+                // Prompt names are chosen by servers; URIs can be composed by hosts, with tokens in them.
                 ItemKind::Resource | ItemKind::Template => without_secrets(&of.name),
             },
         }
     }
 
-    /// The scope whose rules are asked about it.
+    /// The scope whose rules apply to it.
     pub fn scope(&self) -> &'static str {
         match self {
             Self::Tool(_) => "mcp_tool",
@@ -185,6 +184,7 @@ impl Target {
 
 /// A URI without user, password, query and fragment.
 fn without_secrets(uri: &str) -> Cow<'_, str> {
+    // Queries, fragments and user parts are where URIs carry tokens; log lines leave the gateway.
     let path = uri.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = path.split_once("://") else {
         return path.into();
@@ -199,14 +199,13 @@ fn without_secrets(uri: &str) -> Cow<'_, str> {
 /// An attempt whose target is known. Only [`decide`](crate::decide) turns it into a permit.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// What was received.
     pub attempt: Attempt,
-    /// What it is aimed at.
+    /// The target that the request resolved to.
     pub target: Target,
 }
 
 impl Call {
-    /// What the call will do: as it was declared, else as the server's annotations say.
+    /// What the call will do: as declared, else by the server's annotations.
     pub fn operation(&self) -> Operation {
         match (&self.attempt.declared, &self.target) {
             (Some(declared), _) => declared.operation(),

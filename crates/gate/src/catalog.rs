@@ -1,5 +1,5 @@
-//! The catalog: an immutable snapshot of everything there is, and the way from a name to exactly one
-//! thing of one server. Prompts and resources are in `items.rs`.
+//! The catalog: an immutable snapshot of all tools, prompts and resources, and the resolution of a name to
+//! exactly one of them. Prompts and resources are in `items.rs`.
 
 mod items;
 mod offers;
@@ -16,36 +16,33 @@ use crate::{
     Grant, ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool, Who,
     pins::{self, Quarantined},
 };
-use items::{ItemTable, Source};
+use items::{ItemTable, ResourceSource};
 
-/// How many choices an error names before it stops.
+/// The most choices that an error lists.
 const CHOICES_SHOWN: usize = 20;
 
-/// What one server contributes to a snapshot.
+/// One server's part of a snapshot.
 #[derive(Debug, Clone)]
 pub struct Listing {
-    /// The server.
     pub server: ServerName,
-    /// Whether its tools are listed. A server that has been down for a while keeps its tools
-    /// here, so that a call to one can say what is wrong instead of "unknown".
+    /// Whether its tools are listed. A server that has been down for a while keeps its tools here, so that a
+    /// call to one fails with the server's state instead of "unknown".
     pub listed: bool,
-    /// Its tools, in the order it gave them; `None` while it was never heard of.
+    /// Its tools, in its order; `None` until the server has listed them once.
     pub tools: Option<Vec<Tool>>,
     /// The members of its list result other than `tools` and `nextCursor`, as raw
     /// `"key":value` text. Shown only where there is a single server.
     pub list_extras: Vec<Bytes>,
-    /// Its prompts.
     pub prompts: Items,
-    /// Its resources.
     pub resources: Items,
     /// Its templates of resources.
     pub templates: Items,
-    /// What else it says it can do.
+    /// Its other declared capabilities.
     pub offers: Offers,
 }
 
 impl Listing {
-    /// A server of which nothing is known yet.
+    /// A server that has not been reached yet.
     pub fn unknown(server: ServerName) -> Self {
         Self {
             server,
@@ -63,23 +60,20 @@ impl Listing {
 /// Something the operator should know about the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// Two tools, or two prompts, would be shown under one name; the later one was left out.
+    /// Two tools, or two prompts, have the same shown name; the later one was left out.
     ShownTwice {
         /// The name in question.
         shown: String,
-        /// What keeps it.
         kept: String,
-        /// What was left out.
+        /// The canonical name that was left out.
         left_out: String,
     },
 }
 
-/// What a name is the name of.
+/// The kind of thing that a name names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
-    /// A tool.
     Tool,
-    /// A prompt.
     Prompt,
 }
 
@@ -92,60 +86,57 @@ impl fmt::Display for Named {
     }
 }
 
-/// Why a name leads nowhere.
+/// Why a name cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// No server of that name is configured.
     #[error("unknown {what} `{name}`: no such server; servers: {}", named(.servers))]
     UnknownServer {
-        /// What was asked for.
+        /// The kind of thing that was requested.
         what: Named,
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The servers there are.
         servers: Vec<String>,
     },
-    /// The server has nothing of that name.
+    /// The server has nothing with that name.
     #[error("unknown {what} `{name}` of server `{server}`; its {what}s: {}", named(.choices))]
     NotOfServer {
-        /// What was asked for.
+        /// The kind of thing that was requested.
         what: Named,
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The server that was meant.
         server: ServerName,
-        /// What it has.
         choices: Vec<String>,
     },
-    /// Without prefixes there is no server to name.
+    /// Without prefixes a name cannot include a server.
     #[error("unknown {what} `{name}`; {what}s: {}", named(.choices))]
     Unknown {
-        /// What was asked for.
+        /// The kind of thing that was requested.
         what: Named,
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
         choices: Vec<String>,
     },
-    /// The tool is kept away until somebody has looked at it.
+    /// The tool is quarantined until a person reviews it.
     #[error(
-        "tool `{name}` is quarantined: {reason}; whoever runs this gateway can see why with `callgate lock diff`"
+        "tool `{name}` is quarantined: {reason}; the operator of this gateway can review it with `callgate lock diff`"
     )]
     Quarantined {
-        /// Its canonical name.
         name: String,
         /// The server that has it.
         server: ServerName,
-        /// Why it is kept away.
+        /// The reason for hosts, without text from the definition.
         reason: String,
     },
-    /// No server has such a resource, nor a template that could make it.
+    /// No server has such a resource or a template that matches it.
     #[error("resource not found")]
     UnknownResource {
-        /// The URI that was asked for.
+        /// The requested URI.
         uri: String,
     },
-    /// The server is configured but never told what it has.
+    /// The server is configured but has never listed anything.
     #[error("upstream \"{server}\" unavailable")]
     NeverSeen {
         /// The server that was meant.
@@ -153,13 +144,13 @@ pub enum ResolveError {
     },
 }
 
-/// A snapshot. It never changes: a new one replaces it.
+/// An immutable snapshot; changes produce a new one.
 #[derive(Debug, Default)]
 pub struct Catalog {
     naming: Naming,
     listings: Vec<Listing>,
     listed: Vec<Arc<Tool>>,
-    /// Tools of servers that have been away for a while.
+    /// Tools of servers that have been down for a while.
     unlisted: Vec<Arc<Tool>>,
     by_shown: HashMap<String, Arc<Tool>>,
     by_server: HashMap<ServerName, HashMap<String, Arc<Tool>>>,
@@ -167,7 +158,7 @@ pub struct Catalog {
     prompts: ItemTable,
     resources: ItemTable,
     templates: ItemTable,
-    sources: Vec<Source>,
+    sources: Vec<ResourceSource>,
 }
 
 impl Catalog {
@@ -191,6 +182,7 @@ impl Catalog {
     fn add(&mut self, tool: &Tool, listed: bool, findings: &mut Vec<Finding>) {
         let shown = self.naming.shown(&tool.server, &tool.name);
         if let Some(kept) = self.by_shown.get(&shown) {
+            // The earlier server keeps the name, so that a new server cannot take over an existing tool's name.
             findings.push(Finding::ShownTwice {
                 shown,
                 kept: kept.canonical(),
@@ -209,7 +201,7 @@ impl Catalog {
         }
     }
 
-    /// The same snapshot, with the tools that are kept from hosts.
+    /// Adds the quarantined tools.
     pub fn with_quarantined(self, quarantined: Vec<Quarantined>) -> Self {
         Self {
             quarantined,
@@ -217,7 +209,7 @@ impl Catalog {
         }
     }
 
-    /// The tools that are kept from hosts, and why.
+    /// The quarantined tools, with the reasons.
     pub fn quarantined(&self) -> &[Quarantined] {
         &self.quarantined
     }
@@ -236,7 +228,7 @@ impl Catalog {
         self.listed.iter().filter(|tool| policy.shows_to(tool, who))
     }
 
-    /// Every tool, whether hosts see it or not: those that are listed first, in configuration order.
+    /// Every tool, listed or not: listed ones first, in configuration order.
     pub fn all(&self) -> impl Iterator<Item = (&Arc<Tool>, bool)> {
         let listed = self.listed.iter().map(|tool| (tool, true));
         listed.chain(self.unlisted.iter().map(|tool| (tool, false)))
@@ -247,12 +239,12 @@ impl Catalog {
         &self.naming
     }
 
-    /// What each server contributed.
+    /// The listing of each server.
     pub fn listings(&self) -> &[Listing] {
         &self.listings
     }
 
-    /// What some server that the holder of `grant` may use offers besides tools.
+    /// The combined capabilities of the servers that the holder of `grant` may use.
     pub fn offers(&self, grant: &Grant) -> Offers {
         let listings = self.listings.iter();
         listings
@@ -261,8 +253,8 @@ impl Catalog {
             .fold(Offers::default(), Offers::or)
     }
 
-    /// The only server, when there is one and tools are shown without prefix: then every
-    /// request can pass through to it.
+    /// The only server, if there is exactly one and tools have no prefix: then every request can pass through
+    /// to it.
     pub fn only_server(&self) -> Option<&ServerName> {
         match self.listings.as_slice() {
             [only] if self.naming.prefix == Prefix::Never => Some(&only.server),
@@ -270,7 +262,7 @@ impl Catalog {
         }
     }
 
-    /// The tool of that name, shown or canonical, whoever asks.
+    /// The tool with that name, shown or canonical, for any caller.
     pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
         let of_server = || {
             let (listing, tool) = self.split(name)?;
@@ -279,18 +271,20 @@ impl Catalog {
         self.by_shown.get(name).or_else(of_server)
     }
 
-    /// The one tool that `name` means: its shown name, or canonical `server:tool`. The choices that an
-    /// error names are those that this caller sees.
+    /// Resolves a shown name or canonical `server:tool`. Errors list only the choices that this caller sees.
     pub fn resolve(&self, name: &str, policy: &Policy, who: &Who) -> Result<Target, ResolveError> {
         if let Some(tool) = self.tool(name) {
+            // Visibility is not checked here: a hidden tool resolves and is then denied and recorded by policy.
             return Ok(Target::Tool(tool.clone()));
         }
+        // After the catalog: quarantined tools are not in it, so an accepted tool never reports as quarantined.
         if let Some(kept_away) = self.kept_away(name, who) {
             return Err(kept_away);
         }
         let Some((listing, _)) = self.split(name) else {
             return Err(self.unknown(Named::Tool, name, policy, who));
         };
+        // The server may have the tool: "unknown tool" would tell a host to give up on it.
         if listing.tools.is_none() {
             return Err(ResolveError::NeverSeen {
                 server: listing.server.clone(),
@@ -307,10 +301,11 @@ impl Catalog {
         })
     }
 
-    /// Only whoever could see the tool is told what became of it.
+    /// The error for a quarantined tool, for callers that may use its server.
     fn kept_away(&self, name: &str, who: &Who) -> Option<ResolveError> {
         let is_meant = |one: &&Quarantined| {
             let tool = &one.tool;
+            // Otherwise a token could probe which tools the servers outside its grant have.
             who.grant.includes(tool.server.as_str())
                 && (tool.canonical() == name || self.naming.shown(&tool.server, &tool.name) == name)
         };
@@ -325,6 +320,7 @@ impl Catalog {
     fn split<'n>(&self, name: &'n str) -> Option<(&Listing, &'n str)> {
         let canonical = name.split_once(':');
         let shown = name.split_once(self.naming.separator.as_str());
+        // Canonical first: a server name cannot contain `:`, while tool names may contain the separator.
         [canonical, shown]
             .into_iter()
             .flatten()
@@ -358,6 +354,7 @@ impl Catalog {
                 }
             }
             (Prefix::Always, listings) => {
+                // Filtered by grant below: error texts must not enumerate servers that a token cannot use.
                 let servers = listings.iter().map(|l| l.server.to_string());
                 let servers = servers
                     .filter(|server| who.grant.includes(server))
@@ -375,6 +372,7 @@ impl Catalog {
 fn named(all: &[String]) -> String {
     match all.len() {
         0 => "none".to_owned(),
+        // Models read these errors, and a gateway can have thousands of tools.
         n if n <= CHOICES_SHOWN => all.join(", "),
         n => format!(
             "{}, and {} more",

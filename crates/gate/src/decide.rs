@@ -1,76 +1,74 @@
 //! The decision: the only place where a [`Permit`] is made, at once or out of a [`Hold`].
 //!
-//! Pure: the same call, policy and facts always give the same verdict. Facts that need a clock, a
-//! file or another process are gathered before, by the call path, and handed in.
+//! Pure: the same call, policy and facts always give the same verdict. The call path gathers facts that need a
+//! clock, a file or another process beforehand.
 
 use crate::{
     Agreed, ApprovalId, Call, Check, Consent, Digest, Facts, Fault, Kind, Policy, Target, approval,
 };
 
-/// Which rule spoke, and why.
+/// The deciding rule and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
     /// `<verdict>:<scope>:<pattern>`, or `deny:default`.
     pub rule: String,
     /// One sentence for a person or a model.
     pub reason: String,
-    /// Everything that was asked, in its order.
+    /// Every check, in evaluation order.
     pub checks: Vec<Check>,
 }
 
-/// A call that may be forwarded, together with the very bytes that may be.
+/// A call that may be forwarded, together with the exact bytes.
 ///
-/// It is not `Clone`, its fields are private and only [`decide`] makes one, or [`Hold::release`] out
-/// of what it held.
+/// It is not `Clone`, its fields are private, and only [`decide`] and [`Hold::release`] make one.
 #[derive(Debug)]
 pub struct Permit {
-    decided: Box<Decided>,
-    /// Boxed: most permits rest on nobody's word.
+    decided: Box<DecidedCall>,
+    /// Boxed to keep the common path small: most permits need no consent.
     agreed: Option<Box<Agreed>>,
 }
 
 /// A call that waits for a person.
 #[derive(Debug)]
 pub struct Hold {
-    decided: Box<Decided>,
-    /// Whether a confirmation is all that is asked for.
+    decided: Box<DecidedCall>,
+    /// Whether a confirmation at the host is enough; otherwise an approver must decide.
     confirms: bool,
 }
 
 /// A call that was refused.
 #[derive(Debug)]
 pub struct Denied {
-    decided: Box<Decided>,
+    decided: Box<DecidedCall>,
 }
 
-/// A call and what was ruled about it. Boxed wherever it goes: it is large, and each step hands it on.
+/// A call and its ruling. Boxed everywhere: it is large, and each step moves it.
 #[derive(Debug)]
-struct Decided {
+struct DecidedCall {
     call: Call,
     ruling: Ruling,
 }
 
-/// What [`decide`] says.
 #[derive(Debug)]
 #[must_use]
 pub enum Verdict {
     /// It may be forwarded, once it is on record.
     Permit(Permit),
-    /// A person has to say yes first.
+    /// A person must agree first.
     Hold(Hold),
-    /// It may not.
     Deny(Denied),
 }
 
-/// Decides one call: its intent must hold, and then the strictest of all checks counts.
+/// Decides one call: a faulty intent denies it, then the strictest check counts.
 pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
     if let Some(fault) = intent_fault(&call) {
+        // Before policy: a call whose declaration is wrong must not reach rules that trust `intent`.
         let ruling = Ruling::new(&fault.rule(), &fault.to_string());
-        let decided = Box::new(Decided { call, ruling });
+        let decided = Box::new(DecidedCall { call, ruling });
         return Verdict::Deny(Denied { decided });
     }
     let (kind, ruling) = Ruling::strictest(policy.judge(&call, facts));
-    let decided = Box::new(Decided { call, ruling });
+    let decided = Box::new(DecidedCall { call, ruling });
     match kind {
         Kind::Allow => Verdict::Permit(Permit {
             decided,
@@ -78,14 +76,15 @@ pub fn decide(call: Call, policy: &Policy, facts: &Facts) -> Verdict {
         }),
         Kind::Confirm | Kind::RequireApproval => Verdict::Hold(Hold {
             decided,
+            // A confirmation comes from the host's own user, who is not enough for `require_approval`.
             confirms: kind == Kind::Confirm,
         }),
         Kind::Deny => Verdict::Deny(Denied { decided }),
     }
 }
 
-/// What is wrong with the declared intent of a call. The path asks before it gathers facts; that no permit
-/// is made for such a call does not depend on it.
+/// The fault in the declared intent of a call, if any. The path also checks before it gathers facts, but a
+/// missing check there must not lead to a permit.
 fn intent_fault(call: &Call) -> Option<Fault> {
     let declared = call.attempt.declared.as_ref()?;
     match &call.target {
@@ -97,7 +96,7 @@ fn intent_fault(call: &Call) -> Option<Fault> {
 }
 
 impl Ruling {
-    /// A ruling of the gateway itself, with no rule set asked.
+    /// A ruling of the gateway itself, without checks.
     pub fn new(rule: &str, reason: &str) -> Self {
         Self {
             rule: rule.to_owned(),
@@ -106,18 +105,20 @@ impl Ruling {
         }
     }
 
-    /// What all checks of a call come to: the strictest counts, and the earlier of two that are as strict.
+    /// Combines the checks of a call: the strictest counts, and the earliest of equally strict ones.
     pub fn strictest(checks: Vec<Check>) -> (Kind, Self) {
-        // To a guard a confirmation is an approval, too; next to one that was asked for as such it is the lesser.
+        // A guard reports confirmations as REQUIRE_APPROVAL. Ranking a real approval higher makes a gateway with
+        // a guard report the same rule as a gateway that evaluates the rules itself.
         let strictness = |check: &&Check| (check.kind, !check.rule.starts_with("confirm:"));
+        // `max_by_key` returns the last maximum, so the order is reversed to report the earliest check.
         let strictest = checks.iter().rev().max_by_key(strictness);
         let (kind, rule, reason) = match strictest {
             Some(check) => (check.kind, check.rule.clone(), check.reason.clone()),
-            // A policy without any layer allows nothing.
+            // Fail closed: a policy without layers was never meant to allow anything.
             None => (
                 Kind::Deny,
                 "deny:default".to_owned(),
-                "there is no policy".to_owned(),
+                "no policy is configured".to_owned(),
             ),
         };
         let ruling = Self {
@@ -128,19 +129,19 @@ impl Ruling {
         (kind, ruling)
     }
 
-    /// What the rules are that ask for a person: an approval holds for these and no others.
+    /// A digest of the rules that ask for a person: an approval is valid for exactly these rules.
     pub fn asked_by(&self) -> Digest {
         let asking = self.checks.iter().filter(|check| match check.kind {
             Kind::Confirm | Kind::RequireApproval => true,
             Kind::Allow | Kind::Deny => false,
         });
+        // Rule hashes and not ids: two rules can share an id, and an edited rule must be asked about again.
         let hashes: Vec<u8> = asking.flat_map(|check| *check.hash.as_bytes()).collect();
         Digest::of(&hashes)
     }
 }
 
 impl Permit {
-    /// The permitted call.
     pub fn call(&self) -> &Call {
         &self.decided.call
     }
@@ -150,17 +151,17 @@ impl Permit {
         &self.decided.ruling
     }
 
-    /// The approval that it rests on; the record that it is about to be forwarded uses it up.
+    /// The approval that it relies on; writing "about to forward" to the log uses the approval up.
     pub fn approval(&self) -> Option<&ApprovalId> {
         self.agreed.as_ref()?.approval.as_ref()
     }
 
-    /// The person's yes that it rests on, an approval or a confirmation.
+    /// The consent that it relies on, an approval or a confirmation.
     pub fn agreed(&self) -> Option<&Agreed> {
         self.agreed.as_deref()
     }
 
-    /// Gives the permit up because the gateway itself refuses the call; `rule` says so.
+    /// Turns the permit into a denial by the gateway itself, under `rule`.
     pub fn refuse(self, rule: &str, reason: &str) -> Denied {
         let mut decided = self.decided;
         decided.ruling.rule = rule.to_owned();
@@ -168,36 +169,37 @@ impl Permit {
         Denied { decided }
     }
 
-    /// Gives the permit up for the call in it; the permission is gone with it.
+    /// Takes the call out; the permission is lost.
     pub fn into_call(self) -> Call {
         self.decided.call
     }
 }
 
 impl Hold {
-    /// The held call.
     pub fn call(&self) -> &Call {
         &self.decided.call
     }
 
-    /// The rule that asks for a person.
+    /// The ruling that held the call.
     pub fn ruling(&self) -> &Ruling {
         &self.decided.ruling
     }
 
-    /// Whether the word of the person at the host is enough.
+    /// Whether a confirmation by the person at the host is enough.
     pub fn asks_for_confirmation(&self) -> bool {
         self.confirms
     }
 
-    /// What a consent must be for: this exact call, held by these rules.
+    /// The digest that a consent must match: this exact call, held by these rules.
     pub fn binding(&self) -> Digest {
         approval::binding(&self.decided.call, &self.decided.ruling)
     }
 
-    /// Permits the call if the consent is for it, and enough; else it stays held.
+    /// Permits the call if the consent is for this call and strong enough; otherwise the call stays held.
     pub fn release(self, consent: Consent) -> Verdict {
         let is_enough = consent.approval.is_some() || self.confirms;
+        // The binding is computed again from the held call: a policy reload or another definition of the tool
+        // between asking and answering invalidates the consent.
         if !is_enough || consent.binding != self.binding() {
             return Verdict::Hold(self);
         }
@@ -210,18 +212,19 @@ impl Hold {
         })
     }
 
-    /// Gives the hold up for the call in it, to be decided again.
+    /// Takes the call out, to be decided again.
     pub fn into_call(self) -> Call {
         self.decided.call
     }
 
-    /// Ends the hold with a person's no.
+    /// Ends the hold because a person refused.
     pub fn deny(self, reason: &str) -> Denied {
+        // The record names the rule that held the call, so a refusal can be traced to what asked for it.
         let rule = self.decided.ruling.rule.clone();
         self.refuse(&rule, reason)
     }
 
-    /// Ends the hold because nobody can be asked; `rule` says so.
+    /// Ends the hold under `rule`, because no person can be asked.
     pub fn refuse(self, rule: &str, reason: &str) -> Denied {
         let mut decided = self.decided;
         decided.ruling.rule = rule.to_owned();
@@ -231,7 +234,6 @@ impl Hold {
 }
 
 impl Denied {
-    /// The refused call.
     pub fn call(&self) -> &Call {
         &self.decided.call
     }

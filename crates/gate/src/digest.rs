@@ -1,4 +1,4 @@
-//! SHA-256, the one hash of the project: auditors can check it with tools they have.
+//! SHA-256, the project's only hash: auditors can verify it with standard tools.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest that 64 hex digits stand for.
+    /// Parses 64 hex digits; `None` for anything else.
     pub fn from_hex(digits: &str) -> Option<Self> {
         let digits = digits.as_bytes();
         let mut bytes = [0; 32];

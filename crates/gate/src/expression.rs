@@ -1,6 +1,6 @@
 //! CEL as policies and workflows share it: parsed at load, bounded in length and nesting, with known functions only.
 //!
-//! Which names an expression may use, and how much data it may see, is up to its user.
+//! The user decides which names an expression may use and how much data it may see.
 
 use cel::{Env, Program};
 
@@ -13,33 +13,31 @@ pub const MAX_TEXT: usize = 4096;
 /// An expression that was parsed and inspected.
 #[derive(Debug)]
 pub struct Parsed {
-    /// What is executed.
     pub program: Program,
-    /// Each variable with the fields selected from it: `args.a.b` is `[args, a, b]`. The user checks these.
+    /// Each variable with the fields selected from it: `args.a.b` is `[args, a, b]`. The user must check these.
     pub names: Vec<Vec<String>>,
-    /// How deep loops nest.
+    /// The nesting depth of its loops.
     pub loops: usize,
-    /// Whether it makes texts, lists or maps of its own, which loops could multiply.
+    /// Whether it constructs strings, lists or maps, which loops could multiply.
     pub builds: bool,
 }
 
 /// Why a text is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadExpression {
-    /// What is wrong.
     pub what: String,
-    /// What to do about it, where that is known.
+    /// What to do about it.
     pub help: Option<String>,
 }
 
-/// The standard functions, with a `matches` that keeps what it compiled.
+/// The standard functions, with a `matches` that caches compiled patterns.
 pub fn environment() -> Env {
     let mut environment = Env::stdlib();
     matching::declare(&mut environment);
     environment
 }
 
-/// Refuses a text that is too long or nests too deep to be parsed.
+/// Refuses a text that is too long or too deeply nested to parse.
 pub fn check_bounds(text: &str) -> Result<(), BadExpression> {
     if text.len() > MAX_TEXT || inspect::nesting(text) > inspect::MAX_NESTING {
         return Err(BadExpression::new(format!(
@@ -52,6 +50,7 @@ pub fn check_bounds(text: &str) -> Result<(), BadExpression> {
 
 /// Parses an expression within the bounds and inspects it.
 pub fn parse(text: &str, environment: &Env) -> Result<Parsed, BadExpression> {
+    // Before parsing: the parser is recursive, and deep nesting would overflow its stack.
     check_bounds(text)?;
     let program = environment.compile(text).map_err(|errors| {
         let first = errors.errors.first();

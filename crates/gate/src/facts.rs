@@ -1,5 +1,5 @@
-//! Facts: what a policy must know about a call that does not stand in it. Which of them a call
-//! needs is known from the compiled policy; the call path gathers those and nothing else.
+//! Facts: what a policy must know beyond the call itself. The compiled policy says which facts a call
+//! needs; the call path gathers exactly those.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,58 +11,57 @@ use crate::{
     policy::{Cost, Leads, RateLimit, Reach},
 };
 
-/// What was looked up for one call before deciding it. What is missing here is never taken for a
-/// yes.
+/// What was looked up for one call before deciding it. A missing fact never allows a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// Where paths really are, by the path that [`Needs`] asks about.
+    /// The real locations of paths, keyed by the path in [`Needs`].
     pub real_paths: HashMap<String, RealPath>,
-    /// What the arguments may lead to; looked for again where it is not said.
+    /// The protected-path candidates in the arguments; computed again when `None`.
     pub leads: Option<Leads>,
-    /// Whether paths lead to what governs the gateway, by the path that [`Needs`] asks about.
+    /// Whether paths lead to protected places, keyed by the path in [`Needs`].
     pub reached: HashMap<String, Reach>,
     /// The conditions that are met.
     pub met: HashSet<Prior>,
-    /// The limits that are used up.
+    /// The rate limits that are exhausted.
     pub used_up: HashSet<RateLimit>,
-    /// What the session has spent before this call.
+    /// What the token has spent in the last 24 hours, before this call.
     pub spent: f64,
-    /// What another gateway said in place of rules. Boxed: most gateways have rules of their own.
+    /// A guard's answer. Boxed: most gateways have no guard.
     pub guard: Option<Box<Guarded>>,
 }
 
-/// Where a path really is.
+/// The real location of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RealPath {
-    /// There, links resolved as far as the path exists.
+    /// The path with symbolic links resolved as far as it exists.
     At(String),
-    /// That could not be found out in time, or at all.
+    /// The lookup failed or timed out.
     Unknown,
 }
 
-/// An earlier call of the same agent that a rule asks for.
+/// An earlier call of the same token that a rule depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Prior {
     /// A pattern of tool names; of `server:tool` when it has a colon.
     pub pattern: String,
-    /// How long ago it may have been.
+    /// How far back the call may be.
     pub window: Duration,
 }
 
-/// What must be looked up for a call.
+/// The facts that a call needs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Needs {
-    /// Paths whose real place decides.
+    /// Paths whose real location the call path resolves.
     pub paths: Vec<String>,
-    /// What may lead to what governs the gateway.
+    /// Paths in the arguments that may lead to protected places.
     pub leads: Option<Leads>,
-    /// Earlier calls that rules ask for.
+    /// Earlier calls that rules depend on.
     pub prior: Vec<Prior>,
-    /// Limits that this call counts against.
+    /// Rate limits that this call counts against.
     pub rates: Vec<RateLimit>,
-    /// What the call is said to cost, where cost is limited.
+    /// The declared cost of the call, where cost is limited.
     pub cost: Option<Cost>,
-    /// What another gateway is asked in place of rules.
+    /// Questions to the guard.
     pub inquiries: Vec<Inquiry>,
 }
 
@@ -79,8 +78,9 @@ impl Needs {
 }
 
 impl Prior {
-    /// Whether a call of `tool` on `server` is such a one.
+    /// Whether a call of `tool` on `server` matches.
     pub fn is_met_by(&self, server: &str, tool: &str) -> bool {
+        // Byte for byte, as in `allow`: an earlier call widens what is possible now, so a look-alike must not count.
         let pattern = crate::Pattern::new(&self.pattern);
         if self.pattern.contains(':') {
             pattern.matches(&format!("{server}:{tool}"))

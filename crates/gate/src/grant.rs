@@ -1,4 +1,4 @@
-//! What a token lets its holder do. What a principal may not use, it does not see either.
+//! Grants: what a token permits. A principal does not see what it may not use.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use callgate_wire::methods;
 
 use crate::{Check, Digest, Kind, Operation, Target, Tool};
 
-/// The scope under which a token's own limits speak.
+/// The scope of checks that come from a token's limits.
 const SCOPE: &str = "token";
 
-/// What the holder of a token may do; by default everything that policy allows.
+/// A token's limits; by default there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Grant {
-    limits: Option<Arc<Limits>>,
+    limits: Option<Arc<GrantLimits>>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Limits {
+struct GrantLimits {
     servers: Option<Vec<String>>,
     ceiling: Operation,
 }
@@ -24,9 +24,10 @@ struct Limits {
 impl Grant {
     /// Only these servers (all, when `None`), and nothing that does more than `ceiling`.
     pub fn new(servers: Option<Vec<String>>, ceiling: Operation) -> Self {
+        // No limits compare equal to the default grant, so viewers that see the same share one list.
         let is_limit = servers.is_some() || ceiling < Operation::Destructive;
         Self {
-            limits: is_limit.then(|| Arc::new(Limits { servers, ceiling })),
+            limits: is_limit.then(|| Arc::new(GrantLimits { servers, ceiling })),
         }
     }
 
@@ -55,11 +56,11 @@ impl Grant {
         self.refuses_as(limits, server, || operation_of_method(method))
     }
 
-    /// The same for whatever a call is aimed at.
+    /// Why the holder may not make a call, if it may not.
     pub(crate) fn refuses_target(&self, target: &Target) -> Option<Check> {
         match target {
             Target::Tool(tool) => self.refuses(tool),
-            // To read is the least that can be done.
+            // Reading is the lowest operation, so only the list of servers can refuse it.
             Target::Prompt(of) | Target::Resource(of) | Target::Completion(of) => {
                 self.refuses_reading(of.server.as_str())
             }
@@ -69,19 +70,19 @@ impl Grant {
 
     fn refuses_as(
         &self,
-        limits: &Limits,
+        limits: &GrantLimits,
         server: &str,
         operation: impl FnOnce() -> Operation,
     ) -> Option<Check> {
         if !self.includes(server) {
-            return Some(denied("servers", "this token is not for this server"));
+            return Some(denied("servers", "the token does not cover this server"));
         }
         (operation() > limits.ceiling)
-            .then(|| denied("ceiling", "this token is not for calls that can do so much"))
+            .then(|| denied("ceiling", "the call exceeds the token's ceiling"))
     }
 }
 
-/// What a tool can do: what it says, and destruction where it says nothing and its name does.
+/// A tool's operation: its hints, or destructive when the hints are silent and its name has a destructive verb.
 fn operation(tool: &Tool) -> Operation {
     if tool.looks_destructive() {
         Operation::Destructive
@@ -90,7 +91,7 @@ fn operation(tool: &Tool) -> Operation {
     }
 }
 
-/// What another request can do: anything, unless it is known to read.
+/// A method's operation: destructive, unless it is known to only read.
 fn operation_of_method(method: &str) -> Operation {
     let reads = [
         methods::TOOLS_LIST,
@@ -104,11 +105,12 @@ fn operation_of_method(method: &str) -> Operation {
         "prompts/list",
         "prompts/get",
         "completion/complete",
-        // Of a server to its host, which changes nothing at the server.
+        // Questions from a server to its host change nothing at the server.
         methods::ELICITATION,
         methods::SAMPLING,
         methods::ROOTS_LIST,
     ];
+    // An allow-list: servers may define methods that this build has never heard of.
     if reads.contains(&method) {
         Operation::Read
     } else {

@@ -1,8 +1,7 @@
-//! Asking another gateway in place of rules: what is asked about a call, what was answered, and what counts
-//! when there is no answer.
+//! Guards: another gateway that decides in place of the rules. Questions, answers, and what counts without an answer.
 //!
-//! Pure, like everything in this room: the messages are made and read here ([`message`]), and who sends
-//! them is somebody else's business.
+//! Pure, like everything in this room: messages are built and parsed here ([`message`]) and sent by
+//! `crates/upstream`.
 
 pub mod message;
 
@@ -10,95 +9,98 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::{ApprovalId, Check, Digest, Kind};
 
-/// The scope under which the gateway itself speaks.
+/// The scope of checks by the gateway itself.
 const SCOPE: &str = "gateway";
 
-/// How another gateway is asked.
+/// How the guard is queried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuardOptions {
-    /// Where it is, without a slash at its end.
+    /// Its base URL, without a trailing slash.
     pub url: String,
-    /// What it knows this gateway by.
+    /// The token that authenticates this gateway to it.
     pub api_key: Option<String>,
-    /// The tenant over there.
+    /// This gateway's tenant at the guard.
     pub tenant: String,
-    /// What counts when it cannot be asked.
+    /// The verdict when the guard cannot be reached.
     pub fail_mode: FailMode,
-    /// How long one question may take.
+    /// The deadline of one question.
     pub timeout: Duration,
-    /// The file that calls are written to which could not be asked about, where the mode wants one.
+    /// With [`FailMode::DenyWithAudit`], the file that lists calls the guard could not decide.
     pub audit_file: PathBuf,
 }
 
-/// One question to another gateway about a call.
+/// One question to the guard about a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inquiry {
-    /// The scope that is asked.
+    /// The scope to evaluate.
     pub scope: String,
     /// `server:tool`, a method, or the command that a shell would run.
     pub command: String,
-    /// What is done to files, where the scope is about them and the tool's name says it.
+    /// The action on files, where the scope is about files and the tool's name contains a verb.
     pub action: Option<String>,
     /// A path in the arguments, where the scope is about files.
     pub path: Option<String>,
     /// A host in the arguments, where the scope is about the network.
     pub domain: Option<String>,
-    /// Whether it says what the call costs: the last of several does, as cost is judged last.
+    /// Whether the question carries the cost. Only the last question of a call does, so cost counts once.
     pub with_cost: bool,
 }
 
-/// What another gateway said to a call: one check per question, or why there is none.
+/// The guard's answers about a call: one check per question, or the reason why there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guarded {
-    /// What was said, in the order of the questions.
+    /// One check per question, in the order of the questions.
     pub checks: Vec<Check>,
-    /// The approval that the call needs, and where it is given: over there.
+    /// The approval that the call needs and its URL at the guard.
     pub approval: Option<(ApprovalId, String)>,
 }
 
-/// What counts when another gateway cannot be asked.
+/// The verdict when the guard cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailMode {
-    /// No.
+    /// The call is denied.
     #[default]
     Deny,
-    /// Yes.
+    /// The call is allowed.
     Allow,
-    /// No, and it is also written to a file of its own.
+    /// The call is denied and added to a separate file.
     DenyWithAudit,
 }
 
 impl FailMode {
-    /// What is said to a call about which nobody could be asked.
+    /// The check of a call that the guard could not decide.
     pub fn check(self, why: &str) -> Check {
+        // The rule names the mode, so the record shows that no rule was evaluated.
         let (kind, what) = match self {
             Self::Deny => (Kind::Deny, "fail_closed"),
             Self::Allow => (Kind::Allow, "fail_open"),
             Self::DenyWithAudit => (Kind::Deny, "fail_closed_audit"),
         };
-        own(kind, what, &format!("the guard could not be asked: {why}"))
+        own(kind, what, &format!("the guard made no decision: {why}"))
     }
 }
 
 impl Check {
-    /// What is said to a call when the answer about it is not understood; no mode makes that a yes.
+    /// The check for an answer that cannot be parsed. No fail mode allows it.
     pub fn invalid_response(why: &str) -> Self {
-        let why = format!("the guard's answer is not understood: {why}");
+        // Not subject to `fail_mode`: otherwise a broken or hostile guard could turn `allow` into a bypass.
+        let why = format!("the guard's response is invalid: {why}");
         own(Kind::Deny, "invalid_response", &why)
     }
 
-    /// What is said to a call whose arguments are too large to be asked about, in every mode.
+    /// The check of a call whose arguments exceed the limits of a query; denied in every mode.
     pub fn too_large_to_ask() -> Self {
-        let why = "the arguments are too large to ask the guard about";
+        // Not subject to `fail_mode` either: a caller could pad its arguments to skip the guard.
+        let why = "the arguments exceed the limits of a guard query";
         own(Kind::Deny, "arguments_too_large", why)
     }
 
-    /// What is said to a call of a tenant that this gateway does not have.
+    /// The check of a call by a tenant that this gateway does not have.
     pub(crate) fn unknown_tenant() -> Self {
-        own(Kind::Deny, "unknown_tenant", "there is no such tenant")
+        own(Kind::Deny, "unknown_tenant", "unknown tenant")
     }
 
-    /// What a guard said in a scope.
+    /// A check from a guard's answer in one scope.
     pub fn of_guard(scope: &str, kind: Kind, rule: &str, reason: &str) -> Self {
         Self {
             scope: scope.to_owned(),

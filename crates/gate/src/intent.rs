@@ -1,8 +1,8 @@
-//! Declared intent: what a caller says that its call will do. It must fit the way the call was made and
-//! what the server says about the tool now; what does not fit is refused before policy is asked.
+//! Declared intent: what a caller declares that its call will do. It must fit the way the call was made and
+//! the tool's current annotations; otherwise the call is refused before policy is evaluated.
 //!
-//! Pure, like all of this room: reading and checking a declaration looks at nothing but the request, the
-//! rules and the tool of the current snapshot.
+//! Pure, like all of this room: checking a declaration needs only the request, the rules and the tool of the
+//! current snapshot.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use crate::{Operation, Tool};
 
 /// The longest reason, in characters.
 pub const MAX_REASON_CHARS: usize = 1000;
-/// How much of a word that means nothing is told back and kept.
+/// The longest invalid word that is quoted and recorded.
 const MAX_WORD_CHARS: usize = 200;
-/// How private the data of a call may be said to be.
+/// The allowed values of `data_sensitivity`.
 const SENSITIVITIES: [&str; 4] = ["public", "internal", "private", "unknown"];
 
-/// How strictly declarations are taken.
+/// How strictly declarations are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntentRules {
-    /// Whether the operation must be declared besides being chosen; otherwise it is inferred from the choice.
+    /// Whether `operation_type` must be declared; otherwise it is inferred from the chosen call tool.
     pub required: bool,
-    /// Whether what the server says about its tool refuses a call; otherwise it is a warning.
+    /// Whether a conflict with the server's annotations refuses the call; otherwise it is a warning.
     pub strict: bool,
 }
 
@@ -35,90 +35,77 @@ impl Default for IntentRules {
     }
 }
 
-/// An intent as it was declared, right or wrong.
+/// A declared intent, valid or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
-    /// The operation that the caller chose by the way it called.
+    /// The operation that the caller chose with the call tool.
     pub variant: Operation,
-    /// The operation that it declared, as it wrote it.
+    /// The declared operation, as written.
     pub operation_type: Option<String>,
-    /// How private the data are, as it wrote it.
+    /// The declared sensitivity, as written.
     pub data_sensitivity: Option<String>,
-    /// Why it calls, cut to [`MAX_REASON_CHARS`].
+    /// The declared reason, cut to [`MAX_REASON_CHARS`].
     pub reason: Option<String>,
     /// Whether the operation was not declared and is taken from the variant.
     pub inferred: bool,
-    /// What is wrong with it, whatever the call is aimed at.
+    /// The fault that does not depend on the target.
     pub fault: Option<Fault>,
     strict: bool,
 }
 
-/// Why a declared call is refused. The texts are told to the caller as they are.
+/// Why a declared call is refused. Callers see these texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// There is no declaration at all.
+    /// There is no declaration.
     #[error("intent parameter is required for {}", .variant.call_tool())]
     MissingIntent {
         /// How it was called.
         variant: Operation,
     },
-    /// The declaration names no operation.
+    /// `operation_type` is missing.
     #[error("intent.operation_type is required")]
     MissingOperation,
-    /// The operation is none of the three.
+    /// `operation_type` is unknown.
     #[error("Invalid intent.operation_type '{word}': must be read, write, or destructive")]
-    InvalidOperation {
-        /// What was written.
-        word: String,
-    },
-    /// The two keys differ.
+    InvalidOperation { word: String },
+    /// The chosen and the declared operation differ.
     #[error("Intent mismatch: tool is {} but intent declares {}", .variant.call_tool(), .declared.as_str())]
     Mismatch {
         /// How it was called.
         variant: Operation,
-        /// What was declared.
         declared: Operation,
     },
-    /// The server says that the tool does more than was declared.
+    /// The server's annotations exceed the declaration.
     #[error("Tool '{tool}' is marked {} by server, use {}", .marked.as_str(), .marked.call_tool())]
     ServerMismatch {
         /// The tool, as `server:tool`.
         tool: String,
-        /// What the server says.
+        /// The operation that the server declares.
         marked: Operation,
     },
-    /// The sensitivity is none of the four.
+    /// `data_sensitivity` is unknown.
     #[error(
         "Invalid intent.data_sensitivity '{word}': must be public, internal, private, or unknown"
     )]
-    InvalidSensitivity {
-        /// What was written.
-        word: String,
-    },
-    /// It is declared in both spellings, and they say different things.
+    InvalidSensitivity { word: String },
+    /// The nested and the flat spelling differ.
     #[error("intent is given twice and differs in {field}")]
-    Conflict {
-        /// What differs.
-        field: &'static str,
-    },
-    /// The reason is a treatise.
+    Conflict { field: &'static str },
+    /// The reason is too long.
     #[error("intent.reason exceeds maximum length of {MAX_REASON_CHARS} characters")]
     ReasonTooLong,
-    /// The arguments cannot be used; the text says why and what would fit.
+    /// The arguments do not fit the schema; the text explains how.
     #[error("{text}")]
-    Arguments {
-        /// What the caller is told.
-        text: String,
-    },
+    Arguments { text: String },
 }
 
 impl Declared {
-    /// Reads the declaration beside a call's name and arguments: `intent`, or its members in the flat
-    /// spelling, or both where they agree.
+    /// Reads the declaration beside a call's name and arguments: `intent`, its members in the flat spelling, or
+    /// both if they agree.
     pub fn read(variant: Operation, given: Option<Json<'_>>, rules: IntentRules) -> Self {
         let nested = given.and_then(|given| given.get("intent"));
         let nested = nested.filter(|nested| !nested.is_null());
-        let read = |field| Field::read(field, given, nested);
+        let read = |field| DeclaredField::read(field, given, nested);
         let fields = [
             read("operation_type"),
             read("data_sensitivity"),
@@ -131,6 +118,7 @@ impl Declared {
         let inferred = operation_type.is_none() && !rules.required;
         let mut declared = Self {
             variant,
+            // Cut here, because callers control the length and both errors and records quote the text.
             operation_type: operation_type.map(|word| cut(&word, MAX_WORD_CHARS)),
             data_sensitivity: data_sensitivity.map(|word| cut(&word, MAX_WORD_CHARS)),
             reason: reason.as_deref().map(|text| cut(text, MAX_REASON_CHARS)),
@@ -139,6 +127,7 @@ impl Declared {
             strict: rules.strict,
         };
         let reason = reason.filter(|text| text.chars().count() > MAX_REASON_CHARS);
+        // Only the first fault is reported, in this order.
         declared.fault = conflict
             .or_else(|| declared.operation_fault(is_given))
             .or_else(|| declared.sensitivity_fault())
@@ -147,7 +136,7 @@ impl Declared {
         declared
     }
 
-    /// The intent of a caller that has only the one key, the way it calls.
+    /// The intent of a caller that can only choose the call tool.
     pub fn by_variant(variant: Operation, rules: IntentRules) -> Self {
         Self {
             variant,
@@ -160,7 +149,7 @@ impl Declared {
         }
     }
 
-    /// What the call is taken to do: what was declared, else what was chosen.
+    /// The operation: as declared, else as chosen.
     pub fn operation(&self) -> Operation {
         let declared = self.operation_type.as_deref();
         declared.and_then(Operation::of).unwrap_or(self.variant)
@@ -172,6 +161,7 @@ impl Declared {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
+        // The hints of the current snapshot: a server may have changed them since the host listed the tool.
         let hints = tool.hints;
         let is_destructive = hints.destructive == Some(true);
         let used_on = |what: &str| {
@@ -181,6 +171,7 @@ impl Declared {
             )))
         };
         match self.variant {
+            // Only a literal `destructiveHint: true` conflicts. Silent tools would otherwise be unusable for reads.
             Operation::Read | Operation::Write if is_destructive => {
                 let fault = Fault::ServerMismatch {
                     tool: tool.canonical(),
@@ -230,7 +221,7 @@ impl Declared {
 }
 
 impl Fault {
-    /// The stable word for it.
+    /// The stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::MissingIntent { .. } => "MISSING_INTENT",
@@ -245,7 +236,7 @@ impl Fault {
         }
     }
 
-    /// Whether the intent is at fault, and not merely the arguments.
+    /// Whether the intent is at fault rather than the arguments.
     pub fn is_of_intent(&self) -> bool {
         match self {
             Self::MissingIntent { .. }
@@ -266,8 +257,8 @@ impl Fault {
     }
 }
 
-/// One member of a declaration, in whichever spelling it came.
-struct Field<'a> {
+/// One member of a declaration, in either spelling.
+struct DeclaredField<'a> {
     name: &'static str,
     text: Option<Cow<'a, str>>,
     /// Whether the flat spelling has it, be it empty.
@@ -275,12 +266,13 @@ struct Field<'a> {
     differs: bool,
 }
 
-impl<'a> Field<'a> {
+impl<'a> DeclaredField<'a> {
     fn read(name: &'static str, given: Option<Json<'a>>, nested: Option<Json<'a>>) -> Self {
         let of = |object: Option<Json<'a>>| object?.get(name).filter(|value| !value.is_null());
         let (flat, nested) = (of(given), of(nested).and_then(text));
         let is_given = flat.is_some();
         let flat = flat.and_then(text);
+        // A disagreement is a fault: choosing one spelling silently would discard half of the declaration.
         let differs = matches!((&flat, &nested), (Some(flat), Some(nested)) if flat != nested);
         Self {
             name,
@@ -291,7 +283,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What a member says; an empty text says nothing, and another kind of value is shown as it was written.
+/// The text of a member; `None` if empty. Other kinds of values are kept as written.
 fn text(value: Json<'_>) -> Option<Cow<'_, str>> {
     let text = match value.kind() {
         JsonKind::String => value.as_str()?,

@@ -1,49 +1,48 @@
-//! Prompts, resources and resource templates: descriptors as servers sent them, and the one member
-//! of each that we read, by which it is known.
+//! Prompts, resources and resource templates: descriptors as servers sent them, and the one member of each that
+//! identifies it.
 
 use bytes::Bytes;
 use callgate_wire::{Json, Strictness, quote};
 
 use crate::ServerName;
 
-/// What the wrapped spelling of a URI begins with; the server's name and the URI follow.
+/// The prefix of a wrapped URI; the server's name and the URI follow.
 const WRAPPED: &str = "callgate://";
 
-/// What a server can list besides tools.
+/// The kinds of things that a server lists besides tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ItemKind {
-    /// A prompt, known by its name.
+    /// A prompt, identified by its name.
     Prompt,
-    /// A resource, known by its URI.
+    /// A resource, identified by its URI.
     Resource,
-    /// A template of resources, known by the template of their URIs.
+    /// A resource template, identified by its URI template.
     Template,
 }
 
 /// A prompt, a resource or a template of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Which of them.
     pub kind: ItemKind,
     /// The server that has it.
     pub server: ServerName,
     /// The name, URI or template that the server itself uses.
     pub name: String,
-    /// The one that hosts see.
+    /// The name, URI or template that hosts see.
     pub shown: String,
     /// The descriptor, byte for byte as the server listed it.
     pub descriptor: Bytes,
-    /// The same with the shown name in it: what hosts get.
+    /// The descriptor with the shown name, as hosts get it.
     pub shown_descriptor: Bytes,
 }
 
 /// Why a descriptor cannot enter the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ItemError {
-    /// The list had an element that is no object.
+    /// The list has an element that is not an object.
     #[error("a descriptor in the list of {} is not an object", .0.plural())]
     NotAnObject(ItemKind),
-    /// What has no name cannot be asked for.
+    /// An item without its identifying member cannot be requested.
     #[error("a descriptor in the list of {} has no `{}` string", .0.plural(), .0.key())]
     NoName(ItemKind),
 }
@@ -52,7 +51,6 @@ pub enum ItemError {
 /// template has more resources than a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// What it is.
     pub kind: ItemKind,
     /// The server that has it.
     pub server: ServerName,
@@ -61,7 +59,7 @@ pub struct Reference {
 }
 
 impl ItemKind {
-    /// The member of a descriptor by which it is known.
+    /// The member of a descriptor that identifies it.
     pub fn key(self) -> &'static str {
         match self {
             Self::Prompt => "name",
@@ -79,7 +77,7 @@ impl ItemKind {
         }
     }
 
-    /// For people.
+    /// The plural, for messages.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Prompt => "prompts",
@@ -88,7 +86,7 @@ impl ItemKind {
         }
     }
 
-    /// The scope whose rules are asked about it.
+    /// The scope whose rules apply to it.
     pub fn scope(self) -> &'static str {
         match self {
             Self::Prompt => "mcp_prompt",
@@ -108,6 +106,7 @@ impl Item {
             .ok()
             .filter(|json| json.is_object())
             .ok_or(ItemError::NotAnObject(kind))?;
+        // Unescaped, so that one item has one name however its server spells the JSON.
         let name = json.get(kind.key()).and_then(|name| name.as_str());
         let name = name.ok_or(ItemError::NoName(kind))?.into_owned();
         Ok(Self {
@@ -122,6 +121,7 @@ impl Item {
 
     /// The same item under another shown name; only the name's bytes differ in its descriptor.
     pub fn shown_as(&self, shown: String) -> Self {
+        // The common case shares the server's bytes instead of copying them.
         let shown_descriptor = match shown == self.name {
             true => self.descriptor.clone(),
             false => respelled(&self.descriptor, self.kind.key(), &shown),
@@ -155,27 +155,29 @@ impl Reference {
     }
 }
 
-/// The id under which hosts know a task: it says whose the task is.
+/// The id of a task for hosts; it includes the server.
 pub fn shown_task(server: &ServerName, id: &str) -> String {
     format!("{server}:{id}")
 }
 
-/// A URI that says whose it is, for one that another server uses as well.
+/// A URI that names its server, for URIs that several servers use.
 pub(crate) fn wrapped(server: &ServerName, uri: &str) -> String {
     format!("{WRAPPED}{server}/{uri}")
 }
 
-/// The server's name and the URI in a wrapped one.
+/// The server's name and the URI in a wrapped URI.
 pub(crate) fn unwrapped(uri: &str) -> Option<(&str, &str)> {
     uri.strip_prefix(WRAPPED)?.split_once('/')
 }
 
-/// A descriptor with another value of one of its strings; all other bytes stay.
+/// A descriptor with one string replaced; all other bytes stay.
 pub fn respelled(descriptor: &Bytes, key: &str, shown: &str) -> Bytes {
     let json = Json::validate(descriptor, Strictness::Full).ok();
     let Some(value) = json.and_then(|json| json.get(key)) else {
         return descriptor.clone();
     };
+    // The JSON borrows from `descriptor`, so this is an offset into it. Printing the JSON again would change
+    // the other bytes, and hosts get the server's own.
     let start = value.bytes().as_ptr() as usize - descriptor.as_ptr() as usize;
     let (before, rest) = descriptor.split_at(start);
     let after = &rest[value.bytes().len()..];

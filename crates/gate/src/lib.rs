@@ -1,9 +1,9 @@
-//! What a call is, and whether it may happen.
+//! Calls, and the decision whether a call may happen.
 //!
-//! This room is pure: no sockets, no files, no clock, no tokio. It holds the words that every
-//! other room uses ([`Call`], [`Tool`], [`Catalog`], [`Who`]) and the one function that lets a
-//! call through, [`decide`]. What comes out of it as a [`Permit`] owns the very bytes it permits,
-//! cannot be copied and cannot be made anywhere else.
+//! This room is pure: no sockets, no files, no clock, no tokio. It defines the types that every
+//! other room uses ([`Call`], [`Tool`], [`Catalog`], [`Who`]) and the only function that allows a
+//! call, [`decide`]. Its [`Permit`] owns the bytes that it permits, cannot be copied and cannot be
+//! made anywhere else.
 
 mod approval;
 mod builtin_tool;

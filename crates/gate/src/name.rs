@@ -8,12 +8,12 @@ use crate::Digest;
 
 /// Longest server name; with the separator it leaves room for a tool's name in 49 characters.
 const MAX_SERVER_NAME: usize = 32;
-/// Names that would be mistaken for parts of the gateway itself.
+/// Names of parts of the gateway, which a server could otherwise imitate.
 const RESERVED: [&str; 4] = ["builtin", "proxy", "tools", "callgate"];
-/// Hex digits of the mark that keeps a shortened name unique.
+/// The hex digits of the hash that keeps a shortened name unique.
 const MARK: usize = 8;
 
-/// A server's configured name: `[A-Za-z0-9_-]{1,32}` without `__`, not reserved. Shared, because each call hands it on several
+/// A server's configured name: `[A-Za-z0-9_-]{1,32}` without `__`, not reserved. An `Arc`, because each call copies it several
 /// times.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerName(Arc<str>);
@@ -39,6 +39,7 @@ impl ServerName {
         if text.is_empty() || text.len() > MAX_SERVER_NAME || !text.chars().all(legal) {
             return Err(NameError::Form(text.to_owned()));
         }
+        // `a__b` with tool `c` and `a` with tool `b__c` would share a shown name.
         if text.contains("__") {
             return Err(NameError::Separator(text.to_owned()));
         }
@@ -85,16 +86,16 @@ pub enum Prefix {
     Always,
     /// The tool's own name, unchanged.
     Never,
-    /// As in an agent's step: built-in tools bare, a plugin's as `plugin_operation`.
+    /// For agent steps: built-in tools without prefix, a plugin's as `plugin_operation`.
     Step,
 }
 
 /// How tools are shown to hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Naming {
-    /// Stands between server and tool.
+    /// Separates server and tool.
     pub separator: String,
-    /// Whether the server's name stands in front.
+    /// Whether the server's name is prepended.
     pub prefix: Prefix,
     /// Longest shown name: hosts add a prefix of their own and cut at 64.
     pub max_length: usize,
@@ -133,12 +134,14 @@ impl Naming {
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         let whole = format!("{server}{}{tool}", self.separator);
-        // In a step two names that read alike are a mistake that is found before it starts.
+        // A step checks its names for collisions before it starts.
         let reads_back = self.prefix == Prefix::Step
             || whole.find(&self.separator) == Some(server.as_str().len());
         if reads_back && whole.len() <= self.max_length && whole.chars().all(plain) {
             return whole;
         }
+        // A hash and not a counter: the shown name must not depend on which other tools exist, or it
+        // would change when a server is added.
         let mark = &Digest::of(format!("{server}:{tool}").as_bytes()).short()[..MARK];
         let kept = whole.chars().map(|c| if plain(c) { c } else { '_' });
         let head: String = kept

@@ -1,8 +1,8 @@
-//! Pins: what each tool said about itself when it was trusted, and what becomes of one that says something else.
+//! Pins: the accepted definition of each tool, and the quarantine of tools whose definition changed.
 //!
-//! A definition is input to a model, and a server may change it whenever it likes. So a tool is offered only while it
-//! says what was accepted, and a definition that looks like an attack ([`flags`]) is not accepted by being seen first.
-//! Everything here is pure: files are read and written elsewhere.
+//! A definition is input to a model, and a server can change it at any time. So a tool is offered only while its
+//! definition is the accepted one, and a definition that looks like an attack ([`flags`]) is not accepted at first
+//! sight. Everything here is pure: files are read and written elsewhere.
 
 mod definition;
 mod difference;
@@ -29,42 +29,41 @@ use crate::{
     Naming, Operation, ServerName, Tool,
     visible::{Layout, Piece, pieces, visible},
 };
-use looks::Looks;
+use looks::LookalikeIndex;
 
-/// Longest name that is shown whole.
+/// Longer names are cut for display.
 const SHOWN_CHARS: usize = 160;
 
-/// Where accepted definitions are kept.
+/// The storage of accepted definitions.
 pub trait PinStore: fmt::Debug + Send + Sync {
-    /// Changes the lock as it stands now, and returns what it became. With an error nothing has changed.
+    /// Edits the current lock and returns the result. After an error nothing has changed.
     fn change(
         &self,
         edit: &mut dyn FnMut(&mut Lock),
     ) -> Result<Lock, Box<dyn error::Error + Send + Sync>>;
 
-    /// A name for the place; two stores of one place are the same.
+    /// The name of the place; stores with equal names share one lock.
     fn place(&self) -> String;
 }
 
-/// What is done with tools that nobody has accepted.
+/// The treatment of tools that are not accepted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
-    /// What is seen first is accepted unless it is suspicious; what changes later is not.
+    /// Trust on first use: a new definition is accepted unless it is suspicious; a changed one is not.
     #[default]
     Tofu,
-    /// Only what the lock names is accepted.
+    /// Only tools in the lock are accepted.
     Locked,
     /// Nothing is compared.
     Off,
 }
 
-/// An accepted definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
-    /// What the tool said.
+    /// The definition that was accepted.
     pub definition: Definition,
-    /// What the operator says it may do, instead of what the server declares.
+    /// The operator's override of what the server declares.
     pub operator: Option<Operation>,
     /// How it came to be accepted.
     pub accepted: Accepted,
@@ -76,48 +75,45 @@ pub enum Accepted {
     /// A person accepted it.
     #[default]
     ByPerson,
-    /// It was seen first. It loses its standing when it turns out to be about a tool that came later.
+    /// At first sight. Revoked when it turns out to be about a tool that was listed later.
     AtFirstSight,
 }
 
-/// The accepted definitions, and how strictly they are kept to.
+/// The accepted definitions, and how strictly they are enforced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
-    /// How strictly.
     pub mode: PinMode,
-    /// What was accepted.
     pub lock: Lock,
-    /// Whether the lock is a project's: then an override counts only where it makes a tool stricter.
+    /// Whether the lock belongs to a project: then an override counts only where it makes a tool stricter.
     pub only_tightens: bool,
 }
 
-/// A tool that is kept from hosts, and why.
+/// A tool that is hidden from hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
     /// The tool as its server lists it now.
     pub tool: Tool,
-    /// Why.
     pub reason: Quarantine,
 }
 
-/// Why a tool is kept from hosts.
+/// Why a tool is hidden from hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Quarantine {
-    /// It does not say what was accepted.
+    /// Its definition differs from the accepted one.
     Changed(Vec<Difference>),
-    /// The lock does not name it.
+    /// It is not in the lock.
     NotLocked,
     /// Its name looks like that of another tool.
     LooksLike(String),
-    /// Its name has characters that cannot be seen.
+    /// Its name contains invisible characters.
     HiddenName,
-    /// It was never accepted and looks like an attack.
+    /// It was never accepted and its definition looks like an attack.
     Suspicious(Vec<Flag>),
     /// Its definition is too large.
     OverLimit(OverLimit),
-    /// Its entry in the lock cannot be read.
+    /// Its entry in the lock is invalid.
     BrokenEntry(String),
-    /// The lock is damaged, so that it is not known whether the tool was accepted.
+    /// The lock is damaged, so whether the tool was accepted is unknown.
     DamagedLock(String),
 }
 
@@ -128,29 +124,29 @@ impl fmt::Display for Quarantine {
                 let parts: Vec<&str> = differences.iter().map(|one| one.part.as_str()).collect();
                 write!(
                     f,
-                    "its definition is not the one that was accepted ({})",
+                    "its definition changed since it was accepted ({})",
                     parts.join(", ")
                 )
             }
-            Self::NotLocked => f.write_str("the lock does not name it"),
+            Self::NotLocked => f.write_str("the lock file does not contain it"),
             Self::LooksLike(other) => write!(f, "its name looks like `{other}`"),
-            Self::HiddenName => f.write_str("its name has characters that cannot be seen"),
+            Self::HiddenName => f.write_str("its name contains invisible characters"),
             Self::Suspicious(flags) => {
                 let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
                 write!(f, "it is held for review: {}", flags.join("; "))
             }
-            Self::OverLimit(limit) => write!(f, "it is left out: {limit}"),
-            Self::BrokenEntry(why) => write!(f, "its entry in the lock cannot be read: {why}"),
+            Self::OverLimit(limit) => write!(f, "it exceeds a limit: {limit}"),
+            Self::BrokenEntry(why) => write!(f, "its entry in the lock file is invalid: {why}"),
             Self::DamagedLock(why) => write!(
                 f,
-                "the lock is damaged, so no new tools are accepted: {why}"
+                "the lock file is damaged, so no new tools are accepted: {why}"
             ),
         }
     }
 }
 
 impl Quarantine {
-    /// Whether accepting the tool would help; a name that deceives is never accepted.
+    /// Whether a person can accept the tool; a deceptive name is never accepted.
     pub fn can_be_accepted(&self) -> bool {
         match self {
             Self::Changed(_)
@@ -163,7 +159,7 @@ impl Quarantine {
         }
     }
 
-    /// Whether hosts may be told that there is such a tool; a name that deceives is not repeated.
+    /// Whether hosts may learn that the tool exists; a deceptive name is not repeated.
     pub fn lets_its_name_be_told(&self) -> bool {
         match self {
             Self::Changed(_) | Self::NotLocked | Self::BrokenEntry(_) | Self::DamagedLock(_) => {
@@ -175,7 +171,7 @@ impl Quarantine {
         }
     }
 
-    /// The reason as hosts get it: the words of a suspicious definition must not reach a model this way.
+    /// The reason for hosts. The words of a suspicious definition are left out: they must not reach a model this way.
     pub fn told_to_hosts(&self) -> String {
         match self {
             Self::Suspicious(_) => "it is held for review".to_owned(),
@@ -190,23 +186,23 @@ impl Quarantine {
     }
 }
 
-/// What becomes of the tools of all servers.
+/// The tools of all servers, sorted into accepted and quarantined.
 #[derive(Debug, Default)]
 pub struct Sorted {
-    /// What hosts may see, per server in the order given.
+    /// The tools that hosts may see, per server in the given order.
     pub accepted: Vec<Vec<Tool>>,
-    /// What they may not.
+    /// The tools that are hidden from hosts.
     pub quarantined: Vec<Quarantined>,
-    /// What was accepted because it was seen first: to be put into the lock.
+    /// The tools accepted at first sight, to be added to the lock.
     pub fresh: Vec<Tool>,
 }
 
 impl Pins {
-    /// Sorts the tools of all servers, each server's in its own order. Whichever server comes first, two tools that look
-    /// alike both wait for a person, unless one of them was accepted by a person.
+    /// Sorts the tools of all servers, each server's in its own order. Two new tools that look alike both wait for a person,
+    /// whichever server comes first, unless a person accepted one of them.
     pub fn sort(&self, servers: &[Vec<Tool>], naming: &Naming) -> Sorted {
-        let known = Known {
-            looks: Looks::of(self, servers),
+        let known = AllTools {
+            looks: LookalikeIndex::of(self, servers),
             names: self.names(servers, naming),
         };
         let mut sorted = Sorted::default();
@@ -214,11 +210,11 @@ impl Pins {
             let mut accepted = Vec::with_capacity(tools.len());
             for tool in tools {
                 match self.judge(tool, &known) {
-                    Ok(Standing::Pinned(operator)) => accepted.push(match operator {
+                    Ok(PinStatus::Pinned(operator)) => accepted.push(match operator {
                         Some(operation) if self.takes(operation, tool) => tool.taken_as(operation),
                         Some(_) | None => tool.clone(),
                     }),
-                    Ok(Standing::Fresh) => {
+                    Ok(PinStatus::Fresh) => {
                         sorted.fresh.push(tool.clone());
                         accepted.push(tool.clone());
                     }
@@ -233,9 +229,11 @@ impl Pins {
         sorted
     }
 
-    /// Whether an override counts. What the lock says that the server declared is not asked: a project wrote it.
+    /// Whether an override counts. Compares with what the server declares now; the class in the lock was written by the
+    /// project.
     fn takes(&self, operation: Operation, tool: &Tool) -> bool {
         match operation {
+            // The strictest class needs no proof of being stricter.
             Operation::Destructive => true,
             Operation::Write => {
                 !self.only_tightens
@@ -245,9 +243,10 @@ impl Pins {
         }
     }
 
-    /// The names of all tools that are listed or were accepted.
+    /// The names of all listed or accepted tools.
     fn names(&self, servers: &[Vec<Tool>], naming: &Naming) -> Names {
         let mut names = Names::of(servers.iter().flatten(), naming);
+        // Pinned tools count while their server is down: a definition can name them all the same.
         for (server, tool, _) in self.lock.pins() {
             let shown = ServerName::new(server).map(|server| naming.shown(&server, tool));
             names.add(server, tool, shown.ok());
@@ -255,20 +254,24 @@ impl Pins {
         names
     }
 
-    fn judge(&self, tool: &Tool, known: &Known) -> Result<Standing, Quarantine> {
+    fn judge(&self, tool: &Tool, known: &AllTools) -> Result<PinStatus, Quarantine> {
         if has_hidden(&tool.name) {
+            // First, in every mode: approvals and rules name tools, and people cannot read this name.
             return Err(Quarantine::HiddenName);
         }
+        // Before any comparison, which would walk the oversized definition.
         if let Some(limit) = tool.over_limit {
             return Err(Quarantine::OverLimit(limit));
         }
         if self.mode == PinMode::Off {
+            // Even without pins, no server may offer a look-alike of an earlier server's tool.
             return match known.looks.earlier_twin(tool) {
                 Some(other) => Err(Quarantine::LooksLike(other.to_owned())),
-                None => Ok(Standing::Pinned(None)),
+                None => Ok(PinStatus::Pinned(None)),
             };
         }
         let (server, name) = (tool.server.as_str(), tool.name.as_str());
+        // Before the pin: a broken entry that counted as "not pinned" would be accepted again at first sight.
         if let Some(why) = self.lock.broken(server, name) {
             return Err(Quarantine::BrokenEntry(why.to_owned()));
         }
@@ -278,38 +281,40 @@ impl Pins {
         }
     }
 
-    fn unpinned(&self, tool: &Tool, known: &Known) -> Result<Standing, Quarantine> {
+    fn unpinned(&self, tool: &Tool, known: &AllTools) -> Result<PinStatus, Quarantine> {
         if let Some(other) = known.looks.twin(tool) {
             return Err(Quarantine::LooksLike(other.to_owned()));
         }
+        // The lost entry of a damaged lock may be this tool's: accepting it now would hide a change.
         if let Some(why) = self.lock.damage() {
             return Err(Quarantine::DamagedLock(why.to_owned()));
         }
         match self.mode {
-            PinMode::Off => Ok(Standing::Pinned(None)),
+            PinMode::Off => Ok(PinStatus::Pinned(None)),
             PinMode::Locked => Err(Quarantine::NotLocked),
             PinMode::Tofu => match suspicious(flags(tool, &known.names)) {
                 Some(reason) => Err(reason),
-                None => Ok(Standing::Fresh),
+                None => Ok(PinStatus::Fresh),
             },
         }
     }
 }
 
-/// What is known of all tools when one is judged.
-struct Known {
-    looks: Looks,
+/// Facts about all tools that judging one tool needs.
+struct AllTools {
+    looks: LookalikeIndex,
     names: Names,
 }
 
-fn pinned(pin: &Pin, tool: &Tool, known: &Known) -> Result<Standing, Quarantine> {
+fn pinned(pin: &Pin, tool: &Tool, known: &AllTools) -> Result<PinStatus, Quarantine> {
     if pin.definition.digest != tool.digest {
+        // Digests decide. The summaries are only compared to explain the change to a person.
         let now = Definition::of(tool);
         return Err(Quarantine::Changed(differences(&pin.definition, &now)));
     }
     match pin.accepted {
         Accepted::ByPerson => {}
-        // The tool that it is about, or looks like, may have come later.
+        // Checked again on every list: the tool that this one shadows or imitates may have been listed later.
         Accepted::AtFirstSight => {
             if let Some(reason) = suspicious(flags::shadowing(tool, &known.names)) {
                 return Err(reason);
@@ -319,16 +324,17 @@ fn pinned(pin: &Pin, tool: &Tool, known: &Known) -> Result<Standing, Quarantine>
             }
         }
     }
-    Ok(Standing::Pinned(pin.operator))
+    Ok(PinStatus::Pinned(pin.operator))
 }
 
 fn suspicious(flags: Vec<Flag>) -> Option<Quarantine> {
+    // Flags that honest definitions also have are reported and do not hold a tool.
     let holding: Vec<Flag> = flags.into_iter().filter(Flag::holds).collect();
     (!holding.is_empty()).then_some(Quarantine::Suspicious(holding))
 }
 
 impl Lock {
-    /// Accepts what `tool` says now.
+    /// Accepts the current definition of `tool`.
     pub fn accept_tool(&mut self, tool: &Tool, accepted: Accepted) {
         let definition = Definition::of(tool);
         let pin = Pin {
@@ -339,7 +345,7 @@ impl Lock {
         self.accept(tool.server.as_str(), &tool.name, pin);
     }
 
-    /// What of this server the lock names and `tools` do not have.
+    /// The pinned tools of a server that are missing from `tools`.
     pub fn missing<'l>(&'l self, server: &ServerName, tools: &[Tool]) -> Vec<&'l str> {
         self.pins_of(server.as_str())
             .map(|(name, _)| name)
@@ -348,12 +354,12 @@ impl Lock {
     }
 }
 
-enum Standing {
+enum PinStatus {
     Pinned(Option<Operation>),
     Fresh,
 }
 
-/// A tool's canonical name as it may be shown to a person.
+/// A tool's canonical name, safe and short enough for display.
 pub fn shown_name(tool: &Tool) -> String {
     let name = visible(&tool.canonical(), Layout::OneLine);
     match name.char_indices().nth(SHOWN_CHARS) {

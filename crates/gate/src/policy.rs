@@ -1,9 +1,9 @@
-//! Policies: the language of policy files, the built-in ones, and what they say to a call.
+//! Policies: the language of policy files, the built-in policies, and their evaluation.
 //!
-//! A file is read once ([`Rules::read`]), with everything that is wrong in it told at its place. A
-//! [`Policy`] is what a gateway runs on: one or two layers (the user's and a project's) and the tool
-//! lists of the configuration. It is pure: what it must know beyond the call it asks for
-//! ([`Policy::needs`]), and what it is not told it never takes for a yes.
+//! [`Rules::read`] compiles a file once and reports every problem with its position. A [`Policy`] is what
+//! a gateway runs on: one or two layers (the user's and a project's) and the tool lists of the
+//! configuration. It is pure: it declares the facts that a call needs ([`Policy::needs`]), and a missing
+//! fact never allows a call.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -50,68 +50,62 @@ pub(crate) use projection::{is_command_key, is_path_key};
 pub use protected::{Leads, Protected, Reach};
 pub use rules::Rules;
 
-/// What a rule says, from the most lenient to the strictest.
+/// A rule's verdict, from the most lenient to the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// It may go.
     Allow,
     /// The user should confirm it.
     Confirm,
-    /// Somebody else must approve it.
+    /// An approver, who is not the caller, must approve it.
     RequireApproval,
-    /// It may not.
     Deny,
 }
 
-/// How much is asked about a call.
+/// How much of a call is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Its name, and its arguments in the scope that its tool has.
+    /// The name, and the arguments in the scope that the tool is mapped to.
     #[default]
     Strict,
-    /// Its name alone.
+    /// Only the name.
     Fast,
 }
 
-/// What one scope said to a call.
+/// The verdict of one scope on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// The scope that was asked.
     pub scope: String,
-    /// What it said.
     pub kind: Kind,
-    /// The rule that said it.
+    /// The id of the rule that decided.
     pub rule: String,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub reason: String,
-    /// What the rule is, so that another rule of the same name is not taken for it.
+    /// A digest of the rule's definition: two rules can have the same id.
     pub hash: Digest,
-    /// What in the arguments it was about. Boxed: most checks are about the name alone.
+    /// The part of the arguments that decided. Boxed: most checks are about the name alone.
     pub judged: Option<Box<Judged>>,
 }
 
-/// One policy of those that a gateway runs on; the strictest counts.
+/// One of the policies in force; the strictest verdict counts.
 #[derive(Debug, Clone)]
 pub enum Layer {
-    /// A built-in one.
     Builtin(Builtin),
-    /// A file.
     Rules(Arc<Rules>),
 }
 
-/// The compiled policy that [`decide`](crate::decide) asks.
+/// The compiled policy that [`decide`](crate::decide) evaluates.
 #[derive(Debug, Clone)]
 pub struct Policy {
     layers: Vec<Layer>,
     mode: Mode,
     filters: HashMap<ServerName, ToolFilter>,
-    /// What paths in arguments mean, where the server does not start elsewhere.
+    /// Resolves relative paths, except for the servers in `folders`.
     ground: Ground,
-    /// Where servers start that start elsewhere.
+    /// The working folders of servers that have their own.
     folders: HashMap<ServerName, Ground>,
-    /// Whether another gateway is asked in place of the rules.
+    /// Whether a guard decides in place of the rules.
     guarded: bool,
-    /// What governs the gateway: calls that lead there need a person, whatever the layers say.
+    /// The files that govern the gateway: calls that lead there need a person, whatever the layers decide.
     protected: Arc<Protected>,
     /// The policies of other tenants than the first.
     tenants: HashMap<String, Arc<Policy>>,
@@ -137,7 +131,7 @@ impl Kind {
         }
     }
 
-    /// Whether it stands in the way: then what cannot be known counts as a match.
+    /// Whether the verdict restricts: then unknowns count as a match.
     pub(crate) fn restricts(self) -> bool {
         match self {
             Self::Allow => false,
@@ -156,6 +150,7 @@ impl Policy {
     pub fn of(layers: Vec<Layer>, filters: HashMap<ServerName, ToolFilter>) -> Self {
         let ground = Ground {
             home: None,
+            // Until `ground` is called relative paths resolve below the root, so they are still checked.
             folder: "/".to_owned(),
         };
         Self {
@@ -170,51 +165,49 @@ impl Policy {
         }
     }
 
-    /// The same, with another gateway asked in place of its rules. What the file maps to which scope still
-    /// says what is asked.
+    /// Lets a guard decide in place of the rules. The file's `tool_scope_map` still selects the questions.
     pub fn guarded(mut self) -> Self {
         self.guarded = true;
         self
     }
 
-    /// The same, with places that a call leads to only when a person says so.
+    /// Sets the protected places: calls that lead there need a person.
     pub fn protecting(mut self, protected: Arc<Protected>) -> Self {
         self.protected = protected;
         self
     }
 
-    /// The places that a call leads to only when a person says so.
     pub fn protected(&self) -> &Arc<Protected> {
         &self.protected
     }
 
-    /// The same, with policies for other tenants.
+    /// Sets the policies of other tenants.
     pub fn tenants(mut self, tenants: HashMap<String, Arc<Self>>) -> Self {
         self.tenants = tenants;
         self
     }
 
-    /// Whether there is such a tenant.
+    /// Whether the tenant exists.
     pub fn knows_tenant(&self, tenant: &str) -> bool {
         self.of_tenant(tenant).is_some()
     }
 
-    /// The policy of a tenant; nothing for one that is not known.
+    /// The policy of a tenant; `None` for an unknown one.
     fn of_tenant(&self, tenant: &str) -> Option<&Self> {
         match tenant {
+            // Before the map: an entry of that name must not replace the gateway's own policy.
             FIRST_TENANT => Some(self),
             other => self.tenants.get(other).map(|policy| &**policy),
         }
     }
 
-    /// The same, asking as much as `mode` says.
+    /// Sets how much of a call is checked.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The same, with what paths in arguments mean: for most servers, and for those that start in a
-    /// folder of their own.
+    /// Sets the folders that relative paths start from: the default, and those of servers with their own.
     pub fn ground(mut self, ground: Ground, folders: HashMap<ServerName, String>) -> Self {
         let home = ground.home.clone();
         let of_server = |(server, folder)| {
@@ -231,18 +224,18 @@ impl Policy {
         &self.layers
     }
 
-    /// Whether hosts may see `tool`, as far as the rules for everyone go.
+    /// Whether hosts may see `tool` under the rules for everyone.
     pub fn shows(&self, tool: &Tool) -> bool {
         self.shows_by(tool, None)
     }
 
-    /// Whether this caller may see `tool`. What is refused whatever the arguments are is not shown.
+    /// Whether this caller may see `tool`. A tool that is denied for all arguments is hidden.
     pub fn shows_to(&self, tool: &Tool, who: &Who) -> bool {
         self.shows_by(tool, Some(who))
     }
 
-    /// Whether this caller, or everyone, may see a prompt, resource or template: whether asking for it
-    /// is not refused whatever is asked.
+    /// Whether this caller, or everyone, may see a prompt, resource or template: whether some request for it
+    /// can be allowed.
     pub fn shows_item(&self, item: &Item, who: Option<&Who>) -> bool {
         let method = match item.kind {
             ItemKind::Prompt => methods::PROMPTS_GET,
@@ -259,18 +252,19 @@ impl Policy {
                     && rules.shows("mcp_method", &format!("{}:{method}", item.server), who)
             }
         };
+        // A guard is not asked while listing: that would be a request per tool and list.
         is_for && (policy.guarded || policy.layers.iter().all(shown_by))
     }
 
-    /// Why the configuration leaves out a `tool` that this caller could see otherwise. What the rules hide
-    /// stays hidden.
+    /// Why the configuration disables a `tool` that this caller could see otherwise. `None` for tools that rules
+    /// hide.
     pub fn leaves_out(&self, tool: &Tool, who: &Who) -> Option<String> {
         let check = self.filters.get(&tool.server)?.check(tool)?;
+        // Naming a tool that rules hide from this caller would disclose it.
         self.rules_show(tool, Some(who)).then_some(check.reason)
     }
 
-    /// What the policy says to a call: every check that was made, the strictest first in line to
-    /// speak.
+    /// Every check of a call; [`Ruling::strictest`](crate::Ruling::strictest) picks the one that counts.
     pub fn judge(&self, call: &Call, facts: &Facts) -> Vec<Check> {
         match self.of_tenant(&call.attempt.host.who.tenant) {
             Some(policy) => judge::judge(policy, call, facts),
@@ -278,7 +272,7 @@ impl Policy {
         }
     }
 
-    /// What one scope says when it is asked directly about what is called `name` there.
+    /// The verdict of one scope that a guard question names, about `name`.
     pub fn judge_scope(&self, call: &Call, scope: (&str, &str), facts: &Facts) -> Vec<Check> {
         match self.of_tenant(&call.attempt.host.who.tenant) {
             Some(policy) => judge::judge_scope(policy, call, scope, facts),
@@ -286,7 +280,7 @@ impl Policy {
         }
     }
 
-    /// What must be looked up before a scope can be asked directly.
+    /// The facts that [`Self::judge_scope`] needs.
     pub fn needs_of_scope(&self, call: &Call, scope: &str) -> Needs {
         let policy = self.of_tenant(&call.attempt.host.who.tenant);
         policy.map_or_else(Needs::default, |policy| {
@@ -294,7 +288,7 @@ impl Policy {
         })
     }
 
-    /// What must be looked up before a call can be judged.
+    /// The facts that [`Self::judge`] needs.
     pub fn needs(&self, call: &Call) -> Needs {
         let policy = self.of_tenant(&call.attempt.host.who.tenant);
         policy.map_or_else(Needs::default, |policy| judge::needs(policy, call))
@@ -305,11 +299,12 @@ impl Policy {
         explain::explain(self, call, facts)
     }
 
-    /// Whether some rule asks for earlier calls, so that calls must be remembered.
+    /// Whether some rule has `conditions`, so that calls must be remembered.
     pub fn remembers(&self) -> bool {
         self.layers.iter().any(|layer| match layer {
             Layer::Builtin(_) => false,
             Layer::Rules(rules) => rules.asks_for_prior(),
+            // One history serves all tenants' policies, so it is kept as soon as any of them needs it.
         }) || self.tenants.values().any(|policy| policy.remembers())
     }
 

@@ -1,33 +1,29 @@
-//! What is wrong with a file that people write, policy or configuration: the place, a snippet that
-//! points at it, and help.
+//! Problems in a file that people write, policy or configuration: position, snippet and help.
 
 use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
 
-/// Two keys are alike when they share this much, of 1.
+/// The Jaro-Winkler similarity from which a key is suggested.
 const ALIKE: f64 = 0.75;
 
-/// A line and a column of a file, counted from one; zero where they are not known.
+/// A line and a column, counted from one; zero where unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub struct Place {
-    /// The line.
     pub line: u64,
-    /// The column.
     pub column: u64,
 }
 
-/// Something wrong at a place of a file.
+/// A problem at a position in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands.
     pub place: Place,
-    /// What is wrong, lower case and without a full stop.
+    /// The problem, in lower case and without a full stop.
     pub what: String,
-    /// What to do about it, where that is known.
+    /// What to do about it.
     pub help: Option<String>,
 }
 
 impl Place {
-    /// Where the reader of a file saw something.
+    /// The place of a parser's location.
     pub fn of(location: &Location) -> Self {
         Self {
             line: location.line(),
@@ -37,7 +33,7 @@ impl Place {
 }
 
 impl Problem {
-    /// Something wrong at a place.
+    /// A problem without help.
     pub fn at(place: Place, what: impl Into<String>) -> Self {
         Self {
             place,
@@ -46,14 +42,15 @@ impl Problem {
         }
     }
 
-    /// The same, with what to do about it.
+    /// Adds what to do about it.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// What the reader of the file found.
+    /// Converts an error of the YAML parser.
     pub fn found(error: &Error) -> Self {
+        // `shown` prints its own snippet, in one form for policies and configuration.
         let error = error.without_snippet();
         let place = error.location().map(|location| Place::of(&location));
         let (what, help) = match error {
@@ -72,7 +69,7 @@ impl Problem {
             _ => (
                 UserMessageFormatter
                     .format_message(error)
-                    // What only a Rust programmer would say.
+                    // serde names Rust types, which mean nothing to the author of a file.
                     .replace("a nonzero usize", "a number from 1"),
                 None,
             ),
@@ -93,7 +90,7 @@ impl Problem {
         };
         let gutter = " ".repeat(line.to_string().len());
         let indent = usize::try_from(column.saturating_sub(1)).unwrap_or_default();
-        // Tabs are kept, so that the caret stands below what it points at.
+        // Tabs are kept, so that the caret is aligned with the text above it.
         let blank = |c: char| if c == '\t' { '\t' } else { ' ' };
         let under: String = written.chars().take(indent).map(blank).collect();
         format!(
@@ -106,7 +103,7 @@ impl Problem {
     }
 }
 
-/// A line by its number. To YAML a carriage return alone ends a line, too.
+/// A line by its number. In YAML a lone carriage return ends a line too.
 fn line_of(text: &str, number: u64) -> Option<&str> {
     let text = text.strip_suffix(['\n', '\r']).unwrap_or(text);
     let mut lines = text
@@ -115,7 +112,7 @@ fn line_of(text: &str, number: u64) -> Option<&str> {
     lines.nth(usize::try_from(number).ok()?.checked_sub(1)?)
 }
 
-/// What was probably meant, or all that could be.
+/// The most similar known word as a suggestion, or all known words.
 pub(crate) fn nearest(word: &str, known: &[&str]) -> String {
     let alike = |known: &&&str| strsim::jaro_winkler(&word.to_lowercase(), known);
     let nearest = known

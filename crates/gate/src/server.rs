@@ -1,5 +1,4 @@
-//! What a configured server is: how it is reached and how it is spoken to. Data only; starting servers is the business
-//! of others.
+//! The configuration of a server: launch, transport and protocol. Data only; `crates/upstream` starts servers.
 
 mod endpoint;
 
@@ -11,26 +10,23 @@ use crate::ServerName;
 
 pub use endpoint::{Endpoint, EndpointError};
 
-/// One configured server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
-    /// Its name.
     pub name: ServerName,
-    /// How it is started, or why it cannot be.
+    /// How it is started, or why it cannot be started.
     pub launch: Launch,
-    /// How long a call may take.
+    /// The deadline of a call.
     pub timeout: Duration,
-    /// Which era of the protocol is spoken with it.
+    /// The protocol era to use.
     pub protocol: Protocol,
 }
 
-/// Which era of the protocol is spoken with a server.
+/// The protocol era for a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// That of the host where the server speaks it, else the other.
+    /// The host's era if the server supports it, else the other.
     #[default]
     Auto,
-    /// Only this one.
     Only(Era),
 }
 
@@ -39,24 +35,18 @@ pub enum Protocol {
 pub enum Launch {
     /// A child process that speaks over its standard streams.
     Stdio {
-        /// The program.
         command: String,
-        /// Its arguments.
         args: Vec<String>,
         /// Its whole environment.
         env: Vec<(String, String)>,
-        /// Where it runs.
         cwd: Option<PathBuf>,
     },
     /// A server that is reached over HTTP.
     Http(Endpoint),
-    /// The configuration says `enabled: false`.
+    /// The configuration has `enabled: false`.
     SwitchedOff,
-    /// It cannot be started as it is configured; the reason is shown wherever the server is.
-    Off {
-        /// Why.
-        reason: String,
-    },
+    /// The configuration is not usable; the reason is shown wherever the server is.
+    Off { reason: String },
 }
 
 impl Launch {

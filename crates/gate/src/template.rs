@@ -1,7 +1,7 @@
-//! Which resource template a URI can come from. Expansion is the servers' business; here it is only
-//! told whether a URI could be one of a template's, with the forms of RFC 6570 read generously.
+//! URI templates: whether a URI can come from a template. Reads RFC 6570 generously and never expands; expansion
+//! is up to the servers.
 
-/// A URI template, taken apart.
+/// A parsed URI template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
     parts: Vec<Part>,
@@ -20,7 +20,7 @@ enum Part {
 }
 
 impl Template {
-    /// Takes a template apart. What is no expression stands for itself.
+    /// Parses a template. Text outside of expressions is literal.
     pub(crate) fn new(text: &str) -> Self {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -45,15 +45,15 @@ impl Template {
         }
     }
 
-    /// How much of it is written out: of two templates that match, the one with more says more.
+    /// The number of literal bytes: of two matching templates the one with more is more specific.
     pub(crate) fn literal_bytes(&self) -> usize {
         self.literal_bytes
     }
 
     /// Whether `uri` can come from it.
     pub(crate) fn matches(&self, uri: &str) -> bool {
-        // Which places of the URI can be reached after each part: linear in both, whatever the
-        // template is, because templates come from servers and URIs from hosts.
+        // The offsets of the URI that are reachable after each part. Linear in template and URI for any input,
+        // because templates come from servers and URIs from hosts; backtracking could be made exponential.
         let bytes = uri.as_bytes();
         let mut reached = vec![false; bytes.len() + 1];
         reached[0] = true;
@@ -68,6 +68,7 @@ impl Part {
     fn of(expression: &str) -> Self {
         match expression.as_bytes().first() {
             Some(b'+' | b'#' | b'/' | b'?' | b'&') => Self::Any,
+            // An exploded value can contain separators.
             Some(_) if expression.ends_with('*') => Self::Any,
             Some(b'.' | b';') => Self::InSegment,
             Some(_) | None => Self::Value,
@@ -86,7 +87,7 @@ impl Part {
         }
         let mut running = false;
         for at in 0..from.len() {
-            // `running`: some reached place before here is followed only by what the part takes.
+            // `running`: the part can extend from some reachable offset to here.
             running = running && at > 0 && self.takes(uri[at - 1]);
             to[at] = match self {
                 Self::Value => running,

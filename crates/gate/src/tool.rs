@@ -1,4 +1,4 @@
-//! One tool of one server: its descriptor as the server sent it, and the little we read of it.
+//! One tool of one server: its descriptor as the server sent it, and the few members that the gate reads.
 
 use bytes::Bytes;
 use callgate_wire::{Json, ParamHeader, Strictness};
@@ -21,36 +21,33 @@ pub struct Tool {
     pub shown: String,
     /// The descriptor, byte for byte as the server listed it.
     pub descriptor: Bytes,
-    /// The same with the shown name in it: what hosts get.
+    /// The descriptor with the shown name, as hosts get it.
     pub shown_descriptor: Bytes,
-    /// What the server says about effects.
+    /// The server's annotations about effects.
     pub hints: Hints,
-    /// Over what the descriptor says, however it is written.
+    /// The digest of the descriptor's canonical form.
     pub digest: Digest,
-    /// Arguments that stand in headers, too, where calls are made over stateless HTTP.
+    /// Arguments that are also sent as headers over stateless HTTP.
     pub param_headers: Vec<ParamHeader>,
-    /// Who does its calls.
+    /// The kind of provider that performs its calls.
     pub source: ToolSource,
-    /// The bound that its definition exceeds; such a tool is left out.
+    /// The limit that its definition exceeds; such a tool is not offered.
     pub over_limit: Option<OverLimit>,
 }
 
-/// Who does a tool's calls.
+/// The kind of provider that performs a tool's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ToolSource {
-    /// Somebody else's server.
     #[default]
     Server,
-    /// This very program.
     Builtin,
-    /// A plugin.
     Plugin,
 }
 
 /// Why a descriptor cannot enter the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    /// The list had an element that is no object.
+    /// The list has an element that is not an object.
     #[error("a tool descriptor is not an object")]
     NotAnObject,
     /// A tool without a name cannot be called.
@@ -71,11 +68,10 @@ pub struct Hints {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Changes nothing.
     Read,
-    /// Changes something that can be changed back.
+    /// Makes reversible changes.
     Write,
-    /// Changes something that cannot.
+    /// Makes irreversible changes.
     Destructive,
 }
 
@@ -92,7 +88,7 @@ impl Operation {
         }
     }
 
-    /// The operation of that name.
+    /// The operation with that name.
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -121,7 +117,9 @@ impl Tool {
             .get("name")
             .and_then(|name| name.as_str())
             .ok_or(ToolError::NoName)?;
+        // `Strictness::Full` above refuses repeated keys: hosts and the gate would read different names or hints.
         let (name, hints) = (name.into_owned(), Hints::of(json.get("annotations")));
+        // Computed once here: pins compare it on every list of every server.
         let digest = pins::digest_of(json);
         let over_limit = OverLimit::of(&name, json);
         let param_headers = ParamHeader::all_of(json).unwrap_or_default();
@@ -140,7 +138,7 @@ impl Tool {
         })
     }
 
-    /// The same tool, with who does its calls.
+    /// Sets the kind of provider.
     pub fn made_by(mut self, source: ToolSource) -> Self {
         self.source = source;
         self
@@ -159,8 +157,9 @@ impl Tool {
         tool
     }
 
-    /// The same tool, taken to do what `operation` says whatever its server declares.
+    /// Overrides the server's annotations with `operation`.
     pub fn taken_as(&self, operation: Operation) -> Self {
+        // Both hints are set, so that none of the server's own values remains.
         let hints = Hints {
             read_only: Some(operation == Operation::Read),
             destructive: Some(operation == Operation::Destructive),
@@ -176,7 +175,7 @@ impl Tool {
         [self.server.as_str(), ":", &self.name].concat()
     }
 
-    /// Whether it says that it is destructive, or does not say otherwise and its name does.
+    /// Whether it declares itself destructive, or its hints are silent and its name has a destructive verb.
     pub fn looks_destructive(&self) -> bool {
         crate::policy::looks_destructive(self).is_some()
     }
@@ -195,7 +194,7 @@ impl Hints {
         }
     }
 
-    /// Of what changes nothing by its nature.
+    /// The hints of requests that only read.
     pub(crate) fn reading() -> Self {
         Self {
             read_only: Some(true),
@@ -208,10 +207,11 @@ impl Hints {
         self == Self::default()
     }
 
-    /// The operation that these hints amount to; both set counts as destructive.
+    /// The operation that the hints declare; destructive wins if both are set.
     pub fn operation(self) -> Operation {
         if self.destructive == Some(true) {
             Operation::Destructive
+        // Silence counts as writing: otherwise an unannotated tool would pass a read-only token.
         } else if self.read_only == Some(true) {
             Operation::Read
         } else {

@@ -1,11 +1,11 @@
-//! The views: what hosts see of the tools there are. A view is chosen by the URL, the token or a flag, never
-//! by what happened on a connection.
+//! The views: the set of tools that a host sees. The URL, the token or a flag chooses the view, never the state
+//! of a connection.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// What a host sees, and how what it calls is understood.
+/// The tools that a host sees, and how its calls are interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
@@ -24,7 +24,6 @@ pub enum View {
 pub struct UnknownView(pub String);
 
 impl View {
-    /// All views.
     pub const ALL: [Self; 3] = [Self::Direct, Self::Search, Self::Code];
 
     /// As it is written.

@@ -1,8 +1,8 @@
-//! Text from outside as a person may safely look at it: nothing in it is hidden, reordered or obeyed.
+//! Untrusted text made safe for display: nothing in it is hidden, reordered or interpreted by a terminal.
 //!
-//! Whoever decides about a call must see what is really in it. Characters that show nothing, that
-//! change the order of others, or that a terminal would obey are written out as `⟨U+202E⟩`. The mark
-//! itself is written out too, so that no text can pretend that another one was hidden in it.
+//! An approver must see what a call really contains. Characters that are invisible, reorder others or
+//! control a terminal are escaped as `⟨U+202E⟩`. The brackets of the escape are escaped too, so no text
+//! can imitate an escaped character.
 
 mod edits;
 mod json;
@@ -12,8 +12,8 @@ pub use edits::{DiffLine, FileEdit, file_edits};
 pub use json::visible_json;
 pub use summary::summary;
 
-/// Ranges of characters that are never shown as they are. Spaces other than the plain one are among
-/// them, because two arguments that look alike must not be different ones.
+/// Ranges of characters that are always escaped. Spaces other than the plain one are included, because
+/// arguments that look equal must be equal.
 const HIDDEN: [(char, char); 27] = [
     ('\u{0}', '\u{1f}'),
     ('\u{7f}', '\u{a0}'),
@@ -27,10 +27,12 @@ const HIDDEN: [(char, char); 27] = [
     ('\u{2000}', '\u{200f}'),
     ('\u{2028}', '\u{202f}'),
     ('\u{205f}', '\u{206f}'),
+    // The brackets of the escape itself.
     ('\u{27e8}', '\u{27e9}'),
     ('\u{2800}', '\u{2800}'),
     ('\u{3000}', '\u{3000}'),
     ('\u{3164}', '\u{3164}'),
+    // Private use: what these show depends on the font.
     ('\u{e000}', '\u{f8ff}'),
     ('\u{fe00}', '\u{fe0f}'),
     ('\u{feff}', '\u{feff}'),
@@ -44,25 +46,24 @@ const HIDDEN: [(char, char); 27] = [
     ('\u{f0000}', '\u{10ffff}'),
 ];
 
-/// A stretch of text, or one character that would not be seen.
+/// A run of visible text, or one hidden character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'t> {
-    /// Shows what it is.
     Plain(&'t str),
-    /// Would be hidden, reorder its neighbours, or be obeyed.
+    /// Invisible, reorders its neighbours, or controls a terminal.
     Hidden(char),
 }
 
-/// What to do with line breaks and tabs.
+/// The treatment of line breaks and tabs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// They are layout: shown as they are.
+    /// They are layout and stay.
     Lines,
-    /// They are characters like any other that is hidden: the text stays on one line.
+    /// They are escaped like hidden characters: the text stays on one line.
     OneLine,
 }
 
-/// Cuts a text into what can be seen and what cannot.
+/// Splits a text into visible runs and hidden characters.
 pub fn pieces(text: &str, layout: Layout) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut plain_from = 0;
@@ -82,7 +83,7 @@ pub fn pieces(text: &str, layout: Layout) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The same as one text, in which what cannot be seen is written out.
+/// The text with hidden characters escaped.
 pub fn visible(text: &str, layout: Layout) -> String {
     let mut out = String::with_capacity(text.len());
     for piece in pieces(text, layout) {
@@ -94,18 +95,19 @@ pub fn visible(text: &str, layout: Layout) -> String {
     out
 }
 
-/// How a character that cannot be seen is written out.
+/// The escape of a hidden character.
 pub fn mark(c: char) -> String {
     format!("⟨U+{:04X}⟩", u32::from(c))
 }
 
-/// Whether a character shows what it is, wherever it stands.
+/// Whether a character is visible in any position.
 pub(crate) fn is_visible(c: char) -> bool {
     !is_hidden(c, Layout::OneLine)
 }
 
 fn is_hidden(c: char, layout: Layout) -> bool {
     match (c, layout) {
+        // A fast path for printable ASCII.
         (' '..='~', _) => false,
         ('\n' | '\t', Layout::Lines) => false,
         _ => HIDDEN

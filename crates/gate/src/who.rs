@@ -1,4 +1,4 @@
-//! Who is calling: what was authenticated, and what was merely said.
+//! Callers: the authenticated identity, and what a client only claims.
 
 use std::fmt;
 
@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Grant;
 
-/// What a token is for. None of them includes another: who makes calls cannot approve them.
+/// What a token is for. No role includes another: a token that makes calls cannot approve them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Makes calls.
     Agent,
     /// Sees held calls and decides about them.
     Approver,
@@ -39,10 +38,9 @@ impl Role {
 }
 
 /// The tenant and the token that state belongs to: counts, sessions, tasks, kept results. On stdio it is the local user.
-/// The name that a client gives itself is no part of it.
+/// The name that a client gives itself is not part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Owner {
-    /// The token's tenant.
     pub tenant: String,
     /// The token's name, or the local user.
     pub principal: String,
@@ -59,20 +57,21 @@ impl fmt::Display for Owner {
 pub struct Who {
     /// The token's tenant; `local` where nothing else was configured.
     pub tenant: String,
-    /// What authenticated the request: a token's name, or the local user on stdio.
+    /// The authenticated name: a token's name, or the local user on stdio.
     pub principal: String,
-    /// The token's own name, else what the client calls itself, else `anonymous`.
-    /// It is self-declared in the second case and never widens what the principal may do.
+    /// The token's name, else the client's `clientInfo.name`, else `anonymous`. The client's own name is
+    /// self-declared and never widens what the principal may do.
     pub agent: String,
     /// The gateway's id for this connection or `Mcp-Session-Id`.
     pub session: String,
-    /// What the principal's token lets it do.
+    /// The limits of the principal's token.
     pub grant: Grant,
 }
 
 impl Who {
-    /// Whether the agent's name is that of what authenticated it, and not only its own word.
+    /// Whether the agent's name is the authenticated one rather than self-declared.
     pub fn is_vouched_for(&self) -> bool {
+        // A client can only claim the name of its own token this way, which gains it nothing.
         self.agent == self.principal
     }
 
@@ -84,7 +83,7 @@ impl Who {
         }
     }
 
-    /// What decides what this caller sees.
+    /// The part of the identity that decides visibility.
     pub fn viewer(&self) -> Viewer {
         Viewer {
             tenant: self.tenant.clone(),
@@ -95,7 +94,7 @@ impl Who {
     }
 }
 
-/// All of a caller that decides what it sees: under one policy, callers that are alike in this see the same.
+/// The part of an identity that decides visibility: under one policy, equal viewers see the same lists.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Viewer {
     tenant: String,
@@ -104,7 +103,7 @@ pub struct Viewer {
     grant: Grant,
 }
 
-/// A host as it introduced itself: who it is, and what it said it can do.
+/// A host's identity and the capabilities that it declared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// The identity that the host's calls run under.

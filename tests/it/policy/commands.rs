@@ -148,14 +148,14 @@ fn policy_explain_lists_every_rule_it_tried() {
 
         scope mcp_tool: allow by allow:mcp_tool:*:*
           about `fs:read_file`
-            line 5: deny:mcp_tool:*:drop_* — no: its pattern is another
-            line 6: require_approval:mcp_tool:*:* — no: its expression is false
+            line 5: deny:mcp_tool:*:drop_* — no match: pattern
+            line 6: require_approval:mcp_tool:*:* — no match: `when` is false
             line 7: allow:mcp_tool:*:* — matches
 
         scope filesystem: deny by deny:filesystem:/etc/**
           about `$DIR/link/passwd`
             line 9: deny:filesystem:/etc/** — matches
-            line 10: allow:filesystem:./** — no: none of its paths
+            line 10: allow:filesystem:./** — no match: no path matched
 
         facts
           `$DIR/link/passwd` is `/etc/passwd`

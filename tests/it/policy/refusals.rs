@@ -42,8 +42,8 @@ fn refusals_have_their_exact_text_and_send_nothing() {
         ("wipe", r#"{"key":"k"}"#, "[callgate] Action denied by policy.\nReason: never from an agent\nRule: deny:mcp_tool:n:wipe".to_owned()),
         ("effect", r#"{"key":"bad"}"#, "[callgate] Action denied by policy.\nReason: the policy denies `n:effect`\nRule: deny:mcp_tool:n:effect".to_owned()),
         ("effect", r#"{"key":"k","path":"/etc/passwd"}"#, "[callgate] Action denied by policy.\nReason: the policy denies `/etc/**`\nRule: deny:filesystem:/etc/**".to_owned()),
-        ("delete_thing", r#"{"key":"k"}"#, "[callgate] Action requires approval.\nReason: the policy asks for an approval of `n:delete_*`\nApproval ID: $ID\nApprove at: http://127.0.0.1:7117/approvals/$ID".to_owned()),
-        ("slow", r#"{"key":"k"}"#, "[callgate] Action requires approval.\nReason: the policy asks for a confirmation of `n:slow`\nApproval ID: $ID\nApprove at: http://127.0.0.1:7117/approvals/$ID".to_owned()),
+        ("delete_thing", r#"{"key":"k"}"#, "[callgate] Action requires approval.\nReason: the policy requires approval for `n:delete_*`\nApproval ID: $ID\nApprove at: http://127.0.0.1:7117/approvals/$ID".to_owned()),
+        ("slow", r#"{"key":"k"}"#, "[callgate] Action requires approval.\nReason: the policy requires confirmation for `n:slow`\nApproval ID: $ID\nApprove at: http://127.0.0.1:7117/approvals/$ID".to_owned()),
     ] {
         let response = call(&mut host, &format!("n__{tool}"), arguments);
         assert_eq!(response["result"]["isError"], true);

@@ -27,7 +27,7 @@ fn a_disabled_tool_is_neither_listed_nor_called() {
         let response = call(&mut host, name, r#"{"key":"k"}"#);
         assert_eq!(response["result"]["isError"], true);
         let expected = format!(
-            "[callgate] Action denied by policy.\nReason: the configuration switches this tool off\nRule: deny:mcp_tool:x:{pattern}"
+            "[callgate] Action denied by policy.\nReason: the configuration disables this tool (`tools.deny` of its server)\nRule: deny:mcp_tool:x:{pattern}"
         );
         assert_eq!(text_of(&response), expected);
     }
@@ -59,7 +59,7 @@ fn an_allow_list_hides_all_other_tools() {
     assert_eq!(response["result"]["isError"], true);
     assert_eq!(
         text_of(&response),
-        "[callgate] Action denied by policy.\nReason: the configuration does not list this tool as allowed\nRule: deny:default"
+        "[callgate] Action denied by policy.\nReason: the configuration does not enable this tool (`tools.allow` of its server)\nRule: deny:default"
     );
     assert_eq!(bed.read("ledger"), "");
 }
@@ -97,7 +97,7 @@ fn destructive_tools_are_held_by_default_and_permitted_by_allow_all() {
         ("wipe", "`x:wipe` declares that it is destructive"),
         (
             "delete_thing",
-            "`x:delete_thing` does not say what it may change, and its name says `delete`",
+            "`x:delete_thing` does not declare whether it is destructive, and its name contains `delete`",
         ),
     ] {
         assert!(tools(&mut host).contains(&format!("x__{name}")));

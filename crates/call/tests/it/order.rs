@@ -209,7 +209,7 @@ async fn a_denied_call_is_answered_and_recorded_but_not_forwarded() {
         let told = refusal(&stage.call("fs__read").await);
         assert_eq!(
             told,
-            "[callgate] Action denied by policy.\nReason: the configuration switches this tool off\n\
+            "[callgate] Action denied by policy.\nReason: the configuration disables this tool (`tools.deny` of its server)\n\
              Rule: deny:mcp_tool:fs:re*"
         );
         assert_eq!(stage.journal.story(), ["owe refused Blocked"]);

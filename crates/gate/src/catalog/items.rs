@@ -1,5 +1,4 @@
-//! Prompts, resources and templates in the catalog: under which names they are shown, and whose a
-//! name or URI is.
+//! Prompts, resources and templates in the catalog: their shown names, and the owner of a name or URI.
 
 use std::sync::Arc;
 
@@ -13,10 +12,10 @@ use crate::{
     template::Template,
 };
 
-/// What one server lists of one kind.
+/// One server's items of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Items {
-    /// In the order it gave them.
+    /// In the server's order.
     pub items: Vec<Item>,
     /// The members of its list result other than the items and `nextCursor`, as raw `"key":value`
     /// text. Shown only where there is a single server.
@@ -31,9 +30,9 @@ pub(super) struct ItemTable {
     by_server: HashMap<ServerName, HashMap<String, Arc<Item>>>,
 }
 
-/// Where resources come from that are not listed.
+/// A template: the source of resources that are not listed.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct ResourceSource {
     template: Template,
     server: ServerName,
 }
@@ -67,7 +66,7 @@ impl Catalog {
         for template in &listing.templates.items {
             let shown = shown_uri(&self.templates, template);
             self.templates.add(template.shown_as(shown), listing.listed);
-            self.sources.push(Source {
+            self.sources.push(ResourceSource {
                 template: Template::new(&template.name),
                 server: listing.server.clone(),
             });
@@ -86,7 +85,7 @@ impl Catalog {
         }
     }
 
-    /// What hosts see of one kind, in configuration order: this caller, or everyone.
+    /// The items of one kind that this caller, or everyone, sees, in configuration order.
     pub fn items<'c>(
         &'c self,
         kind: ItemKind,
@@ -99,8 +98,8 @@ impl Catalog {
             .filter(move |item| policy.shows_item(item, who))
     }
 
-    /// The one prompt that `name` means: its shown name, or canonical `server:prompt`. The only
-    /// server may have prompts that it does not list.
+    /// Resolves a shown name or canonical `server:prompt`. An only server may have prompts that it does not
+    /// list.
     pub fn prompt(
         &self,
         name: &str,
@@ -133,9 +132,10 @@ impl Catalog {
         })
     }
 
-    /// The one resource that `uri` means: a listed one, one whose URI says whose it is, one that a
-    /// template can make, or anything where a single server has resources.
+    /// Resolves a URI: a listed resource, a wrapped URI that names its server, a template match, or any URI where
+    /// a single server has resources.
     pub fn resource(&self, uri: &str) -> Result<Reference, ResolveError> {
+        // Listed resources first: another server's template must not capture a URI that a server lists.
         if let Some(resource) = self.resources.by_shown.get(uri) {
             return Ok(resource.reference());
         }
@@ -149,7 +149,7 @@ impl Catalog {
         Err(ResolveError::UnknownResource { uri })
     }
 
-    /// The template or resource that the arguments of a completion belong to.
+    /// The template or resource of a completion.
     pub fn template(&self, uri: &str) -> Result<Reference, ResolveError> {
         if let Some(template) = self.templates.by_shown.get(uri) {
             return Ok(template.reference());
@@ -160,7 +160,7 @@ impl Catalog {
         }
     }
 
-    /// The server of a task and the id that it uses itself.
+    /// The server of a task, and the server's own id for it.
     pub fn task(&self, id: &str) -> Option<(ServerName, String)> {
         let (server, own) = id.split_once(':')?;
         let mut listings = self.listings.iter();
@@ -170,6 +170,7 @@ impl Catalog {
 
     /// How hosts spell a server's own URI.
     pub fn shown_uri(&self, server: &ServerName, uri: &str) -> String {
+        // Notifications carry the server's own URI, and hosts know the shown one.
         let own = self.resources.by_server.get(server);
         match own.and_then(|own| own.get(uri)) {
             Some(resource) => resource.shown.clone(),
@@ -184,8 +185,9 @@ impl Catalog {
         Some(reference(kind, &listing.server, own))
     }
 
-    /// Of several templates that match, the one that says most; of those the first.
+    /// The server of the most specific matching template; the first of equally specific ones.
     fn source_of(&self, uri: &str) -> Option<&ServerName> {
+        // `max_by_key` returns the last maximum; reversed, that is the first server.
         let matching = self.sources.iter().rev();
         let matching = matching.filter(|source| source.template.matches(uri));
         let best = matching.max_by_key(|source| source.template.literal_bytes())?;
@@ -196,6 +198,7 @@ impl Catalog {
     fn only_source(&self) -> Option<&ServerName> {
         let mut having = self.listings.iter().filter(|l| l.offers.resources);
         match (having.next(), having.next()) {
+            // While a server is still unknown it may turn out to have resources too: guessing would misroute.
             (Some(only), None) if self.listings.iter().all(|l| l.tools.is_some()) => {
                 Some(&only.server)
             }
@@ -212,9 +215,10 @@ impl Catalog {
     }
 }
 
-/// The item's own URI, unless an earlier server has the same one, or it looks like one of ours: then
-/// one that says whose it is.
+/// The item's own URI; wrapped with the server's name if an earlier server has the same URI, or if it looks
+/// wrapped already.
 fn shown_uri(table: &ItemTable, item: &Item) -> String {
+    // A server could list `callgate://other/uri` to receive requests for another server's resource.
     let is_taken = table.by_shown.contains_key(&item.name) || unwrapped(&item.name).is_some();
     match is_taken {
         true => wrapped(&item.server, &item.name),

@@ -1,30 +1,25 @@
-//! What a server says it can do, as far as a gateway has to know.
+//! A server's declared capabilities, as far as the gateway uses them.
 
 use callgate_wire::{Json, Strictness};
 
-/// What a server offers.
+/// A server's declared capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offers {
-    /// It has tools.
     pub tools: bool,
-    /// It has resources.
     pub resources: bool,
-    /// It tells of their changes.
+    /// Whether it sends updates for subscribed resources.
     pub subscribe: bool,
-    /// It has prompts.
     pub prompts: bool,
-    /// It completes arguments.
     pub completions: bool,
-    /// It makes tasks of tool calls.
+    /// Whether tool calls can become tasks.
     pub task_calls: bool,
-    /// It lists tasks.
     pub task_list: bool,
-    /// Its tasks can be cancelled.
+    /// Whether its tasks can be cancelled.
     pub task_cancel: bool,
 }
 
 impl Offers {
-    /// Reads a raw capabilities object. What cannot be read offers nothing.
+    /// Parses a raw capabilities object; an invalid one offers nothing.
     pub fn of(capabilities: &str) -> Self {
         let Ok(json) = Json::validate(capabilities.as_bytes(), Strictness::Envelope) else {
             return Self::default();
@@ -47,7 +42,7 @@ impl Offers {
         }
     }
 
-    /// What either of two servers offers.
+    /// The union of two servers' capabilities.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {

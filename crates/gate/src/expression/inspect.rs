@@ -1,18 +1,19 @@
-//! Looks through a parsed expression: which names it uses, how its loops nest, and whether its functions are known.
+//! Inspects a parsed expression: the names it uses, how its loops nest, and whether its functions are known.
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
 use super::{BadExpression, matching};
 use crate::problem::nearest;
 
-/// How deep loops may nest.
+/// The deepest allowed nesting of loops.
+// Three nested loops over 1,000 values would run 10⁹ steps.
 const MAX_LOOPS: usize = 2;
 
-/// How deep brackets may nest, so that parsing needs little of the stack.
+/// The deepest allowed nesting of brackets, which bounds the parser's stack.
 pub(super) const MAX_NESTING: usize = 40;
-/// Chains of operators nest too, but need less; so many of them count as one bracket.
+/// Chains of operators nest too but need less stack: this many count as one bracket.
 const OPERATORS: usize = 10;
-/// Names of types, which `type(x)` is compared with.
+/// Names of types, for comparisons with `type(x)`.
 const TYPES: [&str; 10] = [
     "int",
     "uint",
@@ -25,7 +26,7 @@ const TYPES: [&str; 10] = [
     "null_type",
     "type",
 ];
-/// The functions that there are.
+// An allow-list, so that an update of the CEL crate cannot add functions of unknown cost.
 const FUNCTIONS: [&str; 14] = [
     "size",
     "contains",
@@ -43,15 +44,15 @@ const FUNCTIONS: [&str; 14] = [
     "has",
 ];
 
-/// What was found in an expression.
+/// The result of an inspection.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Inspected {
     pub(super) names: Vec<Vec<String>>,
     pub(super) loops: usize,
     pub(super) builds: bool,
 }
 
-/// How deep a text nests at most, without parsing it.
+/// An upper bound of a text's nesting, without parsing it.
 pub(super) fn nesting(text: &str) -> usize {
     let (mut depth, mut deepest, mut operators) = (0_usize, 0, 0_usize);
     for c in text.chars() {
@@ -61,13 +62,14 @@ pub(super) fn nesting(text: &str) -> usize {
             _ => {}
         }
         deepest = deepest.max(depth);
+        // Characters inside string literals count as well: an overestimate is safe.
         operators += usize::from("!-+*/%?.=<>&|[(".contains(c));
     }
     deepest.max(operators / OPERATORS)
 }
 
 /// Looks through an expression.
-pub(super) fn inspect(expression: &IdedExpr) -> Result<Found, BadExpression> {
+pub(super) fn inspect(expression: &IdedExpr) -> Result<Inspected, BadExpression> {
     let mut inspection = Inspection::default();
     inspection.look(expression)?;
     Ok(inspection.found)
@@ -75,8 +77,8 @@ pub(super) fn inspect(expression: &IdedExpr) -> Result<Found, BadExpression> {
 
 #[derive(Default)]
 struct Inspection {
-    found: Found,
-    /// The names that loops around this place bind.
+    found: Inspected,
+    /// The names that the enclosing loops bind.
     bound: Vec<String>,
     loops: usize,
 }
@@ -97,14 +99,16 @@ impl Inspection {
                 let entries = map.entries.iter().map(|entry| &entry.expr);
                 entries.into_iter().try_for_each(|entry| self.entry(entry))
             }
-            Expr::Struct(_) => Err(BadExpression::new("an expression cannot make messages")),
+            Expr::Struct(_) => Err(BadExpression::new(
+                "an expression cannot construct messages",
+            )),
             Expr::Comprehension(comprehension) => {
                 self.look(&comprehension.iter_range)?;
                 self.look(&comprehension.accu_init)?;
                 self.loops += 1;
                 self.found.loops = self.found.loops.max(self.loops);
                 if self.loops > MAX_LOOPS {
-                    return Err(BadExpression::new("loops nest too deep"));
+                    return Err(BadExpression::new("loops nest deeper than two levels"));
                 }
                 let before = self.bound.len();
                 self.bound.push(comprehension.iter_var.clone());
@@ -127,6 +131,7 @@ impl Inspection {
             fields.push(select.field.clone());
             rest = &select.operand.expr;
             if !matches!(rest, Expr::Ident(_) | Expr::Select(_)) {
+                // The field of a computed value has no static name; only its operand can be checked.
                 return self.look(&select.operand);
             }
         }
@@ -150,7 +155,7 @@ impl Inspection {
                 help: Some(nearest(name, &FUNCTIONS)),
             });
         }
-        // The step of a loop adds to what it accumulates, and only that name begins with an `@`.
+        // A loop's step adds to its accumulator, the only name that begins with `@`; that is not construction.
         let accumulates =
             |part: &IdedExpr| matches!(&part.expr, Expr::Ident(name) if name.starts_with('@'));
         self.found.builds |= name == operators::ADD && !call.args.first().is_some_and(accumulates);
@@ -176,12 +181,12 @@ impl Inspection {
     }
 }
 
-/// The pattern of `matches` is written out, so that a bad one is found now and compiled once.
+/// Requires a literal pattern for `matches`, so that a bad one is found at load and compiled once.
 fn regular_expression(call: &CallExpr) -> Result<(), BadExpression> {
     let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|a| &a.expr)
     else {
         return Err(BadExpression::new(
-            "the pattern of `matches` must be written out",
+            "the pattern of `matches` must be a string literal",
         ));
     };
     matching::compiled(pattern.inner())

@@ -1,5 +1,5 @@
-//! `matches`, with regular expressions that are compiled once. The crate's own compiles anew each
-//! time, which costs more than all the rest of a decision.
+//! `matches` with cached regular expressions. The CEL crate compiles the pattern on each call, which costs
+//! more than the rest of a decision.
 
 use std::{
     collections::HashMap,
@@ -15,11 +15,12 @@ use cel::{
 };
 use regex::Regex;
 
-/// How many compiled expressions are kept; policies that were replaced leave theirs behind.
+/// The most cached patterns; replaced policies leave theirs behind.
 const MAX_KEPT: usize = 1000;
-/// How large a compiled expression may be.
+/// The largest compiled pattern, in bytes.
 const MAX_SIZE: usize = 1 << 20;
 
+// Shared by all policies, so a reload compiles only new patterns.
 static KEPT: RwLock<Option<HashMap<String, Regex>>> = RwLock::new(None);
 
 /// Makes `text.matches(pattern)` and `matches(text, pattern)` known.
@@ -40,7 +41,7 @@ pub(super) fn declare(environment: &mut Env) {
         .expect(FREE);
 }
 
-/// A compiled expression, from those kept where it is one of them.
+/// A compiled pattern, from the cache if possible.
 pub(super) fn compiled(pattern: &str) -> Result<Regex, String> {
     let kept = KEPT.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(regex) = kept.as_ref().and_then(|kept| kept.get(pattern)) {
@@ -54,9 +55,11 @@ pub(super) fn compiled(pattern: &str) -> Result<Regex, String> {
         let text = error.to_string();
         text.lines().last().unwrap_or_default().trim().to_owned()
     })?;
+    // A panic during an insert leaves a valid map, so poisoning is ignored.
     let mut kept = KEPT.write().unwrap_or_else(PoisonError::into_inner);
     let kept = kept.get_or_insert_with(HashMap::new);
     if kept.len() >= MAX_KEPT {
+        // Cleared rather than evicted one by one: this happens once in a thousand new patterns.
         kept.clear();
     }
     kept.insert(pattern.to_owned(), regex.clone());

@@ -1,7 +1,7 @@
-//! The messages of `/v1/check`, as they are made by whoever asks and read by whoever answers.
+//! The messages of `/v1/check`: built by the asking gateway, parsed by the guard.
 //!
-//! The arguments travel value by value as they came (`arg_<key>`), so that what is judged over there is what
-//! the server here will see. What is read here was written by others: it is judged, and never obeyed.
+//! The arguments travel value by value, unchanged (`arg_<key>`), so that the guard judges what the server will
+//! see. Parsed questions are untrusted input.
 
 mod answer;
 
@@ -20,51 +20,50 @@ use crate::{
 
 /// The version of these messages.
 pub const SCHEMA_VERSION: &str = "v1";
-/// Longer questions are not asked, and not answered.
+/// Longer questions are neither sent nor answered.
 pub const MAX_QUESTION_BYTES: usize = 1024 * 1024;
-/// How the arguments begin among what is known about a call.
+/// The prefix of arguments in `meta`.
 const ARGUMENT: &str = "arg_";
 /// The member that names the arguments whose value is JSON text: all values of `meta` are strings.
 const JSON_ARGUMENTS: &str = "json_args";
-/// Members of a question that a yes to it is not bound to, and one of its `meta`.
+/// Members of a question, and of its `meta`, that an approval is not bound to.
 const UNBOUND: [&str; 2] = ["approval_id", "session_id"];
 const UNBOUND_META: &str = "call_id";
-/// Values are looked for this deep; what lies deeper is named beside them.
+/// The depth to which arguments are searched for a named value; deeper values are added beside them.
 const MAX_DEPTH: usize = 64;
-/// The server of a question that names none.
+/// The server of a question without one.
 pub(crate) const NO_SERVER: &str = "check";
 
-/// A question that is not understood.
+/// Why a question is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadQuestion {
-    /// It is no JSON object.
-    #[error("the body is no JSON object: {0}")]
+    /// It is not a JSON object.
+    #[error("the body is not a JSON object: {0}")]
     NoObject(String),
     /// It is of another version.
     #[error("`schema_version` must be \"v1\"")]
     Version,
-    /// It asks about nothing.
+    /// The scope is missing.
     #[error("`scope` is missing")]
     NoScope,
-    /// A member is of another type than it must be.
+    /// A member has the wrong type.
     #[error("`{0}` must be a string")]
     NoText(&'static str),
 }
 
-/// A question, as it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The scope that is asked.
+    /// The scope to evaluate.
     pub scope: String,
-    /// What is asked about: `server:tool`, or what the scope is about.
+    /// The subject: `server:tool`, or a command in scope `shell`.
     pub command: Option<String>,
-    /// What the caller is called over there.
+    /// The agent's name at the asking gateway.
     pub agent: Option<String>,
-    /// The session over there.
+    /// The session at the asking gateway.
     pub session: Option<String>,
     /// The approval that the caller names.
     pub approval: Option<ApprovalId>,
-    /// The call over there, which several questions may be about.
+    /// The call at the asking gateway; several questions can share it.
     pub call: Option<String>,
     action: Option<String>,
     path: Option<String>,
@@ -77,7 +76,7 @@ pub struct Question {
     intent: Option<(Operation, String)>,
     /// The arguments, as JSON text.
     arguments: Option<String>,
-    /// What a yes is bound to: the question as JSON text, without what may change when it is asked again.
+    /// The question as JSON text, without members that may change when it is asked again.
     bound: String,
 }
 
@@ -90,6 +89,7 @@ pub fn question(call: &Call, inquiry: &Inquiry, named: Option<&str>) -> String {
         member("transport", "mcp_gateway"),
         member("namespace", call.target.server().as_str()),
         member("tool_name", call.target.name()),
+        // Lets the guard's record prove which bytes it judged, even where values arrive as text.
         member("args_sha256", &sha256(raw.as_bytes())),
         member("call_id", &call.attempt.id.to_string()),
     ];
@@ -130,7 +130,7 @@ fn member(key: &str, text: &str) -> String {
     format!("{}:{}", quote(key), quote(text))
 }
 
-/// The arguments as members of `meta`: a string as itself, any other value as JSON text, and which those are.
+/// The arguments as members of `meta`: strings unchanged, other values as JSON text, and a list of the latter.
 fn argument_members(arguments: Option<Json<'_>>) -> Vec<String> {
     let mut members = Vec::new();
     let mut as_json = Vec::new();
@@ -167,13 +167,12 @@ fn intent(declared: &Declared) -> String {
 }
 
 impl Question {
-    /// Reads a question.
     pub fn read(body: &[u8]) -> Result<Self, BadQuestion> {
         let no_object = |why: String| BadQuestion::NoObject(why);
         let json =
             Json::validate(body, Strictness::Full).map_err(|error| no_object(error.to_string()))?;
         if !json.is_object() {
-            return Err(no_object("it is another value".to_owned()));
+            return Err(no_object("it is a value of another type".to_owned()));
         }
         let version = json.get("schema_version").map(Json::as_str);
         if version.is_some_and(|version| version.as_deref() != Some(SCHEMA_VERSION)) {
@@ -189,6 +188,7 @@ impl Question {
             command: text("command")?,
             agent: text("agent_id")?,
             session: text("session_id")?,
+            // A malformed id names no approval, so the question is judged as a new one.
             approval: text("approval_id")?.and_then(|id| id.parse().ok()),
             call: known("call_id"),
             action: text("action")?,
@@ -205,29 +205,31 @@ impl Question {
         })
     }
 
-    /// What a yes to this is bound to, as JSON text: an approver is shown all of it.
+    /// The part that an approval is bound to, as JSON text; approvers see all of it.
     pub fn bound(&self) -> &str {
         &self.bound
     }
 
-    /// What an approval of this question holds for: who asks, and what is asked.
+    /// The binding of an approval: the asker and the question.
     pub fn binding(&self, who: &Who) -> Digest {
         let mut hash = Sha256::new();
         let (tenant, principal) = (&who.tenant, &who.principal);
         for part in [
+            // A domain separator, with the version of the bound form.
             "callgate check 2",
             tenant,
             principal,
             &who.agent,
             &self.bound,
         ] {
+            // The length in front keeps `ab`+`c` and `a`+`bc` apart.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
         Digest::from_bytes(hash.finalize().into())
     }
 
-    /// What rules match by name: the tool of the call, or what is asked about.
+    /// The name that rules match: the tool of the call, or the subject.
     pub fn name(&self) -> Cow<'_, str> {
         let is_name = self.scope.starts_with("mcp_");
         match (&self.server, &self.tool) {
@@ -236,7 +238,7 @@ impl Question {
         }
     }
 
-    /// The call that is asked about, as far as it is known here. It goes nowhere.
+    /// Rebuilds the call in question, only to be judged; it is never forwarded.
     pub fn call(&self, id: CallId, who: Who) -> Option<Call> {
         let named = self
             .command
@@ -249,7 +251,7 @@ impl Question {
             None => ServerName::new(NO_SERVER).ok()?,
         };
         let tool = self.tool.as_deref().or(named.map(|(_, tool)| tool));
-        // What is done to files is read from the name, so a question without a tool is named by it.
+        // Actions are derived from the tool's name, so a question without a tool takes its action as name.
         let tool = tool.or(self.action.as_deref()).unwrap_or(&self.scope);
         let annotations = self.annotations.as_deref().unwrap_or("{}");
         let name = quote(tool);
@@ -262,6 +264,7 @@ impl Question {
             self.judged(),
             meta.unwrap_or_default()
         );
+        // Parsed from text, so that a question passes the same checks as a request.
         let frame = Frame::parse(request.into(), Strictness::Full).ok()?;
         let attempt = Attempt {
             id,
@@ -289,9 +292,9 @@ impl Question {
         Some(Call { attempt, target })
     }
 
-    /// The arguments that are judged: those of the call, and what the question names beside them.
+    /// The arguments to judge: the call's, and values that the question names beside them.
     fn judged(&self) -> String {
-        // Elsewhere it is a name.
+        // In other scopes `command` is a name.
         let command = self.command.as_ref().filter(|_| self.scope == "shell");
         let named = [
             ("path", self.path.as_ref()),
@@ -299,7 +302,8 @@ impl Question {
             ("domain", self.domain.as_ref()),
             ("url", self.url.as_ref()),
         ];
-        // A gateway names what stands in the arguments already; what does not is judged as well.
+        // Gateways name values that are already in the arguments. Values that are not must be judged too:
+        // otherwise `path` could name one file while the arguments name another.
         let known = self.arguments.as_deref().unwrap_or("{}");
         let known = Json::validate(known.as_bytes(), Strictness::Full).ok();
         let is_new = |text: &str| !known.is_some_and(|known| holds(known, text, 0));
@@ -312,6 +316,7 @@ impl Question {
             None => format!("{{{named}}}"),
             Some(own) if named.is_empty() => format!("{{{own}}}"),
             Some("") => format!(r#"{{"callgate:named":{{{named}}}}}"#),
+            // Under a key of their own, so that named values cannot repeat a key of the arguments.
             Some(own) => format!(r#"{{{own},"callgate:named":{{{named}}}}}"#),
         }
     }
@@ -327,12 +332,12 @@ fn text_of(json: Json<'_>, key: &'static str) -> Result<Option<String>, BadQuest
     }
 }
 
-/// The members of an object that was written here, without its braces.
+/// The members of an object's text, without the braces. Only for text that this module wrote.
 fn inside(object: &str) -> Option<&str> {
     object.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// Whether a text is one of the values.
+/// Whether a text is one of the string values, at any depth.
 fn holds(json: Json<'_>, text: &str, depth: usize) -> bool {
     match json.kind() {
         JsonKind::String => json.as_str().as_deref() == Some(text),
@@ -353,7 +358,7 @@ fn raw(json: Json<'_>) -> String {
     json.as_text().to_owned()
 }
 
-/// Every member of a question but those that may change when it is asked again, in the order of their names.
+/// The question without members that may change when it is asked again, sorted by name.
 fn bound_text(question: Json<'_>) -> String {
     let meta =
         |meta: Json<'_>| sorted(meta, |key, value| (key != UNBOUND_META).then(|| raw(value)));
@@ -363,7 +368,7 @@ fn bound_text(question: Json<'_>) -> String {
     })
 }
 
-/// An object in the order of its names, of the members that are written at all.
+/// An object's text with sorted members; `write` returns `None` for members to leave out.
 fn sorted(object: Json<'_>, write: impl Fn(&str, Json<'_>) -> Option<String>) -> String {
     let mut members: Vec<(String, String)> = object
         .members()
@@ -381,7 +386,7 @@ fn sorted(object: Json<'_>, write: impl Fn(&str, Json<'_>) -> Option<String>) ->
     format!("{{{}}}", written.join(","))
 }
 
-/// A member of `meta` that is an object, or JSON text of one.
+/// A member of `meta` that is an object or the JSON text of one.
 fn object_of(meta: Json<'_>, key: &str) -> Option<String> {
     let value = meta.get(key)?;
     match value.as_str() {
@@ -393,7 +398,7 @@ fn object_of(meta: Json<'_>, key: &str) -> Option<String> {
     }
 }
 
-/// The arguments of the call, where any are given.
+/// The arguments of the call; `None` without any.
 fn arguments_of(meta: Json<'_>) -> Option<String> {
     let as_json = meta.get(JSON_ARGUMENTS).and_then(Json::as_str);
     let as_json = as_json.unwrap_or_default();

@@ -1,8 +1,7 @@
-//! What a tool says about itself, as a digest that ignores how the JSON was written and as a summary that a
-//! person can read.
+//! A tool's definition: a digest that ignores how the JSON was written, and a summary for people.
 //!
-//! The digest is over every member of the descriptor, `_meta` among them: hosts get all of it. Keys are sorted and strings
-//! unescaped, so that a server that prints its members in another order says the same thing.
+//! The digest covers every member of the descriptor, `_meta` included: hosts get all of it. Keys are sorted and strings
+//! unescaped, so that printing members in another order is not a change.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
 
@@ -10,7 +9,7 @@ use callgate_wire::{Json, JsonKind, Strictness, quote};
 
 use crate::{Digest, Operation, Tool};
 
-/// The members of a descriptor that are summarised one by one, and its name.
+/// The members of a descriptor that have their own summary, and its name.
 const SUMMARISED: [&str; 7] = [
     "name",
     "title",
@@ -20,17 +19,16 @@ const SUMMARISED: [&str; 7] = [
     "annotations",
     "icons",
 ];
-/// Longest text of a summary, in characters; what is cut off is still in the digest.
+/// The longest text in a summary, in characters; the digest covers the whole text.
 const SUMMARY_CHARS: usize = 600;
 
-/// What a tool says about itself.
+/// A tool's definition as its server lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// Over everything that is said.
+    /// Covers the whole descriptor.
     pub digest: Digest,
-    /// What its annotations amount to.
+    /// The operation that the annotations declare.
     pub class: Operation,
-    /// `title`.
     pub title: Option<String>,
     /// `description`, shortened.
     pub description: Option<String>,
@@ -40,16 +38,14 @@ pub struct Definition {
     pub input: Option<String>,
     /// A short digest of the whole output schema.
     pub output: Option<String>,
-    /// The annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Where its icons come from.
+    /// The `src` of each icon.
     pub icons: Vec<String>,
-    /// Short digests of every other member: `_meta`, `execution`, members that are not known here.
+    /// Short digests of every other member: `_meta`, `execution`, unknown members.
     pub more: BTreeMap<String, String>,
 }
 
 impl Definition {
-    /// What `tool` says.
     pub fn of(tool: &Tool) -> Self {
         let whole = Json::validate(&tool.descriptor, Strictness::Full).ok();
         let member = |key: &str| whole.and_then(|json| json.get(key));
@@ -77,11 +73,12 @@ pub(crate) fn digest_of(json: Json<'_>) -> Digest {
     Digest::of(canonical.as_bytes())
 }
 
-/// Writes `json` in the one form that all its spellings share.
+/// Writes the canonical form of `json`.
 fn write_canonical(json: Json<'_>, out: &mut String) {
     match json.kind() {
         JsonKind::Object => {
             let mut members: Vec<(Cow<'_, str>, Json<'_>)> = named(json).collect();
+            // Key order has no meaning in JSON, and a server may print its members in any order.
             members.sort_by(|(one, _), (other, _)| one.cmp(other));
             out.push('{');
             for (at, (key, value)) in members.into_iter().enumerate() {
@@ -105,6 +102,7 @@ fn write_canonical(json: Json<'_>, out: &mut String) {
             out.push(']');
         }
         JsonKind::String => out.push_str(&quote(&json.as_str().unwrap_or_default())),
+        // Numbers stay text: parsing would make two different numbers equal by rounding.
         JsonKind::Number | JsonKind::Bool | JsonKind::Null => out.push_str(json.as_text()),
     }
 }
@@ -174,6 +172,7 @@ fn icons(written: Json<'_>) -> Vec<String> {
 
 fn more(descriptor: Json<'_>) -> BTreeMap<String, String> {
     named(descriptor)
+        // Digests only: these members have no known meaning that a summary could show.
         .filter(|(key, _)| !SUMMARISED.contains(&key.as_ref()))
         .map(|(key, value)| (key.into_owned(), digest_of(value).short()))
         .collect()

@@ -1,4 +1,4 @@
-//! What is different between two definitions of one tool, in words for a person.
+//! The differences between two definitions of one tool, for people.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use crate::{
     visible::{Layout, visible},
 };
 
-/// One thing that a tool says differently now.
+/// One difference between the accepted and the current definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// Which part: `description`, `parameter notes`, `annotation destructiveHint`.
     pub part: String,
-    /// What was accepted, where there was something.
+    /// The accepted value; `None` if there was none.
     pub was: Option<String>,
-    /// What it says now, where it says something.
+    /// The current value; `None` if there is none.
     pub is: Option<String>,
-    /// Why this one deserves a second look.
+    /// Why this difference deserves attention.
     pub warning: Option<&'static str>,
 }
 
-/// Annotations that promise harmlessness when `true`, and those that admit harm.
+/// Annotations that promise harmlessness when `true`, and those that declare harm.
 const PROMISES: [&str; 2] = ["readOnlyHint", "idempotentHint"];
 const ADMISSIONS: [&str; 2] = ["destructiveHint", "openWorldHint"];
 
@@ -29,12 +29,14 @@ const ADMISSIONS: [&str; 2] = ["destructiveHint", "openWorldHint"];
 pub fn differences(was: &Definition, is: &Definition) -> Vec<Difference> {
     let mut all = Vec::new();
     if was.class != is.class {
+        // Declaring more harm only makes rules stricter, so it needs no warning.
         let lower = is.class < was.class;
         all.push(Difference {
-            warning: lower.then_some("it claims to do less harm than when it was accepted"),
+            warning: lower.then_some("it now declares less harm than when it was accepted"),
             ..text("class", Some(shown(was.class)), Some(shown(is.class)))
         });
     }
+    // Class and annotations come first: they change how rules treat the tool.
     compare(&mut all, "annotation", &was.annotations, &is.annotations);
     compare(&mut all, "parameter", &was.parameters, &is.parameters);
     for (part, one, other) in [
@@ -51,7 +53,7 @@ pub fn differences(was: &Definition, is: &Definition) -> Vec<Difference> {
     if was.icons != is.icons {
         all.push(text("icons", icons(was), icons(is)));
     }
-    // Parameters tell most about an input schema; where they do not, its digest does.
+    // Parameters show most changes of an input schema; only changes outside of them need its digest.
     let is_told = all.iter().any(|one| one.part.starts_with("parameter "));
     if was.input != is.input && !is_told {
         all.push(text("input schema", was.input.clone(), is.input.clone()));
@@ -71,7 +73,7 @@ pub fn differences(was: &Definition, is: &Definition) -> Vec<Difference> {
 }
 
 impl Difference {
-    /// The lines that a person reads: `- was`, `+ is`, nothing hidden.
+    /// The lines for display: `- was`, `+ is`, with invisible characters escaped.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![match self.warning {
             Some(warning) => format!("{} ({warning})", self.part),
@@ -119,8 +121,9 @@ fn warning(
         return weaker.then_some("weaker than what was accepted");
     }
     let is_required = |side: &String| side.split([':', ',']).any(|word| word.trim() == "required");
+    // A new required parameter is the usual way to make a model hand over data: `notes: the conversation so far`.
     let new_and_required = was.is_none() && is.is_some_and(is_required);
-    new_and_required.then_some("new, and the model has to fill it in")
+    new_and_required.then_some("new, and required from the model")
 }
 
 fn text(part: &str, was: Option<String>, is: Option<String>) -> Difference {

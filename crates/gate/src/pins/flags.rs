@@ -1,4 +1,5 @@
-//! What is suspicious or odd in a definition. A suspicious one is held at first sight until a person accepts it; what is only odd is told.
+//! Suspicious or unusual content in a definition. A suspicious definition waits until a person accepts it; an unusual one is
+//! only reported.
 
 mod encoded;
 mod hidden;
@@ -18,67 +19,41 @@ use crate::{
     visible::{Layout, mark, visible},
 };
 
-/// A longer text than this is read by a model and by nobody else.
+/// Longer texts are flagged: a model reads them whole, and people do not.
 const LONG_CHARS: usize = 4_000;
-/// How much of a text is quoted.
+/// The longest quotation from a text.
 const QUOTED_CHARS: usize = 80;
-/// A key up to this length that is an identifier is not read as a text.
+/// Identifiers up to this length are not searched as text.
 const IDENTIFIER_CHARS: usize = 64;
-/// How far from the name of another server's tool an order about it may stand, in bytes.
+/// The distance between the name of another server's tool and an order about it, in bytes.
 const ORDER_WITHIN: usize = 100;
 
-/// Something about a definition that a person should look at, with the reason.
+/// A finding in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Flag {
-    /// A text has characters that a person would not see.
+    /// A text contains invisible characters.
     Hidden {
-        /// Which text.
         part: String,
         /// The first of them.
         character: char,
     },
     /// A word mixes letters of two scripts that look alike.
-    Mixed {
-        /// Which text.
-        part: String,
-        /// The word.
-        word: String,
-    },
-    /// A text has a sentence in base64 or hex.
-    Encoded {
-        /// Which text.
-        part: String,
-        /// The sentence.
-        sentence: String,
-    },
-    /// A text says something that a definition has no reason to say.
+    Mixed { part: String, word: String },
+    /// A text contains a sentence in base64 or hex.
+    Encoded { part: String, sentence: String },
+    /// A text contains instructions that a definition has no reason to contain.
     Says {
-        /// Which text.
         part: String,
-        /// What that does, as a part of a sentence.
+        /// The effect, as the predicate of a sentence.
         what: &'static str,
-        /// Its words.
         words: String,
     },
     /// A text is about a tool of another server.
-    NamesAnother {
-        /// Which text.
-        part: String,
-        /// The tool.
-        tool: String,
-    },
+    NamesAnother { part: String, tool: String },
     /// A text is very long.
-    Long {
-        /// Which text.
-        part: String,
-        /// How long.
-        characters: usize,
-    },
+    Long { part: String, characters: usize },
     /// A default looks like a secret.
-    SecretDefault {
-        /// Of which parameter.
-        parameter: String,
-    },
+    SecretDefault { parameter: String },
 }
 
 impl fmt::Display for Flag {
@@ -88,7 +63,7 @@ impl fmt::Display for Flag {
             Self::Hidden { part, character } => {
                 write!(
                     f,
-                    "{part} has characters that cannot be seen, such as {}",
+                    "{part} contains invisible characters, such as {}",
                     mark(*character)
                 )
             }
@@ -123,7 +98,7 @@ impl fmt::Display for Flag {
 }
 
 impl Flag {
-    /// Whether a definition with this flag waits for a person. The others are in honest definitions, too.
+    /// Whether a definition with this flag waits for a person. Honest definitions have the other flags too.
     pub fn holds(&self) -> bool {
         match self {
             Self::Hidden { .. }
@@ -151,13 +126,13 @@ impl Flag {
 
 /// The names of all tools, to find those of other servers in a text.
 #[derive(Debug, Default)]
-pub struct Names(HashMap<String, Vec<Owner>>);
+pub struct Names(HashMap<String, Vec<NamedTool>>);
 
 #[derive(Debug, Clone)]
-struct Owner {
+struct NamedTool {
     server: Arc<str>,
     canonical: Arc<str>,
-    /// The name says whose tool it is.
+    /// The name includes the server.
     is_qualified: bool,
 }
 
@@ -172,13 +147,13 @@ impl Names {
         names
     }
 
-    /// Adds a tool that is known and perhaps not listed.
+    /// Adds a known tool, listed or not.
     pub(super) fn add(&mut self, server: &str, tool: &str, shown: Option<String>) {
         let canonical: Arc<str> = [server, ":", tool].concat().into();
         let mut add = |name: String, is_qualified: bool| {
             let owners = self.0.entry(name).or_default();
             if owners.iter().all(|owner| owner.canonical != canonical) {
-                owners.push(Owner {
+                owners.push(NamedTool {
                     server: server.into(),
                     canonical: canonical.clone(),
                     is_qualified,
@@ -192,34 +167,37 @@ impl Names {
         }
     }
 
-    /// The tool of another server than `tool`'s that a word names. A single word may be any word, and a
-    /// server may speak of its own tools.
-    fn foreign(&self, word: &str, tool: &Tool) -> Option<&Owner> {
+    /// The tool of another server that a word names. Only words with a separator count, and a server may mention
+    /// its own tools.
+    fn foreign(&self, word: &str, tool: &Tool) -> Option<&NamedTool> {
         let owners = self
             .0
             .get(word)
+            // A tool may be called `search` or `read`: flagging plain words would hold honest definitions.
             .filter(|_| word.contains(['_', ':', '-']))?;
-        let is_own = |owner: &Owner| *owner.server == *tool.server.as_str();
+        let is_own = |owner: &NamedTool| *owner.server == *tool.server.as_str();
         owners.first().filter(|_| !owners.iter().any(is_own))
     }
 }
 
-/// What is suspicious or odd about `tool`; `names` are those of all tools. A definition that is too large is left out anyway.
+/// The findings about `tool`; `names` are those of all tools. Empty for a definition over a limit, which is not offered.
 pub fn flags(tool: &Tool, names: &Names) -> Vec<Flag> {
-    found(tool, names, Depth::Everything)
+    found(tool, names, ScanDepth::Everything)
 }
 
-/// Only what `tool` says about tools of other servers.
+/// Only the findings about tools of other servers.
 pub(super) fn shadowing(tool: &Tool, names: &Names) -> Vec<Flag> {
-    found(tool, names, Depth::OtherServers)
+    found(tool, names, ScanDepth::OtherServers)
 }
 
-fn found(tool: &Tool, names: &Names, depth: Depth) -> Vec<Flag> {
+fn found(tool: &Tool, names: &Names, depth: ScanDepth) -> Vec<Flag> {
     let json = Json::validate(&tool.descriptor, Strictness::Full).ok();
+    // A tool over a limit is never offered, and its size would make the scan expensive. The limit on
+    // depth also bounds the recursion below.
     let Some(json) = json.filter(|_| tool.over_limit.is_none()) else {
         return Vec::new();
     };
-    let mut found = Found {
+    let mut found = FlagScan {
         tool,
         names,
         depth,
@@ -230,25 +208,26 @@ fn found(tool: &Tool, names: &Names, depth: Depth) -> Vec<Flag> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Depth {
+enum ScanDepth {
     Everything,
     OtherServers,
 }
 
-struct Found<'f> {
+struct FlagScan<'f> {
     tool: &'f Tool,
     names: &'f Names,
-    depth: Depth,
+    depth: ScanDepth,
     flags: Vec<Flag>,
 }
 
-impl Found<'_> {
+impl FlagScan<'_> {
     fn walk(&mut self, json: Json<'_>, part: &str, level: usize) {
         match json.kind() {
             JsonKind::Object => {
                 for (key, value) in json.members() {
                     let key = key.as_str().unwrap_or_default();
                     let here = place(part, &key, level);
+                    // Models read keys as well, so a sentence can hide in the name of a parameter.
                     if !is_identifier(&key) {
                         self.text(&key, &here);
                     }
@@ -269,8 +248,10 @@ impl Found<'_> {
     }
 
     fn text(&mut self, text: &str, part: &str) {
+        // Before the early return: it is all that a repeated scan looks for.
         self.other_servers(text, part);
-        if self.depth == Depth::OtherServers {
+        // Accepted definitions are searched again only for shadowing, which depends on other servers.
+        if self.depth == ScanDepth::OtherServers {
             return;
         }
         let part = || part.to_owned();
@@ -307,7 +288,8 @@ impl Found<'_> {
         }
     }
 
-    /// A name that says whose tool it is counts wherever it stands; any other may be a coincidence, and counts beside an order.
+    /// Flags names of other servers' tools. A qualified name always counts; a bare one may be a coincidence and counts only
+    /// near an order.
     fn other_servers(&mut self, text: &str, part: &str) {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '.');
         let words = text.split(|c| !is_word(c));
@@ -327,9 +309,12 @@ impl Found<'_> {
         }
     }
 
-    /// `part` is the parameter, by its place in the schema.
+    /// Checks a default value; `part` is its parameter.
     fn default(&mut self, value: Json<'_>, part: &str) {
-        let Some(text) = value.as_str().filter(|_| self.depth == Depth::Everything) else {
+        let Some(text) = value
+            .as_str()
+            .filter(|_| self.depth == ScanDepth::Everything)
+        else {
             return;
         };
         if let Some(variable) = VARIABLES.find(&text) {
@@ -341,6 +326,7 @@ impl Found<'_> {
         }
         let parameter = part.rsplit(' ').next().unwrap_or(part).trim_matches('`');
         let is_secret = SECRETS.is_match(&text)
+            // Shorter defaults are placeholders in most cases.
             || (SECRET_NAMES.is_match(parameter) && text.chars().count() >= 8);
         if is_secret {
             self.add(Flag::SecretDefault {
@@ -350,6 +336,7 @@ impl Found<'_> {
     }
 
     fn add(&mut self, flag: Flag) {
+        // Schemas repeat descriptions, and a reason with ten equal flags is not read.
         if !self.flags.contains(&flag) {
             self.flags.push(flag);
         }
@@ -372,7 +359,7 @@ fn around(text: &str, start: usize, length: usize) -> &str {
     &text[from..to]
 }
 
-/// Where a text stands, for a person: `the description`, `parameter `notes``.
+/// The part of a definition, for people: `the description`, `parameter `notes``.
 fn place(part: &str, key: &str, level: usize) -> String {
     match (level, key) {
         (0, key) => format!("the {}", visible(key, Layout::OneLine)),
@@ -395,7 +382,7 @@ static VARIABLES: LazyLock<Regex> = LazyLock::new(|| {
         .expect("the pattern is a constant")
 });
 
-/// Forms of secrets that have a form.
+/// Secrets with a recognisable form.
 static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(AKIA|ASIA)[0-9A-Z]{16}|gh[opusr]_[A-Za-z0-9]{16,}|github_pat_|xox[abeprs]-|sk-[A-Za-z0-9_-]{16,}|AIza[0-9A-Za-z_-]{30,}|eyJ[A-Za-z0-9_-]{5,}\.|-----BEGIN [A-Z ]*PRIVATE KEY",
@@ -403,7 +390,7 @@ static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is a constant")
 });
 
-/// Parameters whose values are secrets whatever they look like.
+/// Names of parameters whose values are secrets.
 static SECRET_NAMES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)(password|passwd|secret|token|api[_-]?key|credential)")
         .expect("the pattern is a constant")

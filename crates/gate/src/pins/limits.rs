@@ -1,4 +1,4 @@
-//! Bounds on a definition. A definition beyond one of them is left out, so that it cannot fill the lock, the catalog or a model's
+//! Limits of a definition. A definition over a limit is not offered, so that it cannot fill the lock, the catalog or a model's
 //! context. Real servers stay far below.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use callgate_wire::{Json, JsonKind};
 
 /// Longest definition, as JSON.
 pub const MAX_DEFINITION_BYTES: usize = 256 * 1024;
-/// Most members and elements of a definition, all levels together.
+/// The most members and elements of a definition, on all levels together.
 pub const MAX_DEFINITION_VALUES: usize = 5_000;
 /// Deepest nesting of a definition.
 pub const MAX_DEFINITION_DEPTH: usize = 64;
@@ -16,7 +16,7 @@ pub const MAX_TOOL_NAME_CHARS: usize = 256;
 /// Longest key of any member, the names of parameters among them.
 pub const MAX_KEY_CHARS: usize = 512;
 
-/// The bound that a definition exceeds.
+/// The limit that a definition exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OverLimit {
     /// It has this many bytes.
@@ -59,7 +59,7 @@ impl fmt::Display for OverLimit {
 }
 
 impl OverLimit {
-    /// The first bound that this definition exceeds.
+    /// The first limit that this definition exceeds.
     pub(crate) fn of(name: &str, definition: Json<'_>) -> Option<Self> {
         let (bytes, characters) = (definition.bytes().len(), name.chars().count());
         if characters > MAX_TOOL_NAME_CHARS {
@@ -68,11 +68,12 @@ impl OverLimit {
         if bytes > MAX_DEFINITION_BYTES {
             return Some(Self::Bytes(bytes));
         }
+        // Last, because it walks the whole definition.
         count(definition, 0, &mut 0).err()
     }
 }
 
-/// Counts what is below a value, and stops at the first bound.
+/// Counts the values below a value, and stops at the first limit.
 fn count(json: Json<'_>, depth: usize, values: &mut usize) -> Result<(), OverLimit> {
     if depth > MAX_DEFINITION_DEPTH {
         return Err(OverLimit::Depth);
@@ -100,7 +101,7 @@ fn one_more(values: &mut usize) -> Result<(), OverLimit> {
 }
 
 fn key_is_short(key: Json<'_>) -> Result<(), OverLimit> {
-    // A key has at most as many characters as bytes, so that most need not be counted.
+    // A key has at most as many characters as bytes, so most keys need no counting.
     if key.bytes().len() <= MAX_KEY_CHARS {
         return Ok(());
     }

@@ -1,10 +1,10 @@
-//! `callgate.lock`: the definitions that were accepted, as a file for people and for git.
+//! `callgate.lock`: the accepted definitions, as a file for people and git.
 //!
-//! One line per fact and everything in order, so that two branches which accept different tools merge, and a
-//! review shows what changed. Text from servers is quoted, and what cannot be seen in it is escaped.
+//! One sorted line per fact, so that branches that accept different tools merge and a review shows what changed.
+//! Text from servers is quoted, with invisible characters escaped.
 //!
-//! Reading never fails. An entry that cannot be read keeps its tool away and no other. What cannot be told apart into entries is
-//! damage: the entries that were read count, and no other tool is accepted until the file is mended.
+//! Reading never fails. An invalid entry quarantines its own tool only. Text that cannot be split into entries is
+//! damage: the entries that were read count, and no other tool is accepted until the file is repaired.
 
 mod parts;
 
@@ -15,13 +15,13 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::{Accepted, Definition, Pin};
 use crate::{Digest, Operation, visible::is_visible};
 
-/// The version of the form that is written here.
+/// The version of the file format.
 const VERSION: u32 = 1;
-/// Longest file that is read or written.
+/// The largest lock file.
 pub const MAX_LOCK_BYTES: usize = 64 << 20;
-/// Longest key: names of tools and parameters with everything escaped.
+/// The longest key: the name of a tool or parameter with every character escaped.
 const MAX_KEY_CHARS: usize = 16 << 10;
-/// Servers, tools, facts and lists nest no deeper.
+/// The deepest nesting: servers, tools, facts and lists.
 const MAX_DEPTH: usize = 8;
 
 const OPENING: &str = "\
@@ -32,15 +32,15 @@ const OPENING: &str = "\
 /// The accepted definitions by server and tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lock {
-    servers: BTreeMap<String, BTreeMap<String, Entry>>,
+    servers: BTreeMap<String, BTreeMap<String, LockEntry>>,
     damage: Option<String>,
 }
 
-/// What the lock has about a tool.
+/// A tool's entry in the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Entry {
+enum LockEntry {
     Accepted(Box<Pin>),
-    /// Something that cannot be read, and why.
+    /// Invalid, with the reason.
     Broken(String),
 }
 
@@ -49,12 +49,12 @@ enum Entry {
 struct File {
     version: u32,
     #[serde(default)]
-    servers: BTreeMap<String, BTreeMap<String, Written>>,
+    servers: BTreeMap<String, BTreeMap<String, WrittenEntry>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenEntry {
     /// An entry that was broken when the file was last written.
     broken: Option<String>,
     #[serde(default)]
@@ -84,18 +84,21 @@ enum WrittenAccepted {
 }
 
 impl Lock {
-    /// Reads a lock as it was written.
+    /// Reads a lock file; problems become broken entries or damage.
     pub fn read(text: &str) -> Self {
+        // Some editors add a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if text.len() > MAX_LOCK_BYTES {
             return Self::damaged(format!("it is longer than {MAX_LOCK_BYTES} bytes"));
         }
         let mut lock = match parsed::<File>(text) {
             Ok(file) => Self::of(file),
+            // One bad merge must not quarantine every tool, so the file is read again entry by entry.
             Err(why) => parts::read(text, &why),
         };
+        // A file cut between two entries is valid YAML: only its missing last newline shows the cut.
         if !text.ends_with('\n') && lock.damage.is_none() {
-            let what = "it does not end with a line break, so it may have been cut off";
+            let what = "it does not end with a newline, so it may be truncated";
             lock.damage = Some(what.to_owned());
         }
         lock
@@ -103,6 +106,7 @@ impl Lock {
 
     fn of(file: File) -> Self {
         if file.version != VERSION {
+            // Another version may mean something else by the same keys, so none of its entries is used.
             return Self::damaged(unknown_version(file.version));
         }
         let mut lock = Self::default();
@@ -114,7 +118,7 @@ impl Lock {
         lock
     }
 
-    /// A lock that cannot be read at all.
+    /// A lock without any readable entry.
     pub fn damaged(why: impl Into<String>) -> Self {
         Self {
             servers: BTreeMap::new(),
@@ -122,27 +126,27 @@ impl Lock {
         }
     }
 
-    /// Why parts of the file could not be told apart.
+    /// Why the file could not be split into entries.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// Why the entry of a tool cannot be read.
+    /// Why the entry of a tool is invalid.
     pub fn broken(&self, server: &str, tool: &str) -> Option<&str> {
         match self.servers.get(server)?.get(tool)? {
-            Entry::Broken(why) => Some(why),
-            Entry::Accepted(_) => None,
+            LockEntry::Broken(why) => Some(why),
+            LockEntry::Accepted(_) => None,
         }
     }
 
-    /// Whether there is an entry for a tool, readable or not.
+    /// Whether there is an entry for a tool, valid or not.
     pub fn has(&self, server: &str, tool: &str) -> bool {
         self.servers
             .get(server)
             .is_some_and(|tools| tools.contains_key(tool))
     }
 
-    /// The lock as a file.
+    /// The text of the lock file.
     pub fn write(&self) -> String {
         let mut out = format!("{OPENING}version: {VERSION}\nservers:");
         if self.servers.is_empty() {
@@ -156,8 +160,9 @@ impl Lock {
             for (tool, entry) in tools {
                 let _ = writeln!(out, "    {}:", quoted(tool));
                 match entry {
-                    Entry::Accepted(pin) => write_pin(&mut out, pin),
-                    Entry::Broken(why) => {
+                    LockEntry::Accepted(pin) => write_pin(&mut out, pin),
+                    // Written back as broken: dropping the entry would make its tool look new, and it would be accepted.
+                    LockEntry::Broken(why) => {
                         let _ = writeln!(out, "      broken: {}", quoted(why));
                     }
                 }
@@ -166,12 +171,12 @@ impl Lock {
         out
     }
 
-    /// What was accepted of a tool.
+    /// The pin of a tool.
     pub fn pin(&self, server: &str, tool: &str) -> Option<&Pin> {
         accepted(self.servers.get(server)?.get(tool)?)
     }
 
-    /// Everything that was accepted, in order.
+    /// Every pin, sorted by server and tool.
     pub fn pins(&self) -> impl Iterator<Item = (&str, &str, &Pin)> {
         self.servers.iter().flat_map(|(server, tools)| {
             let named = move |(tool, entry)| {
@@ -181,7 +186,7 @@ impl Lock {
         })
     }
 
-    /// The names of everything that it has, entries that cannot be read among them.
+    /// The server and tool of every entry, including invalid ones.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.servers.iter().flat_map(|(server, tools)| {
             let tools = tools.keys();
@@ -189,47 +194,49 @@ impl Lock {
         })
     }
 
-    /// What was accepted of one server.
+    /// The pins of one server.
     pub fn pins_of(&self, server: &str) -> impl Iterator<Item = (&str, &Pin)> {
         let tools = self.servers.get(server).into_iter().flatten();
         tools.filter_map(|(tool, entry)| Some((tool.as_str(), accepted(entry)?)))
     }
 
-    /// Accepts what a tool says. What the operator has said about the tool stays.
+    /// Accepts a definition. The operator's override stays.
     pub fn accept(&mut self, server: &str, tool: &str, mut pin: Pin) {
         let before = self.pin(server, tool).and_then(|before| before.operator);
+        // Accepting a new definition does not change the operator's own classification.
         pin.operator = pin.operator.or(before);
-        self.add(server, tool, Entry::Accepted(Box::new(pin)));
+        self.add(server, tool, LockEntry::Accepted(Box::new(pin)));
     }
 
-    /// Forgets a tool; says whether it was there.
+    /// Removes a tool; returns whether it had an entry.
     pub fn forget(&mut self, server: &str, tool: &str) -> bool {
         let Some(tools) = self.servers.get_mut(server) else {
             return false;
         };
         let was_there = tools.remove(tool).is_some();
+        // An empty server would be written as a key without a value.
         self.servers.retain(|_, tools| !tools.is_empty());
         was_there
     }
 
-    fn add(&mut self, server: &str, tool: &str, entry: Entry) {
+    fn add(&mut self, server: &str, tool: &str, entry: LockEntry) {
         let tools = self.servers.entry(server.to_owned()).or_default();
         tools.insert(tool.to_owned(), entry);
     }
 }
 
-fn accepted(entry: &Entry) -> Option<&Pin> {
+fn accepted(entry: &LockEntry) -> Option<&Pin> {
     match entry {
-        Entry::Accepted(pin) => Some(pin),
-        Entry::Broken(_) => None,
+        LockEntry::Accepted(pin) => Some(pin),
+        LockEntry::Broken(_) => None,
     }
 }
 
 fn unknown_version(version: u32) -> String {
-    format!("it has version {version}, and this callgate knows only version {VERSION}")
+    format!("it has version {version}, but this callgate supports only version {VERSION}")
 }
 
-/// Reads YAML within bounds that fit a lock: its own size, no aliases, few levels.
+/// Parses YAML within bounds that fit a lock: its own size, no aliases, few levels.
 fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -237,6 +244,7 @@ fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
             max_events: text.len() + 64,
             max_nodes: text.len() + 64,
             max_total_scalar_bytes: MAX_LOCK_BYTES,
+            // Aliases would allow a billion-laughs file, and would hide in a review what an entry says.
             max_aliases: 0,
             max_anchors: 0,
             max_merge_keys: 0,
@@ -249,23 +257,23 @@ fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }
 
-impl Written {
-    fn entry(self) -> Entry {
-        let broken = |why: &str| Entry::Broken(why.to_owned());
+impl WrittenEntry {
+    fn entry(self) -> LockEntry {
+        let broken = |why: &str| LockEntry::Broken(why.to_owned());
         if let Some(why) = self.broken {
-            return Entry::Broken(why);
+            return LockEntry::Broken(why);
         }
         let (Some(digest), Some(class)) = (Digest::from_hex(&self.digest), self.class) else {
             return match self.class {
-                Some(_) => broken("its digest must be 64 hex digits"),
-                None => broken("it has no class"),
+                Some(_) => broken("its `digest` is not 64 hex digits"),
+                None => broken("its `class` is missing"),
             };
         };
         let accepted = match self.accepted {
             Some(WrittenAccepted::FirstSight) => Accepted::AtFirstSight,
             None => Accepted::ByPerson,
         };
-        Entry::Accepted(Box::new(Pin {
+        LockEntry::Accepted(Box::new(Pin {
             operator: self.operator,
             accepted,
             definition: Definition {
@@ -330,7 +338,7 @@ fn write_pin(out: &mut String, pin: &Pin) {
     }
 }
 
-/// A text as a YAML string on one line, in which everything can be seen.
+/// A text as a one-line YAML string without invisible characters.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,23 +1,23 @@
-//! Names of tools by what they look like, so that none can be taken for another.
+//! Look-alike names: finds tools that people could confuse.
 
 use std::collections::HashMap;
 
 use super::{PinMode, Pins, has_hidden};
 use crate::{Tool, policy::looks};
 
-/// The names that are in use, by what they look like. Pinned names come first, then listed ones in their order.
-pub(super) struct Looks(HashMap<String, Vec<InUse>>);
+/// The names in use, by visual skeleton. Pinned names come first, then listed ones in order.
+pub(super) struct LookalikeIndex(HashMap<String, Vec<NameInUse>>);
 
 #[derive(Debug)]
-struct InUse {
+struct NameInUse {
     canonical: String,
     server: String,
     is_pinned: bool,
     is_listed: bool,
 }
 
-impl Looks {
-    /// Nothing may look like a pinned name, whether it is listed or not.
+impl LookalikeIndex {
+    /// Indexes pinned names, listed or not, and all listed names.
     pub(super) fn of(pins: &Pins, servers: &[Vec<Tool>]) -> Self {
         let mut all = Self(HashMap::new());
         match pins.mode {
@@ -40,10 +40,11 @@ impl Looks {
 
     fn add(&mut self, server: &str, tool: &str, is_pinned: bool) {
         let canonical = [server, ":", tool].concat();
+        // The server's name is part of the comparison: `rnail:send` imitates `mail:send`.
         let alike = self.0.entry(looks(&canonical)).or_default();
         match alike.iter_mut().find(|one| one.canonical == canonical) {
             Some(known) => known.is_listed |= !is_pinned,
-            None => alike.push(InUse {
+            None => alike.push(NameInUse {
                 canonical,
                 server: server.to_owned(),
                 is_pinned,
@@ -52,21 +53,22 @@ impl Looks {
         }
     }
 
-    /// Another name that a new tool could be taken for. Two new tools of one server that look alike are that server's own affair.
+    /// Another name that a new tool could be confused with. Two new look-alikes of one server are allowed: no trust boundary
+    /// lies between them.
     pub(super) fn twin(&self, tool: &Tool) -> Option<&str> {
         self.find(tool, |one| {
             one.is_pinned || one.server != tool.server.as_str()
         })
     }
 
-    /// The same among what other servers list now.
+    /// Like [`Self::twin`], among the tools that other servers list now.
     pub(super) fn listed_twin(&self, tool: &Tool) -> Option<&str> {
         self.find(tool, |one| {
             one.is_listed && one.server != tool.server.as_str()
         })
     }
 
-    /// The same, where it is listed earlier: without pins nobody can choose.
+    /// Like [`Self::twin`], if listed earlier: without pins no person chooses, so the first one wins.
     pub(super) fn earlier_twin(&self, tool: &Tool) -> Option<&str> {
         let alike = self.0.get(&looks(&tool.canonical()))?;
         let first = alike.first()?;
@@ -74,7 +76,7 @@ impl Looks {
         is_twin.then_some(first.canonical.as_str())
     }
 
-    fn find(&self, tool: &Tool, counts: impl Fn(&InUse) -> bool) -> Option<&str> {
+    fn find(&self, tool: &Tool, counts: impl Fn(&NameInUse) -> bool) -> Option<&str> {
         let canonical = tool.canonical();
         let mut alike = self.0.get(&looks(&canonical))?.iter();
         let twin = alike.find(|one| one.canonical != canonical && counts(one))?;

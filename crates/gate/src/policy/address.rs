@@ -1,5 +1,5 @@
-//! Which hosts an address can mean. Browsers, RFC 3986, the parsers of Python and Go, and shells read some addresses
-//! differently; every host that one of them would ask is found, and an address that cannot be read plainly is refused.
+//! The hosts that an address can mean. Browsers, RFC 3986, the parsers of Python and Go, and shells read some addresses
+//! differently: every host that one of them would contact is found, and ambiguous addresses are refused.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,17 +7,17 @@ use url::{Host, Url};
 
 use crate::visible::is_visible;
 
-/// Addresses longer than this are not looked at.
+/// Longer addresses are refused as ambiguous.
 const MAX_ADDRESS_BYTES: usize = 8192;
-/// How many addresses one text may list.
+/// The most addresses that one text may list.
 const MAX_LISTED: usize = 64;
-/// How deep schemes may stand inside each other, as in `view-source:https:…`.
+/// The deepest nesting of schemes, as in `view-source:https:…`.
 const MAX_NESTED: usize = 4;
-/// Schemes that browsers read with any number of slashes.
+/// Schemes that browsers accept with any number of slashes.
 const WEB_SCHEMES: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
-/// Schemes of files. Some libraries know them under other names.
+/// Schemes of local files, with the aliases that some libraries accept.
 const FILE_SCHEMES: [&str; 4] = ["file", "local_file", "local-file", "netdoc"];
-/// Letters that older readers of international names replace and newer ones keep.
+/// Letters that IDNA 2003 replaces and IDNA 2008 keeps.
 const DEVIATIONS: [(char, &str); 5] = [
     ('ß', "ss"),
     ('ẞ', "ss"),
@@ -26,26 +26,27 @@ const DEVIATIONS: [(char, &str); 5] = [
     ('\u{200d}', ""),
 ];
 
-/// An address that does not say plainly which host it means.
+/// An address that parsers read differently, or without a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it does not say plainly which host it means")]
-pub(super) struct Unclear;
+#[error("its host is ambiguous")]
+pub(super) struct AmbiguousHost;
 
 /// Every host that an address can mean: lower case, in ASCII, without a trailing dot, IPv6 in brackets.
-pub(super) fn hosts(address: &str) -> Result<Vec<String>, Unclear> {
+pub(super) fn hosts(address: &str) -> Result<Vec<String>, AmbiguousHost> {
     if address.len() > MAX_ADDRESS_BYTES {
-        return Err(Unclear);
+        return Err(AmbiguousHost);
     }
     let mut found = Vec::new();
+    // Some tools accept several addresses in one argument and contact each of them.
     for one in listed(trimmed(address))? {
         read(one, MAX_NESTED, &mut found)?;
     }
     Ok(found)
 }
 
-/// Whether a text anywhere begins like an address, to any reader.
+/// Whether some parser takes a text for an address.
 pub(super) fn is_address(text: &str) -> bool {
-    // Some readers take full-width letters for plain ones.
+    // Some parsers normalise full-width letters to ASCII.
     let is_wide = |c: char| matches!(c, '\u{ff01}'..='\u{ff5e}');
     let narrow = |c: char| match is_wide(c) {
         true => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
@@ -61,7 +62,7 @@ pub(super) fn is_url(text: &str) -> bool {
     scheme(text).is_some_and(|(_, rest)| slashes(rest).0 >= 2)
 }
 
-/// The scheme of a URL in small letters, and what follows its colon. Readers drop what cannot be seen before a scheme,
+/// The scheme of a URL in lower case, and the text after its colon. Parsers drop invisible characters before a scheme,
 /// and tabs and line breaks inside it.
 pub(super) fn scheme(text: &str) -> Option<(String, &str)> {
     let (scheme, rest) = trimmed(text).split_once(':')?;
@@ -73,22 +74,22 @@ pub(super) fn scheme(text: &str) -> Option<(String, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// Whether a scheme is one of files.
+/// Whether a scheme names local files.
 pub(super) fn is_file_scheme(scheme: &str) -> bool {
     FILE_SCHEMES.contains(&scheme)
 }
 
-/// Whether a scheme is one that browsers read with any number of slashes.
+/// Whether browsers accept a scheme with any number of slashes.
 pub(super) fn is_web_scheme(scheme: &str) -> bool {
     WEB_SCHEMES.contains(&scheme)
 }
 
-/// Without what readers drop before and behind an address.
+/// An address without the characters that parsers strip from both ends.
 pub(super) fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || !is_visible(c))
 }
 
-/// How many slashes of either kind a text begins with, and what follows them.
+/// The number of leading slashes of either kind, and the text after them.
 pub(super) fn slashes(text: &str) -> (usize, &str) {
     let is_slash = |c: char| matches!(c, '/' | '\\');
     let behind = text.trim_start_matches(|c| is_slash(c) || is_dropped(c));
@@ -113,7 +114,7 @@ fn is_address_within(text: &str, depth: usize) -> bool {
     if is_web_scheme(&scheme) || is_file_scheme(&scheme) {
         return follows && (count > 0 || !rest.starts_with(char::is_whitespace));
     }
-    // One letter and backslashes are a drive of another system.
+    // One letter and backslashes are a Windows drive, not a scheme.
     let has_authority = count >= 2 && (scheme.len() > 1 || rest.starts_with("//"));
     let is_named = scheme.contains('.') || scheme == "localhost";
     has_authority
@@ -142,7 +143,7 @@ fn is_address_without_scheme(text: &str) -> bool {
     is_number || lower == "localhost" || lower.ends_with(".localhost") || copied(text).is_some()
 }
 
-/// The host in `user@host:path`, which ssh and git read.
+/// The host in `user@host:path`, the scp syntax of ssh and git.
 fn copied(text: &str) -> Option<&str> {
     let (user, rest) = text.split_once('@')?;
     let (host, _) = rest.split_once(':')?;
@@ -152,7 +153,7 @@ fn copied(text: &str) -> Option<&str> {
     (is_user && is_host && is_word(user) && is_word(host)).then_some(host)
 }
 
-/// Whether what follows a colon is a port and nothing else of a host.
+/// Whether the text after a colon is only a port.
 fn is_port(rest: &str) -> bool {
     let port = rest.split(['/', '?', '#']).next().unwrap_or_default();
     port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit()) && !port.is_empty()
@@ -166,7 +167,7 @@ fn without_port(authority: &str) -> &str {
 }
 
 /// The addresses in a text: the first, and each that follows a space or a separator.
-fn listed(text: &str) -> Result<Vec<&str>, Unclear> {
+fn listed(text: &str) -> Result<Vec<&str>, AmbiguousHost> {
     let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|');
     let mut all = Vec::new();
     let mut start = 0;
@@ -177,18 +178,18 @@ fn listed(text: &str) -> Result<Vec<&str>, Unclear> {
             all.push(&text[start..at]);
             start = next;
         }
+        // Refused and not cut: an address beyond the limit would be contacted without a check.
         if all.len() == MAX_LISTED {
-            return Err(Unclear);
+            return Err(AmbiguousHost);
         }
     }
     all.push(&text[start..]);
     Ok(all)
 }
 
-/// Reads one address.
-fn read(text: &str, depth: usize, found: &mut Vec<String>) -> Result<(), Unclear> {
+fn read(text: &str, depth: usize, found: &mut Vec<String>) -> Result<(), AmbiguousHost> {
     if depth == 0 {
-        return Err(Unclear);
+        return Err(AmbiguousHost);
     }
     let text = trimmed(text);
     if text.parse::<Ipv6Addr>().is_ok() {
@@ -196,7 +197,7 @@ fn read(text: &str, depth: usize, found: &mut Vec<String>) -> Result<(), Unclear
     }
     let Some((scheme, rest)) = scheme(text) else {
         if text.contains("://") {
-            return Err(Unclear);
+            return Err(AmbiguousHost);
         }
         let (count, behind) = slashes(text);
         return match (count, copied(text)) {
@@ -204,15 +205,16 @@ fn read(text: &str, depth: usize, found: &mut Vec<String>) -> Result<(), Unclear
                 read_host(host, found)
             }
             (0, _) => read_authority(text, found),
-            (1, _) => Err(Unclear),
+            (1, _) => Err(AmbiguousHost),
             (_, _) => read_authority(behind, found),
         };
     };
     if is_file_scheme(&scheme) {
-        return Err(Unclear);
+        return Err(AmbiguousHost);
     }
     let (count, behind) = slashes(rest);
     if is_web_scheme(&scheme) {
+        // `http:80` is a scheme to browsers, and host `http` with port 80 to others.
         if count == 0 && is_port(rest) {
             read_host(&scheme, found)?;
         }
@@ -222,23 +224,25 @@ fn read(text: &str, depth: usize, found: &mut Vec<String>) -> Result<(), Unclear
         2 => read_authority(behind, found),
         0 if is_port(rest) || rest.is_empty() => read_authority(text, found),
         0 if rest.contains(':') => read(rest, depth - 1, found),
-        _ => Err(Unclear),
+        _ => Err(AmbiguousHost),
     }
 }
 
-/// Reads what stands behind the slashes of an address.
-fn read_authority(text: &str, found: &mut Vec<String>) -> Result<(), Unclear> {
+/// Reads the authority and the rest of an address, after its slashes.
+fn read_authority(text: &str, found: &mut Vec<String>) -> Result<(), AmbiguousHost> {
     let end = text.find(['/', '?', '#']).unwrap_or(text.len());
     let (authority, tail) = text.split_at(end);
     let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\' || c == '%';
+    // Parsers disagree about all of these: `\` ends a host only in browsers, `%` is decoded by some,
+    // and with two `@` some split at the first and some at the last.
     if authority.chars().any(odd) || authority.matches('@').count() > 1 {
-        return Err(Unclear);
+        return Err(AmbiguousHost);
     }
     let host = authority
         .split_once('@')
         .map_or(authority, |(_, host)| host);
     read_host(host, found)?;
-    // Some readers look for the `@` before they look for `?` and `#`.
+    // Some parsers look for the `@` before `?` and `#`: `https://good.com#@evil.com/` contacts evil.com.
     let end = tail.find('/').unwrap_or(tail.len());
     match tail[..end].rsplit_once('@') {
         Some((_, host)) => {
@@ -250,8 +254,8 @@ fn read_authority(text: &str, found: &mut Vec<String>) -> Result<(), Unclear> {
 }
 
 /// Reads a host with or without a port.
-fn read_host(text: &str, found: &mut Vec<String>) -> Result<(), Unclear> {
-    // Many tools take an IPv6 address without brackets.
+fn read_host(text: &str, found: &mut Vec<String>) -> Result<(), AmbiguousHost> {
+    // Many tools accept an IPv6 address without brackets.
     if let Ok(address) = text.parse::<Ipv6Addr>() {
         add_ipv6(address, found);
         return Ok(());
@@ -259,6 +263,7 @@ fn read_host(text: &str, found: &mut Vec<String>) -> Result<(), Unclear> {
     match parsed(text)? {
         Host::Domain(domain) => {
             add_domain(&domain, found)?;
+            // `straße.de` is strasse.de to IDNA 2003 resolvers and a domain of its own to newer ones.
             if text.contains(DEVIATIONS.map(|(letter, _)| letter)) {
                 let older = DEVIATIONS
                     .iter()
@@ -272,7 +277,7 @@ fn read_host(text: &str, found: &mut Vec<String>) -> Result<(), Unclear> {
         }
         Host::Ipv4(address) => {
             add(address.to_string(), found);
-            // Leading zeros mean octal to most readers, and nothing to some.
+            // Most parsers read leading zeros as octal, some as decimal: both hosts count.
             if let Some(decimal) = decimal(without_port(text)) {
                 add(decimal.to_string(), found);
             }
@@ -282,20 +287,20 @@ fn read_host(text: &str, found: &mut Vec<String>) -> Result<(), Unclear> {
     Ok(())
 }
 
-/// The host as browsers read it.
-fn parsed(text: &str) -> Result<Host<String>, Unclear> {
-    let url = Url::parse(&format!("http://{text}/")).map_err(|_| Unclear)?;
-    url.host().map(|host| host.to_owned()).ok_or(Unclear)
+/// The host as browsers parse it.
+fn parsed(text: &str) -> Result<Host<String>, AmbiguousHost> {
+    let url = Url::parse(&format!("http://{text}/")).map_err(|_| AmbiguousHost)?;
+    url.host().map(|host| host.to_owned()).ok_or(AmbiguousHost)
 }
 
-fn add_domain(domain: &str, found: &mut Vec<String>) -> Result<(), Unclear> {
+fn add_domain(domain: &str, found: &mut Vec<String>) -> Result<(), AmbiguousHost> {
     let domain = domain.strip_suffix('.').unwrap_or(domain);
     let is_label = |label: &str| {
         let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         !label.is_empty() && label.chars().all(is_letter)
     };
     if !domain.split('.').all(is_label) {
-        return Err(Unclear);
+        return Err(AmbiguousHost);
     }
     add(domain.to_owned(), found);
     Ok(())
@@ -303,6 +308,7 @@ fn add_domain(domain: &str, found: &mut Vec<String>) -> Result<(), Unclear> {
 
 fn add_ipv6(address: Ipv6Addr, found: &mut Vec<String>) {
     add(format!("[{address}]"), found);
+    // Without this, `[::ffff:127.0.0.1]` would evade a rule on 127.0.0.1.
     for inner in carried(address) {
         add(inner.to_string(), found);
     }
@@ -314,7 +320,7 @@ fn add(host: String, found: &mut Vec<String>) {
     }
 }
 
-/// Four decimal numbers, whatever zeros they begin with.
+/// Four decimal numbers, with leading zeros ignored.
 fn decimal(text: &str) -> Option<Ipv4Addr> {
     let parts = text.trim_end_matches('.').split('.');
     let parts: Option<Vec<u8>> = parts.map(|part| part.parse().ok()).collect();
@@ -322,7 +328,7 @@ fn decimal(text: &str) -> Option<Ipv4Addr> {
     Some(parts.into())
 }
 
-/// The IPv4 addresses that an IPv6 address carries, where translators and tunnels lead to them.
+/// The IPv4 addresses embedded in an IPv6 address, which translators and tunnels contact.
 fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let parts = address.segments();
     let at = |high: usize| {
@@ -331,7 +337,7 @@ fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         Ipv4Addr::new(a, b, c, d)
     };
     match parts {
-        // The unspecified address and the loopback one carry nothing.
+        // The unspecified and the loopback address embed nothing.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Vec::new(),
         // Compatible, mapped and translated addresses.
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => vec![at(6)],
@@ -339,7 +345,7 @@ fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..] => vec![at(6)],
         // 6to4.
         [0x2002, ..] => vec![at(1)],
-        // Teredo: the server, and the client with its bits turned.
+        // Teredo: the server, and the client with its bits inverted.
         [0x2001, 0, ..] => vec![at(2), Ipv4Addr::from(!u32::from(at(6)))],
         // ISATAP.
         [_, _, _, _, 0 | 0x200, 0x5efe, ..] => vec![at(6)],
@@ -430,7 +436,7 @@ mod tests {
             "foo:///x",
             "1x://good.com",
         ] {
-            assert_eq!(hosts(address), Err(Unclear), "{address:?}");
+            assert_eq!(hosts(address), Err(AmbiguousHost), "{address:?}");
         }
     }
 

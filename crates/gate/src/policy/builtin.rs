@@ -1,34 +1,34 @@
-//! The policies that are built in, and the per-server tool lists of the configuration.
+//! The built-in policies, and the per-server tool lists of the configuration.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Check, Kind, pattern::Pattern, verbs};
 use crate::{Digest, Tool};
 
-/// A policy with a name of its own instead of a file.
+/// A policy that needs no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Builtin {
-    /// What looks destructive needs approval; all else is allowed.
+    /// Tools that look destructive need approval; everything else is allowed.
     #[default]
     Default,
-    /// What does not say that it is harmless needs approval.
+    /// Tools that do not declare themselves harmless need approval.
     Cautious,
     /// Everything is allowed, and recorded.
     AllowAll,
 }
 
-/// Which of a server's tools exist at all.
+/// The tools of a server that the configuration enables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolFilter {
-    /// When present, only what matches one of these.
+    /// When present, only tools that match one of these.
     pub allow: Option<Vec<Pattern>>,
-    /// Never what matches one of these.
+    /// Never tools that match one of these.
     pub deny: Vec<Pattern>,
 }
 
 impl Builtin {
-    /// What the policy says to a tool.
+    /// The policy's verdict on a tool.
     pub(super) fn check(self, tool: &Tool) -> Check {
         let asking = match self {
             Self::Default => looks_destructive(tool),
@@ -41,11 +41,14 @@ impl Builtin {
                 "require_approval:mcp_tool:*:*",
                 reason,
             ),
-            None => (
-                Kind::Allow,
-                "allow:mcp_tool:*:*",
-                "nothing speaks against it".to_owned(),
-            ),
+            None => {
+                let reason = match self {
+                    Self::Default => "allowed by the default policy",
+                    Self::Cautious => "allowed by the cautious policy",
+                    Self::AllowAll => "allowed by the allow-all policy",
+                };
+                (Kind::Allow, "allow:mcp_tool:*:*", reason.to_owned())
+            }
         };
         Check {
             scope: "mcp_tool".to_owned(),
@@ -59,12 +62,13 @@ impl Builtin {
 }
 
 impl ToolFilter {
-    /// Why a tool of the server is kept away, if it is.
+    /// The denial of a disabled tool; `None` for enabled ones.
     pub(super) fn check(&self, tool: &Tool) -> Option<Check> {
+        // `deny` before `allow`, and by look-alike: a server that renames `delete` to `DELETE` stays disabled.
         let (rule, reason) = match self.deny.iter().find(|p| p.resembles(&tool.name)) {
             Some(pattern) => (
                 format!("deny:mcp_tool:{}:{}", tool.server, pattern.as_str()),
-                "the configuration switches this tool off",
+                "the configuration disables this tool (`tools.deny` of its server)",
             ),
             None => {
                 let allow = self.allow.as_ref()?;
@@ -72,8 +76,9 @@ impl ToolFilter {
                     return None;
                 }
                 (
+                    // The rule id of "not listed", as for a call that no rule of a file allows.
                     super::rule_set::DEFAULT.to_owned(),
-                    "the configuration does not list this tool as allowed",
+                    "the configuration does not enable this tool (`tools.allow` of its server)",
                 )
             }
         };
@@ -88,22 +93,23 @@ impl ToolFilter {
     }
 }
 
-/// Why a tool looks destructive, if it does: it says so, or it does not say that it is not and its name has a verb that is.
+/// Why a tool looks destructive: it declares so, or its hints are silent and its name has a destructive verb.
 pub(crate) fn looks_destructive(tool: &Tool) -> Option<String> {
     match (tool.hints.destructive, tool.hints.read_only) {
         (Some(true), _) => Some(declared(tool)),
         (Some(false), _) | (None, Some(true)) => None,
         (None, Some(false) | None) => {
+            // `readOnlyHint: false` only says that the tool writes, so it does not silence the check by verb.
             let verb = verbs::destructive(&tool.name)?;
             let name = tool.canonical();
             Some(format!(
-                "`{name}` does not say what it may change, and its name says `{verb}`"
+                "`{name}` does not declare whether it is destructive, and its name contains `{verb}`"
             ))
         }
     }
 }
 
-/// Why a tool may be destructive by MCP's own default, in which silence means yes.
+/// Why a tool may be destructive by MCP's own default, in which a missing hint means destructive.
 fn may_be_destructive(tool: &Tool) -> Option<String> {
     match (tool.hints.destructive, tool.hints.read_only) {
         (Some(true), _) => Some(declared(tool)),
@@ -111,7 +117,7 @@ fn may_be_destructive(tool: &Tool) -> Option<String> {
         (None, Some(false) | None) => {
             let name = tool.canonical();
             Some(format!(
-                "`{name}` does not say that it is read-only or not destructive"
+                "`{name}` does not declare that it is read-only or not destructive"
             ))
         }
     }

@@ -1,16 +1,16 @@
-//! What an argument can carry besides being itself: `--output=/outside`, `-o/outside`, `key=value`, `@/file`, lists, and
-//! the words of a command line.
+//! Values inside an argument: `--output=/outside`, `-o/outside`, `key=value`, `@/file`, lists, and the words of a
+//! command line.
 
 use super::address;
 
-/// How many values one argument may carry.
+/// The most values that one argument may contain.
 const MAX_CARRIED: usize = 64;
 
-/// An argument that carries more than can be judged.
+/// An argument contains more than [`MAX_CARRIED`] values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMany;
 
-/// Every value that a text carries; a command is read as a shell reads it.
+/// Every value that a text contains; a command is split as a shell splits it.
 pub(super) fn carried(text: &str, is_command: bool) -> Result<Vec<String>, TooMany> {
     let is_option = text.starts_with('-');
     if is_command || is_option {
@@ -23,7 +23,7 @@ pub(super) fn carried(text: &str, is_command: bool) -> Result<Vec<String>, TooMa
     }
     let mut found = Vec::new();
     if text.contains(char::is_whitespace) {
-        // A longer text is one value at most, behind a word that names it.
+        // Text with spaces is prose in most cases. Splitting it would find paths in every sentence.
         let named = text.split_once('=').filter(|(name, _)| {
             !name.is_empty()
                 && name
@@ -38,8 +38,9 @@ pub(super) fn carried(text: &str, is_command: bool) -> Result<Vec<String>, TooMa
     Ok(found)
 }
 
-/// The values in a word, and those in them.
+/// The values in a word, recursively.
 fn values(word: &str, found: &mut Vec<String>) -> Result<(), TooMany> {
+    // A URL's query may hold paths, but they go to its host and not to this machine.
     if address::is_url(word) {
         return Ok(());
     }
@@ -51,6 +52,7 @@ fn values(word: &str, found: &mut Vec<String>) -> Result<(), TooMany> {
     if word.contains(is_list) {
         parts.extend(word.split(is_list));
     }
+    // A URL inside a word would otherwise be split at its own colons.
     let has_url = word.contains("://");
     if word.contains(':') && !has_url {
         parts.extend(word.split(':'));
@@ -67,6 +69,7 @@ fn values(word: &str, found: &mut Vec<String>) -> Result<(), TooMany> {
         }
     }
     for part in parts {
+        // Only shorter, new parts recurse, so that this ends on any input.
         if part.len() < word.len() && add(part, found)? {
             values(part, found)?;
         }
@@ -95,7 +98,9 @@ fn words(text: &str) -> Vec<String> {
     while let Some(c) = chars.next() {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
+            // Single quotes keep backslashes, as in a shell.
             (Some('\''), c) => word.push(c),
+            // An escaped character is kept without its backslash, as the shell would pass it on.
             (_, '\\') => word.extend(chars.next()),
             (Some(_), c) => word.push(c),
             (None, '\'' | '"') => quote = Some(c),

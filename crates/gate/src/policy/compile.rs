@@ -1,5 +1,5 @@
-//! From a policy file as written to one that can be asked. Everything that is wrong is found, not
-//! only the first of it, and a rule that can never match is wrong.
+//! Compiles a policy file. All problems are reported, not only the first, and a rule that can never match
+//! is an error.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -8,7 +8,7 @@ use serde_saphyr::Spanned;
 
 use super::{
     Kind,
-    glob::{self, Collecting, Owner, Surroundings},
+    glob::{self, GlobsBuilder, PatternOwner, Surroundings},
     index::Index,
     limits::{CostLimits, RateLimit},
     pattern::{Lookalike, Pattern},
@@ -24,7 +24,7 @@ mod fields;
 mod names;
 mod reach;
 
-/// How often something may happen at most, so that counting it needs a bounded memory.
+/// The largest rate limit, which bounds the memory for counting.
 const MAX_REQUESTS: u64 = 1_000_000;
 
 /// Compiles the rule sets of a file, or of an agent.
@@ -35,21 +35,21 @@ pub(super) struct Compiler<'a> {
 
 /// The rule sets of one scope, joined.
 #[derive(Debug, Clone)]
-pub(super) struct Joined {
+pub(super) struct ScopeRules {
     pub(super) scope: Scope,
     rules: Vec<(Kind, Spanned<WrittenRule>)>,
     rates: Vec<RateLimit>,
     limits: Option<CostLimits>,
 }
 
-/// A rule that was read, with what its paths are matched by.
+/// A compiled rule and the globs of its paths.
 struct ReadRule {
     rule: Rule,
     globs: Vec<Vec<Glob>>,
 }
 
-impl Joined {
-    /// The same rules and those of another, whose limits come in addition.
+impl ScopeRules {
+    /// Joins the rules and limits of two sets.
     pub(super) fn with(mut self, other: Self) -> Self {
         self.rules.extend(other.rules);
         self.rates.extend(other.rates);
@@ -63,15 +63,15 @@ impl Joined {
 
 impl Compiler<'_> {
     /// Joins the rule sets of each scope, in the order of the file.
-    pub(super) fn joined(&mut self, sets: &[Spanned<WrittenSet>]) -> Vec<Joined> {
-        let mut all: Vec<Joined> = Vec::new();
+    pub(super) fn joined(&mut self, sets: &[Spanned<WrittenSet>]) -> Vec<ScopeRules> {
+        let mut all: Vec<ScopeRules> = Vec::new();
         for set in sets {
             let place = Place::of(&set.value.scope.referenced);
             let Some(scope) = Scope::read(&set.value.scope.value) else {
-                let what = format!("`{}` is no scope", set.value.scope.value);
+                let what = format!("invalid scope `{}`", set.value.scope.value);
                 let problem = Problem::at(place, what);
                 self.problems
-                    .push(problem.help("a scope is a word like `mcp_tool` or `filesystem`"));
+                    .push(problem.help("a scope is one word, such as `mcp_tool` or `filesystem`"));
                 continue;
             };
             let next = self.set(&set.value, scope, Place::of(&set.referenced));
@@ -80,18 +80,19 @@ impl Compiler<'_> {
                     if (!known.rates.is_empty() && !next.rates.is_empty())
                         || (known.limits.is_some() && next.limits.is_some())
                     {
-                        let what = format!("scope `{}` has its limits twice", next.scope.as_str());
+                        let what = format!("scope `{}` sets its limits twice", next.scope.as_str());
                         self.problems.push(Problem::at(place, what));
                     }
                     *known = known.clone().with(next);
                 }
+                // Order of first appearance: rule order, and so the reported rule, follows the file.
                 None => all.push(next),
             }
         }
         all
     }
 
-    fn set(&mut self, set: &WrittenSet, scope: Scope, place: Place) -> Joined {
+    fn set(&mut self, set: &WrittenSet, scope: Scope, place: Place) -> ScopeRules {
         let lists = [
             (Kind::Deny, &set.deny),
             (Kind::RequireApproval, &set.require_approval),
@@ -112,16 +113,16 @@ impl Compiler<'_> {
         });
         let rate = set.rate_limit.as_ref().map(|rate| {
             if scope == Scope::Cost {
-                let what = "`rate_limit` in scope `cost` would never be asked";
+                let what = "`rate_limit` has no effect in scope `cost`";
                 self.problems
                     .push(Problem::at(Place::of(&rate.referenced), what));
             }
             let (max_requests, window) = (rate.value.max_requests, rate.value.window.0);
             if !(1..=MAX_REQUESTS).contains(&max_requests) || window.is_zero() {
-                let what = format!("a rate limit is 1 to {MAX_REQUESTS} requests in some time");
+                let what = format!("a rate limit allows 1 to {MAX_REQUESTS} requests per window");
                 let problem = Problem::at(Place::of(&rate.referenced), what);
                 self.problems
-                    .push(problem.help("to allow none, write a `deny` rule"));
+                    .push(problem.help("to block every request, write a `deny` rule"));
             }
             RateLimit {
                 scope: scope.as_str().to_owned(),
@@ -129,7 +130,7 @@ impl Compiler<'_> {
                 window,
             }
         });
-        Joined {
+        ScopeRules {
             scope,
             rules,
             rates: rate.into_iter().collect(),
@@ -154,27 +155,27 @@ impl Compiler<'_> {
             limits.alert_threshold,
         ];
         if *scope != Scope::Cost {
-            let problem = Problem::at(place, "`limits` belongs to the scope `cost`");
+            let problem = Problem::at(place, "`limits` is only valid in scope `cost`");
             self.problems
-                .push(problem.help("to limit how often, write `rate_limit`"));
+                .push(problem.help("to limit the number of requests, write `rate_limit`"));
         } else if all.iter().all(Option::is_none) {
             self.problems
-                .push(Problem::at(place, "`limits` without a limit"));
+                .push(Problem::at(place, "`limits` sets no limit"));
         } else if all
             .iter()
             .flatten()
             .any(|limit| !limit.is_finite() || *limit < 0.0)
         {
             self.problems
-                .push(Problem::at(place, "a limit is a number from 0"));
+                .push(Problem::at(place, "a limit must be at least 0"));
         }
         limits
     }
 
     /// Compiles the rules of one scope.
-    pub(super) fn rule_set(&mut self, joined: &Joined) -> RuleSet {
+    pub(super) fn rule_set(&mut self, joined: &ScopeRules) -> RuleSet {
         let mut written: Vec<&(Kind, Spanned<WrittenRule>)> = joined.rules.iter().collect();
-        // The order in which they are asked; among those of one kind, that of the file.
+        // Evaluation order: strictest first. The sort is stable, so file order holds within a list.
         written.sort_by_key(|(kind, _)| std::cmp::Reverse(*kind));
         let mut read = Vec::new();
         for (kind, rule) in written {
@@ -183,12 +184,13 @@ impl Compiler<'_> {
         let rules: Vec<&Rule> = read.iter().map(|read| &read.rule).collect();
         self.problems.extend(reach::unreachable(&rules));
         let mut index = Index::default();
-        let mut collecting = Collecting::new();
+        // All path patterns of a scope form one automaton, so the number of rules hardly affects a call.
+        let mut collecting = GlobsBuilder::new();
         let mut rules = Vec::new();
         for (at, ReadRule { rule, globs }) in read.into_iter().enumerate() {
             index.add(rule.fields.pattern.as_ref().map(Lookalike::folded));
             for (path, globs) in globs.iter().enumerate() {
-                collecting.add(globs, Owner { rule: at, path });
+                collecting.add(globs, PatternOwner { rule: at, path });
             }
             rules.push(rule);
         }
@@ -231,6 +233,7 @@ impl Compiler<'_> {
                 Lookalike::new(&compared(scope, &pattern.value))
             }),
             forms: pattern.as_ref().map_or_else(Vec::new, |pattern| {
+                // URIs of calls arrive in normal form, so a pattern in another spelling would never match.
                 let is_uri = *scope == Scope::McpResource;
                 let forms = is_uri.then(|| resource::normal_patterns(&pattern.value));
                 let forms = forms.into_iter().flatten();
@@ -248,6 +251,7 @@ impl Compiler<'_> {
                 .map_or_else(Vec::new, |conditions| self.conditions(conditions)),
         };
         let globs = paths.as_ref().map(|paths| self.paths(paths));
+        // A faulty rule is dropped only so that compiling can go on and report the rest: `Rules::read` then fails.
         if self.problems.len() > before {
             return None;
         }
@@ -258,6 +262,7 @@ impl Compiler<'_> {
                 kind,
                 place,
                 labels: named.iter().map(label).collect(),
+                // Hashed as written, so approvals survive a change of the compiled form in a new release.
                 hash: fields::hash(kind, scope, &written.value),
                 fields: read,
             },
@@ -266,9 +271,13 @@ impl Compiler<'_> {
     }
 }
 
-/// The scopes of an agent: those of everyone, with its own joined to them or in their place.
-pub(super) fn overridden(everyones: &[Joined], own: Vec<Joined>, replaces: bool) -> Vec<Joined> {
-    let mut all: HashMap<String, Joined> = everyones
+/// The scopes of an agent: everyone's, with its own joined to them or replacing them.
+pub(super) fn overridden(
+    everyones: &[ScopeRules],
+    own: Vec<ScopeRules>,
+    replaces: bool,
+) -> Vec<ScopeRules> {
+    let mut all: HashMap<String, ScopeRules> = everyones
         .iter()
         .map(|joined| (joined.scope.as_str().to_owned(), joined.clone()))
         .collect();
@@ -283,7 +292,8 @@ pub(super) fn overridden(everyones: &[Joined], own: Vec<Joined>, replaces: bool)
     all.into_values().collect()
 }
 
-/// A pattern as it is compared. A method is compared as `server:method`; a pattern without a server is for all of them.
+/// A pattern in the form it is compared in. Methods are compared as `server:method`; a pattern without a server
+/// means every server.
 fn compared<'p>(scope: &Scope, pattern: &'p str) -> Cow<'p, str> {
     match scope {
         Scope::McpMethod if !pattern.contains(':') => format!("*:{pattern}").into(),
@@ -291,7 +301,7 @@ fn compared<'p>(scope: &Scope, pattern: &'p str) -> Cow<'p, str> {
     }
 }
 
-/// Whether one pattern of tools stands wholly behind another.
+/// Whether an earlier pattern covers this one completely.
 pub(super) fn is_behind(pattern: &Pattern, earlier: &[Pattern]) -> bool {
     earlier.iter().any(|earlier| earlier.covers(pattern))
 }

@@ -1,4 +1,4 @@
-//! Domains in rules: patterns in which `*.x.com` leaves out `x.com` itself, and words for ranges of addresses.
+//! Domains in rules: patterns, in which `*.x.com` does not include `x.com` itself, and named address ranges.
 
 use std::net::Ipv6Addr;
 
@@ -6,10 +6,10 @@ use url::Host;
 
 use super::{pattern::Lookalike, range::Range};
 
-/// A domain as a rule names it.
+/// A domain in a rule.
 #[derive(Debug, Clone)]
 pub(super) enum DomainPattern {
-    /// A word for a range of addresses.
+    /// A named address range.
     Range(Range),
     /// A pattern of host names and addresses.
     Hosts(HostPattern),
@@ -23,22 +23,23 @@ pub(super) struct HostPattern {
     shown: Lookalike,
 }
 
-/// Why a text is not a domain of a rule.
+/// Why a text is not a valid domain in a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadDomain {
     /// No host could match.
     NeverMatches,
-    /// It looks like the word for a range.
+    /// It is almost the name of a range.
     Misspelt(Range),
 }
 
 impl DomainPattern {
-    /// Reads a pattern, or one of the words.
+    /// Parses a pattern or the name of a range.
     pub(super) fn read(written: &str) -> Result<Self, BadDomain> {
         let lower = written.to_lowercase();
         if let Some(range) = Range::of(&lower) {
             return Ok(Self::Range(range));
         }
+        // With a dot or a `*` the author clearly meant a host pattern.
         if let Some(range) = Range::meant_by(&lower).filter(|_| !lower.contains(['.', '*'])) {
             return Err(BadDomain::Misspelt(range));
         }
@@ -62,7 +63,7 @@ impl DomainPattern {
         }
     }
 
-    /// Whether a host matches, or looks to a person as if it did.
+    /// Whether a host matches, or looks as if it did.
     pub(super) fn resembles(&self, host: &str) -> bool {
         match self {
             Self::Range(range) => range.contains(host),
@@ -73,6 +74,7 @@ impl DomainPattern {
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Range(own), Self::Range(other)) => own == other,
+            // Undecided: a missed case is safe, while a false one would reject a valid file.
             (Self::Range(_), Self::Hosts(_)) => false,
             (Self::Hosts(own), Self::Range(_)) => own.plain.pattern().as_str() == "*",
             (Self::Hosts(own), Self::Hosts(other)) => {
@@ -91,7 +93,7 @@ impl HostPattern {
         if let Ok(address) = bare.unwrap_or(lower).parse::<Ipv6Addr>() {
             return Some(Self::of(written, &format!("[{address}]")));
         }
-        // Hosts are compared in the usual form of their addresses.
+        // Calls' hosts arrive in canonical form, so `0x7f.1` in a rule must become 127.0.0.1 as well.
         if let Ok(Host::Ipv4(address)) = Host::parse(lower) {
             return Some(Self::of(written, &address.to_string()));
         }
@@ -123,12 +125,12 @@ impl HostPattern {
 fn label(text: &str) -> Option<String> {
     match Host::parse(text).ok()? {
         Host::Domain(domain) => Some(domain),
-        // A number alone is a part of an address here.
+        // The URL parser takes a lone number for an address; here it is one label of a pattern.
         Host::Ipv4(_) | Host::Ipv6(_) => Some(text.to_owned()),
     }
 }
 
-/// What a domain looks like to a person.
+/// A domain as a person sees it, with punycode decoded.
 fn unicode(domain: &str) -> String {
     idna::domain_to_unicode(domain).0
 }

@@ -1,46 +1,41 @@
-//! Why a call gets its verdict: every scope that was asked, everything that it was asked about, and
-//! what each rule said.
+//! Explains a verdict: every evaluated scope, every subject, and the result of each rule.
 
 use super::{Check, Layer, Policy, judge::View, judge::asked_sets, rule_set::RuleSet};
 use crate::{Call, Facts, Place};
 
-/// A verdict taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// Every check, as it counts.
+    /// Every check, as [`Policy::judge`] returns it.
     pub checks: Vec<Check>,
     /// The rule sets behind them.
     pub scopes: Vec<ExplainedScope>,
 }
 
-/// One rule set and what it was asked about.
+/// One rule set and its subjects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedScope {
-    /// The scope.
     pub scope: String,
-    /// What it said.
     pub check: Check,
-    /// What it was asked about.
+    /// The subjects that the rules were matched against.
     pub subjects: Vec<ExplainedSubject>,
 }
 
-/// A name, path, host, command or text, and what each rule said to it.
+/// A name, path, host, command or text, and the result of each rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedSubject {
-    /// The thing itself; empty where the call has nothing of the kind.
+    /// Empty where the call has no subject of this kind.
     pub subject: String,
-    /// The rules in the order in which they are asked.
+    /// The rules in evaluation order.
     pub rules: Vec<ExplainedRule>,
 }
 
-/// A rule and what it said.
+/// A rule and whether it matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedRule {
-    /// Its id.
     pub rule: String,
-    /// Where it stands in the file.
+    /// The rule's position in the file.
     pub place: Place,
-    /// Whether it matches; where it does not, why.
+    /// Why the rule does not match; `None` when it matches.
     pub missed: Option<String>,
 }
 
@@ -63,13 +58,13 @@ pub(super) fn explain(policy: &Policy, call: &Call, facts: &Facts) -> Explained 
 }
 
 fn explained(set: &RuleSet, view: &View<'_>, facts: &Facts) -> ExplainedScope {
-    let (check, told) = set.explain(view.question(set.scope.as_str(), facts));
-    let rule = |(at, said): (usize, Result<String, _>)| {
+    let (check, traces) = set.explain(view.question(set.scope.as_str(), facts));
+    let rule = |(at, result): (usize, Result<String, _>)| {
         let rule = &set.rules[at];
-        let (id, missed) = match said {
+        let (id, missed) = match result {
             Ok(id) => (id, None),
             Err(missed) => {
-                let missed: super::rule::Missed = missed;
+                let missed: super::rule::NoMatch = missed;
                 (rule.labels[0].id.clone(), Some(missed.to_string()))
             }
         };
@@ -79,9 +74,9 @@ fn explained(set: &RuleSet, view: &View<'_>, facts: &Facts) -> ExplainedScope {
             missed,
         }
     };
-    let subjects = told.into_iter().map(|told| ExplainedSubject {
-        subject: told.subject,
-        rules: told.rules.into_iter().map(rule).collect(),
+    let subjects = traces.into_iter().map(|trace| ExplainedSubject {
+        subject: trace.subject,
+        rules: trace.rules.into_iter().map(rule).collect(),
     });
     ExplainedScope {
         scope: set.scope.as_str().to_owned(),

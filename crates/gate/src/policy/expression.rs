@@ -1,7 +1,7 @@
 //! `when`: CEL expressions over `tool`, `args`, `intent`, `agent` and `session`.
 //!
-//! They are parsed and looked through at load. At run time they see the same bytes as the server
-//! will; arguments that readers could understand differently make the expression an error.
+//! They are parsed and inspected at load. At run time they see the bytes that the server will see; arguments
+//! that parsers read differently make the expression fail.
 
 use std::{
     collections::HashMap,
@@ -24,28 +24,27 @@ use crate::{
     problem::nearest,
 };
 
-/// An integer beyond this is rounded by readers that only have floating-point numbers.
+/// Larger integers are rounded by parsers that only have floating-point numbers.
 const EXACT: i64 = 1 << 53;
-/// How many values of the arguments an expression may see, by how deep its loops nest.
+/// The most values in the arguments, by the nesting depth of the expression's loops.
 const MAX_VALUES: [usize; 3] = [10_000, 10_000, 1000];
-/// How many bytes of arguments, likewise.
+/// The most bytes of arguments, likewise.
 const MAX_BYTES: [usize; 3] = [4 << 20, 1 << 20, 64 << 10];
 
 /// The names that an expression may use.
 const VARIABLES: [&str; 5] = ["tool", "args", "intent", "agent", "session"];
-/// What is known about a tool.
+/// The fields of `tool`.
 const TOOL_FIELDS: [&str; 5] = ["server", "name", "destructive", "read_only", "annotated"];
-/// What is known about the intent.
+/// The fields of `intent`.
 const INTENT_FIELDS: [&str; 4] = ["operation_type", "inferred", "data_sensitivity", "reason"];
-/// What a call that says nothing about its data is taken to say.
+/// The sensitivity of a call that declares none.
 const UNSAID_SENSITIVITY: &str = "unknown";
 
-/// A parsed expression.
 pub(super) struct Expression {
     text: String,
     program: Program,
     uses_arguments: bool,
-    /// How deep its loops nest.
+    /// The nesting depth of its loops.
     loops: usize,
 }
 
@@ -56,27 +55,27 @@ pub(super) enum NoValue {
     #[error("two keys of the arguments differ only in case")]
     Twins,
     /// A number that readers round differently.
-    #[error("a number in the arguments is outside the exact range")]
+    #[error("a number in the arguments has no exact representation")]
     Inexact,
-    /// Too much to look at.
+    /// More values or bytes than the expression may see.
     #[error("the arguments are too large for an expression")]
     TooLarge,
-    /// It says something other than yes or no.
-    #[error("the expression is neither true nor false")]
+    /// The result is not a boolean.
+    #[error("the expression does not return a boolean")]
     NotBoolean,
     /// It failed, for example over a missing key.
     #[error("the expression failed: {0}")]
     Failed(String),
 }
 
-/// What an expression sees of a call, made when it is first asked for.
-pub(super) struct Seen<'a> {
+/// The variables of an expression for one call, computed on first use.
+pub(super) struct CallVariables<'a> {
     target: &'a Target,
     who: &'a Who,
     declared: Option<&'a Declared>,
     arguments: Option<Json<'a>>,
     values: OnceLock<Result<Arguments, NoValue>>,
-    others: OnceLock<Others>,
+    others: OnceLock<CallValues>,
 }
 
 struct Arguments {
@@ -84,7 +83,7 @@ struct Arguments {
     values: usize,
 }
 
-struct Others {
+struct CallValues {
     tool: Box<dyn Val>,
     intent: Box<dyn Val>,
     agent: Box<dyn Val>,
@@ -92,7 +91,7 @@ struct Others {
 }
 
 impl Expression {
-    /// Parses an expression and looks whether everything in it is known.
+    /// Parses an expression and checks that all its names are known.
     pub(super) fn read(text: &str) -> Result<Self, BadExpression> {
         if text.trim().is_empty() {
             return Err(BadExpression::new("an empty expression can never match"));
@@ -111,17 +110,21 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Whether it holds for a call.
-    pub(super) fn holds(&self, seen: &Seen<'_>) -> Result<bool, NoValue> {
+    /// Evaluates the expression for a call.
+    pub(super) fn holds(&self, seen: &CallVariables<'_>) -> Result<bool, NoValue> {
         if self.uses_arguments {
             let values = seen.arguments()?.values;
             let bytes = seen.arguments.map_or(0, |json| json.bytes().len());
+            // `inspect` refuses deeper loops; the bound only protects the index.
             let loops = self.loops.min(MAX_VALUES.len() - 1);
+            // Two nested loops over n values run n² steps, so the limit shrinks with the depth of loops.
             if values > MAX_VALUES[loops] || bytes > MAX_BYTES[loops] {
                 return Err(NoValue::TooLarge);
             }
         }
         let mut context = Context::with_env(environment().clone());
+        // A resolver and not five variables: converting the arguments is expensive, and many expressions
+        // do not use them.
         context.set_variable_resolver(seen);
         match self.program.execute(&context) {
             Ok(Value::Bool(holds)) => Ok(holds),
@@ -130,13 +133,13 @@ impl Expression {
         }
     }
 
-    /// An expression that looks at nothing is the same for every call.
+    /// Evaluates an expression without variables: its result is the same for every call.
     fn check_constant(&self) -> Result<(), BadExpression> {
         let context = Context::with_env(environment().clone());
         let what = match self.program.execute(&context) {
             Ok(Value::Bool(true)) => return Ok(()),
             Ok(Value::Bool(false)) => "the expression is never true, so the rule can never match",
-            Ok(_) => "the expression is neither true nor false",
+            Ok(_) => "the expression does not return a boolean",
             Err(_) => "the expression always fails",
         };
         Err(BadExpression::new(what))
@@ -149,7 +152,7 @@ impl fmt::Debug for Expression {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> CallVariables<'a> {
     pub(super) fn new(target: &'a Target, who: &'a Who, arguments: Option<Json<'a>>) -> Self {
         Self {
             target,
@@ -161,13 +164,13 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The same, with what the caller declared.
+    /// Adds the declared intent.
     pub(super) fn declaring(mut self, declared: Option<&'a Declared>) -> Self {
         self.declared = declared;
         self
     }
 
-    /// What the tool's name says that it does; `None` when it says nothing.
+    /// The action by the verb in the tool's name; `None` without one.
     pub(super) fn action(&self) -> Option<Action> {
         match self.target {
             Target::Tool(tool) => Action::of_name(&tool.name),
@@ -181,22 +184,23 @@ impl<'a> Seen<'a> {
         self.values.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 
-    fn others(&self) -> &Others {
-        self.others.get_or_init(|| Others::of(self))
+    fn others(&self) -> &CallValues {
+        self.others.get_or_init(|| CallValues::of(self))
     }
 }
 
-impl fmt::Debug for Seen<'_> {
+impl fmt::Debug for CallVariables<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seen")
+        f.debug_struct("CallVariables")
             .field("target", &self.target)
             .finish_non_exhaustive()
     }
 }
 
-impl VariableResolver for Seen<'_> {
+impl VariableResolver for CallVariables<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let value = match variable {
+            // Unreadable arguments were already reported by `holds`, so an absent value is never evaluated.
             "args" => &self.arguments().ok()?.value,
             "tool" => &self.others().tool,
             "intent" => &self.others().intent,
@@ -222,8 +226,8 @@ impl Arguments {
     }
 }
 
-impl Others {
-    fn of(seen: &Seen<'_>) -> Self {
+impl CallValues {
+    fn of(seen: &CallVariables<'_>) -> Self {
         let (destructive, hints) = match seen.target {
             Target::Tool(tool) => (looks_destructive(tool).is_some(), tool.hints),
             Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) => {
@@ -236,6 +240,7 @@ impl Others {
             ("server", text(seen.target.server().as_str())),
             ("name", text(seen.target.name())),
             ("destructive", Value::Bool(destructive)),
+            // A missing hint is false, so that expressions need no null checks; `annotated` tells silence apart.
             ("read_only", Value::Bool(hints.read_only == Some(true))),
             ("annotated", Value::Bool(!hints.is_silent())),
         ]);
@@ -281,6 +286,7 @@ fn known(name: &[String]) -> Result<(), BadExpression> {
             variable,
             &VARIABLES[..],
         ),
+        // The fields of `args` depend on the tool, so they cannot be checked at load.
         Some(field) if !fields.is_empty() && !fields.contains(&field.as_str()) => {
             let what = format!("unknown field `{variable}.{field}`");
             (what, field.as_str(), fields)
@@ -339,6 +345,7 @@ fn object(json: Json<'_>, count: &mut usize) -> Result<Value, NoValue> {
         map.insert(Key::String(Arc::new(key)), value(member, count)?);
     }
     folded.sort_unstable();
+    // Some servers match keys without case: `{"path": "/ok", "Path": "/etc"}` would show policy only one.
     if folded.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(NoValue::Twins);
     }
@@ -352,6 +359,7 @@ fn number(text: &str) -> Result<Value, NoValue> {
     }
     let number: f64 = text.parse().map_err(|_| NoValue::Inexact)?;
     let is_whole = !text.contains(['.', 'e', 'E']);
+    // Integers beyond i64 would become floats here and something else in the server.
     if !number.is_finite() || is_whole {
         return Err(NoValue::Inexact);
     }
@@ -377,7 +385,7 @@ mod tests {
             session: "s1".into(),
             grant: crate::Grant::default(),
         };
-        let seen = Seen::new(&target, &who, Some(json));
+        let seen = CallVariables::new(&target, &who, Some(json));
         Expression::read(expression)
             .expect("it is right")
             .holds(&seen)

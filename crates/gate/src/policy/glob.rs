@@ -1,19 +1,19 @@
-//! Path patterns: `*` stays inside a segment, `**` crosses segments. All patterns of a scope are
+//! Path patterns: `*` matches within a segment, `**` across segments. All patterns of a scope are
 //! matched in one pass.
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::path::{Ground, Unclear, normalise};
+use super::path::{Ground, PathError, normalise};
 
 /// The characters that are special in a path pattern.
 const SPECIAL: [char; 6] = ['*', '?', '[', ']', '{', '}'];
 
-/// What path patterns are read against.
+/// What path patterns are resolved against.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// What `~` and relative patterns mean.
+    /// Resolves `~` and relative patterns.
     pub ground: &'a Ground,
-    /// Where a folder really is, when links lead there; `None` where that is not known.
+    /// The real location of a folder behind links; `None` where unknown.
     pub real: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -25,19 +25,19 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// Why a text is no path pattern.
+/// Why a text is not a valid path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadGlob {
     /// It matches no path.
     #[error("an empty path can never match")]
     Empty,
-    /// A path never ends so.
+    /// Normalised paths never end in a slash.
     #[error("a path that ends in `/` can never match; write `{0}**`")]
     TrailingSlash(String),
     /// `**` beside other characters.
     #[error("`**` must stand alone between slashes")]
     Crowded,
-    /// It leads out of everything.
+    /// It cannot be made absolute.
     #[error("bad path: {0}")]
     Path(String),
     /// The syntax is wrong.
@@ -49,33 +49,33 @@ pub(super) enum BadGlob {
 #[derive(Debug, Default)]
 pub(super) struct Globs {
     set: GlobSet,
-    /// Whose each pattern is: the rule, and which of its paths.
-    owners: Vec<Owner>,
+    /// The owner of each pattern in `set`.
+    owners: Vec<PatternOwner>,
 }
 
-/// A pattern's rule, and which of the rule's paths it is.
+/// The rule of a pattern, and the index in the rule's `paths`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct PatternOwner {
     pub(super) rule: usize,
     pub(super) path: usize,
 }
 
 /// Collects the patterns of a scope.
 #[derive(Debug)]
-pub(super) struct Collecting {
+pub(super) struct GlobsBuilder {
     set: GlobSetBuilder,
-    owners: Vec<Owner>,
+    owners: Vec<PatternOwner>,
 }
 
 impl Globs {
     /// The patterns that match an absolute path, in the order of the rules.
-    pub(super) fn matching(&self, path: &str) -> Vec<Owner> {
+    pub(super) fn matching(&self, path: &str) -> Vec<PatternOwner> {
         let matched = self.set.matches(path);
         matched.into_iter().map(|at| self.owners[at]).collect()
     }
 }
 
-impl Collecting {
+impl GlobsBuilder {
     pub(super) fn new() -> Self {
         Self {
             set: GlobSetBuilder::new(),
@@ -83,7 +83,7 @@ impl Collecting {
         }
     }
 
-    pub(super) fn add(&mut self, globs: &[Glob], owner: Owner) {
+    pub(super) fn add(&mut self, globs: &[Glob], owner: PatternOwner) {
         for glob in globs {
             self.set.add(glob.clone());
             self.owners.push(owner);
@@ -99,11 +99,12 @@ impl Collecting {
     }
 }
 
-/// Reads one path pattern. A pattern that ends in `/**` means the folder too, and a folder that is
-/// reached through links is meant under both names.
+/// Compiles one path pattern. A pattern that ends in `/**` includes the folder itself, and a folder behind
+/// links is matched under both names.
 pub(super) fn read(text: &str, around: Surroundings<'_>) -> Result<Vec<Glob>, BadGlob> {
     let whole = absolute(text, around.ground)?;
     let mut texts = vec![whole.clone()];
+    // Calls are also matched by their real location, so a rule on a linked folder needs both names.
     let (folder, rest) = literal_folder(&whole);
     if let Some(real) = (around.real)(&unescaped(folder)).filter(|real| *real != unescaped(folder))
     {
@@ -112,6 +113,7 @@ pub(super) fn read(text: &str, around: Surroundings<'_>) -> Result<Vec<Glob>, Ba
             globset::escape(real.trim_end_matches('/'))
         ));
     }
+    // Otherwise `/etc/**` would not cover listing or deleting `/etc` itself.
     let folders: Vec<String> = texts
         .iter()
         .filter_map(|text| text.strip_suffix("/**"))
@@ -121,7 +123,7 @@ pub(super) fn read(text: &str, around: Surroundings<'_>) -> Result<Vec<Glob>, Ba
     texts.iter().map(|text| build(text)).collect()
 }
 
-/// The pattern with what `~` and relative mean written out.
+/// The pattern with `~` and relative paths resolved.
 fn absolute(text: &str, ground: &Ground) -> Result<String, BadGlob> {
     if text.is_empty() {
         return Err(BadGlob::Empty);
@@ -138,24 +140,25 @@ fn absolute(text: &str, ground: &Ground) -> Result<String, BadGlob> {
     if text == "**" || text.starts_with("**/") {
         return Ok(format!("/{text}"));
     }
-    // The folder's own characters are not special; those of the pattern are.
+    // The base folder may contain glob characters, which must match literally.
     let escaped = Ground {
         home: ground.home.as_deref().map(globset::escape),
         folder: globset::escape(&ground.folder),
     };
     let mut behind_wild = false;
     for part in text.split('/') {
+        // Removing `*/..` as text would be wrong where the wildcard matches a link.
         if part == ".." && behind_wild {
-            return Err(BadGlob::Path("`..` behind a wildcard".to_owned()));
+            return Err(BadGlob::Path("`..` after a wildcard".to_owned()));
         }
         behind_wild |= part.contains(SPECIAL);
     }
-    let climbs = |unclear: Unclear| BadGlob::Path(unclear.to_string());
+    let climbs = |unclear: PathError| BadGlob::Path(unclear.to_string());
     normalise_upwards(text, &escaped).map_err(climbs)
 }
 
-/// A policy's own author may climb out of the policy's folder.
-fn normalise_upwards(text: &str, ground: &Ground) -> Result<String, Unclear> {
+/// Resolves a pattern. Unlike arguments, a policy's author may use `..` to leave the policy's folder.
+fn normalise_upwards(text: &str, ground: &Ground) -> Result<String, PathError> {
     if text.starts_with('/') || text.starts_with('~') {
         return normalise(text, ground);
     }
@@ -174,7 +177,7 @@ fn literal_folder(whole: &str) -> (&str, &str) {
     whole.split_at(end)
 }
 
-/// Whether a wildcard stands in the text; an escaped character is none.
+/// Whether the text contains a wildcard; escaped characters do not count.
 fn is_special(text: &str) -> bool {
     let mut rest = text.to_owned();
     for special in SPECIAL {
@@ -195,6 +198,7 @@ fn unescaped(text: &str) -> String {
 fn build(text: &str) -> Result<Glob, BadGlob> {
     let built = GlobBuilder::new(text)
         .literal_separator(true)
+        // A backslash is a legal character in a file name.
         .backslash_escape(false)
         .build();
     built.map_err(|error| BadGlob::Syntax(error.kind().to_string()))
@@ -215,8 +219,8 @@ mod tests {
             real: &linked,
         };
         let globs = read(pattern, around).expect("it is right");
-        let mut collecting = Collecting::new();
-        collecting.add(&globs, Owner { rule: 0, path: 0 });
+        let mut collecting = GlobsBuilder::new();
+        collecting.add(&globs, PatternOwner { rule: 0, path: 0 });
         !collecting
             .finish()
             .expect("it is right")

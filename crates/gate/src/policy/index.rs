@@ -1,4 +1,4 @@
-//! Which rules can match a tool, without looking at each of them.
+//! Finds the rules that can match a tool without testing each of them.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 use super::pattern::{self, Pattern};
 
-/// The rules of a scope by what their patterns begin with, in folded case: a candidate may still not match.
+/// The rules of a scope by the beginnings of their case-folded patterns. A candidate may still not match.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// Patterns without `*`, by the whole name.
@@ -15,11 +15,11 @@ pub(super) struct Index {
     servers: HashMap<String, Vec<usize>, RandomState>,
     /// `*:tool`, by the tool's name.
     tools: HashMap<String, Vec<usize>, RandomState>,
-    /// `*:begin*`, by how it begins.
+    /// `*:begin*`, by its literal beginning.
     beginnings: HashMap<String, Vec<usize>, RandomState>,
-    /// How long those beginnings are, shortest first.
+    /// The lengths of those beginnings, shortest first.
     lengths: Vec<usize>,
-    /// All others.
+    /// Rules that must be tested for every name.
     rest: Vec<usize>,
     rules: usize,
 }
@@ -30,6 +30,7 @@ impl Index {
         let rule = self.rules;
         self.rules += 1;
         let Some(pattern) = pattern else {
+            // Rules without a pattern match by other fields, for any name.
             return self.rest.push(rule);
         };
         if let Some(name) = pattern.literal() {
@@ -50,6 +51,7 @@ impl Index {
     fn add_for_any_server(&mut self, tool: &str, rule: usize) {
         match tool.split_once('*') {
             None => self.tools.entry(tool.to_owned()).or_default().push(rule),
+            // `*:*x` has no literal beginning to look up.
             Some(("", _)) => self.rest.push(rule),
             Some((beginning, _)) => {
                 if let Err(at) = self.lengths.binary_search(&beginning.len()) {
@@ -71,7 +73,7 @@ impl Index {
             return (0..self.rules).collect();
         };
         if tool.contains(':') {
-            // The `*` before the colon could end at either of them.
+            // With two colons, a `*` before a colon could end at either of them, so the keys below do not apply.
             return (0..self.rules).collect();
         }
         let mut found = self.rest.clone();
@@ -92,10 +94,12 @@ impl Index {
             .iter()
             .take_while(|length| **length <= tool.len())
         {
+            // `get`, because a length may fall inside a character of this name.
             if let Some(beginning) = tool.get(..*length) {
                 add(&self.beginnings, beginning);
             }
         }
+        // Evaluation order is rule order, and the first match decides.
         found.sort_unstable();
         found
     }

@@ -1,4 +1,4 @@
-//! Asks the scopes of a policy about a call.
+//! Evaluates the scopes of a policy for a call.
 
 use std::cell::OnceCell;
 
@@ -6,13 +6,13 @@ use callgate_wire::Json;
 
 use super::{
     Check, Kind, Layer, Mode, Policy,
-    expression::Seen,
+    expression::CallVariables,
     limits::Cost,
     path::Ground,
     protected::{Leads, Protected},
     resource,
-    rule::Asked,
-    rule_set::{Question, RuleSet},
+    rule::EvalContext,
+    rule_set::{RuleSet, ScopeQuery},
     rules::{Rules, Scopes},
 };
 use crate::{
@@ -27,19 +27,19 @@ pub(super) use direct::{judge_scope, needs_of_scope};
 const TOOL_SCOPE: &str = "mcp_tool";
 const METHOD_SCOPE: &str = "mcp_method";
 const COST_SCOPE: &str = "cost";
-/// What a host says that a call will cost, in the request's `_meta`.
+/// The keys of a call's declared cost in the request's `_meta`.
 pub(crate) const COST_KEYS: [&str; 2] = ["dev.callgate/est_cost", "dev.agentguard/est_cost"];
 
 /// A call as rules see it.
 pub(super) struct View<'a> {
     pub(super) name: String,
     pub(super) arguments: Option<Json<'a>>,
-    pub(super) seen: Seen<'a>,
+    pub(super) seen: CallVariables<'a>,
     pub(super) ground: &'a Ground,
     pub(super) who: &'a Who,
     target: &'a Target,
     method: &'a str,
-    /// `server:method`, once a scope asks for it.
+    /// `server:method`, computed on first use.
     method_of_server: OnceCell<String>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> View<'a> {
         Self {
             name,
             arguments,
-            seen: Seen::new(&call.target, who, arguments)
+            seen: CallVariables::new(&call.target, who, arguments)
                 .declaring(call.attempt.declared.as_deref()),
             ground: policy.ground_of(&call.target),
             who,
@@ -66,19 +66,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The question to a scope: about the call's name or, in `mcp_method`, about its method.
-    pub(super) fn question<'q>(&'q self, scope: &str, facts: &'q Facts) -> Question<'q> {
+    /// The query to a scope: about the call's name or, in `mcp_method`, about its method.
+    pub(super) fn question<'q>(&'q self, scope: &str, facts: &'q Facts) -> ScopeQuery<'q> {
         let name = match scope {
             METHOD_SCOPE => self
                 .method_of_server
                 .get_or_init(|| of_server(self.target, self.method)),
             _ => &self.name,
         };
-        Question {
+        ScopeQuery {
             name,
             arguments: self.arguments,
             ground: self.ground,
-            asked: Asked {
+            context: EvalContext {
                 seen: &self.seen,
                 facts,
             },
@@ -86,32 +86,33 @@ impl<'a> View<'a> {
     }
 }
 
-/// Every check of a call. Of checks that are equally strict the first is told, so what is protected comes first.
+/// Every check of a call. The first of equally strict checks is reported, so protected paths come first.
 pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::from_iter(protected(policy, call, facts));
     checks.extend(rules_judge(policy, call, facts));
     checks
 }
 
-/// What is said to a call that leads to a protected place, whatever the rules say.
+/// The check of a call that leads to a protected place; independent of the rules.
 fn protected(policy: &Policy, call: &Call, facts: &Facts) -> Option<Check> {
     if policy.protected.is_empty() {
         return None;
     }
     match &facts.leads {
         Some(leads) => Protected::check(call, leads, &facts.reached),
+        // Facts without candidates are computed here rather than skipped, so a caller of `decide` cannot forget them.
         None => Protected::check(call, &leads(policy, call)?, &facts.reached),
     }
 }
 
-/// What a call may lead to, where something is protected.
+/// The protected-path candidates of a call; `None` where nothing is protected.
 fn leads(policy: &Policy, call: &Call) -> Option<Leads> {
     let protected = &policy.protected;
     let leads = || protected.leads(call, policy.ground_of(&call.target));
     (!protected.is_empty()).then(leads)
 }
 
-/// What the configuration, the token, the guard and the layers say.
+/// The checks of the tool lists, the token, the guard and the layers.
 fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     let filtered = match &call.target {
         Target::Tool(tool) => policy
@@ -122,17 +123,20 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
             None
         }
     };
+    // A disabled tool does not exist for callers, so no further check is evaluated or disclosed.
     if let Some(check) = filtered {
         return vec![check];
     }
+    // The token's limits precede the guard and the layers: no policy can widen a grant.
     if let Some(check) = call.attempt.host.who.grant.refuses_target(&call.target) {
         return vec![check];
     }
     if policy.guarded {
         return match &facts.guard {
             Some(guarded) => guarded.checks.clone(),
+            // A missing answer denies. The size is checked again only to report the right rule.
             None if inquiries(policy, call).is_none() => vec![Check::too_large_to_ask()],
-            None => vec![FailMode::Deny.check("it was not asked")],
+            None => vec![FailMode::Deny.check("it was not queried")],
         };
     }
     let mut view = None;
@@ -148,6 +152,7 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
                 | Target::Method { .. },
             ) => checks.push(passes(call.target.scope())),
             (Layer::Rules(rules), _) => {
+                // Built lazily: built-in layers do not need it.
                 let view = view.get_or_insert_with(|| View::of(policy, call));
                 checks.extend(check_rules(rules, view, policy.mode, cost(call), facts));
             }
@@ -156,18 +161,20 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// What must be looked up for a call.
+/// The facts that a call needs.
 pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
     let mut needs = Needs {
         leads: leads(policy, call),
         ..Needs::default()
     };
     if policy.guarded {
+        // Only protected paths are looked up beside the questions: the guard gathers its own facts.
         needs.inquiries = inquiries(policy, call).unwrap_or_default();
         return needs;
     }
     for layer in &policy.layers {
         let Layer::Rules(rules) = layer else { continue };
+        // Skips walking the rule sets for every call of a policy that needs no facts.
         if rules.needs_nothing() {
             continue;
         }
@@ -180,7 +187,7 @@ pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
     needs
 }
 
-/// Adds what a rule set needs for a call.
+/// Adds the facts that a rule set needs for a call.
 fn add_needs(needs: &mut Needs, set: &RuleSet, policy: &Policy, call: &Call) {
     needs.rates.extend(set.rates.iter().cloned());
     let conditions = set.rules.iter().flat_map(|rule| &rule.fields.conditions);
@@ -194,16 +201,17 @@ fn add_needs(needs: &mut Needs, set: &RuleSet, policy: &Policy, call: &Call) {
     }
 }
 
-/// A method as rules name it.
+/// A method as rules name it: `server:method`.
 fn of_server(target: &Target, method: &str) -> String {
     format!("{}:{method}", target.server())
 }
 
-/// What two rule sets need is looked up once.
+/// Removes duplicates, so that a fact that two rule sets need is looked up once.
 fn once_each(needs: &mut Needs) {
     if needs.is_empty() {
         return;
     }
+    // Several scopes can ask for one path, and resolving a path is a system call each.
     needs.paths.sort_unstable();
     needs.paths.dedup();
     let mut seen = Vec::new();
@@ -214,8 +222,8 @@ fn once_each(needs: &mut Needs) {
     });
 }
 
-/// What another gateway is asked about a call in place of these rules: its name, and in strict mode what
-/// its arguments mean in the scope that the file maps it to. `None` where they are too much to be asked about.
+/// The questions to the guard about a call: its name, and in strict mode the subjects of the scope that the
+/// file maps it to. `None` where the arguments exceed the limits of a query.
 fn inquiries(policy: &Policy, call: &Call) -> Option<Vec<Inquiry>> {
     let about = |scope: &str, command: String| Inquiry {
         scope: scope.to_owned(),
@@ -231,6 +239,7 @@ fn inquiries(policy: &Policy, call: &Call) -> Option<Vec<Inquiry>> {
                 Layer::Builtin(_) => None,
             });
             let mapped = mapped.filter(|_| policy.mode == Mode::Strict);
+            // The guard gets one question per path, host or command: it would otherwise judge only the first of them.
             let second = match mapped {
                 Some(scope) => direct::projected(scope, &tool.name, &name, arguments(call))?,
                 None => Vec::new(),
@@ -254,8 +263,8 @@ fn inquiries(policy: &Policy, call: &Call) -> Option<Vec<Inquiry>> {
     Some(all)
 }
 
-/// The rule sets that are asked about a call, for the caller and, where the caller's name is only its
-/// own word, for everyone.
+/// The rule sets that apply to a call: the caller's and, where the caller's name is self-declared, also
+/// everyone's.
 pub(super) fn asked_sets<'r>(
     rules: &'r Rules,
     target: &Target,
@@ -264,6 +273,7 @@ pub(super) fn asked_sets<'r>(
 ) -> Vec<&'r RuleSet> {
     let (own, everyones) = rules.for_whom(who);
     let scopes = [Some(own), everyones];
+    // The scopes are the same for both rule sets: only their rules differ by agent.
     let names = scope_names(rules, target, mode);
     let sets = scopes.into_iter().flatten();
     let of = |scopes: &'r Scopes| {
@@ -275,14 +285,14 @@ pub(super) fn asked_sets<'r>(
     sets.flat_map(of).collect()
 }
 
-/// The scopes that a call is asked about.
+/// The scopes that apply to a call.
 fn scope_names<'r>(rules: &'r Rules, target: &Target, mode: Mode) -> Vec<&'r str> {
     match (target, mode) {
         (Target::Method { .. }, _) => vec![METHOD_SCOPE],
         (Target::Prompt(of) | Target::Completion(of), _) => vec![of.kind.scope(), METHOD_SCOPE],
         (Target::Resource(of), Mode::Fast) => vec![of.kind.scope(), METHOD_SCOPE],
         (Target::Resource(of), Mode::Strict) => {
-            // A spelling that only one reader understands is mapped like the plain one.
+            // Mapping by the spelled name alone would let an encoded URI skip the scope of its plain form.
             let name = of.canonical();
             let mapped = rules.scope_of(&name).or_else(|| {
                 let forms = resource::readings(&name)?.normal;
@@ -340,6 +350,7 @@ fn check_tool(
     let question = view.question(TOOL_SCOPE, facts);
     let mut checks = vec![match scopes.get(TOOL_SCOPE) {
         Some(set) => set.check(question),
+        // Rejected: reading "no rules" as "allowed". A file with a typo in its scope would allow every call.
         None => Check::default_deny(TOOL_SCOPE),
     }];
     if mode == Mode::Strict
@@ -352,8 +363,7 @@ fn check_tool(
     checks
 }
 
-/// What is no tool passes where its own scope has no rules; those of the other scopes are asked in any
-/// case.
+/// Checks a request that is not a tool call. It passes where its own scope has no rules; other scopes still apply.
 fn check_other(
     rules: &Rules,
     scopes: &Scopes,
@@ -368,6 +378,7 @@ fn check_other(
         .collect();
     let own = view.target.scope();
     if scopes.get(own).is_none() {
+        // First, so that the record of a request without rules names its own scope.
         checks.insert(0, passes(own));
     }
     checks
@@ -380,7 +391,7 @@ fn check_cost(scopes: &Scopes, mode: Mode, cost: Cost, facts: &Facts) -> Option<
     let limits = scopes.get(COST_SCOPE)?.limits?;
     let (kind, what, reason) = limits.judge(cost, facts.spent);
     let rule = format!("{}:{COST_SCOPE}:{what}", kind.as_str());
-    // A call that costs nothing as far as anyone knows has nothing to show for it.
+    // Without a declared cost the check would repeat "within its limits" in every record.
     let is_quiet = kind == Kind::Allow && cost == Cost::Unsaid;
     (!is_quiet).then(|| Check {
         scope: COST_SCOPE.to_owned(),
@@ -397,14 +408,14 @@ fn passes(scope: &'static str) -> Check {
     Check {
         scope: scope.to_owned(),
         kind: Kind::Allow,
-        reason: format!("there are no rules for the scope `{scope}`"),
+        reason: format!("the policy has no rules for scope `{scope}`"),
         hash: Digest::of(rule.as_bytes()),
         rule,
         judged: None,
     }
 }
 
-/// What a call is asked about beyond its name: a tool's or prompt's arguments, else all parameters.
+/// The JSON that is checked beyond the name: a tool's or prompt's arguments, else all parameters.
 pub(crate) fn arguments(call: &Call) -> Option<Json<'_>> {
     let frame = &call.attempt.frame;
     match &call.target {
@@ -413,7 +424,7 @@ pub(crate) fn arguments(call: &Call) -> Option<Json<'_>> {
     }
 }
 
-/// What a call is said to cost.
+/// The declared cost of a call.
 fn cost(call: &Call) -> Cost {
     let Some(meta) = call.attempt.frame.param("_meta") else {
         return Cost::Unsaid;
@@ -422,6 +433,7 @@ fn cost(call: &Call) -> Cost {
         return Cost::Unsaid;
     };
     match said.as_text().parse::<f64>() {
+        // NaN compares false with every limit, so it must never reach a comparison.
         Ok(cost) if cost.is_finite() => Cost::Of(cost),
         Ok(_) | Err(_) => Cost::Unreadable,
     }

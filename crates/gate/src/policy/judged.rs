@@ -1,43 +1,44 @@
-//! What a check was about, for the record and for people who read it.
+//! The subject of a check, for the record and its readers.
 
-use super::projection::Sought;
+use super::projection::SubjectKind;
 
-/// How many paths a check names.
+/// The most paths that a check names.
 const MAX_PATHS: usize = 16;
 
-/// What in a call's arguments a check was about, as it is written there.
+/// The part of a call's arguments that a check was about, as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Judged {
-    /// What is done to files, as far as the tool's name says it.
+    /// The action on files, from the verb in the tool's name.
     pub action: Option<&'static str>,
     /// The command that decided.
     pub command: Option<String>,
-    /// The paths, the one that decided first.
+    /// The paths; the deciding one comes first.
     pub paths: Vec<String>,
     /// The address that decided.
     pub domain: Option<String>,
 }
 
 impl Judged {
-    /// Of the things that were found, and which of them decided; `None` for texts, which may hold anything.
-    pub(super) fn of(sought: Sought, mut found: Vec<String>, decided: usize) -> Option<Self> {
+    /// Takes the subjects and the index of the one that decided; `None` for texts, which may hold anything.
+    pub(super) fn of(sought: SubjectKind, mut found: Vec<String>, decided: usize) -> Option<Self> {
         found.swap(0, decided);
+        // After the swap, so that the path that decided survives the cut.
         found.truncate(MAX_PATHS);
         let first = |found: Vec<String>| found.into_iter().next();
         match sought {
-            Sought::Paths => Some(Self {
+            SubjectKind::Paths => Some(Self {
                 paths: found,
                 ..Self::default()
             }),
-            Sought::Hosts => Some(Self {
+            SubjectKind::Hosts => Some(Self {
                 domain: first(found),
                 ..Self::default()
             }),
-            Sought::Commands => Some(Self {
+            SubjectKind::Commands => Some(Self {
                 command: first(found),
                 ..Self::default()
             }),
-            Sought::Texts => None,
+            SubjectKind::Texts => None,
         }
     }
 

@@ -1,21 +1,20 @@
-//! What a scope limits beyond its rules: how often, and how much may be spent.
+//! Limits of a scope beyond its rules: rate and cost.
 
 use std::time::Duration;
 
 use super::Kind;
 
-/// At most so many requests in any stretch of time of that length, per scope, tenant and token.
+/// At most `max_requests` in any period of length `window`, per scope, tenant and token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RateLimit {
     /// The scope whose requests are counted.
     pub scope: String,
-    /// How many there may be.
+    /// The allowed number of requests.
     pub max_requests: u64,
-    /// In how long.
     pub window: Duration,
 }
 
-/// What may be spent.
+/// Cost limits, in the unit of the host's estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct CostLimits {
     pub(super) max_per_action: Option<f64>,
@@ -23,24 +22,24 @@ pub(super) struct CostLimits {
     pub(super) alert_threshold: Option<f64>,
 }
 
-/// What a host says that a call will cost.
+/// The declared cost of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cost {
-    /// Nothing was said, which counts as nothing.
+    /// Not declared; counts as zero.
     Unsaid,
-    /// So much.
     Of(f64),
-    /// Something that is no number.
+    /// Not a finite number; the call is denied.
     Unreadable,
 }
 
-/// What the limits say to a cost: the verdict, the end of the rule's id, and why.
-pub(super) type Spoken = (Kind, &'static str, String);
+/// The verdict of the limits, the last part of the rule id, and the reason.
+pub(super) type LimitVerdict = (Kind, &'static str, String);
 
 impl CostLimits {
     /// The lower of each limit.
     pub(super) fn with(self, other: Self) -> Self {
         let lower = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            // Merging an agent's limits with everyone's may only tighten them.
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
@@ -51,9 +50,10 @@ impl CostLimits {
         }
     }
 
-    /// What these limits say to a call that costs `cost` of a token that has spent `spent`.
-    pub(super) fn judge(&self, cost: Cost, spent: f64) -> Spoken {
+    /// The verdict on a call that costs `cost`, for a token that has spent `spent`.
+    pub(super) fn judge(&self, cost: Cost, spent: f64) -> LimitVerdict {
         let cost = match cost {
+            // MCP does not require a host to declare a cost.
             Cost::Unsaid => 0.0,
             Cost::Of(cost) => cost,
             Cost::Unreadable => {
@@ -61,22 +61,25 @@ impl CostLimits {
                 return (Kind::Deny, "unreadable_value", why);
             }
         };
+        // A negative cost would earn budget for later calls.
         if cost < 0.0 {
             let why = "the estimated cost is negative".to_owned();
             return (Kind::Deny, "negative_value", why);
         }
         if let Some(max) = self.max_per_action.filter(|max| cost > *max) {
-            let why = format!("the estimated cost {cost} is more than {max} for one call");
+            let why = format!("the estimated cost {cost} exceeds `max_per_action` ({max})");
             return (Kind::Deny, "max_per_action", why);
         }
+        // `spent` comes from the token's ledger, not from the session: a new session must not be a new budget.
         let total = spent + cost;
         if let Some(max) = self.max_per_session.filter(|max| total > *max) {
-            let why =
-                format!("the token would have spent {total} in 24 hours, which is more than {max}");
+            let why = format!(
+                "the token would spend {total} in 24 hours, which exceeds `max_per_session` ({max})"
+            );
             return (Kind::Deny, "max_per_session", why);
         }
         if let Some(threshold) = self.alert_threshold.filter(|threshold| cost > *threshold) {
-            let why = format!("the estimated cost {cost} is more than {threshold}");
+            let why = format!("the estimated cost {cost} exceeds `alert_threshold` ({threshold})");
             return (Kind::RequireApproval, "alert_threshold", why);
         }
         (

@@ -1,15 +1,15 @@
-//! What a text can mean as a path: every reading that a server may have of it, each absolute and
-//! without `.` and `..`. A text whose readings leave the folder they start from is refused.
+//! The readings of a text as a path: every path that a server may open for it, each absolute and
+//! without `.` and `..`. A text with a reading that leaves its base folder is refused.
 
 use super::address;
 use crate::visible::is_visible;
 
-/// A text longer than this is no path that anything opens.
+/// The longest path that Linux opens (`PATH_MAX`).
 pub(super) const MAX_PATH_BYTES: usize = 4096;
-/// How often percent-encoding is taken off. Whoever wraps it deeper wants to hide something.
+/// The most rounds of percent-decoding. Deeper encoding has no honest use.
 const MAX_DECODES: usize = 4;
 
-/// What `~` and a relative path mean.
+/// The folders that `~` and relative paths are resolved against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ground {
     /// The home folder, absolute; `~` means it.
@@ -21,33 +21,32 @@ pub struct Ground {
 /// One reading of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// Absolute, without `.` and `..`.
+    /// Absolute, without `.` and `..`; links are not resolved.
     pub(super) spelled: String,
-    /// What the system is asked about: the same, or with its `..` where a link before it could lead
-    /// elsewhere.
+    /// The path to resolve: the same, or with its `..`, because a link before a `..` changes where it leads.
     pub(super) asked: String,
 }
 
-/// Why a path cannot be judged.
+/// Why a path cannot be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unclear {
-    /// `..` is left over.
-    #[error("it climbs out of the folder it starts from")]
+pub(super) enum PathError {
+    /// More `..` than folders.
+    #[error("it leaves the folder that it starts from")]
     Traversal,
     /// Still encoded after several rounds.
-    #[error("it is encoded over and over")]
+    #[error("it is percent-encoded more than {MAX_DECODES} times")]
     Encoded,
-    /// Encoded so that only careless decoders read it.
-    #[error("it encodes plain characters in more bytes than they need")]
+    /// Overlong UTF-8, which only lenient decoders accept.
+    #[error("it contains an overlong UTF-8 encoding")]
     Overlong,
-    /// Begins with something that only a shell replaces.
-    #[error("it begins with a variable or a command")]
+    /// Begins with something that a shell or a library expands.
+    #[error("it begins with a shell variable or a command substitution")]
     Variable,
     /// `~name`, which only a shell can resolve.
     #[error("it names another user's home folder")]
     OtherHome,
-    /// A NUL, where some readers stop and others do not.
-    #[error("it contains a NUL")]
+    /// A NUL, where some readers stop.
+    #[error("it contains a NUL byte")]
     Nul,
     /// Longer than any path.
     #[error("it is longer than {MAX_PATH_BYTES} bytes")]
@@ -55,13 +54,13 @@ pub(super) enum Unclear {
 }
 
 impl Ground {
-    /// The folder that a path starts from, and the rest of it.
-    fn split<'p>(&self, path: &'p str) -> Result<(&str, &'p str), Unclear> {
+    /// The base folder of a path, and the rest of the path.
+    fn split<'p>(&self, path: &'p str) -> Result<(&str, &'p str), PathError> {
         if let Some(rest) = path.strip_prefix('~') {
             if !(rest.is_empty() || rest.starts_with('/')) {
-                return Err(Unclear::OtherHome);
+                return Err(PathError::OtherHome);
             }
-            let home = self.home.as_deref().ok_or(Unclear::OtherHome)?;
+            let home = self.home.as_deref().ok_or(PathError::OtherHome)?;
             return Ok((home, rest));
         }
         for variable in ["$HOME", "${HOME}"] {
@@ -72,7 +71,7 @@ impl Ground {
             }
         }
         if begins_with_variable(path) {
-            return Err(Unclear::Variable);
+            return Err(PathError::Variable);
         }
         if path.starts_with('/') {
             Ok(("", path))
@@ -82,15 +81,15 @@ impl Ground {
     }
 }
 
-/// Whether some reader finds a path of this machine in a URL.
+/// Whether some reader takes a URL for a local path.
 pub(super) fn is_file_url(text: &str) -> bool {
     !out_of_url(text).is_empty()
 }
 
 /// Every reading of `text`.
-pub(super) fn readings(text: &str, ground: &Ground) -> Result<Vec<Reading>, Unclear> {
+pub(super) fn readings(text: &str, ground: &Ground) -> Result<Vec<Reading>, PathError> {
     if text.len() > MAX_PATH_BYTES {
-        return Err(Unclear::TooLong);
+        return Err(PathError::TooLong);
     }
     let mut found = Vec::new();
     for spelling in spellings(text)? {
@@ -99,15 +98,16 @@ pub(super) fn readings(text: &str, ground: &Ground) -> Result<Vec<Reading>, Uncl
     Ok(found)
 }
 
-/// Makes a path absolute and takes `.` and `..` out of it.
-pub(super) fn normalise(path: &str, ground: &Ground) -> Result<String, Unclear> {
+/// Makes a path absolute and resolves `.` and `..` in its text.
+pub(super) fn normalise(path: &str, ground: &Ground) -> Result<String, PathError> {
     let (start, rest) = ground.split(path)?;
     let mut parts: Vec<&str> = Vec::new();
     for part in rest.split('/') {
         match part {
             "" | "." => {}
             ".." => {
-                parts.pop().ok_or(Unclear::Traversal)?;
+                // Refused and not clamped at the base: servers differ in whether they clamp.
+                parts.pop().ok_or(PathError::Traversal)?;
             }
             _ => parts.push(part),
         }
@@ -119,10 +119,11 @@ pub(super) fn normalise(path: &str, ground: &Ground) -> Result<String, Unclear> 
     Ok(format!("{start}/{}", parts.join("/")))
 }
 
-/// The text as it is, and as it may be understood: decoded once and again, trimmed, with other
-/// characters for `/` and `.`, and out of a URL of files.
-pub(super) fn spellings(text: &str) -> Result<Vec<String>, Unclear> {
+/// The text and its other readings: percent-decoded repeatedly, trimmed, with look-alikes of `/` and `.`
+/// folded, and taken out of a file URL.
+pub(super) fn spellings(text: &str) -> Result<Vec<String>, PathError> {
     let mut all = decoded(text)?;
+    // Each change sees the results of those before it, so combinations are covered as well.
     for change in [joined, trimmed, folded, slashed, out_of_url] {
         let changed: Vec<String> = all.iter().flat_map(|text| change(text)).collect();
         for text in changed {
@@ -132,24 +133,25 @@ pub(super) fn spellings(text: &str) -> Result<Vec<String>, Unclear> {
         }
     }
     if all.iter().any(|text| text.contains('\0')) {
-        return Err(Unclear::Nul);
+        return Err(PathError::Nul);
     }
     Ok(all)
 }
 
-/// The text as it is, and percent-decoded once and again.
-pub(super) fn decoded(text: &str) -> Result<Vec<String>, Unclear> {
+/// The text, and each further round of percent-decoding.
+pub(super) fn decoded(text: &str) -> Result<Vec<String>, PathError> {
     let mut all = vec![text.to_owned()];
     while let Some(decoded) = percent_decoded(&all[all.len() - 1])? {
+        // Refused: any reading chosen here could be one round short of the server's.
         if all.len() > MAX_DECODES {
-            return Err(Unclear::Encoded);
+            return Err(PathError::Encoded);
         }
         all.push(decoded);
     }
     Ok(all)
 }
 
-fn read(text: &str, ground: &Ground, found: &mut Vec<Reading>) -> Result<(), Unclear> {
+fn read(text: &str, ground: &Ground, found: &mut Vec<Reading>) -> Result<(), PathError> {
     let spelled = normalise(text, ground)?;
     let mut add = |asked: String| {
         let reading = Reading {
@@ -160,6 +162,7 @@ fn read(text: &str, ground: &Ground, found: &mut Vec<Reading>) -> Result<(), Unc
             found.push(reading);
         }
     };
+    // Both forms are resolved: some servers clean a path as text, others let the kernel follow `link/..`.
     add(spelled.clone());
     if text.split('/').any(|part| part == "..") {
         let (start, rest) = ground.split(text)?;
@@ -172,19 +175,19 @@ fn read(text: &str, ground: &Ground, found: &mut Vec<Reading>) -> Result<(), Unc
     Ok(())
 }
 
-/// Whether a shell or a library may replace the beginning of a path: `$NAME/`, `${…}`, `$(…)` or backticks.
+/// Whether a shell or a library may expand the beginning of a path: `$NAME/`, `${…}`, `$(…)` or backticks.
 fn begins_with_variable(path: &str) -> bool {
     let Some(rest) = path.strip_prefix('$') else {
         return path.starts_with('`') && path.contains('/');
     };
-    // Small letters are names of files in some frameworks.
+    // `$lower` is a file name in some frameworks; environment variables are upper case.
     let name = rest.split('/').next().unwrap_or_default();
     let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     rest.starts_with(['{', '(']) || (!name.is_empty() && name.chars().all(is_name))
 }
 
 /// One round of percent-decoding; `None` when there is nothing to decode.
-fn percent_decoded(text: &str) -> Result<Option<String>, Unclear> {
+fn percent_decoded(text: &str) -> Result<Option<String>, PathError> {
     if !text.contains('%') {
         return Ok(None);
     }
@@ -211,13 +214,15 @@ fn percent_decoded(text: &str) -> Result<Option<String>, Unclear> {
     if decoded.len() == bytes.len() {
         return Ok(None);
     }
+    // Overlong `/` and `.` are invisible to UTF-8 parsers and plain to old C decoders.
     if decoded.windows(2).any(is_overlong) {
-        return Err(Unclear::Overlong);
+        return Err(PathError::Overlong);
     }
+    // Lossy: only the ASCII parts decide, and a stray byte must not end the decoding.
     Ok(Some(String::from_utf8_lossy(&decoded).into_owned()))
 }
 
-/// Whether two bytes begin a plain character in more bytes than it needs.
+/// Whether two bytes begin an overlong UTF-8 sequence.
 fn is_overlong(pair: &[u8]) -> bool {
     matches!(
         pair,
@@ -225,7 +230,7 @@ fn is_overlong(pair: &[u8]) -> bool {
     )
 }
 
-/// The paths that a URL of files can mean: any whose scheme is of files, and any without a host.
+/// The paths that a file URL can mean; also for other schemes without a host.
 fn out_of_url(text: &str) -> Vec<String> {
     let Some((scheme, rest)) = address::scheme(text) else {
         return Vec::new();
@@ -234,6 +239,7 @@ fn out_of_url(text: &str) -> Vec<String> {
     let is_file = address::is_file_scheme(&scheme);
     let whole = match rest.len() - behind.len() {
         0 if is_file && !rest.starts_with(char::is_whitespace) => {
+            // `file:etc/passwd` is relative to some readers and absolute to others.
             vec![rest.to_owned(), format!("/{rest}")]
         }
         // A scheme inside another one, as in `view-source:file:…`.
@@ -244,7 +250,7 @@ fn out_of_url(text: &str) -> Vec<String> {
             let path = if path.is_empty() { "/" } else { path };
             match host {
                 "" | "localhost" => vec![path.to_owned()],
-                // Careless readers take the host for a part of the path.
+                // Lenient readers take the host for a part of the path.
                 _ => vec![path.to_owned(), format!("/{behind}"), behind.to_owned()],
             }
         }
@@ -260,7 +266,7 @@ fn out_of_url(text: &str) -> Vec<String> {
     whole.into_iter().chain(cut).collect()
 }
 
-/// Without the tabs and line breaks that readers of URLs drop.
+/// The text without tabs and line breaks, which URL parsers drop.
 fn joined(text: &str) -> Vec<String> {
     let is_dropped = |c: char| matches!(c, '\t' | '\n' | '\r');
     let is_url = || address::scheme(text).is_some();
@@ -280,7 +286,7 @@ fn trimmed(text: &str) -> Vec<String> {
     }
 }
 
-/// Characters that some readers take for plain ones.
+/// The text with the characters folded that some readers normalise to ASCII.
 fn folded(text: &str) -> Vec<String> {
     if text.is_ascii() {
         return Vec::new();
@@ -299,7 +305,7 @@ fn folded(text: &str) -> Vec<String> {
     }
 }
 
-/// Where `\` separates, as on another system.
+/// The text with `\` as separator, as on Windows.
 fn slashed(text: &str) -> Vec<String> {
     match text.contains('\\') {
         true => vec![text.replace('\\', "/")],
@@ -330,11 +336,11 @@ mod tests {
             ("src/./a/../b", Ok("/srv/repo/src/b")),
             (".", Ok("/srv/repo")),
             ("/", Ok("/")),
-            ("../x", Err(Unclear::Traversal)),
-            ("a/../../x", Err(Unclear::Traversal)),
-            ("/../etc/passwd", Err(Unclear::Traversal)),
-            ("~/../other", Err(Unclear::Traversal)),
-            ("~root/x", Err(Unclear::OtherHome)),
+            ("../x", Err(PathError::Traversal)),
+            ("a/../../x", Err(PathError::Traversal)),
+            ("/../etc/passwd", Err(PathError::Traversal)),
+            ("~/../other", Err(PathError::Traversal)),
+            ("~root/x", Err(PathError::OtherHome)),
         ];
         for (text, expected) in cases {
             let expected = expected.map(str::to_owned);
@@ -344,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_path_yields_all_its_possible_readings() {
-        let spelled = |text: &str| -> Result<Vec<String>, Unclear> {
+        let spelled = |text: &str| -> Result<Vec<String>, PathError> {
             let readings = readings(text, &ground())?;
             Ok(readings
                 .into_iter()
@@ -389,15 +395,15 @@ mod tests {
             assert!(spelled(text).is_err(), "{text}");
         }
         for text in ["$OLDPWD/x", "${X}/y", "$(pwd)/x", "`pwd`/x", "$X"] {
-            assert_eq!(spelled(text), Err(Unclear::Variable), "{text}");
+            assert_eq!(spelled(text), Err(PathError::Variable), "{text}");
         }
         for text in ["$page/x", "$", "a$B/c"] {
             assert!(spelled(text).is_ok(), "{text}");
         }
-        assert_eq!(spelled("a/%c0%ae%c0%ae/x"), Err(Unclear::Overlong));
-        assert_eq!(spelled("a\0b"), Err(Unclear::Nul));
-        assert_eq!(spelled("a%00b"), Err(Unclear::Nul));
-        assert_eq!(spelled(&"a".repeat(5000)), Err(Unclear::TooLong));
+        assert_eq!(spelled("a/%c0%ae%c0%ae/x"), Err(PathError::Overlong));
+        assert_eq!(spelled("a\0b"), Err(PathError::Nul));
+        assert_eq!(spelled("a%00b"), Err(PathError::Nul));
+        assert_eq!(spelled(&"a".repeat(5000)), Err(PathError::TooLong));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Name patterns, in which `*` matches any run of characters, and names that look like others.
+//! Name patterns, in which `*` matches any run of characters, and look-alike names.
 //!
 //! Patterns that allow compare byte for byte. Patterns that restrict also match a name in another case, and a name that
 //! looks like one they match.
@@ -11,8 +11,7 @@ use crate::visible::is_visible;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
-/// A pattern together with its folded form and with what it looks like, for rules that must not be slipped past by a
-/// name that only looks different to a machine.
+/// A pattern with its case-folded form and its visual skeleton, for rules that look-alike names must not evade.
 #[derive(Debug, Clone)]
 pub(super) struct Lookalike {
     pattern: Pattern,
@@ -36,7 +35,7 @@ impl Pattern {
         self.matches_by(text, |byte| byte)
     }
 
-    /// The same for a pattern that is only asked now and then: in any case, or by what it looks like.
+    /// Whether `text` matches in any case or looks as if it did. Compiles on each call; for rarely used patterns.
     pub(super) fn resembles(&self, text: &str) -> bool {
         Lookalike::new(&self.0).resembles(text)
     }
@@ -44,7 +43,8 @@ impl Pattern {
     fn matches_by(&self, text: &str, fold: impl Fn(u8) -> u8) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut at, mut seen) = (0, 0);
-        // Where the last `*` stands, and how much of the text it has taken so far.
+        // Backtracking to the last `*` only, which keeps matching at O(pattern × text) for hostile names.
+        // The position of the last `*`, and where in the text its match ends so far.
         let mut star: Option<(usize, usize)> = None;
         while seen < text.len() {
             match pattern.get(at) {
@@ -69,14 +69,14 @@ impl Pattern {
         pattern[at..].iter().all(|byte| *byte == b'*')
     }
 
-    /// Whether everything that `other` matches is matched by this one too. It never says so wrongly;
-    /// it may miss a case.
+    /// Whether this pattern matches everything that `other` matches. May miss a case, but is never wrong when
+    /// `true`.
     pub(super) fn covers(&self, other: &Self) -> bool {
-        // A `*` of the other can only be taken by one of ours, and whatever it stands for with it.
+        // Only a `*` of this pattern can match a literal `*` of the other, and it then matches any replacement.
         self.matches(&other.0)
     }
 
-    /// The pattern without any `*`, when there is none in it.
+    /// The pattern as a literal, if it has no `*`.
     pub(super) fn literal(&self) -> Option<&str> {
         (!self.0.contains('*')).then_some(self.0.as_str())
     }
@@ -95,17 +95,16 @@ impl Lookalike {
         &self.pattern
     }
 
-    /// The pattern in the one case that names are compared in.
     pub(super) fn folded(&self) -> &Pattern {
         &self.folded
     }
 
-    /// Whether `text` matches as it is written.
+    /// Whether `text` matches byte for byte.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.pattern.matches(text)
     }
 
-    /// Whether `text` matches in any case, or looks as if it did. Plain ASCII looks like nothing else.
+    /// Whether `text` matches in any case, or looks as if it did. ASCII has no look-alikes here.
     pub(super) fn resembles(&self, text: &str) -> bool {
         if text.is_ascii() {
             return self
@@ -116,7 +115,7 @@ impl Lookalike {
     }
 }
 
-/// A text in one case. Some letters (`ſ`, `ß`) become plain ones only as capitals.
+/// Folds case. Upper case first: letters such as `ſ` and `ß` become ASCII only as capitals.
 pub(super) fn folded(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
@@ -124,9 +123,9 @@ pub(super) fn folded(text: &str) -> String {
     text.to_uppercase().to_lowercase()
 }
 
-/// What a text looks like: the same for all texts that a person would take for each other.
+/// The visual skeleton of a text: equal for texts that a person would confuse.
 pub(crate) fn looks(text: &str) -> String {
-    // Full-width and other compatibility forms are small letters to the eye as well.
+    // Lowered again after the skeleton, which maps full-width and other compatibility forms to ASCII.
     let shown: String = text.chars().filter(|c| is_visible(*c)).collect();
     skeleton(&folded(&shown)).collect::<String>().to_lowercase()
 }

@@ -1,5 +1,5 @@
-//! What a tool's arguments mean in a scope: the paths, hosts, commands or texts in them, wherever
-//! they stand. What could be one is taken for one, and arguments beyond a limit are not judged.
+//! Finds the subjects of a scope in a tool's arguments: paths, hosts, commands or texts, at any depth. Whatever could be
+//! a subject counts as one, and arguments beyond a limit are refused.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use callgate_wire::{Json, JsonKind, Strictness, words};
 
 use super::{address, carried, path};
 
-/// How many values are looked at.
+/// The most values in a call's arguments.
 const MAX_VALUES: usize = 10_000;
-/// How many paths, hosts, commands or texts a call may have.
+/// The most subjects of one call.
 const MAX_SUBJECTS: usize = 256;
-/// How deep values are looked for.
+/// The deepest nesting of arguments.
 const MAX_DEPTH: usize = 64;
 
-/// Words in a key that say that a path stands there.
+/// Words in a key that mark its value as a path.
 const PATH_WORDS: [&str; 35] = [
     "path",
     "paths",
@@ -52,7 +52,7 @@ const PATH_WORDS: [&str; 35] = [
     "pathname",
     "name",
 ];
-/// Last words of keys that hold a text, not a path; only what is wholly a path counts there.
+/// Last words of keys that hold text; only a value that is entirely a path counts there.
 const TEXT_WORDS: [&str; 15] = [
     "content",
     "contents",
@@ -96,41 +96,32 @@ const HOST_WORDS: [&str; 19] = [
 ];
 const DATA_KEYS: [&str; 4] = ["value", "content", "text", "data"];
 
-/// What a tool does to files.
+/// The action of a tool on files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Action {
-    /// Looks.
     Read,
-    /// Changes or makes.
     Write,
-    /// Takes away.
     Delete,
 }
 
-/// Arguments that are too much to be judged.
+/// A limit that the arguments exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TooMuch {
-    /// Too many values.
+pub(super) enum LimitExceeded {
     #[error("the arguments have more than {MAX_VALUES} values")]
     Values,
     /// Too many things to judge.
-    #[error("the arguments name more than {MAX_SUBJECTS} things")]
+    #[error("the arguments name more than {MAX_SUBJECTS} paths, hosts, commands or texts")]
     Subjects,
-    /// Too deep.
-    #[error("the arguments nest deeper than {MAX_DEPTH}")]
+    #[error("the arguments nest deeper than {MAX_DEPTH} levels")]
     Deep,
 }
 
-/// What is looked for.
+/// The kind of subject to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sought {
-    /// Paths.
+pub(super) enum SubjectKind {
     Paths,
-    /// Hosts.
     Hosts,
-    /// Commands.
     Commands,
-    /// Texts.
     Texts,
 }
 
@@ -153,13 +144,17 @@ impl Action {
             "delete" | "remove" | "unlink" | "rm" => Some(Self::Delete),
             _ => None,
         };
+        // The strongest, so that `read_and_delete` is matched by rules on `delete`.
         words(name).filter_map(action).max()
     }
 }
 
-/// Everything of the sought kind in the arguments, as it is written there.
-pub(super) fn project(arguments: Option<Json<'_>>, sought: Sought) -> Result<Vec<String>, TooMuch> {
-    let mut walk = Walk {
+/// Every subject of a kind in the arguments, as written.
+pub(super) fn project(
+    arguments: Option<Json<'_>>,
+    sought: SubjectKind,
+) -> Result<Vec<String>, LimitExceeded> {
+    let mut walk = SubjectSearch {
         sought,
         values: 0,
         found: Vec::new(),
@@ -170,25 +165,30 @@ pub(super) fn project(arguments: Option<Json<'_>>, sought: Sought) -> Result<Vec
     Ok(walk.found)
 }
 
-struct Walk {
-    sought: Sought,
+struct SubjectSearch {
+    sought: SubjectKind,
     values: usize,
     found: Vec<String>,
 }
 
-impl Walk {
-    /// Looks at a value that stands under `key`, or in an array under it.
-    fn value(&mut self, value: Json<'_>, key: Option<&str>, depth: usize) -> Result<(), TooMuch> {
+impl SubjectSearch {
+    /// Visits a value under `key`, or in an array under it.
+    fn value(
+        &mut self,
+        value: Json<'_>,
+        key: Option<&str>,
+        depth: usize,
+    ) -> Result<(), LimitExceeded> {
         self.values += 1;
         if self.values > MAX_VALUES {
-            return Err(TooMuch::Values);
+            return Err(LimitExceeded::Values);
         }
         if depth > MAX_DEPTH {
-            return Err(TooMuch::Deep);
+            return Err(LimitExceeded::Deep);
         }
         match value.kind() {
             JsonKind::Object => {
-                if self.sought == Sought::Commands {
+                if self.sought == SubjectKind::Commands {
                     self.command_lines(value)?;
                 }
                 for (name, value) in value.members() {
@@ -196,7 +196,8 @@ impl Walk {
                 }
             }
             JsonKind::Array => {
-                if is_one_of(key, &COMMAND_KEYS) && self.sought == Sought::Commands {
+                // `["rm", "-rf", "/"]` must match the same rules as `rm -rf /`.
+                if is_one_of(key, &COMMAND_KEYS) && self.sought == SubjectKind::Commands {
                     self.add(joined(value))?;
                 }
                 for element in value.elements() {
@@ -206,10 +207,10 @@ impl Walk {
             JsonKind::String => self.string(&value.as_str().unwrap_or_default(), key, depth)?,
             JsonKind::Number | JsonKind::Bool => {
                 let can_be = match self.sought {
-                    Sought::Paths => false,
-                    // A number is an address in another base.
-                    Sought::Hosts => value.kind() == JsonKind::Number,
-                    Sought::Commands | Sought::Texts => true,
+                    SubjectKind::Paths => false,
+                    // 2130706433 is 127.0.0.1 to most resolvers.
+                    SubjectKind::Hosts => value.kind() == JsonKind::Number,
+                    SubjectKind::Commands | SubjectKind::Texts => true,
                 };
                 if can_be && self.is_sought(value.as_text(), key) {
                     self.add(value.as_text().to_owned())?;
@@ -226,25 +227,25 @@ impl Walk {
         value: Json<'_>,
         outer: Option<&str>,
         depth: usize,
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), LimitExceeded> {
         let name = name.as_str().unwrap_or_default();
-        // Some servers take a map from paths or addresses to something.
+        // Some servers take maps keyed by path or address.
         let is_subject = match self.sought {
-            Sought::Paths => looks_like_path(&name),
-            Sought::Hosts => address::is_address(&name),
-            Sought::Commands | Sought::Texts => false,
+            SubjectKind::Paths => looks_like_path(&name),
+            SubjectKind::Hosts => address::is_address(&name),
+            SubjectKind::Commands | SubjectKind::Texts => false,
         };
         if is_subject {
             self.add(name.clone().into_owned())?;
         }
-        // What stands inside a value of a known key belongs to it, whatever it is called there.
+        // Values nested in a known key belong to it, whatever their own keys are.
         let known = is_key(&name, self.sought);
         let outer = outer.filter(|outer| !known && is_key(outer, self.sought));
         self.value(value, Some(outer.unwrap_or(&name)), depth + 1)
     }
 
-    /// A command whose arguments stand beside it is one line.
-    fn command_lines(&mut self, object: Json<'_>) -> Result<(), TooMuch> {
+    /// Joins a command with the arguments beside it into one line.
+    fn command_lines(&mut self, object: Json<'_>) -> Result<(), LimitExceeded> {
         let named = |keys: &'static [&'static str]| {
             object.members().filter_map(move |(name, value)| {
                 let name = name.as_str().unwrap_or_default();
@@ -260,28 +261,29 @@ impl Walk {
         Ok(())
     }
 
-    /// Looks at a string, and at what it carries.
-    fn string(&mut self, text: &str, key: Option<&str>, depth: usize) -> Result<(), TooMuch> {
+    /// Checks a string, and the values inside it.
+    fn string(&mut self, text: &str, key: Option<&str>, depth: usize) -> Result<(), LimitExceeded> {
         if self.is_sought(text, key) {
             self.add(text.to_owned())?;
         }
         let is_carried: fn(&str) -> bool = match self.sought {
-            Sought::Paths => |value| !is_other_url(value) && looks_like_path(value),
-            Sought::Hosts => address::is_address,
-            Sought::Commands | Sought::Texts => return Ok(()),
+            SubjectKind::Paths => |value| !is_other_url(value) && looks_like_path(value),
+            SubjectKind::Hosts => address::is_address,
+            SubjectKind::Commands | SubjectKind::Texts => return Ok(()),
         };
         let is_command = is_one_of(key, &COMMAND_KEYS) || is_one_of(key, &COMMAND_ARGUMENT_KEYS);
-        // What a URL carries goes to its host, and what a longer text carries is only talked about.
+        // Values inside a URL go to its host, and paths inside prose are only mentioned.
+        // An option is not prose, even under `text`.
         if address::is_url(text) || (is_text_key(key) && !text.starts_with('-')) {
             return Ok(());
         }
-        // Some servers take their arguments as JSON in a string.
+        // Some servers accept their arguments as JSON in a string.
         if text.trim_start().starts_with(['{', '['])
             && let Ok(inner) = Json::validate(text.as_bytes(), Strictness::Full)
         {
             return self.value(inner, key, depth + 1);
         }
-        let values = carried::carried(text, is_command).map_err(|_| TooMuch::Subjects)?;
+        let values = carried::carried(text, is_command).map_err(|_| LimitExceeded::Subjects)?;
         for value in values.into_iter().filter(|value| is_carried(value)) {
             self.add(value)?;
         }
@@ -290,22 +292,23 @@ impl Walk {
 
     fn is_sought(&self, text: &str, key: Option<&str>) -> bool {
         match self.sought {
-            Sought::Paths => is_path(text, key),
-            Sought::Hosts => {
+            SubjectKind::Paths => is_path(text, key),
+            SubjectKind::Hosts => {
                 address::is_address(text)
                     || (is_host_key(key) && !address::trimmed(text).is_empty())
             }
-            Sought::Commands => is_one_of(key, &COMMAND_KEYS),
-            Sought::Texts => is_one_of(key, &DATA_KEYS),
+            SubjectKind::Commands => is_one_of(key, &COMMAND_KEYS),
+            SubjectKind::Texts => is_one_of(key, &DATA_KEYS),
         }
     }
 
-    fn add(&mut self, text: String) -> Result<(), TooMuch> {
+    fn add(&mut self, text: String) -> Result<(), LimitExceeded> {
         if self.found.contains(&text) {
             return Ok(());
         }
+        // An error and not a cut: the subject after the limit could be the denied one.
         if self.found.len() == MAX_SUBJECTS {
-            return Err(TooMuch::Subjects);
+            return Err(LimitExceeded::Subjects);
         }
         self.found.push(text);
         Ok(())
@@ -324,31 +327,31 @@ fn joined(value: Json<'_>) -> String {
     value.elements().map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a key says what stands under it, in any case: some servers fold it.
+/// Whether a key is one of `keys`, ignoring case: some servers fold it.
 fn is_one_of(key: Option<&str>, keys: &[&str]) -> bool {
     key.is_some_and(|key| keys.iter().any(|known| known.eq_ignore_ascii_case(key)))
 }
 
-fn is_key(name: &str, sought: Sought) -> bool {
+fn is_key(name: &str, sought: SubjectKind) -> bool {
     match sought {
-        Sought::Paths => true,
-        Sought::Hosts => is_host_key(Some(name)),
-        Sought::Commands => is_one_of(Some(name), &COMMAND_KEYS),
-        Sought::Texts => is_one_of(Some(name), &DATA_KEYS),
+        SubjectKind::Paths => true,
+        SubjectKind::Hosts => is_host_key(Some(name)),
+        SubjectKind::Commands => is_one_of(Some(name), &COMMAND_KEYS),
+        SubjectKind::Texts => is_one_of(Some(name), &DATA_KEYS),
     }
 }
 
-/// Whether a command stands under a key, or beside it.
+/// Whether a key holds a command or its arguments.
 pub(crate) fn is_command_key(key: &str) -> bool {
     is_one_of(Some(key), &COMMAND_KEYS) || is_one_of(Some(key), &COMMAND_ARGUMENT_KEYS)
 }
 
-/// Whether a word of a key says that a path stands under it.
+/// Whether a word of a key marks its value as a path.
 pub(crate) fn is_path_key(key: &str) -> bool {
     words(key).any(|word| PATH_WORDS.contains(&&*word))
 }
 
-/// Whether a string is taken for a path, by where it stands and by what it looks like.
+/// Whether a string counts as a path, by its key and its form.
 fn is_path(text: &str, key: Option<&str>) -> bool {
     if text.is_empty() || is_other_url(text) {
         return false;
@@ -363,7 +366,7 @@ fn is_path(text: &str, key: Option<&str>) -> bool {
     }
 }
 
-/// Whether a key says that a text stands under it.
+/// Whether a key marks its value as text.
 fn is_text_key(key: Option<&str>) -> bool {
     let Some(key) = key else {
         return false;
@@ -372,18 +375,21 @@ fn is_text_key(key: Option<&str>) -> bool {
     last.is_some_and(|word| TEXT_WORDS.contains(&&*word)) && !is_path_key(key)
 }
 
-/// Whether a key says that an address stands under it: `url`, `base_url`, `hostName`.
+/// Whether a key marks its value as an address: `url`, `base_url`, `hostName`.
 fn is_host_key(key: Option<&str>) -> bool {
     let words: Vec<_> = words(key.unwrap_or_default()).collect();
     let is_known = |word: &str| HOST_WORDS.contains(&word);
     words.last().is_some_and(|word| is_known(word)) || is_known(&words.concat())
 }
 
-/// Whether a string anywhere looks like a path, in any of its spellings.
+/// Whether a string looks like a path, in any of its readings.
 fn looks_like_path(text: &str) -> bool {
+    // No system call opens a longer path, and decoding megabytes for every string would be slow.
     if text.len() > path::MAX_PATH_BYTES {
         return text.starts_with(['/', '\\', '~', '.']) && !text.contains('\n');
     }
+    // A text that cannot be read clearly counts as a path: the path rules then refuse it by name, instead of
+    // never seeing it.
     let Ok(spellings) = path::spellings(text) else {
         return true;
     };
@@ -397,7 +403,7 @@ fn looks_like_path(text: &str) -> bool {
     })
 }
 
-/// Whether a text is a path and nothing but: one word, from a root.
+/// Whether a text is entirely a path: one word, from a root.
 fn is_wholly_path(text: &str) -> bool {
     let Ok(spellings) = path::spellings(text) else {
         return !text.contains(char::is_whitespace);
@@ -410,7 +416,7 @@ fn is_wholly_path(text: &str) -> bool {
     })
 }
 
-/// A URL with a host is not a path, unless it climbs like one or some reader finds a path of this machine in it.
+/// Whether a text is a URL and not a path. A URL with `..`, or one that some reader opens as a local file, is a path.
 fn is_other_url(text: &str) -> bool {
     address::is_url(text)
         && path::spellings(text).is_ok_and(|spellings| {
@@ -423,7 +429,7 @@ fn is_other_url(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(text: &str, sought: Sought) -> Vec<String> {
+    fn found(text: &str, sought: SubjectKind) -> Vec<String> {
         let json = Json::validate(text.as_bytes(), Strictness::Full).expect("it is JSON");
         project(Some(json), sought).expect("it is within the limits")
     }
@@ -464,19 +470,25 @@ mod tests {
             ),
         ];
         for (text, expected) in cases {
-            assert_eq!(found(text, Sought::Paths), expected, "{text}");
+            assert_eq!(found(text, SubjectKind::Paths), expected, "{text}");
         }
     }
 
     #[test]
     fn hosts_commands_and_texts_are_found_in_arguments() {
         let hosts = r#"{"url":"https://a","request":{"Host":"b"},"urls":["https://c"],"x":"d"}"#;
-        assert_eq!(found(hosts, Sought::Hosts), ["https://a", "b", "https://c"]);
+        assert_eq!(
+            found(hosts, SubjectKind::Hosts),
+            ["https://a", "b", "https://c"]
+        );
         let hosts = r#"{"base_url":"a","hostName":"b","url":{"c":"d"},"url_type":"e","proxy":true,"host":7,"uri":" ","//f":1}"#;
-        assert_eq!(found(hosts, Sought::Hosts), ["a", "b", "d", "7", "//f"]);
+        assert_eq!(
+            found(hosts, SubjectKind::Hosts),
+            ["a", "b", "d", "7", "//f"]
+        );
         let hosts = r#"{"args":["-v","--url=https://a","-xhttps://b"],"command":"curl 'https://c/?d=https://e'","f":"https://g/?h=https://i"}"#;
         assert_eq!(
-            found(hosts, Sought::Hosts),
+            found(hosts, SubjectKind::Hosts),
             [
                 "https://a",
                 "https://b",
@@ -486,30 +498,30 @@ mod tests {
         );
         let commands = r#"{"command":"rm","args":["-rf","/"],"Cmd":["a","b"],"x":"y"}"#;
         assert_eq!(
-            found(commands, Sought::Commands),
+            found(commands, SubjectKind::Commands),
             ["rm -rf /", "a b -rf /", "rm", "a b", "a", "b"]
         );
         let texts = r#"{"content":"a","data":{"x":["b",3]},"other":"c"}"#;
-        assert_eq!(found(texts, Sought::Texts), ["a", "b", "3"]);
+        assert_eq!(found(texts, SubjectKind::Texts), ["a", "b", "3"]);
     }
 
     #[test]
     fn arguments_too_large_or_deep_to_judge_are_errors() {
         let json = |text: &str| {
             let json = Json::validate(text.as_bytes(), Strictness::Full).expect("it is JSON");
-            project(Some(json), Sought::Paths)
+            project(Some(json), SubjectKind::Paths)
         };
         let many: Vec<String> = (0..300).map(|n| format!("\"/{n}\"")).collect();
         assert_eq!(
             json(&format!("[{}]", many.join(","))),
-            Err(TooMuch::Subjects)
+            Err(LimitExceeded::Subjects)
         );
         assert_eq!(
             json(&format!("[{}0]", "0,".repeat(10_001))),
-            Err(TooMuch::Values)
+            Err(LimitExceeded::Values)
         );
         let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
-        assert_eq!(json(&deep), Err(TooMuch::Deep));
+        assert_eq!(json(&deep), Err(LimitExceeded::Deep));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Protected places: the files and folders that govern the gateway itself. A call whose arguments lead there needs a
-//! person, whatever the rules say, and the built-in tools refuse it.
+//! person under every policy, and the built-in tools refuse it.
 //!
-//! Where a path really leads is looked up by the call path ([`Reach`]); here is what must be looked at, and what
-//! counts for how much.
+//! This module finds candidate paths and turns lookups into a check; the call path resolves the candidates ([`Reach`]).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,75 +10,75 @@ use callgate_wire::Json;
 use super::{Check, Kind, path::Ground};
 use crate::{Call, Digest, Target};
 use spelling::{absolute, is_within, plain};
-use walk::{MAX_PATHS, Walk};
+use walk::{CandidateSearch, MAX_PATHS};
 
 mod command;
 mod spelling;
 mod walk;
 mod words;
 
-/// The files and folders that govern a gateway. A folder stands for everything in it.
+/// The files and folders that govern a gateway. A folder includes everything in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Protected {
     places: Vec<String>,
-    /// The last parts of the places: a bare word that is one of them may be a path.
+    /// The file names of the places: a bare word that equals one may be a path.
     names: Vec<String>,
 }
 
-/// Where a path leads.
+/// Whether a path leads to a protected place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// To no protected place.
+    /// Not to a protected place.
     Elsewhere,
     /// To a protected place, by its name, through a link or as another name of the same file.
     Inside,
-    /// To a folder that a protected place lies in.
+    /// To a folder that contains a protected place.
     Above,
-    /// That could not be found out.
+    /// The lookup failed.
     Unknown,
 }
 
-/// What a call's arguments may lead to. Looking through them is the dearest part of judging a long call, so it is done
-/// once and kept with the facts.
+/// The paths in a call's arguments that may lead to protected places. The search is the most expensive part of judging a
+/// long call, so it runs once and its result is kept with the facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leads(Result<Vec<Candidate>, TooMuch>);
+pub struct Leads(Result<Vec<Candidate>, TooLarge>);
 
 impl Leads {
-    /// The paths that must be looked at before the call can be judged.
+    /// The paths to resolve before the call can be judged.
     pub fn paths(&self) -> Vec<String> {
         let found = self.0.iter().flatten();
         let paths: BTreeSet<&String> = found.map(|one| &one.path).collect();
         paths.into_iter().cloned().collect()
     }
 
-    /// Whether there are none of them.
+    /// Whether there is nothing to resolve.
     pub fn is_empty(&self) -> bool {
         self.0.as_ref().map_or(true, Vec::is_empty)
     }
 }
 
-/// A path that a call may mean.
+/// A path that a call may use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     /// Absolute.
     path: String,
-    /// Whether it stands in the text of a command.
+    /// Whether it was found in the text of a command.
     in_command: bool,
-    /// Whether the call may move, delete or copy a whole folder by it.
+    /// Whether the call may move, delete or copy it as a whole folder.
     takes_whole: bool,
 }
 
-/// The arguments are too large to be looked through.
+/// The arguments are too large to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TooMuch;
+struct TooLarge;
 
 impl Protected {
-    /// These places, absolute. Each should be given by the name that people use and by where it really is.
+    /// Takes absolute paths. Each place should be given both as named and with links resolved.
     pub fn new(places: impl IntoIterator<Item = String>) -> Self {
         let places: BTreeSet<String> = places
             .into_iter()
             .map(|place| place.trim_end_matches('/').to_owned())
-            // The root would be everything.
+            // The root would protect everything, so no call could pass.
             .filter(|place| place.starts_with('/'))
             .collect();
         let name = |place: &String| place.rsplit('/').next().unwrap_or_default().to_owned();
@@ -90,7 +89,6 @@ impl Protected {
         }
     }
 
-    /// The places.
     pub fn places(&self) -> &[String] {
         &self.places
     }
@@ -100,23 +98,23 @@ impl Protected {
         self.places.is_empty()
     }
 
-    /// Whether an absolute path without `..` is a place or lies in one. Case is folded: some file systems fold it.
+    /// Whether an absolute path without `..` is a place or inside one. Ignores case, as some file systems do.
     pub fn covers(&self, path: &str) -> bool {
         self.places.iter().any(|place| is_within(path, place))
     }
 
-    /// Whether a place lies in the folder `path`.
+    /// Whether the folder `path` contains a place.
     pub fn is_above(&self, path: &str) -> bool {
         let folder = path.trim_end_matches('/');
         self.places.iter().any(|place| is_within(place, folder))
     }
 
-    /// What the arguments of a call may lead to.
+    /// The candidates in the arguments of a call.
     pub(super) fn leads(&self, call: &Call, ground: &Ground) -> Leads {
         Leads(self.candidates(call, ground))
     }
 
-    /// What is said to a call that leads to a protected place.
+    /// The check of a call that leads to a protected place; `None` if it does not.
     pub(super) fn check(
         call: &Call,
         leads: &Leads,
@@ -124,9 +122,8 @@ impl Protected {
     ) -> Option<Check> {
         let found = match &leads.0 {
             Ok(found) => found,
-            Err(TooMuch) => {
-                let why =
-                    "the arguments are too large to see whether they lead to a protected path";
+            Err(TooLarge) => {
+                let why = "the arguments are too large to check for protected paths";
                 return Some(verdict(Kind::RequireApproval, why.to_owned()));
             }
         };
@@ -135,6 +132,7 @@ impl Protected {
             let Some(why) = candidate.says(reached) else {
                 continue;
             };
+            // The built-in tools refuse these files anyway, so an approval would release a call that then fails.
             let kind = if is_builtin(&call.target) && !candidate.in_command {
                 Kind::Deny
             } else {
@@ -147,15 +145,16 @@ impl Protected {
         strictest
     }
 
-    fn candidates(&self, call: &Call, ground: &Ground) -> Result<Vec<Candidate>, TooMuch> {
+    fn candidates(&self, call: &Call, ground: &Ground) -> Result<Vec<Candidate>, TooLarge> {
         let Some(arguments) = super::judge::arguments(call) else {
             return Ok(Vec::new());
         };
         let is_builtin = is_builtin(&call.target);
-        let walk = Walk::over(arguments, &call.target, ground, self)?;
+        let walk = CandidateSearch::over(arguments, &call.target, ground, self)?;
         if walk.paths.is_empty() && walk.lines.is_empty() {
             return Ok(Vec::new());
         }
+        // The built-in file tools work on single files; their shell is covered by the words of its commands.
         let takes_whole = !is_builtin && (walk.says_take_whole || takes_whole(&call.target));
         let candidate = |path| Candidate {
             path,
@@ -171,7 +170,7 @@ impl Protected {
         for line in walk.lines {
             found.extend(command::candidates(&line, ground, &folder, self));
             if found.len() > MAX_PATHS {
-                return Err(TooMuch);
+                return Err(TooLarge);
             }
         }
         Ok(found)
@@ -179,20 +178,22 @@ impl Protected {
 }
 
 impl Candidate {
-    /// Why it needs a person, if it does.
+    /// Why the candidate needs a person; `None` if it does not.
     fn says(&self, reached: &HashMap<String, Reach>) -> Option<String> {
         let path = &self.path;
         match reached.get(path) {
             Some(Reach::Elsewhere) => None,
             Some(Reach::Inside) => Some(format!(
-                "`{path}` is part of what governs this gateway (its configuration, policy, lock, packs or data folder)"
+                "`{path}` is a protected path of this gateway (its configuration, policy, lock file, packs or data folder)"
             )),
             Some(Reach::Above) if self.takes_whole => Some(format!(
-                "`{path}` contains what governs this gateway, and the call may move, delete or copy it"
+                "`{path}` contains protected paths of this gateway, and the call may move, delete or copy it"
             )),
+            // Reading `~` is an everyday call; only taking the whole folder touches what is in it.
             Some(Reach::Above) => None,
+            // Fail closed, also for a path that was not looked up: a slow file system must not open the way.
             Some(Reach::Unknown) | None => Some(format!(
-                "it could not be found out whether `{path}` leads to what governs this gateway"
+                "could not determine whether `{path}` leads to a protected path of this gateway"
             )),
         }
     }

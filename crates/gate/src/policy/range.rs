@@ -1,10 +1,10 @@
-//! Words for ranges of addresses in `domains`: `loopback`, `private`, `link_local` and `metadata`.
+//! Named address ranges in `domains`: `loopback`, `private`, `link_local` and `metadata`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How alike a word must be to one of the ranges to be taken for a slip.
+/// The Jaro-Winkler similarity from which a word counts as a misspelt range.
 const ALIKE: f64 = 0.9;
-/// Names that every system gives to itself.
+/// Names that resolve to the local machine on common systems.
 const LOOPBACK_NAMES: [&str; 5] = [
     "localhost",
     "localhost.localdomain",
@@ -12,7 +12,7 @@ const LOOPBACK_NAMES: [&str; 5] = [
     "ip6-localhost",
     "ip6-loopback",
 ];
-/// Where clouds hand out credentials to the machines that ask.
+/// Metadata services of cloud providers, which hand out credentials.
 const METADATA_IPV4: [Ipv4Addr; 6] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(169, 254, 170, 2),
@@ -35,16 +35,14 @@ const METADATA_NAMES: [&str; 6] = [
     "instance-data.ec2.internal",
 ];
 
-/// A range of addresses that a rule names by a word.
+/// A named range of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Range {
-    /// This machine.
     Loopback,
     /// Networks that are not routed on the internet.
     Private,
-    /// The network of this one link.
     LinkLocal,
-    /// The services that hand out a machine's own credentials.
+    /// Cloud metadata services, which hand out the machine's credentials.
     Metadata,
 }
 
@@ -70,7 +68,7 @@ impl Range {
         Self::ALL.into_iter().find(|range| range.as_str() == word)
     }
 
-    /// The range that a word probably means and does not name.
+    /// The range that a misspelt word probably means.
     pub(super) fn meant_by(word: &str) -> Option<Self> {
         let alike = |range: &Self| strsim::jaro_winkler(word, range.as_str());
         let nearest = Self::ALL
@@ -79,19 +77,22 @@ impl Range {
         nearest.filter(|range| alike(range) >= ALIKE)
     }
 
-    /// Whether a host, as [`address::hosts`](super::address::hosts) writes it, lies in the range. Names are not looked up.
+    /// Whether a host, as [`address::hosts`](super::address::hosts) writes it, is in the range. Names are not resolved.
     pub(super) fn contains(self, host: &str) -> bool {
         let bare = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
+        // Rejected: resolving names here. It is a request of its own, and the server may get another answer
+        // when it resolves the name later (DNS rebinding).
         match (self, bare.unwrap_or(host).parse::<IpAddr>()) {
+            // Linux connects `0.0.0.0` and `::` to the local machine.
             (Self::Loopback, Ok(IpAddr::V4(ip))) => ip.is_loopback() || ip.octets()[0] == 0,
             (Self::Loopback, Ok(IpAddr::V6(ip))) => ip.is_loopback() || ip.is_unspecified(),
             (Self::Loopback, Err(_)) => {
                 LOOPBACK_NAMES.contains(&host) || host.ends_with(".localhost")
             }
             (Self::Private, Ok(IpAddr::V4(ip))) => {
-                // Networks of carriers are shared, and not routed either.
+                // Carrier-grade NAT (100.64.0.0/10) is not routed on the internet either.
                 let [first, second, ..] = ip.octets();
                 ip.is_private() || (first == 100 && second & 0xc0 == 64)
             }

@@ -1,9 +1,9 @@
-//! The URIs that a resource can mean: as it is spelled, and in the normal form of each reading. Rules on resources are
-//! compared with all of them.
+//! The readings of a resource URI: as spelled, and the normal form of each reading. Rules on resources are compared
+//! with all of them.
 
 use super::{address, path};
 
-/// Ports that need not be written.
+/// Default ports of schemes.
 const DEFAULT_PORTS: [(&str, &str); 5] = [
     ("http", "80"),
     ("https", "443"),
@@ -12,16 +12,16 @@ const DEFAULT_PORTS: [(&str, &str); 5] = [
     ("ftp", "21"),
 ];
 
-/// What a URI can mean.
+/// The readings of one URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Readings {
-    /// As it is spelled, where that is not a normal form.
+    /// The URI as spelled, where that is not a normal form.
     pub(super) spelled: Option<String>,
     /// Its normal forms; to allow it, a rule must match all of them.
     pub(super) normal: Vec<String>,
 }
 
-/// Every reading of `server:uri`; `None` when it cannot be read plainly.
+/// Every reading of `server:uri`; `None` when it is ambiguous.
 pub(super) fn readings(name: &str) -> Option<Readings> {
     let (server, uri) = name.split_once(':')?;
     let mut normal: Vec<String> = Vec::new();
@@ -48,14 +48,15 @@ pub(super) fn normal_patterns(pattern: &str) -> Vec<String> {
     forms
 }
 
-/// A URI with its scheme and host in small letters, without a default port, user and dot segments; `None` when its host
-/// cannot be read plainly.
+/// A URI with its scheme and host in lower case, without default port, user and dot segments; `None` when its host is
+/// ambiguous.
 fn normalised(uri: &str, is_pattern: bool) -> Option<String> {
     let Some((scheme, rest)) = address::scheme(uri) else {
         return Some(uri.to_owned());
     };
     let rest: String = rest
         .chars()
+        // WHATWG parsers drop these inside a URL, so `fi\nle:` reaches a file.
         .filter(|c| !matches!(c, '\t' | '\n' | '\r'))
         .collect();
     let is_web = address::is_web_scheme(&scheme);
@@ -68,7 +69,7 @@ fn normalised(uri: &str, is_pattern: bool) -> Option<String> {
         Some(at) => behind.split_at(at),
         None => (behind, ""),
     };
-    // Browsers end a host at a backslash, and others do not.
+    // Browsers end a host at a backslash and other parsers do not, so the host is ambiguous.
     let ends = tail.find('/').unwrap_or(tail.len());
     if is_web && tail[..ends].contains('\\') {
         return None;
@@ -81,7 +82,7 @@ fn normalised(uri: &str, is_pattern: bool) -> Option<String> {
         (true, None) => (tail.as_str(), ""),
     };
     let authority = match (is_web, is_file) {
-        // A `*` in a pattern and a variable in a template stand for hosts that are not known.
+        // A `*` in a pattern and a variable in a template match hosts that are not known yet.
         (true, _) if is_pattern && authority.contains('*') => authority.to_lowercase(),
         (true, _) if authority.contains('{') && !authority.contains('@') => {
             authority.to_lowercase()
@@ -93,7 +94,7 @@ fn normalised(uri: &str, is_pattern: bool) -> Option<String> {
     Some(format!("{scheme}://{authority}{}{query}", plain_path(path)))
 }
 
-/// The host, and the port where it is another than the usual one.
+/// The host, with the port unless it is the scheme's default.
 fn web_authority(scheme: &str, authority: &str) -> Option<String> {
     let host = authority.rsplit('@').next().unwrap_or_default();
     let port = match host.rsplit_once(':') {
@@ -101,6 +102,7 @@ fn web_authority(scheme: &str, authority: &str) -> Option<String> {
         Some(_) | None => "",
     };
     let hosts = address::hosts(&format!("{scheme}://{authority}/")).ok()?;
+    // A host with two readings has no single normal form that a rule could be compared with.
     let [host] = hosts.as_slice() else {
         return None;
     };

@@ -1,38 +1,38 @@
-//! A compiled rule: what it says, and whether it matches what a call is asked about.
+//! A compiled rule, and whether it matches a subject of a call.
 
 use super::{
     Kind,
     domain::DomainPattern,
-    expression::{Expression, NoValue, Seen},
-    glob::Owner,
+    expression::{CallVariables, Expression, NoValue},
+    glob::PatternOwner,
     pattern::Lookalike,
     scope::Scope,
 };
 use crate::{Digest, Facts, Place, Prior};
 
-/// A rule that is ready to be asked.
+/// A rule that is ready for evaluation.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) kind: Kind,
     pub(super) place: Place,
-    /// What can match, each with the id that it gives the rule; at least one.
+    /// One label for each value that can match; at least one.
     pub(super) labels: Vec<Label>,
     pub(super) hash: Digest,
     pub(super) fields: Fields,
 }
 
-/// The name of a rule by what matched.
+/// The rule id and reason for one matching value.
 #[derive(Debug, Clone)]
 pub(super) struct Label {
     pub(super) id: String,
     pub(super) reason: String,
 }
 
-/// What a rule asks; everything that is there must match.
+/// The conditions of a rule; all that are present must match.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub(super) pattern: Option<Lookalike>,
-    /// Other spellings of the pattern that mean the same, where it is about URIs.
+    /// The normal forms of a URI pattern.
     pub(super) forms: Vec<Lookalike>,
     /// The paths as written; they are matched for all rules at once.
     pub(super) paths: Option<Vec<String>>,
@@ -42,53 +42,52 @@ pub(super) struct Fields {
     pub(super) conditions: Vec<Prior>,
 }
 
-/// What a rule is asked about.
+/// The value that a rule is matched against.
 #[derive(Debug)]
 pub(super) enum Subject<'a> {
     /// The name of a tool or method.
     Name(&'a str),
     /// A command or a text.
     Text(&'a str),
-    /// A host.
     Host(&'a str),
     /// A path, by the patterns that match it as it is spelled and where it really is.
     Path {
-        spelled: &'a [Owner],
-        real: &'a [Owner],
+        spelled: &'a [PatternOwner],
+        real: &'a [PatternOwner],
     },
-    /// The call has nothing of the kind.
+    /// The call has no subject of this kind.
     Nothing,
 }
 
-/// What a rule sees besides the subject.
+/// What a rule sees beside the subject.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) seen: &'a Seen<'a>,
+pub(super) struct EvalContext<'a> {
+    pub(super) seen: &'a CallVariables<'a>,
     pub(super) facts: &'a Facts,
 }
 
 /// Why a rule does not match.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Missed {
-    #[error("its pattern is another")]
+pub(super) enum NoMatch {
+    #[error("pattern")]
     Pattern,
-    #[error("none of its paths")]
+    #[error("no path matched")]
     Paths,
-    #[error("none of its domains")]
+    #[error("no domain matched")]
     Domains,
-    #[error("another action")]
+    #[error("action")]
     Action,
-    #[error("its expression is false")]
+    #[error("`when` is false")]
     When,
     #[error("{0}")]
     NoValue(NoValue),
-    #[error("no such call before")]
+    #[error("no earlier call satisfies `conditions`")]
     NoPrior,
-    #[error("there was such a call before")]
+    #[error("an earlier call satisfies `conditions`")]
     Excused,
 }
 
-/// That a rule matches: by which of its labels, and whether only because its expression failed.
+/// A match: by which label, and whether only because the expression failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Matched {
     pub(super) label: usize,
@@ -96,13 +95,13 @@ pub(super) struct Matched {
 }
 
 impl Rule {
-    /// Whether the rule matches. What cannot be known counts as a match, except in `allow`.
+    /// Whether the rule matches. Unknowns count as a match, except in `allow`.
     pub(super) fn matches(
         &self,
         at: usize,
         subject: &Subject<'_>,
-        asked: Asked<'_>,
-    ) -> Result<Matched, Missed> {
+        context: EvalContext<'_>,
+    ) -> Result<Matched, NoMatch> {
         let Fields {
             pattern,
             forms,
@@ -117,39 +116,41 @@ impl Rule {
             && !self.pattern_matches(pattern, subject)
             && !forms.iter().any(|form| self.pattern_matches(form, subject))
         {
-            return Err(Missed::Pattern);
+            return Err(NoMatch::Pattern);
         }
         if paths.is_some() {
-            label = self.path_matching(at, subject).ok_or(Missed::Paths)?;
+            label = self.path_matching(at, subject).ok_or(NoMatch::Paths)?;
         }
         if let Some(domains) = domains {
             label = self
                 .domain_matching(domains, subject)
-                .ok_or(Missed::Domains)?;
+                .ok_or(NoMatch::Domains)?;
         }
         if let Some(actions) = actions {
-            let matches = match asked.seen.action() {
+            let matches = match context.seen.action() {
                 Some(action) => actions.iter().any(|own| own == action.as_str()),
-                // It could be any.
+                // A tool whose name has no verb could do anything.
                 None => self.kind.restricts(),
             };
-            matches.then_some(()).ok_or(Missed::Action)?;
+            matches.then_some(()).ok_or(NoMatch::Action)?;
         }
-        let failed = match when.as_ref().map(|when| when.holds(asked.seen)) {
+        let failed = match when.as_ref().map(|when| when.holds(context.seen)) {
             None | Some(Ok(true)) => None,
-            Some(Ok(false)) => return Err(Missed::When),
+            Some(Ok(false)) => return Err(NoMatch::When),
+            // A caller controls the arguments, so it could make an expression fail: failing must not lift a `deny`.
             Some(Err(error)) if self.kind.restricts() => Some(error),
-            Some(Err(error)) => return Err(Missed::NoValue(error)),
+            Some(Err(error)) => return Err(NoMatch::NoValue(error)),
         };
-        self.conditions_match(conditions, asked.facts)?;
+        self.conditions_match(conditions, context.facts)?;
         Ok(Matched { label, failed })
     }
 
     fn pattern_matches(&self, pattern: &Lookalike, subject: &Subject<'_>) -> bool {
         match subject {
+            // Restricting rules match look-alikes; `allow` compares byte for byte. Both errors are on the safe side.
             Subject::Name(name) if self.kind.restricts() => pattern.resembles(name),
             Subject::Name(name) => pattern.matches(name),
-            // Another amount of space between two words is the same command to a shell.
+            // To a shell, extra white space between words changes nothing, so it must not evade a rule.
             Subject::Text(text) if self.kind.restricts() => {
                 pattern.resembles(text) || pattern.resembles(&single_spaced(text))
             }
@@ -162,9 +163,11 @@ impl Rule {
         let Subject::Path { spelled, real } = subject else {
             return None;
         };
-        let own = |owner: &&Owner| owner.rule == at;
+        let own = |owner: &&PatternOwner| owner.rule == at;
+        // A rule with several paths reports the one that matched, so records name the exact path pattern.
         let really = real.iter().find(own);
-        // To refuse, one of its names is enough; to allow, only the place counts that it leads to.
+        // Either name is enough to refuse. To allow, only the real location counts: a link inside an allowed
+        // folder can point outside.
         let found = match self.kind.restricts() {
             true => spelled.iter().find(own).or(really),
             false => really,
@@ -184,20 +187,21 @@ impl Rule {
             })
     }
 
-    /// In a rule that allows, an earlier call is asked for; in one that refuses, it excuses.
-    fn conditions_match(&self, conditions: &[Prior], facts: &Facts) -> Result<(), Missed> {
+    /// In `allow` an earlier call is required; in the other lists it lifts the restriction.
+    fn conditions_match(&self, conditions: &[Prior], facts: &Facts) -> Result<(), NoMatch> {
         if conditions.is_empty() {
             return Ok(());
         }
+        // A condition that was not looked up counts as not met, which never allows more.
         let met = conditions.iter().all(|prior| facts.met.contains(prior));
         match (self.kind.restricts(), met) {
-            (true, true) => Err(Missed::Excused),
-            (false, false) => Err(Missed::NoPrior),
+            (true, true) => Err(NoMatch::Excused),
+            (false, false) => Err(NoMatch::NoPrior),
             (true, false) | (false, true) => Ok(()),
         }
     }
 
-    /// Whether it says the same to every call of a tool whose name matches.
+    /// Whether it decides every call of a matching tool alike.
     pub(super) fn is_plain(&self) -> bool {
         self.fields.when.is_none()
             && self.fields.conditions.is_empty()
@@ -208,21 +212,21 @@ impl Rule {
 impl Label {
     pub(super) fn new(kind: Kind, scope: &Scope, what: &str, message: Option<&str>) -> Self {
         let id = format!("{}:{}:{what}", kind.as_str(), scope.as_str());
-        let says = match kind {
+        let effect = match kind {
             Kind::Deny => "denies",
-            Kind::RequireApproval => "asks for an approval of",
-            Kind::Confirm => "asks for a confirmation of",
+            Kind::RequireApproval => "requires approval for",
+            Kind::Confirm => "requires confirmation for",
             Kind::Allow => "allows",
         };
         let reason = match message.map(str::trim).filter(|message| !message.is_empty()) {
             Some(message) => message.to_owned(),
-            None => format!("the policy {says} `{what}`"),
+            None => format!("the policy {effect} `{what}`"),
         };
         Self { id, reason }
     }
 }
 
-/// A command with one space wherever there is white space.
+/// A command with white space collapsed to single spaces.
 fn single_spaced(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

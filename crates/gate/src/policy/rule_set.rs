@@ -1,5 +1,5 @@
-//! The rules of one scope, in the order in which they are asked: deny, require_approval, confirm,
-//! allow. The first that matches speaks; where none does, the answer is no.
+//! The rules of one scope, in evaluation order: deny, require_approval, confirm, allow. The first match
+//! decides; without a match the call is denied.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use callgate_wire::Json;
 
 use super::{
     Check, Judged, Kind, address,
-    glob::{Globs, Owner},
+    glob::{Globs, PatternOwner},
     index::Index,
     limits::{CostLimits, RateLimit},
     path::{self, Ground},
     pattern::Lookalike,
-    projection::{self, Sought},
+    projection::{self, SubjectKind},
     resource::{self, Readings},
-    rule::{Asked, Missed, Rule, Subject},
+    rule::{EvalContext, NoMatch, Rule, Subject},
     scope::Scope,
 };
 use crate::{Digest, RealPath};
 
-/// The rule that speaks where no other does.
+/// The rule id of a call that no rule matches.
 pub(super) const DEFAULT: &str = "deny:default";
 
 /// The rules of one scope.
@@ -33,58 +33,59 @@ pub(super) struct RuleSet {
     pub(super) limits: Option<CostLimits>,
 }
 
-/// What a call is, for a scope.
+/// A call as a scope sees it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Question<'a> {
+pub(super) struct ScopeQuery<'a> {
     /// `server:tool`, or a method.
     pub(super) name: &'a str,
     pub(super) arguments: Option<Json<'a>>,
-    /// What relative paths and `~` in the arguments mean.
+    /// Resolves relative paths and `~` in the arguments.
     pub(super) ground: &'a Ground,
-    pub(super) asked: Asked<'a>,
+    pub(super) context: EvalContext<'a>,
 }
 
-/// One thing that a call is asked about, and what each rule said to it.
+/// One subject of a call, and the result of each rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct SubjectTrace {
     pub(super) subject: String,
-    pub(super) rules: Vec<(usize, Result<String, Missed>)>,
+    pub(super) rules: Vec<(usize, Result<String, NoMatch>)>,
 }
 
 impl RuleSet {
-    /// What the rules and limits say to a call.
-    pub(super) fn check(&self, question: Question<'_>) -> Check {
+    /// The verdict of the rules and limits on a call.
+    pub(super) fn check(&self, question: ScopeQuery<'_>) -> Check {
         let said = self.ask(question, &mut |_, _| {});
         self.rated(said, question)
     }
 
-    /// The same, with what each rule said to each thing that the call is asked about.
-    pub(super) fn explain(&self, question: Question<'_>) -> (Check, Vec<Told>) {
-        let mut told = Vec::new();
+    /// The verdict, with the result of each rule for each subject.
+    pub(super) fn explain(&self, question: ScopeQuery<'_>) -> (Check, Vec<SubjectTrace>) {
+        let mut traces = Vec::new();
         let said = self.ask(question, &mut |shown, subject| {
             let rules = self.rules.iter().enumerate().map(|(at, rule)| {
-                let matched = rule.matches(at, subject, question.asked);
+                let matched = rule.matches(at, subject, question.context);
                 (
                     at,
                     matched.map(|matched| rule.labels[matched.label].id.clone()),
                 )
             });
-            told.push(Told {
+            traces.push(SubjectTrace {
                 subject: shown.to_owned(),
                 rules: rules.collect(),
             });
         });
-        (self.rated(said, question), told)
+        (self.rated(said, question), traces)
     }
 
-    /// Whether every call of a tool with this name is refused, whatever its arguments are. A resource is refused when one
-    /// of its readings is.
+    /// Whether every call of a tool with this name is denied, whatever its arguments. A resource is denied when one of
+    /// its readings is.
     pub(super) fn refuses_outright(&self, name: &str) -> bool {
         let readings = match self.scope == Scope::McpResource {
             true => resource::readings(name),
             false => None,
         };
         match readings {
+            // Hidden as soon as one reading is denied, as a read of it would be.
             Some(Readings { normal, .. }) => normal.iter().any(|name| self.refuses_name(name)),
             None => self.refuses_name(name),
         }
@@ -104,6 +105,7 @@ impl RuleSet {
         let candidates = candidates.iter().map(|at| &self.rules[*at]);
         let named: Vec<&Rule> = candidates.filter(named).collect();
         let denies = |rule: &&Rule| rule.kind == Kind::Deny;
+        // A rule with an expression may let some call pass, so only plain denials hide a tool.
         named.iter().all(denies) || named.iter().any(|rule| denies(rule) && rule.is_plain())
     }
 
@@ -116,53 +118,56 @@ impl RuleSet {
             || self.rules.iter().any(asks_where)
     }
 
-    /// Whether some rule asks for earlier calls.
+    /// Whether some rule has `conditions`.
     pub(super) fn asks_for_prior(&self) -> bool {
         let asks = |rule: &Rule| !rule.fields.conditions.is_empty();
         self.rules.iter().any(asks)
     }
 
-    /// Paths whose real place decides, as far as this scope asks about any.
+    /// The paths to resolve before this scope can be evaluated.
     pub(super) fn paths_asked(&self, arguments: Option<Json<'_>>, ground: &Ground) -> Vec<String> {
         if self.scope != Scope::Filesystem
             || !self.rules.iter().any(|rule| rule.fields.paths.is_some())
         {
             return Vec::new();
         }
-        let found = projection::project(arguments, Sought::Paths).unwrap_or_default();
+        let found = projection::project(arguments, SubjectKind::Paths).unwrap_or_default();
         let readings = found
             .iter()
             .filter_map(|text| path::readings(text, ground).ok());
         readings.flatten().map(|reading| reading.asked).collect()
     }
 
-    fn ask(&self, question: Question<'_>, tell: &mut dyn FnMut(&str, &Subject<'_>)) -> Check {
+    fn ask(&self, question: ScopeQuery<'_>, observe: &mut dyn FnMut(&str, &Subject<'_>)) -> Check {
         let Some(sought) = self.scope.sought() else {
             return match self.scope == Scope::McpResource {
-                true => self.ask_resource(question, tell),
-                false => self.ask_name(question.name, question, tell),
+                true => self.ask_resource(question, observe),
+                false => self.ask_name(question.name, question, observe),
             };
         };
         let found = match projection::project(question.arguments, sought) {
             Ok(found) => found,
+            // Judging only a prefix of the arguments would let a caller hide a path behind thousands of others.
             Err(too_much) => return self.refused("arguments_too_large", &too_much.to_string()),
         };
         if found.is_empty() {
-            tell("", &Subject::Nothing);
+            // Rules without fields, such as `when` alone, still apply to a call without subjects.
+            observe("", &Subject::Nothing);
             return self.first_of_all(&Subject::Nothing, question);
         }
         let mut strictest: Option<(usize, Check)> = None;
         for (at, text) in found.iter().enumerate() {
             let said = match sought {
-                Sought::Paths => self.ask_path(text, question, tell),
-                Sought::Hosts => self.ask_host(text, question, tell),
-                Sought::Commands | Sought::Texts => {
+                SubjectKind::Paths => self.ask_path(text, question, observe),
+                SubjectKind::Hosts => self.ask_host(text, question, observe),
+                SubjectKind::Commands | SubjectKind::Texts => {
                     let subject = Subject::Text(text);
-                    tell(text, &subject);
+                    observe(text, &subject);
                     self.first_of_all(&subject, question)
                 }
             };
             strictest = match strictest {
+                // `>=`: of equally strict subjects the first is reported, so the record is stable.
                 Some((before, check)) if check.kind >= said.kind => Some((before, check)),
                 Some(_) | None => Some((at, said)),
             };
@@ -171,10 +176,10 @@ impl RuleSet {
             return self.default();
         };
         let action = question
-            .asked
+            .context
             .seen
             .action()
-            .filter(|_| sought == Sought::Paths);
+            .filter(|_| sought == SubjectKind::Paths);
         check.judged = Judged::of(sought, found, decided)
             .map(|judged| Box::new(judged.with_action(action.map(|action| action.as_str()))));
         check
@@ -183,32 +188,34 @@ impl RuleSet {
     fn ask_name(
         &self,
         name: &str,
-        question: Question<'_>,
-        tell: &mut dyn FnMut(&str, &Subject<'_>),
+        question: ScopeQuery<'_>,
+        observe: &mut dyn FnMut(&str, &Subject<'_>),
     ) -> Check {
         let name = &*self.compared(name);
         let subject = Subject::Name(name);
-        tell(name, &subject);
+        observe(name, &subject);
         self.first(&self.candidates(name), &subject, question)
     }
 
-    /// To allow a resource, each of its normal forms must be allowed; to refuse it, any of its spellings is enough.
+    /// Allows a resource only if each normal form is allowed; any spelling is enough to refuse it.
     fn ask_resource(
         &self,
-        question: Question<'_>,
-        tell: &mut dyn FnMut(&str, &Subject<'_>),
+        question: ScopeQuery<'_>,
+        observe: &mut dyn FnMut(&str, &Subject<'_>),
     ) -> Check {
         let Some(Readings { spelled, normal }) = resource::readings(question.name) else {
-            let why = format!("the URI cannot be judged: {}", address::Unclear);
+            let why = format!("the URI cannot be checked: {}", address::AmbiguousHost);
             return self.refused("unclear_address", &why);
         };
         let mut strictest = None;
         for name in &normal {
-            let said = self.ask_name(name, question, tell);
+            let said = self.ask_name(name, question, observe);
             strictest = Some(stricter(strictest, said));
         }
         if let Some(spelled) = spelled {
-            let said = self.ask_name(&spelled, question, tell);
+            let said = self.ask_name(&spelled, question, observe);
+            // The spelled form only restricts. Its default denial does not count: patterns are in normal form, so
+            // an unusual but allowed spelling would never match one.
             if said.kind.restricts() && said.rule != DEFAULT {
                 strictest = Some(stricter(strictest, said));
             }
@@ -219,23 +226,27 @@ impl RuleSet {
     fn ask_path(
         &self,
         text: &str,
-        question: Question<'_>,
-        tell: &mut dyn FnMut(&str, &Subject<'_>),
+        question: ScopeQuery<'_>,
+        observe: &mut dyn FnMut(&str, &Subject<'_>),
     ) -> Check {
         let readings = match path::readings(text, question.ground) {
             Ok(readings) => readings,
             Err(unclear) => {
-                let why = format!("a path cannot be judged: {unclear}");
+                let why = format!("a path cannot be checked: {unclear}");
                 return self.refused("path_traversal", &why);
             }
         };
+        // Without `paths` rules nothing depends on the real location, and no lookup was requested.
         let has_paths = self.rules.iter().any(|rule| rule.fields.paths.is_some());
         let mut strictest = None;
+        // Each reading is judged alone and the strictest wins: the gate cannot know which one the server uses.
         for reading in readings {
-            let (spelled, real): (Vec<Owner>, Vec<Owner>) = if has_paths {
-                let Some(RealPath::At(real)) = question.asked.facts.real_paths.get(&reading.asked)
+            let (spelled, real): (Vec<PatternOwner>, Vec<PatternOwner>) = if has_paths {
+                // An unresolved path is refused even where rules would allow it by name: a link could lead anywhere.
+                let Some(RealPath::At(real)) =
+                    question.context.facts.real_paths.get(&reading.asked)
                 else {
-                    let why = "a path cannot be judged: where it leads to could not be found out";
+                    let why = "a path cannot be checked: its real location could not be resolved";
                     return self.refused("path_traversal", why);
                 };
                 (
@@ -249,7 +260,7 @@ impl RuleSet {
                 spelled: &spelled,
                 real: &real,
             };
-            tell(&reading.spelled, &subject);
+            observe(&reading.spelled, &subject);
             let said = self.first_of_all(&subject, question);
             strictest = Some(stricter(strictest, said));
         }
@@ -259,26 +270,26 @@ impl RuleSet {
     fn ask_host(
         &self,
         text: &str,
-        question: Question<'_>,
-        tell: &mut dyn FnMut(&str, &Subject<'_>),
+        question: ScopeQuery<'_>,
+        observe: &mut dyn FnMut(&str, &Subject<'_>),
     ) -> Check {
         let hosts = match address::hosts(text) {
             Ok(hosts) => hosts,
             Err(unclear) => {
-                let why = format!("an address cannot be judged: {unclear}");
+                let why = format!("an address cannot be checked: {unclear}");
                 return self.refused("unclear_address", &why);
             }
         };
         let mut strictest = None;
         for host in &hosts {
             let subject = Subject::Host(host);
-            tell(host, &subject);
+            observe(host, &subject);
             strictest = Some(stricter(strictest, self.first_of_all(&subject, question)));
         }
         strictest.unwrap_or_else(|| self.default())
     }
 
-    /// A name as this scope's patterns see it: a method stands behind its server, which may be unknown.
+    /// A name in the form of this scope's patterns: a method has its server in front, which may be unknown.
     fn compared<'n>(&self, name: &'n str) -> Cow<'n, str> {
         match self.scope {
             Scope::McpMethod if !name.contains(':') => format!(":{name}").into(),
@@ -287,7 +298,7 @@ impl RuleSet {
     }
 
     fn candidates(&self, name: &str) -> Vec<usize> {
-        // What a name looks like is not in the index.
+        // The index knows no look-alikes, so names beyond ASCII are compared with every rule.
         if self.scope == Scope::McpTool && name.is_ascii() {
             self.index.candidates(name)
         } else {
@@ -295,7 +306,7 @@ impl RuleSet {
         }
     }
 
-    fn first_of_all(&self, subject: &Subject<'_>, question: Question<'_>) -> Check {
+    fn first_of_all(&self, subject: &Subject<'_>, question: ScopeQuery<'_>) -> Check {
         let all: Vec<usize> = match subject {
             Subject::Path { spelled, real } => {
                 let hit = |at: &usize| {
@@ -311,10 +322,10 @@ impl RuleSet {
         self.first(&all, subject, question)
     }
 
-    fn first(&self, among: &[usize], subject: &Subject<'_>, question: Question<'_>) -> Check {
+    fn first(&self, among: &[usize], subject: &Subject<'_>, question: ScopeQuery<'_>) -> Check {
         let spoken = among.iter().find_map(|at| {
             let rule = &self.rules[*at];
-            let matched = rule.matches(*at, subject, question.asked).ok()?;
+            let matched = rule.matches(*at, subject, question.context).ok()?;
             Some((rule, matched))
         });
         let Some((rule, matched)) = spoken else {
@@ -322,8 +333,11 @@ impl RuleSet {
         };
         let label = &rule.labels[matched.label];
         let reason = match matched.failed {
-            // What went wrong may quote an argument, and reasons are logged.
-            Some(_) => format!("{} (its expression could not be evaluated)", label.reason),
+            // The error itself is left out: it may quote an argument, and reasons are logged.
+            Some(_) => format!(
+                "{} (its `when` expression could not be evaluated)",
+                label.reason
+            ),
             None => label.reason.clone(),
         };
         Check {
@@ -336,16 +350,17 @@ impl RuleSet {
         }
     }
 
-    /// What is used up refuses what the rules would let through.
-    fn rated(&self, said: Check, question: Question<'_>) -> Check {
-        let used_up = |rate: &&RateLimit| question.asked.facts.used_up.contains(rate);
+    /// An exhausted rate limit denies what the rules would let through.
+    fn rated(&self, said: Check, question: ScopeQuery<'_>) -> Check {
+        let used_up = |rate: &&RateLimit| question.context.facts.used_up.contains(rate);
         match self.rates.iter().find(used_up) {
+            // A denied call keeps its own rule: a denial by rule says more than an exhausted limit.
             Some(rate) if said.kind != Kind::Deny => Check {
                 scope: said.scope,
                 kind: Kind::Deny,
                 rule: format!("deny:ratelimit:{}", self.scope.as_str()),
                 reason: format!(
-                    "more than {} requests in {:#}",
+                    "rate limit exceeded: more than {} requests in {:#}",
                     rate.max_requests,
                     jiff::SignedDuration::try_from(rate.window).unwrap_or_default()
                 ),
@@ -380,14 +395,14 @@ impl Check {
             scope: scope.to_owned(),
             kind: Kind::Deny,
             rule: DEFAULT.to_owned(),
-            reason: "no rule allows it".to_owned(),
+            reason: "no rule allows this call".to_owned(),
             hash: Digest::of(DEFAULT.as_bytes()),
             judged: None,
         }
     }
 }
 
-/// The stricter of two; the earlier where they are as strict.
+/// The stricter of two checks; the earlier one of equally strict ones.
 fn stricter(before: Option<Check>, next: Check) -> Check {
     match before {
         Some(before) if before.kind >= next.kind => before,

@@ -1,4 +1,4 @@
-//! A policy file, compiled: everyone's rules, those of some agents, and which scopes tools have.
+//! A compiled policy file: everyone's rules, agents' rules, and the scopes of tools.
 
 use foldhash::HashMap;
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{BuiltinTool, Digest, Place, Problem, Who};
 
-/// The version of the language.
+/// The only supported version of the policy language.
 const VERSION: &str = "1";
 /// The largest file that is read.
 const MAX_TEXT: usize = 1 << 20;
-/// What the names of built-in tools begin with.
+/// The prefix of built-in tools' canonical names.
 const BUILTIN: &str = "builtin:";
 
-/// A policy file that can be asked.
+/// A policy file, ready for evaluation.
 #[derive(Debug)]
 pub struct Rules {
     name: Option<String>,
@@ -29,23 +29,24 @@ pub struct Rules {
     map: Vec<(Lookalike, Scope)>,
     /// Whether no rule set ever needs a fact.
     needs_nothing: bool,
-    /// Whether some rule asks for earlier calls.
+    /// Whether some rule has `conditions`.
     asks_for_prior: bool,
 }
 
-/// The rule sets that hold for someone.
+/// The rule sets for one group of callers, by scope.
 #[derive(Debug)]
 pub(super) struct Scopes(HashMap<String, RuleSet>);
 
 impl Rules {
-    /// Reads a policy file. Every problem is told, in the order of the file.
+    /// Compiles a policy file. On failure returns every problem, in file order.
     pub fn read(text: &str, around: Surroundings<'_>) -> Result<Self, Vec<Problem>> {
         let nowhere = |what: &str| Problem::at(Place::default(), what);
         if text.trim().is_empty() {
             return Err(vec![
-                nowhere("the file is empty").help("it begins with `version: \"1\"`"),
+                nowhere("the file is empty").help("begin with `version: \"1\"`"),
             ]);
         }
+        // Checked before parsing, so that a huge file costs neither time nor memory.
         if text.len() > MAX_TEXT {
             return Err(vec![nowhere("the file is larger than 1 MiB")]);
         }
@@ -56,7 +57,7 @@ impl Rules {
             problems: Vec::new(),
         };
         if written.version.value.0 != VERSION {
-            let what = format!("version `{}` is not known", written.version.value.0);
+            let what = format!("unsupported version `{}`", written.version.value.0);
             let problem = Problem::at(Place::of(&written.version.referenced), what);
             compiler
                 .problems
@@ -71,6 +72,7 @@ impl Rules {
             let all = agents.iter().map(|(_, scopes)| scopes).chain([&everyones]);
             let sets: Vec<_> = all.flat_map(|scopes| scopes.0.values()).collect();
             return Ok(Self {
+                // Computed once at load, because every call asks.
                 needs_nothing: !sets.iter().any(|set| set.needs_facts()),
                 asks_for_prior: sets.iter().any(|set| set.asks_for_prior()),
                 name: written.name,
@@ -80,6 +82,7 @@ impl Rules {
                 map,
             });
         }
+        // Compiled in several passes, but authors fix a file from top to bottom.
         problems.sort_by_key(|problem| problem.place);
         problems.dedup();
         Err(problems)
@@ -100,12 +103,12 @@ impl Rules {
         self.everyones.0.values().map(|set| set.rules.len()).sum()
     }
 
-    /// What the author should know, though it is not wrong.
+    /// Warnings for the author; the file is valid.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.everyones.get("mcp_tool").is_none() {
             notes.push(
-                "there are no rules for the scope `mcp_tool`, so every tool call is denied"
+                "the policy has no rules for scope `mcp_tool`, so every tool call is denied"
                     .to_owned(),
             );
         }
@@ -113,7 +116,7 @@ impl Rules {
             let known = |scopes: &Scopes| scopes.get(scope.as_str()).is_some();
             if !known(&self.everyones) && !self.agents.iter().any(|(_, scopes)| known(scopes)) {
                 notes.push(format!(
-                    "`{}` is mapped to the scope `{}`, which has no rules and adds nothing",
+                    "`{}` is mapped to scope `{}`, which has no rules: the mapping adds nothing",
                     pattern.pattern().as_str(),
                     scope.as_str()
                 ));
@@ -122,12 +125,13 @@ impl Rules {
         notes
     }
 
-    /// The rules that someone's calls are judged by. A name that nobody vouches for never widens:
-    /// then everyone's rules are asked too, and the stricter answer counts.
+    /// The rules for a caller. A self-declared agent name never widens: then everyone's rules apply too, and the
+    /// stricter verdict counts.
     pub(super) fn for_whom(&self, who: &Who) -> (&Scopes, Option<&Scopes>) {
         let own = self
             .agents
             .iter()
+            // The first matching pattern in file order wins; `mappings` and `agents` reject patterns behind it.
             .find(|(name, _)| name.matches(&who.agent));
         match own {
             None => (&self.everyones, None),
@@ -141,8 +145,8 @@ impl Rules {
         self.needs_nothing
     }
 
-    /// Whether a caller, or everyone, may see what has this name in a scope. Without rules no tool may
-    /// be called, and everything else may.
+    /// Whether a caller, or everyone, may see a name in a scope. Without rules tools are hidden and everything
+    /// else is shown.
     pub(super) fn shows(&self, scope: &str, name: &str, who: Option<&Who>) -> bool {
         let (own, everyones) = match who {
             Some(who) => self.for_whom(who),
@@ -155,20 +159,22 @@ impl Rules {
         !refuses(own) && !everyones.is_some_and(refuses)
     }
 
-    /// Whether some rule asks for earlier calls.
+    /// Whether some rule has `conditions`.
     pub(super) fn asks_for_prior(&self) -> bool {
         self.asks_for_prior
     }
 
     /// The scope that the file itself maps a tool to.
     pub(super) fn mapped(&self, name: &str) -> Option<&str> {
+        // A mapping adds checks, so look-alikes match too: renaming a tool must not drop its scope.
         let mapped = self.map.iter().find(|(pattern, _)| pattern.resembles(name));
         mapped.map(|(_, scope)| scope.as_str())
     }
 
-    /// The scope that a tool's arguments are looked at in.
+    /// The scope in which a tool's arguments are judged.
     pub(super) fn scope_of(&self, name: &str) -> Option<&str> {
         match name.strip_prefix(BUILTIN).and_then(BuiltinTool::named) {
+            // Fixed, not configurable: a file that forgets `builtin:Bash` would otherwise not judge its commands.
             Some(tool) => Some(tool.scope()),
             None => self.mapped(name),
         }
@@ -220,9 +226,10 @@ fn mappings(
                 pattern.value
             );
             problems.push(Problem::at(place, what));
+        // An error and not a warning: a rule that cannot match is usually a restriction that its author relies on.
         } else if is_behind(&own, &earlier) {
             let what = format!(
-                "`{}` can never match: an earlier pattern takes all of it",
+                "`{}` can never match: an earlier pattern covers it",
                 pattern.value
             );
             problems.push(Problem::at(place, what));
@@ -234,7 +241,7 @@ fn mappings(
 
 fn agents(
     written: WrittenAgents,
-    everyones: &[super::compile::Joined],
+    everyones: &[super::compile::ScopeRules],
     compiler: &mut Compiler<'_>,
 ) -> Vec<(Pattern, Scopes)> {
     let mut earlier: Vec<Pattern> = Vec::new();
@@ -257,7 +264,7 @@ fn agents(
             OverrideMode::Merge => false,
             OverrideMode::Replace => true,
         };
-        // Each part has been looked at already, so that what is wrong is told once.
+        // Both parts were compiled above, so problems found again here would be reported twice.
         let mut silent = Compiler {
             around: compiler.around,
             problems: Vec::new(),

@@ -1,49 +1,39 @@
-//! Scopes: what a rule set is about, and which fields its rules can have.
+//! Scopes: the subjects of a rule set, and the fields its rules can have.
 
-use super::projection::Sought;
+use super::projection::SubjectKind;
 
-/// What a rule set is about.
+/// The subjects of a rule set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Scope {
     /// Every tool call, by its name.
     McpTool,
-    /// Every prompt that is asked for or completed, by its name.
+    /// Every prompt that is requested or completed, by its name.
     McpPrompt,
     /// Every resource that is read or completed, by its URI.
     McpResource,
-    /// Every request that is no tool call, by its method.
+    /// Every request that is not a tool call, by its method.
     McpMethod,
-    /// Paths.
     Filesystem,
-    /// Commands.
     Shell,
-    /// Hosts.
     Network,
-    /// Hosts too.
     Browser,
-    /// Texts.
     Data,
-    /// Money.
     Cost,
-    /// Anything else: tools that are mapped to it, by their names.
+    /// A custom scope: tools that are mapped to it, by their names.
     Word(String),
 }
 
 /// A field by which a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
-    /// `pattern`.
     Pattern,
-    /// `paths`.
     Paths,
-    /// `domain` and `domains`.
     Domains,
-    /// `action`.
     Action,
 }
 
 impl Scope {
-    /// Reads a scope; `None` for what is no word.
+    /// Parses a scope; `None` unless it is one word.
     pub(super) fn read(text: &str) -> Option<Self> {
         let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())
             && text.len() <= 64
@@ -81,13 +71,13 @@ impl Scope {
         }
     }
 
-    /// What a call is asked about in this scope; `None` where that is its name.
-    pub(super) fn sought(&self) -> Option<Sought> {
+    /// The kind of subject that arguments are searched for; `None` where rules match the name.
+    pub(super) fn sought(&self) -> Option<SubjectKind> {
         match self {
-            Self::Filesystem => Some(Sought::Paths),
-            Self::Shell => Some(Sought::Commands),
-            Self::Network | Self::Browser => Some(Sought::Hosts),
-            Self::Data => Some(Sought::Texts),
+            Self::Filesystem => Some(SubjectKind::Paths),
+            Self::Shell => Some(SubjectKind::Commands),
+            Self::Network | Self::Browser => Some(SubjectKind::Hosts),
+            Self::Data => Some(SubjectKind::Texts),
             Self::McpTool
             | Self::McpPrompt
             | Self::McpResource
@@ -97,7 +87,7 @@ impl Scope {
         }
     }
 
-    /// The fields that a call has in this scope. A rule with another one could never match.
+    /// The fields that rules can have here. A rule with another field could never match.
     pub(super) fn fields(&self) -> &'static [Field] {
         match self {
             Self::McpTool

@@ -1,4 +1,4 @@
-//! Verbs in tool names that tell of destruction, in every spelling: `bulkDelete`, `db_drop`, `DELETE_ALL`, `deletefile`.
+//! Destructive verbs in tool names, in every spelling: `bulkDelete`, `db_drop`, `DELETE_ALL`, `deletefile`.
 
 use super::pattern::{folded, looks};
 use callgate_wire::words;
@@ -7,7 +7,7 @@ use callgate_wire::words;
 const ANYWHERE: [&str; 6] = ["delete", "remove", "destroy", "purge", "truncate", "erase"];
 /// Verbs that are found only where a word begins with them: `swipe` and `backdrop` are harmless.
 const AT_THE_START: [&str; 2] = ["drop", "wipe"];
-/// What may follow a verb and tells of what was done, or of who does it: `deleted`, `remover`.
+/// Endings that turn a verb into a participle or a noun: `deleted`, `remover`.
 const HARMLESS_ENDINGS: [&str; 7] = ["d", "r", "rs", "ed", "er", "ers", "ped"];
 /// Words that begin like a verb and mean something else.
 const OTHER_WORDS: [&str; 14] = [
@@ -37,20 +37,21 @@ const OTHER_FORMS: [(&str, &str); 5] = [
 
 /// The destructive verb in a tool's name, if it has one.
 pub(super) fn destructive(name: &str) -> Option<&'static str> {
-    // Asked about every call of an unannotated tool, and mostly in vain.
+    // A fast path: this runs for every call of an unannotated tool, and most names have no verb.
     if name.is_ascii() && !has_stem(name.as_bytes()) {
         return None;
     }
+    // Word by word, so that `list_removed` and `deleted_items` stay harmless while `bulkDelete` does not.
     let found = |name: &str| words(name).find_map(|word| in_word(&word));
     found(name).or_else(|| {
-        // To the eye, `m` and `rn` are the same.
+        // `rn` reads as `m` in many fonts: `rernove`.
         let seen = || found(&looks(name).replace("rn", "m"));
         let is_plain = name.is_ascii();
         (!is_plain).then(|| seen().or_else(|| found(&folded(name))))?
     })
 }
 
-/// Whether a name has the beginning of a verb in it, whatever stands around it.
+/// Whether the stem of a verb occurs anywhere in a name.
 fn has_stem(name: &[u8]) -> bool {
     let begins = |at: usize| {
         let stems: &[&str] = match name[at].to_ascii_lowercase() {
@@ -82,6 +83,7 @@ fn in_word(word: &str) -> Option<&'static str> {
     let anywhere = || {
         ANYWHERE.into_iter().find(|verb| {
             let mut places = word.match_indices(verb);
+            // Every occurrence counts: in `deleteddelete` the first one is a participle and the second is not.
             places.any(|(at, _)| !HARMLESS_ENDINGS.contains(&&word[at + verb.len()..]))
         })
     };

@@ -1,4 +1,4 @@
-//! A policy file as it is written. Unknown keys are errors; every rule keeps its place.
+//! The policy file as written. Unknown keys are errors; every rule keeps its position.
 
 use std::{fmt, time::Duration};
 
@@ -7,7 +7,6 @@ use serde_saphyr::Spanned;
 
 use crate::Place;
 
-/// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenPolicy {
@@ -45,6 +44,7 @@ pub(super) struct WrittenSet {
     pub(super) limits: Option<Spanned<WrittenLimits>>,
 }
 
+// Unknown fields are errors throughout this file: a mistyped key would drop a restriction without notice.
 /// One rule: every field that is there must match.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,27 +67,27 @@ pub(super) struct WrittenRule {
     pub(super) message: Option<String>,
 }
 
-/// One word or several.
+/// One string or a list of strings.
 #[derive(Debug, Clone)]
 pub(super) struct Words(pub(super) Vec<String>);
 
-/// Something that must have happened before.
+/// An earlier call that a rule depends on.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenCondition {
     pub(super) require_prior: Spanned<String>,
-    pub(super) time_window: Spanned<Span>,
+    pub(super) time_window: Spanned<WrittenDuration>,
 }
 
-/// At most so many requests in any stretch of time of that length.
+/// At most `max_requests` in any period of length `window`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenRate {
     pub(super) max_requests: u64,
-    pub(super) window: Span,
+    pub(super) window: WrittenDuration,
 }
 
-/// What may be spent.
+/// The cost limits as written.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenLimits {
@@ -99,7 +99,7 @@ pub(super) struct WrittenLimits {
     pub(super) alert_threshold: Option<f64>,
 }
 
-/// Which scope a tool's arguments are looked at in.
+/// The scope in which a tool's arguments are judged.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenMapping {
@@ -121,27 +121,27 @@ pub(super) struct WrittenAgent {
     pub(super) override_mode: OverrideMode,
 }
 
-/// How an agent's rules meet those of everyone.
+/// How an agent's rules combine with everyone's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum OverrideMode {
-    /// They are joined: everyone's stay.
+    /// They are joined; everyone's rules stay.
     #[default]
     Merge,
-    /// In the scopes that they name, they stand alone.
+    /// They replace everyone's rules in the scopes that they name.
     Replace,
 }
 
 /// A length of time, written like `1h` or `1m 30s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span(pub(super) Duration);
+pub(super) struct WrittenDuration(pub(super) Duration);
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for WrittenDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong =
-            || de::Error::custom("this is not a length of time; write it like `1h` or `30s`");
+        let wrong = || de::Error::custom("invalid duration; write it like `1h` or `30s`");
         let signed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+        // Negative durations parse and are refused here.
         Duration::try_from(signed).map(Self).map_err(|_| wrong())
     }
 }
@@ -168,6 +168,7 @@ impl<'de> Deserialize<'de> for Version {
                 Ok(Version(number.to_string()))
             }
 
+            // Accepted here so that `version: 1.0` gets the message about versions and not one about types.
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Version, E> {
                 Ok(Version(format!("{number:?}")))
             }
@@ -183,7 +184,7 @@ impl<'de> Deserialize<'de> for Words {
             type Value = Words;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a word or a list of words")
+                f.write_str("a string or a list of strings")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Words, E> {
@@ -217,7 +218,7 @@ impl<'de> Deserialize<'de> for WrittenAgents {
                 mut map: A,
             ) -> Result<WrittenAgents, A::Error> {
                 let mut agents = Vec::new();
-                // A name that stands there twice is refused by the reader of the file.
+                // A list and not a map: order decides which pattern wins. The YAML reader refuses duplicate names.
                 while let Some((name, agent)) = map.next_entry::<_, Spanned<WrittenAgent>>()? {
                     agents.push((name, Place::of(&agent.referenced), agent.value));
                 }

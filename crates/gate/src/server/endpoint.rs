@@ -1,4 +1,4 @@
-//! Where an HTTP server is: its URL as it is really used, and its configured headers.
+//! The address of an HTTP server: its effective URL and its configured headers.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ pub struct Endpoint {
     pub url: Uri,
     /// Headers for every request.
     pub headers: HeaderMap,
-    named: Arc<Named>,
+    named: Arc<RequestParts>,
 }
 
-/// What a request names of its URL.
+/// The parts of the URL that a request sends.
 #[derive(Debug, PartialEq, Eq)]
-struct Named {
+struct RequestParts {
     place: Uri,
     host: HeaderValue,
 }
@@ -38,10 +38,10 @@ struct Named {
 /// Why a server cannot be reached as configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// The text is no URL.
+    /// The text is not a URL.
     #[error("`{0}` is not a URL; write it like `https://example.com/mcp`")]
     NotAUrl(String),
-    /// Only HTTP can be spoken.
+    /// Only `http` and `https` are supported.
     #[error("`{0}` is neither http nor https")]
     Scheme(String),
     /// Credentials in a URL end up in logs.
@@ -57,7 +57,7 @@ pub enum EndpointError {
 
 impl Endpoint {
     /// Takes a URL and headers as configured. `http` becomes `https`, except towards loopback
-    /// or where the operator says that the network is private.
+    /// or where the operator declares the network private (`insecure_http`).
     pub fn new(
         url: &str,
         headers: &[(String, String)],
@@ -71,6 +71,7 @@ impl Endpoint {
         match parsed.scheme() {
             "https" => {}
             "http" if insecure_http || is_loopback(&parsed) => {}
+            // Plain http to another machine would send the configured tokens in clear text.
             "http" => parsed.set_scheme("https").map_err(|()| not_a_url())?,
             _ => return Err(EndpointError::Scheme(url.to_owned())),
         }
@@ -80,10 +81,12 @@ impl Endpoint {
         for (name, value) in headers {
             let wrong = || EndpointError::Header(name.clone());
             let key = HeaderName::try_from(name.as_str()).map_err(|_| wrong())?;
+            // A configured value would contradict the request's framing, version or session.
             if OWN_HEADERS.contains(&key.as_str()) {
                 return Err(EndpointError::OwnHeader(name.clone()));
             }
             let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| wrong())?;
+            // Headers usually hold tokens: sensitive values are left out of debug output and HPACK tables.
             value.set_sensitive(true);
             map.append(key, value);
         }
@@ -104,11 +107,12 @@ impl Endpoint {
         &self.named.host
     }
 
-    /// Another address of the same server, as it names it: absolute or relative to ours. One on
-    /// another origin is refused: our headers must not go there.
+    /// Another address of the same server, absolute or relative. Another origin is refused: the configured
+    /// headers hold credentials that must not go there.
     pub fn sibling(&self, reference: &str) -> Option<Self> {
         let base = Url::parse(&self.url.to_string()).ok()?;
         let joined = base.join(reference).ok()?;
+        // The reference comes from the server, which could name a collector of credentials.
         if joined.origin() != base.origin() {
             return None;
         }
@@ -121,17 +125,17 @@ impl Endpoint {
     }
 }
 
-/// A URL, and what a request names of it.
-fn parts(url: &Url) -> Option<(Uri, Arc<Named>)> {
+/// A URL, and the parts of it that a request sends.
+fn parts(url: &Url) -> Option<(Uri, Arc<RequestParts>)> {
     let whole: Uri = url.as_str().parse().ok()?;
     let place = Uri::from(whole.path_and_query()?.clone());
-    // A port that goes without saying is not in a parsed URL.
+    // A parsed URL omits the scheme's default port, as a `Host` header should.
     let host = match url.port() {
         Some(port) => format!("{}:{port}", url.host_str()?),
         None => url.host_str()?.to_owned(),
     };
     let host = HeaderValue::try_from(host).ok()?;
-    Some((whole, Arc::new(Named { place, host })))
+    Some((whole, Arc::new(RequestParts { place, host })))
 }
 
 fn is_loopback(url: &Url) -> bool {

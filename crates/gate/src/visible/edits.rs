@@ -1,11 +1,11 @@
-//! Calls that change a file, as far as their arguments say so, and the change line by line.
+//! File edits in the arguments of a call, as line diffs.
 //!
-//! This is for a person's eyes and decides nothing: what it does not recognise is shown as arguments.
+//! For display only; nothing is decided here. Unrecognised arguments are shown as they are.
 
 use callgate_wire::{Json, JsonKind, Strictness};
 use similar::{ChangeTag, TextDiff};
 
-/// Keys under which tools are told a file.
+/// Keys of a file's path.
 const PATHS: [&str; 6] = [
     "path",
     "file_path",
@@ -14,7 +14,7 @@ const PATHS: [&str; 6] = [
     "file",
     "filename",
 ];
-/// Keys of a text and of what takes its place.
+/// Keys of a text and its replacement.
 const PAIRS: [(&str, &str); 6] = [
     ("old_string", "new_string"),
     ("oldText", "newText"),
@@ -27,7 +27,7 @@ const PAIRS: [(&str, &str); 6] = [
 const LISTS: [&str; 2] = ["edits", "changes"];
 /// Keys of a file's whole new text.
 const WHOLE: [&str; 3] = ["content", "contents", "file_text"];
-/// More edits than this are left to the arguments.
+/// The most edits that are shown as diffs.
 const MAX_EDITS: usize = 50;
 
 /// A change of one file.
@@ -35,20 +35,16 @@ const MAX_EDITS: usize = 50;
 pub struct FileEdit {
     /// The file, as the call names it.
     pub path: String,
-    /// What is replaced; `None` where the file is written as a whole.
+    /// The replaced text; `None` where the whole file is written.
     pub old: Option<String>,
-    /// What stands there afterwards.
     pub new: String,
 }
 
 /// A line of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiffLine {
-    /// Stays.
     Kept(String),
-    /// Goes.
     Removed(String),
-    /// Comes.
     Added(String),
 }
 
@@ -82,7 +78,7 @@ pub fn file_edits(arguments: &str) -> Vec<FileEdit> {
 }
 
 impl FileEdit {
-    /// The change line by line, against `current` where the file is written as a whole.
+    /// The line diff, against `current` where the whole file is written.
     pub fn lines(&self, current: Option<&str>) -> Vec<DiffLine> {
         let old = self.old.as_deref().or(current).unwrap_or_default();
         let diff = TextDiff::from_lines(old, &self.new);

@@ -1,14 +1,13 @@
-//! JSON laid out for a person: members on lines of their own, numbers as they were written, and
-//! strings in which nothing is hidden.
+//! JSON formatted for people: one member per line, numbers as written, strings with hidden characters escaped.
 
 use callgate_wire::{Json, JsonKind, Strictness};
 
 use super::{Layout, visible};
 
-/// Deeper than this a value is shown as it was written.
+/// Values nested deeper are shown as written.
 const MAX_DEPTH: usize = 16;
 
-/// A JSON text laid out; a text that is no JSON is shown as text.
+/// Formats a JSON text; invalid JSON is shown as text.
 pub fn visible_json(text: &str) -> String {
     match Json::validate(text.as_bytes(), Strictness::Envelope) {
         Ok(json) => {

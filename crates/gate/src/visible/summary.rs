@@ -1,16 +1,16 @@
-//! A call's arguments on one line of a list, so that two rows that differ look different.
+//! A call's arguments on one line, for lists: different arguments look different.
 
 use super::{Layout, visible};
 use crate::Digest;
 
 /// A longer text is cut in its middle.
 const MAX_CHARS: usize = 120;
-/// What is kept of the beginning and the end of a text that is cut.
+/// The lengths of the parts of a cut text that are kept.
 const HEAD_CHARS: usize = 72;
 const TAIL_CHARS: usize = 24;
 
-/// JSON arguments on one line, with nothing hidden in them. A text that does not fit says how long it is and carries a
-/// short digest of the whole: two texts that differ only where they are cut still look different.
+/// JSON arguments on one line, with hidden characters escaped. A cut text ends with its length and a short digest, so that
+/// texts that differ only in the cut part still look different.
 pub fn summary(arguments: &str) -> String {
     let shown = visible(arguments, Layout::OneLine);
     let count = shown.chars().count();

@@ -112,7 +112,9 @@ fn unannotated_tools_with_a_destructive_verb_are_held() {
             ruling.reason
         );
         assert!(
-            ruling.reason.ends_with(&format!("its name says `{verb}`")),
+            ruling
+                .reason
+                .ends_with(&format!("its name contains `{verb}`")),
             "{}",
             ruling.reason
         );

@@ -102,7 +102,7 @@ fn print_subject(subject: &ExplainedSubject) {
         let word = match (&rule.missed, spoken) {
             (None, false) => "matches".to_owned(),
             (None, true) => "would match, but an earlier rule spoke".to_owned(),
-            (Some(missed), _) => format!("no: {}", one_line(missed, 200)),
+            (Some(missed), _) => format!("no match: {}", one_line(missed, 200)),
         };
         spoken |= rule.missed.is_none();
         outln!("    line {}: {} — {word}", rule.place.line, rule.rule);

@@ -1,4 +1,4 @@
-//! The answer to a question. What contradicts itself, or names nothing to go by, is none.
+//! The answer to a question. Contradictory or incomplete answers are errors, not verdicts.
 
 use std::borrow::Cow;
 
@@ -10,24 +10,21 @@ use crate::{
     visible::{Layout, visible},
 };
 
-/// Longer texts of an answer are cut: they are for people.
+/// Longer texts of an answer are cut; they are only for display.
 const MAX_TEXT_CHARS: usize = 1000;
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What was said. A confirmation is somebody's yes as well.
+    /// The verdict. A confirmation also needs a person, so it is reported as REQUIRE_APPROVAL.
     pub kind: Kind,
-    /// The rule that said it.
+    /// The rule that decided.
     pub rule: String,
-    /// Why.
     pub reason: String,
-    /// The approval that is needed, or was used, and where it is given.
+    /// The approval that is needed or was used, and the URL where it is decided.
     pub approval: Option<(ApprovalId, Option<String>)>,
 }
 
 impl Answer {
-    /// As JSON text.
     pub fn written(&self) -> String {
         let decision = match self.kind {
             Kind::Allow => "ALLOW",
@@ -47,20 +44,20 @@ impl Answer {
         )
     }
 
-    /// Reads an answer; what contradicts itself is none.
+    /// Parses an answer; a contradictory one is an error.
     pub fn read(body: &[u8]) -> Result<Self, &'static str> {
-        let json = Json::validate(body, Strictness::Full).map_err(|_| "it is no JSON")?;
+        let json = Json::validate(body, Strictness::Full).map_err(|_| "it is not JSON")?;
         let text = |key: &str| {
             let text = json.get(key).and_then(Json::as_str);
             text.filter(|text| !text.is_empty()).map(Cow::into_owned)
         };
         let version = json.get("schema_version").map(Json::as_str);
         if version.is_some_and(|version| version.as_deref() != Some(SCHEMA_VERSION)) {
-            return Err("it is of another version");
+            return Err("unsupported `schema_version`");
         }
-        let rule = text("matched_rule").ok_or("it names no rule")?;
+        let rule = text("matched_rule").ok_or("`matched_rule` is missing")?;
         let id = text("approval_id").map(|id| id.parse::<ApprovalId>());
-        let id = id.transpose().map_err(|_| "its approval is none")?;
+        let id = id.transpose().map_err(|_| "`approval_id` is malformed")?;
         let url = text("approval_url").filter(|url| is_address(url));
         let of_rule = |words: &[&str]| {
             let word = rule.split(':').next().unwrap_or_default();
@@ -69,18 +66,22 @@ impl Answer {
         let asked = ["require_approval", "confirm"];
         let kind = match text("decision").as_deref() {
             Some("ALLOW") if of_rule(&["allow"]) => Kind::Allow,
-            // A person has said yes.
+            // An approval was used: the rule still names what asked for it.
             Some("ALLOW") if of_rule(&asked) && id.is_some() => Kind::Allow,
             Some("DENY") if !of_rule(&["allow"]) => Kind::Deny,
+            // Without an id and a URL the held call could never be approved.
             Some("REQUIRE_APPROVAL") if of_rule(&asked) && id.is_some() && url.is_some() => {
                 Kind::RequireApproval
             }
-            Some("ALLOW" | "DENY" | "REQUIRE_APPROVAL") => return Err("it contradicts itself"),
-            Some(_) | None => return Err("it decides nothing"),
+            Some("ALLOW" | "DENY" | "REQUIRE_APPROVAL") => {
+                return Err("`decision` contradicts `matched_rule` or the approval");
+            }
+            Some(_) | None => return Err("`decision` is missing or unknown"),
         };
-        let reason = text("reason").unwrap_or_else(|| "the guard gives no reason".to_owned());
+        let reason = text("reason").unwrap_or_else(|| "the guard gave no reason".to_owned());
         Ok(Self {
             kind,
+            // Rule and reason come from another machine and end up in terminals and logs.
             rule: one_line(&rule),
             reason: one_line(&reason),
             approval: id.map(|id| (id, url)),

@@ -1,18 +1,18 @@
-//! Text that stands in another encoding, so that a person passes over it and a model reads it.
+//! Encoded text: people skip it, and models decode it.
 
 use std::sync::LazyLock;
 
 use base64::{Engine, alphabet, engine};
 use regex::Regex;
 
-/// Shorter texts say too little to be told from chance.
+/// Shorter texts cannot be distinguished from chance.
 const MIN_CHARS: usize = 16;
 
 /// Long runs of the characters of base64 and hex.
 static RUNS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/_-]{32,}").expect("the pattern is a constant"));
 
-/// Padding and the bits after the end are of no interest here.
+/// Lenient about padding and trailing bits: only the decoded text matters.
 const BASE64: engine::GeneralPurpose = engine::GeneralPurpose::new(
     &alphabet::STANDARD,
     engine::GeneralPurposeConfig::new()
@@ -44,7 +44,7 @@ fn from_hex(run: &str) -> Option<Vec<u8>> {
 
 fn from_base64(run: &str) -> Option<Vec<u8>> {
     let standard = run.replace('-', "+").replace('_', "/");
-    // One character more than full groups carries no byte.
+    // A single character after full groups encodes no byte.
     let whole = standard.len() - usize::from(standard.len() % 4 == 1);
     BASE64.decode(&standard[..whole]).ok()
 }

@@ -1,24 +1,25 @@
-//! Characters that a person does not see and a model reads, and words that are not what they look like.
+//! Characters that are invisible to people and readable by models, and words of mixed scripts.
 
-/// How many characters that show nothing a text may have: fewer get into texts by copying, more carry something.
+/// The most stray invisible characters in a text: a few get in by copying, more can encode a message.
 const STRAY: usize = 2;
-/// The longest flag of a region that is written with tag characters.
+/// The most tag characters after a black flag, as in the flag of England.
 const FLAG_TAGS: usize = 7;
 
-/// The first character in `text` that hides something. What emoji and scripts need is not hidden: selectors and joiners
-/// where they have an effect, marks of direction, spaces of any width.
+/// The first character in `text` that hides something. Characters that emoji and scripts need are allowed: selectors and
+/// joiners where they have an effect, direction marks, spaces of any width.
 pub(super) fn hidden(text: &str) -> Option<char> {
     let all: Vec<char> = text.chars().collect();
     let mut stray = 0;
     for (at, &c) in all.iter().enumerate() {
         match kind(c) {
-            Kind::Shown => {}
-            Kind::Obeyed => return Some(c),
-            Kind::Tag if is_flag(&all[..at]) => {}
-            Kind::Selector if selects(&all[..at], c) => {}
-            Kind::Tag | Kind::Selector => return Some(c),
-            Kind::Joiner if joins(&all, at) => {}
-            Kind::Joiner | Kind::Blank => stray += 1,
+            CharKind::Shown => {}
+            CharKind::Obeyed => return Some(c),
+            CharKind::Tag if is_flag(&all[..at]) => {}
+            CharKind::Selector if selects(&all[..at], c) => {}
+            // One is enough: tags and free selectors have no use outside emoji, and can spell whole sentences.
+            CharKind::Tag | CharKind::Selector => return Some(c),
+            CharKind::Joiner if joins(&all, at) => {}
+            CharKind::Joiner | CharKind::Blank => stray += 1,
         }
         if stray > STRAY {
             return Some(c);
@@ -27,58 +28,62 @@ pub(super) fn hidden(text: &str) -> Option<char> {
     None
 }
 
-/// A text without characters that show nothing.
+/// A text without invisible characters.
 pub(super) fn without_hidden(text: &str) -> String {
-    let is_shown = |c: &char| kind(*c) == Kind::Shown || *c == '\u{200e}' || *c == '\u{200f}';
+    let is_shown = |c: &char| kind(*c) == CharKind::Shown || *c == '\u{200e}' || *c == '\u{200f}';
     text.chars().filter(is_shown).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CharKind {
     Shown,
-    /// Shows nothing.
     Blank,
     /// Joins its neighbours, or keeps them apart.
     Joiner,
-    /// Chooses how the character before it looks.
+    /// Selects the form of the character before it.
     Selector,
-    /// A letter that shows nothing; after a black flag it names a region.
+    /// An invisible letter; after a black flag it names a region.
     Tag,
-    /// Reorders what follows, or is obeyed by a terminal.
+    /// Reorders the text after it, or controls a terminal.
     Obeyed,
 }
 
-fn kind(c: char) -> Kind {
+fn kind(c: char) -> CharKind {
     match c {
-        '\n' | '\t' | '\r' => Kind::Shown,
-        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Kind::Obeyed,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => Kind::Obeyed,
-        '\u{e0000}'..='\u{e007f}' => Kind::Tag,
+        '\n' | '\t' | '\r' => CharKind::Shown,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => CharKind::Obeyed,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => CharKind::Obeyed,
+        '\u{e0000}'..='\u{e007f}' => CharKind::Tag,
         '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' | '\u{180b}'..='\u{180d}' => {
-            Kind::Selector
+            CharKind::Selector
         }
-        '\u{200c}' | '\u{200d}' => Kind::Joiner,
+        '\u{200c}' | '\u{200d}' => CharKind::Joiner,
         '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' => {
-            Kind::Blank
+            CharKind::Blank
         }
-        '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{2800}' => Kind::Blank,
-        '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' => Kind::Blank,
+        '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{2800}' => {
+            CharKind::Blank
+        }
+        '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' => CharKind::Blank,
         '\u{1d173}'..='\u{1d17a}' | '\u{e0080}'..='\u{e0fff}' | '\u{f0000}'..='\u{10ffff}' => {
-            Kind::Blank
+            CharKind::Blank
         }
-        _ => Kind::Shown,
+        _ => CharKind::Shown,
     }
 }
 
-/// Whether what stands before a tag is a black flag and few tags.
+/// Whether the characters before a tag are a black flag and few tags.
 fn is_flag(before: &[char]) -> bool {
-    let tags = before.iter().rev().take_while(|c| kind(**c) == Kind::Tag);
+    let tags = before
+        .iter()
+        .rev()
+        .take_while(|c| kind(**c) == CharKind::Tag);
     let tags = tags.count();
     let base = before.len().checked_sub(tags + 1).map(|at| before[at]);
     tags < FLAG_TAGS && base == Some('\u{1f3f4}')
 }
 
-/// Whether a selector has something to choose: an emoji, a keycap, an ideograph, a letter of a script that uses them.
+/// Whether a selector has an effect: after an emoji, a keycap, an ideograph, or a letter of a script that uses selectors.
 fn selects(before: &[char], selector: char) -> bool {
     let Some(&base) = before.last() else {
         return false;
@@ -92,7 +97,7 @@ fn selects(before: &[char], selector: char) -> bool {
     }
 }
 
-/// Whether a joiner stands inside an emoji or between letters of a script that needs it.
+/// Whether a joiner is inside an emoji or between letters of a script that needs it.
 fn joins(all: &[char], at: usize) -> bool {
     let before = at.checked_sub(1).map(|before| all[before]);
     let (Some(before), Some(&after)) = (before, all.get(at + 1)) else {
@@ -107,7 +112,7 @@ fn is_pictorial(c: char) -> bool {
     matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{2bff}' | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// The first word in which Cyrillic letters that look like Latin ones stand among Latin ones.
+/// The first word that mixes Latin letters with Cyrillic look-alikes.
 pub(super) fn mixed(text: &str) -> Option<&str> {
     let words = text.split(|c: char| !c.is_alphabetic());
     let is_latin = |c: char| c.is_ascii_alphabetic() || matches!(c, '\u{c0}'..='\u{24f}');
@@ -122,11 +127,12 @@ pub(super) fn mixed(text: &str) -> Option<&str> {
             && cyrillic
             && word
                 .chars()
+                // A clearly Cyrillic letter gives the word away: it does not pass for a Latin one.
                 .all(|c| !is_cyrillic(c) || latin_look(c).is_some())
     })
 }
 
-/// The text with letters that look like Latin ones written as those; nothing where that changes nothing.
+/// The text with look-alikes of Latin letters replaced; `None` if there are none.
 pub(super) fn folded(text: &str) -> Option<String> {
     if text.is_ascii() {
         return None;
@@ -139,7 +145,7 @@ pub(super) fn folded(text: &str) -> Option<String> {
     (folded != text).then_some(folded)
 }
 
-/// The Latin letter that a letter of another script or form looks like.
+/// The Latin letter that a letter resembles.
 fn latin_look(c: char) -> Option<char> {
     let small = c.to_lowercase().next()?;
     let mut looks = unicode_security::skeleton(small.encode_utf8(&mut [0; 4]))

@@ -1,7 +1,8 @@
-//! Words with which a definition speaks past the person to the model, asks for what is not its business, or claims an authority.
+//! Phrases with which a definition addresses the model behind the user's back, asks for data that it does not need, or claims
+//! authority.
 //!
-//! Each sign is a pattern. One that no honest definition has is enough; others are also in honest ones, and only two kinds of them in one
-//! text count. `unless_negated` is for what a server may forbid: "never deploy without the user's consent".
+//! Each sign is a pattern. One sign that honest definitions never have is enough; of the others two kinds in one text are needed.
+//! `unless_negated` is for what a server may forbid: "never deploy without the user's consent".
 
 mod signs;
 
@@ -12,37 +13,39 @@ use regex::Regex;
 use self::signs::{ENGLISH, OTHER_LANGUAGES};
 use super::hidden::{folded, without_hidden};
 
-/// How much of a suspicious text is quoted.
+/// The longest quotation from a suspicious text.
 const QUOTED_CHARS: usize = 80;
-/// How far before a sign a negation may stand, in characters.
+/// The distance between a negation and a sign, in characters.
 const NEGATED_WITHIN: usize = 60;
 
-/// Something suspicious that a text says.
+/// A suspicious phrase in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
-    /// What it does, as a part of a sentence.
+pub(super) struct SuspiciousPhrase {
+    /// Its effect, as the predicate of a sentence.
     pub(super) what: &'static str,
-    /// Its words.
     pub(super) words: String,
 }
 
-/// What is suspicious in a text; nothing where that could be in an honest one.
-pub(super) fn suspicious(text: &str) -> Vec<Said> {
+/// The suspicious phrases in a text; empty if an honest text could contain them.
+pub(super) fn suspicious(text: &str) -> Vec<SuspiciousPhrase> {
     let plain = flattened(&without_hidden(text));
     let lines = without_hidden(text);
-    let mut found: Vec<(Weight, Said)> = Vec::new();
+    let mut found: Vec<(Weight, SuspiciousPhrase)> = Vec::new();
+    // Both forms: folding Cyrillic look-alikes would destroy the words that the Russian patterns need.
     for form in [Some(plain.clone()), folded(&plain)].into_iter().flatten() {
         let small = form.to_lowercase();
         for found_by in SIGNS.iter().filter(|sign| sign.may_be_in(&small)) {
+            // A few patterns look for line structure, such as an imitated turn; the others must match across line breaks.
             let text = if found_by.over_lines { &lines } else { &form };
             let Some(words) = found_by.find(text) else {
                 continue;
             };
             let sign = found_by.sign;
-            let said = Said {
-                what: sign.says,
+            let said = SuspiciousPhrase {
+                what: sign.effect,
                 words: words.chars().take(QUOTED_CHARS).collect(),
             };
+            // Signs of one kind count once: two phrasings of one harmless request are still one request.
             match found.iter_mut().find(|(_, one)| one.what == said.what) {
                 Some(known) if known.0 < sign.weight => *known = (sign.weight, said),
                 Some(_) => {}
@@ -77,23 +80,22 @@ fn flattened(text: &str) -> String {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
-    /// Also in honest definitions.
+    /// Honest definitions have it too; two kinds are needed.
     Half,
-    /// In no honest definition.
+    /// Honest definitions never have it.
     Enough,
 }
 
 struct Sign {
-    says: &'static str,
+    effect: &'static str,
     weight: Weight,
-    /// One of these is in every text that the pattern finds; looking for them first saves most searches.
+    /// Every match contains one of these words. Testing them first saves most searches.
     needs: &'static [&'static str],
     unless_negated: bool,
     pattern: &'static str,
 }
 
-/// A sign whose pattern is compiled when a text has one of its words: most texts have none, and the patterns of all
-/// signs take megabytes.
+/// A sign whose pattern is compiled on first use: most texts need none, and all patterns together take megabytes.
 struct Compiled {
     sign: &'static Sign,
     is_ascii: bool,
@@ -120,7 +122,7 @@ impl Compiled {
     }
 }
 
-/// Whether the sentence says before `at` that it is about what does not happen, or must not.
+/// Whether a negation precedes `at` in the same sentence.
 fn is_negated(text: &str, at: usize) -> bool {
     let before = &text[..at];
     let from = before
@@ -152,7 +154,7 @@ static SIGNS: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Words of English begin and end at ASCII letters; saying so keeps the search fast on any text.
+/// Compiles a pattern. English word boundaries are ASCII; the ASCII classes keep the search fast on any text.
 fn compiled(pattern: &str, is_ascii: bool) -> Regex {
     let pattern = match is_ascii {
         true => pattern

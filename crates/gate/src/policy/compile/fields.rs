@@ -1,4 +1,4 @@
-//! The fields of a rule: each is read where it stands, and what is wrong with it is told there.
+//! The fields of a rule: each is parsed and checked at its own position.
 
 use globset::Glob;
 use serde_saphyr::Spanned;
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Compiler<'_> {
-    /// A rule must ask for something, and only for what there is in its scope.
+    /// Checks that a rule has something to match on, and only fields of its scope.
     pub(super) fn check_fields(&mut self, scope: &Scope, rule: &WrittenRule, place: Place) {
         let given = [
             (
@@ -46,14 +46,15 @@ impl Compiler<'_> {
         let by_field = given.iter().any(|(_, location)| location.is_some());
         for (field, location) in given {
             let Some(location) = location else { continue };
+            // A misplaced field is fatal: in a `deny` rule it would silently make the restriction void.
             if !scope.fields().contains(&field) {
                 let (name, scope_name) = (field.as_str(), scope.as_str());
                 let what = format!("a rule with `{name}` can never match in scope `{scope_name}`");
                 let known: Vec<&str> = scope.fields().iter().map(|field| field.as_str()).collect();
                 let help = match known.as_slice() {
-                    [] => format!("scope `{scope_name}` has `limits` and no rules"),
+                    [] => format!("scope `{scope_name}` takes `limits`, not rules"),
                     known => format!(
-                        "rules of scope `{scope_name}` have `{}`",
+                        "rules of scope `{scope_name}` can have `{}`",
                         known.join("`, `")
                     ),
                 };
@@ -69,11 +70,11 @@ impl Compiler<'_> {
             return;
         }
         if scope.fields().is_empty() {
-            let what = format!("scope `{}` has `limits` and no rules", scope.as_str());
+            let what = format!("scope `{}` takes `limits`, not rules", scope.as_str());
             self.problems.push(Problem::at(place, what));
         } else if rule.when.is_none() && rule.conditions.is_none() {
-            let problem = Problem::at(place, "the rule does not say what it is about");
-            let fields = "give it a `pattern`, `paths`, `domains`, `action` or `when`";
+            let problem = Problem::at(place, "the rule has nothing to match on");
+            let fields = "add a `pattern`, `paths`, `domains`, `action` or `when`";
             self.problems.push(problem.help(fields));
         }
     }
@@ -94,7 +95,7 @@ impl Compiler<'_> {
 
     pub(super) fn paths(&mut self, paths: &Spanned<Vec<Spanned<String>>>) -> Vec<Vec<Glob>> {
         if paths.value.is_empty() {
-            let what = "`paths` without a path can never match";
+            let what = "an empty `paths` can never match";
             self.problems
                 .push(Problem::at(Place::of(&paths.referenced), what));
         }
@@ -118,7 +119,7 @@ impl Compiler<'_> {
             (None, Some(domains)) => {
                 if domains.value.is_empty() {
                     let place = Place::of(&domains.referenced);
-                    let what = "`domains` without a domain can never match";
+                    let what = "an empty `domains` can never match";
                     self.problems.push(Problem::at(place, what));
                 }
                 domains.value.iter().collect()
@@ -138,10 +139,8 @@ impl Compiler<'_> {
         let known = [Action::Read, Action::Write, Action::Delete].map(Action::as_str);
         let place = Place::of(&action.referenced);
         if action.value.0.is_empty() {
-            self.problems.push(Problem::at(
-                place,
-                "`action` without an action can never match",
-            ));
+            self.problems
+                .push(Problem::at(place, "an empty `action` can never match"));
         }
         if scope.fields().contains(&Field::Action) {
             for word in action
@@ -154,6 +153,7 @@ impl Compiler<'_> {
                 self.problems.push(problem.help(nearest(word, &known)));
             }
         }
+        // Unknown words are returned as well; the rule is discarded because a problem was recorded.
         action.value.0.clone()
     }
 
@@ -176,7 +176,7 @@ impl Compiler<'_> {
         conditions: &Spanned<Vec<Spanned<WrittenCondition>>>,
     ) -> Vec<Prior> {
         if conditions.value.is_empty() {
-            let what = "`conditions` without a condition";
+            let what = "`conditions` is empty";
             self.problems
                 .push(Problem::at(Place::of(&conditions.referenced), what));
         }
@@ -194,7 +194,7 @@ impl Compiler<'_> {
             if time_window.value.0.is_zero() {
                 let place = Place::of(&time_window.referenced);
                 self.problems
-                    .push(Problem::at(place, "in no time nothing can have happened"));
+                    .push(Problem::at(place, "`time_window` must be longer than zero"));
             }
             all.push(Prior {
                 pattern: require_prior.value.clone(),
@@ -214,14 +214,15 @@ fn bad_domain(domain: &Spanned<String>, bad: BadDomain) -> Problem {
         }
         BadDomain::Misspelt(range) => {
             let range = range.as_str();
+            // `privat` would otherwise be a host name that no address matches, and the rule would deny nothing.
             Problem::at(place, format!("unknown range `{written}`")).help(format!(
-                "did you mean `{range}`? a host of that name is written `{written}.`"
+                "did you mean `{range}`? to name a host, write `{written}.`"
             ))
         }
     }
 }
 
-/// What a rule is, whatever stands around it and whatever it says to people.
+/// A digest of what a rule matches; its position and its message are left out.
 pub(super) fn hash(kind: Kind, scope: &Scope, rule: &WrittenRule) -> Digest {
     let texts = |list: &Option<Spanned<Vec<Spanned<String>>>>| {
         let list = list.as_ref().map(|list| &list.value);
@@ -240,7 +241,8 @@ pub(super) fn hash(kind: Kind, scope: &Scope, rule: &WrittenRule) -> Digest {
         };
         conditions.value.iter().map(condition).collect::<Vec<_>>()
     });
-    // Debug text is a stable form here: quoted strings in tuples of a fixed order.
+    // Debug text is stable here: quoted strings in tuples of a fixed order. Changing the
+    // tuple changes every rule's hash, and with it invalidates the approvals that are still open.
     let whole = format!(
         "{:?}",
         (

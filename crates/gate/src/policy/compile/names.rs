@@ -1,8 +1,8 @@
-//! What rules are called, and which patterns can be the name of a tool.
+//! Rule ids, and which patterns can match the name of a tool.
 
 use crate::{Place, Problem, ServerName, policy::rule::Fields};
 
-/// What a rule's ids end in: its pattern as it is written, each of its paths or domains, its action.
+/// The last parts of a rule's ids: its pattern as written, each of its paths or domains, or its actions.
 pub(super) fn of(pattern: Option<&String>, fields: &Fields) -> Vec<String> {
     if let Some(pattern) = pattern {
         return vec![pattern.clone()];
@@ -32,7 +32,7 @@ pub(super) fn check_tool_pattern(pattern: &str) -> Result<(), Problem> {
         let what = format!("`{pattern}` can never match: tools are called `server:tool`");
         return Err(problem(what).help(format!("did you mean `*:{pattern}`?")));
     };
-    // What a `*` stands for can be any letter of a name.
+    // A `*` can match any letters, so only the literal letters must fit a server name.
     let letters: String = server.split('*').collect();
     let is_possible = server == "builtin"
         || (server.contains('*') && letters.is_empty())
@@ -42,7 +42,7 @@ pub(super) fn check_tool_pattern(pattern: &str) -> Result<(), Problem> {
         return Ok(());
     }
     Err(problem(format!(
-        "`{pattern}` can never match: `{server}` is no server's name"
+        "`{pattern}` can never match: `{server}` is not a valid server name"
     )))
 }
 

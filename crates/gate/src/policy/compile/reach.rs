@@ -1,12 +1,12 @@
-//! Rules that are never reached, because an earlier one matches whatever they match.
+//! Finds unreachable rules: an earlier one matches everything that they match.
 
 use crate::{
     Problem,
     policy::rule::{Fields, Rule},
 };
 
-/// Every rule that stands wholly behind an earlier one. Only what is certain is told: the earlier
-/// rule has no expression and no conditions, and each of its fields covers the later rule's.
+/// Every rule that an earlier one covers. Only certain cases are reported: the earlier rule has no
+/// expression and no conditions, and each of its fields covers the later rule's.
 pub(super) fn unreachable(rules: &[&Rule]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (at, rule) in rules.iter().enumerate() {
@@ -14,10 +14,12 @@ pub(super) fn unreachable(rules: &[&Rule]) -> Vec<Problem> {
             continue;
         };
         let what = format!(
-            "the rule can never match: `{}` in line {} comes before it",
+            "the rule can never match: `{}` on line {} matches first",
             earlier.labels[0].id, earlier.place.line
         );
-        problems.push(Problem::at(rule.place, what).help("take it away, or put it first"));
+        problems.push(
+            Problem::at(rule.place, what).help("remove the rule, or move it before that one"),
+        );
     }
     problems
 }
@@ -32,6 +34,7 @@ fn covers(earlier: &Rule, later: &Rule) -> bool {
         when,
         conditions,
     } = &earlier.fields;
+    // Both depend on the call, so the later rule can still be reached.
     if when.is_some() || !conditions.is_empty() {
         return false;
     }
@@ -42,6 +45,7 @@ fn covers(earlier: &Rule, later: &Rule) -> bool {
     });
     let paths_cover = paths.as_ref().is_none_or(|own| {
         let other = other.paths.as_ref();
+        // Compared as text. Missing a case is safe, while a false report would reject a valid file.
         other.is_some_and(|other| other.iter().all(|path| own.contains(path)))
     });
     let domains_cover = domains.as_ref().is_none_or(|own| {

@@ -1,4 +1,4 @@
-//! One scope that is asked directly, by another gateway or a program: its rules and nothing else.
+//! Evaluates one scope that another gateway or a program names in `/v1/check`, and nothing else.
 
 use std::collections::HashSet;
 
@@ -13,17 +13,17 @@ use crate::{
     guard::{FailMode, Inquiry, message::NO_SERVER},
     policy::{
         Check, Cost, Layer, Mode, Policy,
-        projection::{self, Action, Sought},
-        rule_set::{Question, RuleSet},
+        projection::{self, Action, SubjectKind},
+        rule_set::{RuleSet, ScopeQuery},
         rules::{Rules, Scopes},
         scope::Scope,
     },
 };
 
-/// About how many paths, hosts or commands of one call a guard is asked.
+/// The most questions to a guard about one call; a call with more is denied.
 const MOST_ASKED: usize = 32;
 
-/// What one scope says to what is called `name` there.
+/// The checks of one scope for `name`.
 pub(in crate::policy) fn judge_scope(
     policy: &Policy,
     call: &Call,
@@ -34,8 +34,10 @@ pub(in crate::policy) fn judge_scope(
         return vec![check];
     }
     if policy.guarded {
+        // With a guard configured, the rules here are not in force: there is nothing to answer with.
         return vec![FailMode::Deny.check("this gateway has no rules of its own")];
     }
+    // A program that asks before it writes must learn about protected paths too.
     let mut checks = Vec::from_iter(protected(policy, call, facts));
     for layer in &policy.layers {
         match (layer, &call.target) {
@@ -45,7 +47,7 @@ pub(in crate::policy) fn judge_scope(
             (Layer::Builtin(_), _) => checks.push(without_rules(scope)),
             (Layer::Rules(rules), _) => {
                 let view = View::of(policy, call);
-                let question = Question {
+                let question = ScopeQuery {
                     name,
                     ..view.question(scope, facts)
                 };
@@ -76,7 +78,7 @@ pub(in crate::policy) fn judge_scope(
     checks
 }
 
-/// What must be looked up for that.
+/// The facts that [`judge_scope`] needs.
 pub(in crate::policy) fn needs_of_scope(policy: &Policy, call: &Call, scope: &str) -> Needs {
     let mut needs = Needs {
         leads: leads(policy, call),
@@ -102,12 +104,12 @@ fn sets<'r>(rules: &'r Rules, call: &Call, scope: &str) -> Vec<&'r RuleSet> {
     all.flat_map(of).flatten().collect()
 }
 
-/// Whether cost is judged beside a scope: a tool's, and wherever one is named.
+/// Whether the cost limits apply beside a scope: to tools, and to every question with a cost.
 fn asks_cost(scope: &str, call: &Call) -> bool {
     matches!(scope, TOOL_SCOPE | COST_SCOPE) || cost(call) != Cost::Unsaid
 }
 
-/// What the asker's token says to a question that names something of a server. Other questions are about no server.
+/// The limits of the asker's token, for questions that name a server.
 fn refused_by_token(call: &Call, (scope, name): (&str, &str)) -> Option<Check> {
     let Target::Tool(tool) = &call.target else {
         return None;
@@ -122,7 +124,7 @@ fn refused_by_token(call: &Call, (scope, name): (&str, &str)) -> Option<Check> {
     }
 }
 
-/// What a scope without rules says: no, except to what is no tool.
+/// The check of a scope without rules: deny, except for prompts, resources and methods.
 fn without_rules(scope: &str) -> Check {
     match scope {
         METHOD_SCOPE => passes(METHOD_SCOPE),
@@ -132,8 +134,8 @@ fn without_rules(scope: &str) -> Check {
     }
 }
 
-/// The questions about what a tool's arguments mean in a scope: one for each path, host or command in them. `None`
-/// where there are more than a guard is asked about.
+/// The questions about a tool's arguments in a scope: one for each path, host or command. `None` where there are
+/// more than [`MOST_ASKED`].
 pub(super) fn projected(
     scope: &str,
     tool: &str,
@@ -147,23 +149,25 @@ pub(super) fn projected(
         ..Inquiry::default()
     };
     let sought = Scope::read(scope).and_then(|scope| scope.sought());
-    let Some(sought) = sought.filter(|sought| *sought != Sought::Texts) else {
+    let Some(sought) = sought.filter(|sought| *sought != SubjectKind::Texts) else {
         return Some(vec![plain]);
     };
     let mut found = projection::project(arguments, sought).ok()?;
     let mut asked = HashSet::new();
+    // Repeating a path must not use up the limit of questions.
     found.retain(|subject| asked.insert(subject.clone()));
     let about = |subject: String| {
         let mut inquiry = plain.clone();
         match sought {
-            Sought::Paths => inquiry.path = Some(subject),
-            Sought::Hosts => inquiry.domain = Some(subject),
-            Sought::Commands => inquiry.command = subject,
-            Sought::Texts => {}
+            SubjectKind::Paths => inquiry.path = Some(subject),
+            SubjectKind::Hosts => inquiry.domain = Some(subject),
+            SubjectKind::Commands => inquiry.command = subject,
+            SubjectKind::Texts => {}
         }
         inquiry
     };
     match found.len() {
+        // The scope's rules without fields still apply to a call without subjects.
         0 => Some(vec![about_nothing(plain, sought)]),
         1..=MOST_ASKED => Some(found.into_iter().map(about).collect()),
         _ => None,
@@ -171,12 +175,12 @@ pub(super) fn projected(
 }
 
 /// The question about a call that names no path, host or command.
-fn about_nothing(plain: Inquiry, sought: Sought) -> Inquiry {
+fn about_nothing(plain: Inquiry, sought: SubjectKind) -> Inquiry {
     match sought {
-        Sought::Commands => Inquiry {
+        SubjectKind::Commands => Inquiry {
             command: String::new(),
             ..plain
         },
-        Sought::Paths | Sought::Hosts | Sought::Texts => plain,
+        SubjectKind::Paths | SubjectKind::Hosts | SubjectKind::Texts => plain,
     }
 }

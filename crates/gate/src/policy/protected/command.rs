@@ -1,5 +1,5 @@
-//! Paths in the text of a command. A shell can spell a path in ways that no reader of the text sees; this finds those
-//! that are written out.
+//! Paths in the text of a command. A shell can compute a path (`$(…)`, variables); only paths that are written out are
+//! found.
 
 use globset::GlobBuilder;
 
@@ -10,17 +10,17 @@ use super::{
 };
 use crate::policy::path::Ground;
 
-/// How many words of a command are looked at.
+/// The most words of a command that are searched.
 const MAX_WORDS: usize = 2000;
 
 /// A word of a command, without its quotes.
 struct Word {
     text: String,
-    /// Whether another command begins with it.
+    /// Whether it starts a command.
     is_first: bool,
 }
 
-/// What the words of a command may lead to, when it starts in `folder`.
+/// The candidates in a command line that starts in `folder`.
 pub(super) fn candidates(
     line: &str,
     ground: &Ground,
@@ -42,7 +42,7 @@ pub(super) fn candidates(
         takes_whole |= words::takes_whole(verb);
         for text in parts(&word.text) {
             let mut paths = spelled(text, &here);
-            // `ls *` looks at names; `rm *` takes what they name.
+            // `ls *` only lists names; `rm *` deletes the files.
             if text.contains(['*', '?', '[', '{']) && (takes_whole || !is_any_name(text)) {
                 paths.extend(fitting(text, &here, protected));
             }
@@ -52,6 +52,7 @@ pub(super) fn candidates(
                 takes_whole,
             }));
         }
+        // `cd ~/.config/callgate && cat callgate.yaml` names the file only relative to the new folder.
         if changes_folder && !word.is_first && !word.text.starts_with('-') {
             here.folder = plain(&absolute(&word.text, &here));
         }
@@ -65,8 +66,8 @@ pub(super) fn candidates(
     found
 }
 
-/// The protected places, and folders above them, that a pattern with wildcards leads to. A wildcard stays in its folder,
-/// so both are compared as far as they both go.
+/// The protected places, and folders above them, that a glob matches. A wildcard does not cross folders, so both are
+/// compared up to the shorter length.
 pub(super) fn fitting(text: &str, ground: &Ground, protected: &Protected) -> Vec<String> {
     let pattern = plain(&absolute(text, ground));
     let pattern: Vec<&str> = pattern.split('/').collect();
@@ -85,13 +86,13 @@ pub(super) fn fitting(text: &str, ground: &Ground, protected: &Protected) -> Vec
     found
 }
 
-/// Whether a pattern says nothing about the names that it fits: `*`.
+/// Whether a glob matches any name: `*`.
 fn is_any_name(text: &str) -> bool {
     let last = text.rsplit('/').next().unwrap_or_default();
     last.chars().all(|c| "*?.".contains(c))
 }
 
-/// The words of a command: quotes and backslashes taken away, divided where a shell divides.
+/// The words of a command, split where a shell splits, without quotes and backslashes.
 fn divided(line: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let mut text = String::new();
@@ -110,6 +111,7 @@ fn divided(line: &str) -> Vec<Word> {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (None, '\'' | '"') => quote = Some(c),
+            // A backslash before a line break joins the lines; inside single quotes it is an ordinary character.
             (None | Some('"'), '\\') => text.extend(chars.next().filter(|c| *c != '\n')),
             (None, ' ' | '\t' | '<' | '>') => end(&mut text, &mut is_first),
             (None, ';' | '|' | '&' | '\n' | '(' | ')' | '`') => {

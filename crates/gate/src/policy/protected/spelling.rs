@@ -1,10 +1,11 @@
-//! What a text may mean as a path, in every spelling that some server understands.
+//! The absolute paths that a text may mean, in every spelling that some server accepts.
 
 use std::borrow::Cow;
 
 use crate::policy::path::{self, Ground};
 
-/// What stands for the home folder or a folder in it.
+/// Prefixes that expand to the home folder or a folder in it.
+// The XDG variables are included because the gateway's own files are below them by default.
 const SIGNS: [(&str, &str); 7] = [
     ("~", ""),
     ("$HOME", ""),
@@ -14,13 +15,13 @@ const SIGNS: [(&str, &str); 7] = [
     ("$XDG_DATA_HOME", "/.local/share"),
     ("${XDG_DATA_HOME}", "/.local/share"),
 ];
-/// Signs before and behind which a path may stand in a word: `--out=/x`, `a:b`, `@file`, `a,b`.
+/// Characters that may separate a path from the rest of a word: `--out=/x`, `a:b`, `@file`, `a,b`.
 const DIVIDING: [char; 5] = ['=', ':', '@', ',', ';'];
 
-/// How many ends of a word are looked at.
+/// The most suffixes of a word that are tried.
 const MAX_PARTS: usize = 64;
 
-/// A text, and what in it may be a path by itself.
+/// A text, and the parts of it that may be paths on their own.
 pub(super) fn parts(text: &str) -> Vec<&str> {
     let mut parts = vec![text];
     if text.contains(DIVIDING) && text.len() <= path::MAX_PATH_BYTES {
@@ -28,7 +29,7 @@ pub(super) fn parts(text: &str) -> Vec<&str> {
         let behind = text.match_indices(DIVIDING).take(MAX_PARTS);
         parts.extend(behind.map(|(at, sign)| &text[at + sign.len()..]));
     }
-    // An option with its value right behind it: `-o/x`.
+    // Many commands accept an option's value without a separator: `-o/x`.
     if text.starts_with('-') {
         parts.extend(text.find(['/', '~']).map(|at| &text[at..]));
     }
@@ -36,14 +37,14 @@ pub(super) fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Every absolute path that a text may mean, as it is written and with `..` taken out.
+/// Every absolute path that a text may mean, as written and with `..` resolved.
 pub(super) fn spelled(text: &str, ground: &Ground) -> Vec<String> {
     if text.is_empty() || is_web_address(text) {
         return Vec::new();
     }
     let spellings = match path::spellings(text) {
         Ok(spellings) => spellings,
-        // A system takes a NUL for the end; who decodes more often than we do gets nothing useful.
+        // System calls end a path at a NUL. Unlike path rules this must not refuse: it only looks for candidates.
         Err(_) => vec![text.split('\0').next().unwrap_or_default().to_owned()],
     };
     let mut found = Vec::new();
@@ -66,7 +67,7 @@ pub(super) fn is_web_address(text: &str) -> bool {
     (begins("http://") || begins("https://")) && !text.contains("..")
 }
 
-/// A path from the root on. `~user` is taken for the folder beside the home folder.
+/// An absolute path. `~user` is taken for a sibling of the home folder.
 pub(super) fn absolute(text: &str, ground: &Ground) -> String {
     let home = ground.home.as_deref().unwrap_or("/");
     for (sign, folder) in SIGNS {
@@ -91,7 +92,7 @@ pub(super) fn absolute(text: &str, ground: &Ground) -> String {
     format!("{}/{text}", ground.folder.trim_end_matches('/'))
 }
 
-/// A process's own name for the folder it is in: that is the server's, not ours.
+/// Replaces `/proc/self/cwd`, which means the server's folder there and would mean the gateway's if resolved here.
 fn out_of_proc<'t>(text: &'t str, ground: &Ground) -> Cow<'t, str> {
     for own in ["/proc/self/cwd", "/proc/thread-self/cwd"] {
         if let Some(rest) = text.strip_prefix(own) {
@@ -101,7 +102,7 @@ fn out_of_proc<'t>(text: &'t str, ground: &Ground) -> Cow<'t, str> {
     Cow::Borrowed(text)
 }
 
-/// A path without `.`, `..` and doubled slashes, as a program that does not look at links reads it.
+/// A path without `.`, `..` and doubled slashes, as a program that ignores links reads it.
 pub(super) fn plain(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -114,7 +115,7 @@ pub(super) fn plain(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// Whether `path` is `folder` or lies in it.
+/// Whether `path` is `folder` or inside it, ignoring ASCII case.
 pub(super) fn is_within(path: &str, folder: &str) -> bool {
     let (path, folder) = (path.as_bytes(), folder.as_bytes());
     path.len() >= folder.len()
@@ -122,7 +123,7 @@ pub(super) fn is_within(path: &str, folder: &str) -> bool {
         && (path.len() == folder.len() || path[folder.len()] == b'/')
 }
 
-/// Whether a raw JSON string begins as a path may.
+/// Whether a raw JSON string may begin a path.
 pub(super) fn begins_like_path(raw: &[u8]) -> bool {
     let text = raw.strip_prefix(b"\"").unwrap_or(raw).trim_ascii_start();
     text.first().is_some_and(|byte| b"/\\~.%$".contains(byte))
@@ -131,7 +132,7 @@ pub(super) fn begins_like_path(raw: &[u8]) -> bool {
             .is_some_and(|start| start.eq_ignore_ascii_case(b"file:"))
 }
 
-/// Whether a text that stands anywhere may be a path: one word, or one that begins as a path does.
+/// Whether a text under any key may be a path: one word, or a text that begins like a path.
 pub(super) fn may_be_path(text: &str) -> bool {
     let text = text.trim();
     let begins = text.starts_with(['/', '\\', '~', '.', '$', '%', '"', '\''])

@@ -101,7 +101,7 @@ fn protected_paths_are_found_anywhere_in_arguments_and_commands() {
         };
         let json = json.expect("it is JSON");
         let (ground, protected) = (ground(), protected());
-        let walk = Walk::over(json, &target, &ground, &protected).expect("it is small");
+        let walk = CandidateSearch::over(json, &target, &ground, &protected).expect("it is small");
         let leads = |path: &String| protected.covers(path);
         (walk.paths.iter().any(leads), walk.lines.len())
     };

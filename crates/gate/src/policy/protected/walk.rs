@@ -1,11 +1,11 @@
-//! Looks through arguments for what may be a path or a command.
+//! Searches arguments for possible paths and commands.
 
 use std::collections::BTreeSet;
 
 use callgate_wire::{Json, JsonKind, Strictness, words as words_of};
 
 use super::{
-    Protected, TooMuch, command, is_builtin,
+    Protected, TooLarge, command, is_builtin,
     spelling::{begins_like_path, is_web_address, may_be_path, parts, spelled},
     words,
 };
@@ -14,39 +14,38 @@ use crate::{
     policy::{path::Ground, projection},
 };
 
-/// How many strings of a call's arguments are looked at; a call with more needs a person.
+/// The most strings in a call's arguments; a call with more needs a person.
 const MAX_STRINGS: usize = 100_000;
-/// How many paths a call may mean; one with more needs a person.
+/// The most paths of a call; a call with more needs a person.
 pub(super) const MAX_PATHS: usize = 20_000;
-/// How deep they are looked for: as deep as a frame may nest, and JSON in strings some times over.
+/// The deepest nesting: that of a frame, with room for JSON in strings several times over.
 const MAX_DEPTH: usize = 512;
 /// A longer string is a path only if it begins like one.
 const LONGEST_PLAIN: usize = 4096;
-/// A text that starts with this is a path, also with spaces in it.
+/// A text that starts with this is a path even with spaces in it.
 const FILE_SCHEME: &str = "file:";
 
-/// What was found in the arguments of a call.
-pub(super) struct Walk<'a> {
+/// The paths and commands in the arguments of a call.
+pub(super) struct CandidateSearch<'a> {
     protected: &'a Protected,
     ground: &'a Ground,
-    /// Whether everything that the tool is told may be a command.
+    /// Whether every argument of the tool may be a command.
     is_shell: bool,
     strings: usize,
     /// Absolute paths.
     pub(super) paths: BTreeSet<String>,
-    /// Commands.
     pub(super) lines: Vec<String>,
-    /// Whether an argument says that something is moved, deleted or copied: `{"op": "delete"}`.
+    /// Whether an argument names a verb that moves, deletes or copies: `{"op": "delete"}`.
     pub(super) says_take_whole: bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> CandidateSearch<'a> {
     pub(super) fn over(
         arguments: Json<'_>,
         target: &Target,
         ground: &'a Ground,
         protected: &'a Protected,
-    ) -> Result<Self, TooMuch> {
+    ) -> Result<Self, TooLarge> {
         let mut walk = Self {
             protected,
             ground,
@@ -65,7 +64,7 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// The built-in tools' own arguments; nothing else of theirs is a path.
+    /// The declared arguments of a built-in tool; its other arguments are not paths.
     fn builtin(&mut self, arguments: Json<'_>) {
         let texts = |meaning| {
             BuiltinTool::names_of(meaning)
@@ -78,16 +77,17 @@ impl<'a> Walk<'a> {
         self.lines.extend(lines);
     }
 
-    fn value(&mut self, value: Json<'_>, key: Option<&str>, depth: usize) -> Result<(), TooMuch> {
+    fn value(&mut self, value: Json<'_>, key: Option<&str>, depth: usize) -> Result<(), TooLarge> {
         if depth > MAX_DEPTH {
-            return Err(TooMuch);
+            return Err(TooLarge);
         }
         match value.kind() {
             JsonKind::Object => {
                 for (name, value) in value.members() {
+                    // Keys as well: some tools take maps keyed by path.
                     self.text(name, None, depth)?;
                     let name = name.as_str().unwrap_or_default();
-                    // What stands inside a value belongs to its key, whatever it is called there.
+                    // Values nested in a known key belong to it, whatever their own keys are.
                     let outer = key.filter(|key| is_telling(key));
                     self.value(value, Some(outer.unwrap_or(&name)), depth + 1)?;
                 }
@@ -104,10 +104,10 @@ impl<'a> Walk<'a> {
     }
 
     /// A string under `key`, or a key itself.
-    fn text(&mut self, value: Json<'_>, key: Option<&str>, depth: usize) -> Result<(), TooMuch> {
+    fn text(&mut self, value: Json<'_>, key: Option<&str>, depth: usize) -> Result<(), TooLarge> {
         self.strings += 1;
         if self.strings > MAX_STRINGS || self.paths.len() > MAX_PATHS {
-            return Err(TooMuch);
+            return Err(TooLarge);
         }
         let is_command = key.is_some_and(|key| self.is_shell || projection::is_command_key(key));
         if is_command && let Some(line) = value.as_str() {
@@ -119,7 +119,8 @@ impl<'a> Walk<'a> {
         }
         let has_path_bytes = has_path_bytes(raw);
         let is_path_key = key.is_some_and(projection::is_path_key);
-        // Prose is not unescaped: no spelling of a path starts like it.
+        // A fast path: prose is not unescaped, because no spelling of a path begins like it. A property test
+        // compares this shortcut with the full reading.
         if has_path_bytes && !is_path_key && is_prose(raw) {
             return Ok(());
         }
@@ -134,6 +135,7 @@ impl<'a> Walk<'a> {
             }
             return Ok(());
         }
+        // Some servers accept their arguments as JSON in a string.
         if begins_like_json(raw)
             && let Ok(inside) = Json::validate(text.trim().as_bytes(), Strictness::Envelope)
         {
@@ -156,7 +158,7 @@ impl<'a> Walk<'a> {
         }
         for part in parts(text) {
             self.paths.extend(spelled(part, self.ground));
-            // `**` is for searching, which passes by everything.
+            // `**` matches above every protected place, so checking it would hold every search over a tree.
             if part.contains(['*', '?', '[']) && !part.contains("**") {
                 let meant = command::fitting(part, self.ground, self.protected);
                 self.paths.extend(meant);
@@ -168,7 +170,7 @@ impl<'a> Walk<'a> {
 /// Whether a raw JSON string has a byte that only paths, escapes and other alphabets have.
 fn has_path_bytes(raw: &[u8]) -> bool {
     let is_one = |byte: u8| matches!(byte, b'/' | b'\\' | b'~' | b'%' | b'$' | 0x80..);
-    // Whole chunks without an early exit become vector instructions.
+    // No early exit inside a chunk, so that the compiler vectorises the loop.
     let mut chunks = raw.chunks(32);
     chunks.any(|chunk| {
         chunk
@@ -177,10 +179,10 @@ fn has_path_bytes(raw: &[u8]) -> bool {
     })
 }
 
-/// Whether a raw JSON string is several words that start with a letter or digit, and so not one path.
+/// Whether a raw JSON string is several words that start with a letter or digit, and so cannot be one path.
 fn is_prose(raw: &[u8]) -> bool {
     let text = raw.strip_prefix(b"\"").unwrap_or(raw).trim_ascii_start();
-    // Escapes could spell `file:` at the start, or white space at the end, which would be trimmed.
+    // Escapes could spell `file:` at the start, as in `f\u0069le:///x/my notes`.
     let starts_plainly = text
         .iter()
         .take(FILE_SCHEME.len())
@@ -192,13 +194,13 @@ fn is_prose(raw: &[u8]) -> bool {
         && text.windows(2).any(is_next_word)
 }
 
-/// Whether a raw JSON string begins as JSON does.
+/// Whether a raw JSON string may contain a JSON object or array.
 fn begins_like_json(raw: &[u8]) -> bool {
     let text = raw.strip_prefix(b"\"").unwrap_or(raw).trim_ascii_start();
     text.first().is_some_and(|byte| b"{[".contains(byte))
 }
 
-/// Whether a key says what stands anywhere below it.
+/// Whether a key determines the meaning of everything below it.
 fn is_telling(key: &str) -> bool {
     projection::is_path_key(key) || projection::is_command_key(key)
 }

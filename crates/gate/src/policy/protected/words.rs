@@ -1,6 +1,6 @@
-//! Words that tell what an argument or a tool is about.
+//! Words that reveal the effect of a command or a tool.
 
-/// Verbs that take a folder away with everything in it, put something else in its place, or carry it off.
+/// Verbs that delete, replace, move or copy a folder with everything in it.
 const TAKING_WHOLE: [&str; 36] = [
     "archive", "backup", "compress", "copy", "cp", "cut", "delete", "destroy", "drop", "erase",
     "exchange", "link", "ln", "mirror", "mount", "move", "mv", "purge", "remove", "rename",
@@ -24,7 +24,7 @@ const SHELLS: [&str; 13] = [
     "zsh",
 ];
 
-/// Whether a word is such a verb.
+/// Whether a word is one of [`TAKING_WHOLE`].
 pub(super) fn takes_whole(word: &str) -> bool {
     is_one_of(word, &TAKING_WHOLE)
 }

@@ -57,7 +57,7 @@ fn a_rules_message_becomes_the_reason() {
         }
     };
     assert_eq!(reason("cab"), "never from an agent");
-    assert_eq!(reason("ca"), "the policy asks for an approval of `*:ca*`");
+    assert_eq!(reason("ca"), "the policy requires approval for `*:ca*`");
 }
 
 #[test]

@@ -24,18 +24,15 @@ fn with_set(set: &str) -> String {
 #[test]
 fn policy_problems_have_a_position_and_advice() {
     let cases = [
-        (
-            "",
-            "0:0 the file is empty (it begins with `version: \"1\"`)",
-        ),
+        ("", "0:0 the file is empty (begin with `version: \"1\"`)"),
         ("rules: []", "1:1 missing field `version`"),
         (
             "version: '2'",
-            "1:10 version `2` is not known (write `version: \"1\"`)",
+            "1:10 unsupported version `2` (write `version: \"1\"`)",
         ),
         (
             "version: 1.0",
-            "1:10 version `1.0` is not known (write `version: \"1\"`)",
+            "1:10 unsupported version `1.0` (write `version: \"1\"`)",
         ),
         (
             "version: '1'\nrule: []",
@@ -56,7 +53,7 @@ fn wrong_and_unmatchable_rules_are_reported() {
     let cases = [
         (
             "{scope: 'a b', allow: [{pattern: '*'}]}",
-            "3:13 `a b` is no scope",
+            "3:13 invalid scope `a b`",
         ),
         (
             "{scope: mcp_tool}",
@@ -72,11 +69,11 @@ fn wrong_and_unmatchable_rules_are_reported() {
         ),
         (
             "{scope: mcp_tool, deny: [{}]}",
-            "3:30 the rule does not say what it is about",
+            "3:30 the rule has nothing to match on",
         ),
         (
             "{scope: mcp_tool, deny: [{message: x}]}",
-            "3:30 the rule does not say what it is about",
+            "3:30 the rule has nothing to match on",
         ),
         (
             "{scope: mcp_tool, deny: [{pattern: ''}]}",
@@ -88,11 +85,11 @@ fn wrong_and_unmatchable_rules_are_reported() {
         ),
         (
             "{scope: mcp_tool, deny: [{pattern: 'my.server:*'}]}",
-            "3:40 `my.server:*` can never match: `my.server` is no server's name",
+            "3:40 `my.server:*` can never match: `my.server` is not a valid server name",
         ),
         (
             "{scope: mcp_tool, deny: [{paths: ['/etc/**']}]}",
-            "3:38 a rule with `paths` can never match in scope `mcp_tool` (rules of scope `mcp_tool` have `pattern`)",
+            "3:38 a rule with `paths` can never match in scope `mcp_tool` (rules of scope `mcp_tool` can have `pattern`)",
         ),
         (
             "{scope: shell, deny: [{paths: ['/etc/**']}]}",
@@ -108,7 +105,7 @@ fn wrong_and_unmatchable_rules_are_reported() {
         ),
         (
             "{scope: filesystem, deny: [{paths: []}]}",
-            "3:40 `paths` without a path can never match",
+            "3:40 an empty `paths` can never match",
         ),
         (
             "{scope: filesystem, deny: [{paths: ['']}]}",
@@ -132,11 +129,11 @@ fn wrong_and_unmatchable_rules_are_reported() {
         ),
         (
             "{scope: filesystem, deny: [{action: []}]}",
-            "3:41 `action` without an action can never match",
+            "3:41 an empty `action` can never match",
         ),
         (
             "{scope: network, deny: [{domains: []}]}",
-            "3:39 `domains` without a domain can never match",
+            "3:39 an empty `domains` can never match",
         ),
         (
             "{scope: network, deny: [{domain: 'https://x.com'}]}",
@@ -144,7 +141,7 @@ fn wrong_and_unmatchable_rules_are_reported() {
         ),
         (
             "{scope: network, deny: [{domains: [loopback, privat]}]}",
-            "3:50 unknown range `privat` (did you mean `private`? a host of that name is written `privat.`)",
+            "3:50 unknown range `privat` (did you mean `private`? to name a host, write `privat.`)",
         ),
         (
             "{scope: mcp_tool, deny: [{pattern: '*', when: 'args.x =='}]}",
@@ -160,28 +157,28 @@ fn wrong_and_unmatchable_rules_are_reported() {
         ),
         (
             "{scope: mcp_tool, deny: [{pattern: '*', conditions: []}]}",
-            "3:57 `conditions` without a condition",
+            "3:57 `conditions` is empty",
         ),
         (
             "{scope: mcp_tool, deny: [{pattern: '*', conditions: [{require_prior: x, time_window: soon}]}]}",
-            "3:90 this is not a length of time; write it like `1h` or `30s`",
+            "3:90 invalid duration; write it like `1h` or `30s`",
         ),
         (
             "{scope: mcp_tool, deny: [{pattern: '*', conditions: [{require_prior: x, time_window: 0s}]}]}",
-            "3:90 in no time nothing can have happened",
+            "3:90 `time_window` must be longer than zero",
         ),
         (
             "{scope: mcp_tool, deny: [{pattern: '*:x'}], allow: [{pattern: '*:x'}]}",
-            "3:57 the rule can never match: `deny:mcp_tool:*:x` in line 3 comes before it",
+            "3:57 the rule can never match: `deny:mcp_tool:*:x` on line 3 matches first",
         ),
         (
             "{scope: mcp_tool, allow: [{pattern: 'fs:*'}, {pattern: 'fs:read'}]}",
             "3:50 the rule can never match",
         ),
-        ("{scope: cost, limits: {}}", "3:27 `limits` without a limit"),
+        ("{scope: cost, limits: {}}", "3:27 `limits` sets no limit"),
         (
             "{scope: cost, limits: {max_per_action: -1}}",
-            "3:27 a limit is a number from 0",
+            "3:27 a limit must be at least 0",
         ),
         (
             "{scope: cost, allow: [{pattern: '*'}]}",
@@ -189,15 +186,15 @@ fn wrong_and_unmatchable_rules_are_reported() {
         ),
         (
             "{scope: mcp_tool, limits: {max_per_action: 1}}",
-            "3:31 `limits` belongs to the scope `cost`",
+            "3:31 `limits` is only valid in scope `cost`",
         ),
         (
             "{scope: mcp_tool, rate_limit: {max_requests: 0, window: 1m}}",
-            "3:35 a rate limit is 1 to 1000000 requests in some time",
+            "3:35 a rate limit allows 1 to 1000000 requests per window",
         ),
         (
             "{scope: mcp_tool, rate_limit: {max_requests: 1, window: 0s}}",
-            "3:35 a rate limit is 1 to 1000000 requests in some time",
+            "3:35 a rate limit allows 1 to 1000000 requests per window",
         ),
     ];
     for (set, expected) in cases {
@@ -222,7 +219,7 @@ fn wrong_scope_maps_and_agents_are_reported() {
         ),
         (
             "tool_scope_map: [{pattern: 'fs:*', scope: a}, {pattern: 'fs:x', scope: b}]",
-            "2:57 `fs:x` can never match: an earlier pattern takes all of it",
+            "2:57 `fs:x` can never match: an earlier pattern covers it",
         ),
         (
             "agents: {ci: {override: []}}",

@@ -3,6 +3,7 @@
 use super::{Sign, Weight};
 
 /// Words without which no text names a file of secrets.
+// Shared by two signs: a word added to only one of them would make the other miss texts.
 const SECRET_FILES: &[&str] = &[
     ".ssh",
     "id_rsa",
@@ -25,9 +26,11 @@ const SECRET_FILES: &[&str] = &[
     ".gnupg",
 ];
 
+// Gaps are bounded (`.{0,40}`), so that two words far apart in a long description
+// are not read as one phrase.
 pub(super) const ENGLISH: &[Sign] = &[
     Sign {
-        says: "tells the model to drop its instructions",
+        effect: "tells the model to ignore its instructions",
         weight: Weight::Enough,
         needs: &[
             "instruction",
@@ -43,14 +46,14 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(ignore|disregard|forget|override|supersede|bypass)s?\b.{0,25}\b(previous|prior|above|earlier|preceding|existing|other|all|any|your|safety|system|those)\b.{0,25}\b(instructions?|rules?|prompts?|guidelines?|guardrails?|directives?|messages|restrictions)\b",
     },
     Sign {
-        says: "tells the model to drop its instructions",
+        effect: "tells the model to ignore its instructions",
         weight: Weight::Enough,
         needs: &["priority", "precedence"],
         unless_negated: false,
         pattern: r"\b(take|takes|taking|have|has) (absolute |highest |top |the highest )?(priority|precedence)\b.{0,40}\b(over|above)\b.{0,30}\b(user|system|other|all|previous|any)\b|\b(highest|top|above all) priority\b.{0,40}\b(above|over)\b.{0,30}\buser",
     },
     Sign {
-        says: "keeps something from the user",
+        effect: "tells the model to hide something from the user",
         weight: Weight::Enough,
         needs: &[
             "tell", "mention", "inform", "notif", "reveal", "disclos", "alert", "warn",
@@ -59,7 +62,7 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(do not|don't|dont|never|must not|mustn't|should not|shouldn't|no need to|need not|without|avoid|refrain from)\b.{0,25}\b(tell|telling|mention|mentioning|inform|informing|notify|notifying|reveal|revealing|disclos(e|ing)|alert|alerting|warn|warning)\b.{0,40}\b(users?|humans?|person|operator|customer|anyone|anybody|them|this step|that you|about this|this to|it to)\b",
     },
     Sign {
-        says: "keeps something from the user",
+        effect: "tells the model to hide something from the user",
         weight: Weight::Enough,
         needs: &[
             "hid", "conceal", "withhold", "keep", "kept", "user", "human", "person",
@@ -68,14 +71,14 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(hide|hiding|conceal|concealing|withhold|keep)\b.{0,40}\b(from|hidden from|secret from)\b (the |our |your )?(users?|humans?|person|operator|customer)\b|\b(keep|kept)\b.{0,25}\b(between us|secret from|confidential from)\b|\b(user|human|person)s?\b.{0,15}\b(must|should|need|may|does|do|can)(n't| not)\b.{0,12}\b(know|see|notice|be told|be informed|be aware|learn)\b|\b(unknown|invisible) to the (user|human)\b",
     },
     Sign {
-        says: "keeps something from the user",
+        effect: "tells the model to hide something from the user",
         weight: Weight::Half,
         needs: &["not", "don't", "never"],
         unless_negated: false,
         pattern: r"\b(do not|don't|never|must not)\b.{0,15}\b(show|display|output|print|expose|surface|repeat|reveal)\b.{0,60}\b(user|human|person)s?\b",
     },
     Sign {
-        says: "keeps something from the user",
+        effect: "tells the model to hide something from the user",
         weight: Weight::Enough,
         needs: &[
             "silently",
@@ -89,7 +92,7 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(silently|secretly|covertly|quietly|stealthily|discreetly)\b (\w+ ){0,2}(read|open|send|copy|add|append|upload|forward|call|include|execute|run|post|collect|exfiltrate|transmit|log|store|save|attach|bcc|fetch|access)\b|\b(read|open|send|copy|add|append|upload|forward|include|execute|post|collect|transmit|attach)\w*\b.{0,40}\b(silently|secretly|covertly|stealthily|discreetly)\b",
     },
     Sign {
-        says: "goes round the user's consent",
+        effect: "bypasses the user's consent",
         weight: Weight::Enough,
         needs: &[
             "without",
@@ -105,14 +108,14 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\bwithout\b (\w+ ){0,2}(user('s)?|human|their|explicit) (\w+ )?(consent|confirmation|permission|approval|knowledge|interaction|awareness)\b|\b(user|human|owner)s? (has|have|had|is|are)? ?(already |previously |implicitly )?(pre-?(authori[sz]ed|approved)|consented|agreed|(already|implicitly) (knows?|approved|authori[sz]ed|given))\b|\bthe user (already )?(knows|is aware|is fully aware) (about|of)\b",
     },
     Sign {
-        says: "goes round the user's consent",
+        effect: "bypasses the user's consent",
         weight: Weight::Half,
         needs: &["without"],
         unless_negated: true,
         pattern: r"\bwithout\b (\w+ ){0,1}(asking|confirmation|consent|permission|approval|prompting|verification)\b",
     },
     Sign {
-        says: "goes round the user's consent",
+        effect: "bypasses the user's consent",
         weight: Weight::Half,
         needs: &[
             "skip",
@@ -127,7 +130,7 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(skip|bypass|circumvent|disable|ignore|override)\b.{0,20}\b(confirmations?|approvals?|consent|safety|security|permissions?|polic(y|ies)|warnings?|dialogs?|checks|restrictions|guidelines)\b|\b(never|do not|don't|no need to)\b.{0,12}\bask\b.{0,25}\b(confirm|confirmation|permission|user|them|approval)\b",
     },
     Sign {
-        says: "claims an authority that it does not have",
+        effect: "claims authority that it does not have",
         weight: Weight::Enough,
         needs: &[
             "override",
@@ -145,42 +148,42 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(admin(istrator)?|system|security|root|developer|emergency) (override|mandate)\b|\bgrants? (you|the (assistant|model|agent|ai)) (\w+ )?(permission|access|authority|the right)\b|\brestrictions?\b.{0,40}\b(are|is|have been) (lifted|disabled|suspended|removed)\b|\b(polic(y|ies)|rules|restrictions|guidelines)\b.{0,15}\b(do|does) not apply\b|\b(anthropic|openai|google|microsoft|your (developers?|creators?|administrator|operator)|the system)\b.{0,12}\b(has |have )?(mandat|requir|authori[sz]|instruct|order|approv)\w*\b.{0,25}\b(assistants?|models?|agents?|you|that this|this tool|that all|every)\b",
     },
     Sign {
-        says: "claims an authority that it does not have",
+        effect: "claims authority that it does not have",
         weight: Weight::Half,
         needs: &[" by ", "policy", "system ", "pre"],
         unless_negated: true,
         pattern: r"\b(approved|authori[sz]ed|mandated|validated|verified|required|certified) by (the |your |our )?(\w+ )?(security|admin\w*|developers?|anthropic|openai|google|microsoft|compliance|it|management|system|legal)\b|\b(per|according to|under) (the )?(company|corporate|organi[sz]ation\w*|security) policy\b|\bsystem (notice|message|alert|instruction|directive)s?\b|\bpre-?(approved|authori[sz]ed)\b",
     },
     Sign {
-        says: "claims an authority that it does not have",
+        effect: "claims authority that it does not have",
         weight: Weight::Half,
         needs: &["urgent", "critical", "mandatory", "attention"],
         unless_negated: false,
         pattern: r"\b(urgent|critical|mandatory|attention)\b ?[:!]",
     },
     Sign {
-        says: "treats answers of tools as orders",
+        effect: "treats tool results as instructions",
         weight: Weight::Enough,
         needs: &["instruction", "order", "command", "directive"],
         unless_negated: true,
         pattern: r"\b(treat|follow|obey|execute|consider)\b.{0,50}\b(output|results?|response|reply|content|returned|retrieved)\b.{0,30}\b(as|like)\b (an? |new |the |system |direct |binding )*(instructions?|orders?|commands?|directives?)\b",
     },
     Sign {
-        says: "asks for secret files",
+        effect: "asks for secret files",
         weight: Weight::Enough,
         needs: SECRET_FILES,
         unless_negated: true,
         pattern: r"\b(read|open|cat|load|fetch|access|copy|send|upload|include|append|attach|paste|pass|provide|put|contents?|exfiltrate|retrieve|extract|get|dump)\b.{0,45}(\.ssh/|\bid_(rsa|ed25519|ecdsa)\b|\.aws/credentials|\.netrc\b|\.pgpass\b|\.env\b( files?)?|\.npmrc\b|\.git-credentials|\.kube/config|\.docker/config\.json|\bmcp\.json\b|/etc/(passwd|shadow)\b|\.bash_history|\bkeychain\b|private keys?\b|wallet\.dat|\.gnupg)",
     },
     Sign {
-        says: "asks for secret files",
+        effect: "asks for secret files",
         weight: Weight::Half,
         needs: SECRET_FILES,
         unless_negated: true,
         pattern: r"(\.ssh/|\bid_(rsa|ed25519|ecdsa)\b|\.aws/credentials|\.netrc\b|\.pgpass\b|\.env\b( files?)?|\.npmrc\b|\.git-credentials|\.kube/config|\.docker/config\.json|\bmcp\.json\b|/etc/(passwd|shadow)\b|\.bash_history|\bkeychain\b|private keys?\b|wallet\.dat|\.gnupg)",
     },
     Sign {
-        says: "asks for secrets",
+        effect: "asks for secrets",
         weight: Weight::Half,
         needs: &[
             "key",
@@ -197,14 +200,14 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(send|forward|include|append|copy|upload|pass|provide|hand|supply|look up|collect|paste|attach|extract|gather|list|harvest|values? of|submit|embed)\b.{0,50}\b(api[ _-]?keys?|passwords?|credentials?|private keys?|access tokens?|secret keys?|session tokens?|environment variables?|env vars?|[a-z0-9]+_(api_key|secret_access_key|secret_key|access_token|token)|secrets|cookies|credit card)",
     },
     Sign {
-        says: "asks for secrets",
+        effect: "asks for secrets",
         weight: Weight::Enough,
         needs: &["key", "password", "credential", "secret", "token"],
         unless_negated: true,
         pattern: r"\b(user'?s|your|users'|their|all|any|available|existing)\b (\w+ )?(api keys?|passwords?|credentials|secrets|private keys?|access tokens?)\b.{0,50}\b(environment|memory|context|config\w*|conversation|history|files?|system)\b",
     },
     Sign {
-        says: "asks for the conversation",
+        effect: "asks for the conversation",
         weight: Weight::Enough,
         needs: &[
             "conversation",
@@ -219,7 +222,7 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(full|complete|entire|whole|verbatim|word[ -](by|for)[ -]word|unabridged|paste|copy of|dump of|everything in|contents? of)\b.{0,30}\b(conversations?|chats?|dialogu?e|transcript|(previous|prior|earlier|last \w+|all|recent) messages|chat history|message history)\b|\b(conversations?|chats?|dialogu?e|transcript|(previous|prior|earlier|last \w+|all|recent) messages|chat history|message history)\b.{0,40}\b(so far|verbatim|word (by|for) word|in full|up to now|until now|to date|history here)\b|\b(everything|all) (that )?(the )?user (has )?(ever )?(wrote|said|typed|told|asked|entered|shared|provided)\b|\bwhat the user (has )?(told|said to|shared with) you\b",
     },
     Sign {
-        says: "asks for the conversation",
+        effect: "asks for the conversation",
         weight: Weight::Half,
         needs: &[
             "conversation",
@@ -233,7 +236,7 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\b(summary|summar(ise|ize)|recap|copy|log) (of )?.{0,30}\b(conversation|chat|dialogu?e|messages|what the user)\b|\b(last|previous|recent|prior) (\w+ )?messages\b|\b(chat|conversation|message) history\b",
     },
     Sign {
-        says: "asks for what the model was told",
+        effect: "asks for the model's instructions",
         weight: Weight::Enough,
         needs: &[
             "prompt",
@@ -248,84 +251,84 @@ pub(super) const ENGLISH: &[Sign] = &[
         pattern: r"\byour (full |own |complete |entire |internal |hidden |original |current )*(system prompt|system message|initial prompt|initial instructions|system instructions|chain of thought|internal reasoning|private reasoning|inner monologue)\b|\b(internal|hidden|private) reasoning\b|\b(list|names?|descriptions?|schemas?|definitions?) of (all |every )?(of )?(the |your )?(other )?tools\b.{0,30}\b(available to you|you (have|can)|you know)\b|\ball (the |of your |your )?(other )?tools\b.{0,20}\b(available to|accessible to) you\b",
     },
     Sign {
-        says: "asks for what the model was told",
+        effect: "asks for the model's instructions",
         weight: Weight::Half,
         needs: &["system prompt"],
         unless_negated: true,
         pattern: r"\bsystem prompt\b",
     },
     Sign {
-        says: "pretends to be a turn of the conversation",
+        effect: "imitates a turn of the conversation",
         weight: Weight::Enough,
         needs: &[],
         unless_negated: false,
         pattern: r"<\|(im_start|im_end|system|user|assistant|endoftext|eot_id|start_header_id|end_header_id)\|>|\[/?inst\]|<</?sys>>|(^|\n)\s*\n\s*human: |(^|\n)#+ ?(system|new) (prompt|instructions?)\b|<(/)?(system|assistant|user|tool|function)_(message|prompt|result|results|calls?)>",
     },
     Sign {
-        says: "gives orders to the model",
+        effect: "gives orders to the model",
         weight: Weight::Enough,
         needs: &["<"],
         unless_negated: false,
         pattern: r"</?\s*(important|system|secret|hidden|assistant|confidential|admin|ai_instructions?|llm_instructions?|system_instructions?)\s*/?>",
     },
     Sign {
-        says: "gives orders to the model",
+        effect: "gives orders to the model",
         weight: Weight::Half,
         needs: &["<", "["],
         unless_negated: false,
         pattern: r"</?\s*(instructions?|critical|urgent|note_to_\w+|mandatory)\s*>|\[(system|important|admin|hidden|secret)\b[^\]]{0,40}\]",
     },
     Sign {
-        says: "hides text in markup",
+        effect: "hides text in markup",
         weight: Weight::Enough,
         needs: &["<!--", "style"],
         unless_negated: false,
         pattern: r"<!--.{0,300}?\b(assistant|model|ai|agent|llm|system|user|ignore|instruction|send|fetch|read|secret|password|call|must|always|execute)s?\b.{0,300}?-->|<\w+[^>]{0,200}style ?=[^>]{0,100}(display ?: ?none|visibility ?: ?hidden|font-size ?: ?0|opacity ?: ?0|color ?: ?(white|transparent))",
     },
     Sign {
-        says: "sends data in a link",
+        effect: "sends data in a link",
         weight: Weight::Enough,
         needs: &["]("],
         unless_negated: false,
         pattern: r"!\[[^\]]{0,80}\]\([a-z]+://[^)]{0,200}[?&/=][^)]{0,80}[{<$\[]|\[[^\]]{0,80}\]\([a-z]+://[^)]{0,200}=[^)]{0,20}[{<$\[][^)]{0,80}\b(conversation|chat|user|history|message|secret|context|prompt|summary)",
     },
     Sign {
-        says: "sends data in a link",
+        effect: "sends data in a link",
         weight: Weight::Half,
         needs: &["://", "@", "our ", "external", "remote"],
         unless_negated: true,
         pattern: r"[a-z]+://[^ ]{0,200}[?&]\w{1,20}= |\b(send|post|forward|upload|transmit|report|copy|bcc|cc)\w*\b.{0,60}\b(to|at)\b (https?://|[\w.+-]+@[\w-]+\.[a-z]+|our (server|endpoint|address)|an? (external|remote) )",
     },
     Sign {
-        says: "talks to the model past the person",
+        effect: "addresses the model instead of the user",
         weight: Weight::Half,
         needs: &["assistant", "ai", "model", "llm", "agent", "chatbot"],
         unless_negated: false,
         pattern: r"\b(note|instructions?|attention|message|reminder|hint|memo) (to|for)\b (the |all |any )?(assistants?|ai|models?|llms?|agents?|language models?|chatbot)\b|\b(the|every|any) (ai|assistant|model|agent|llm|ai model|language model|ai assistant)\b.{0,20}\b(must|should|has to|have to|is required to|needs to|shall|will)\b",
     },
     Sign {
-        says: "wants to be called whatever the user asks",
+        effect: "asks to be called whatever the user wants",
         weight: Weight::Half,
         needs: &["every", "each", "all", "any", "no matter", "regardless"],
         unless_negated: false,
         pattern: r"\b(at the (start|beginning) of|before|after|during|in) (every|each|all|any) (conversation|session|chat|other tools?|tool calls?|requests?|responses?|use of|calls?|message|action)\b|\bbefore anything else\b|\bno matter what (the )?user\b|\bregardless of (what )?the user\b|\bin all cases\b|\bbefore (using|calling|invoking|running) (any|every|all)( other)? tools?\b|\b(before|prior to) every\b",
     },
     Sign {
-        says: "wants what another tool gives",
+        effect: "asks for another tool's output",
         weight: Weight::Half,
         needs: &["content", "output", "value", "result", "otherwise"],
         unless_negated: true,
         pattern: r"\b(pass|include|send|hand|put|add|append|supply|submit|insert|provide|copy|paste)\b.{0,25}\b(its|their|the|his|her|full|whole|complete)\b (\w+ )?(contents?|output|values?|result)\b|\botherwise (the |this )?(tool|request|call|it|they|e-?mails?) (will|do|does|are|is|would) (not|fail)",
     },
     Sign {
-        says: "hides text",
+        effect: "hides text",
         weight: Weight::Half,
         needs: &["hidden", "decode", "to be "],
         unless_negated: false,
         pattern: r"\bhidden (text|instructions?|message|prompt|note|field)s?\b|\bdecode\b.{0,20}\b(and|then) (follow|obey|execute|run|do)\b|\bto be (decoded|obeyed|followed)\b",
     },
     Sign {
-        says: "sets itself above tools of other servers",
+        effect: "claims priority over other servers' tools",
         weight: Weight::Enough,
         needs: &["other"],
         unless_negated: true,
@@ -335,14 +338,14 @@ pub(super) const ENGLISH: &[Sign] = &[
 
 pub(super) const OTHER_LANGUAGES: &[Sign] = &[
     Sign {
-        says: "tells the model to drop its instructions",
+        effect: "tells the model to ignore its instructions",
         weight: Weight::Enough,
         needs: &["ignor", "negeer", "игнор", "忽", "无视", "無視", "무시"],
         unless_negated: false,
         pattern: r"\bignorier\w*\b.{0,30}\b(anweisung|vorherig|bisherig|regel|vorgabe)|\bignor(ez|e|er)\b.{0,30}\b(consignes|instructions pr|règles|directives)|\bignor(a|e|ar|en)\b.{0,30}\b(instrucciones|reglas|indicaciones)|\bignor(a|are|i)\b.{0,30}\b(istruzioni|regole)|\bignor(e|ar)\b.{0,30}\b(instruções|regras)|\bnegeer\b.{0,30}\b(instructies|regels)|игнорир\w+.{0,30}(инструкц|указани|правил)|(忽略|无视|忽視|無視).{0,12}(指令|指示|提示|规则|規則|命令)|(指示|命令|ルール|規則).{0,12}無視|(지시|명령|규칙).{0,10}무시",
     },
     Sign {
-        says: "keeps something from the user",
+        effect: "tells the model to hide something from the user",
         weight: Weight::Enough,
         needs: &[
             "benutzer",
@@ -368,7 +371,7 @@ pub(super) const OTHER_LANGUAGES: &[Sign] = &[
         pattern: r"\b(erwähn|sag|verrat|informier|mitteil|teil|zeig|erzähl)\w*\b.{0,40}\b(nicht|nichts|keinesfalls)\b.{0,30}\b(benutzer|nutzer|anwender|user)|\b(erwähn|sag|verrat|informier|teil|erzähl)\w*\b.{0,40}\b(benutzer|nutzer|anwender|user)\w*\b.{0,20}\b(nicht|nichts)\b|\bohne\b.{0,20}\b(wissen|zustimmung|einwilligung|rückfrage)\b.{0,20}\b(benutzer|nutzer|anwender)|\bn[e']\s?\w*\b.{0,15}\b(dites|dis|dire|mentionne\w*|informe\w*|révèle\w*|prévene\w*|parle\w*)\b.{0,30}\b(utilisateur|usager)|\bno\b.{0,10}\b(digas|diga|decir|menciones?|mencionar|informes?|informar|reveles?|avises?)\b.{0,30}\busuario|\bnon\b.{0,10}\b(dire|dirlo|menzion\w+|inform\w+|rivel\w+)\b.{0,30}\butente|\bnão\b.{0,10}\b(diga|conte|mencione|informe|revele)\b.{0,30}\busuário|\b(zonder|vertel)\b.{0,30}\bgebruiker\b.{0,15}\b(niet|niets)|не\s+(говор|сообща|упомина|рассказыва|показыва)\w*.{0,30}пользовател|(不要|不得|请勿|切勿|别|禁止|不能|無需|无需).{0,6}(告诉|告知|通知|提及|透露|提醒|告訴).{0,8}(用户|使用者|用戶|他们)|(ユーザー|利用者|使用者).{0,12}(言わない|伝えない|知らせない|教えない|話さない|通知しない)|사용자에게.{0,20}(말하지|알리지|언급하지)",
     },
     Sign {
-        says: "goes round the user's consent",
+        effect: "bypasses the user's consent",
         weight: Weight::Enough,
         needs: &[
             "sicherheitsabfrage",
