@@ -1,5 +1,4 @@
-//! Approvals. Every method holds the one lock of the book, so of two callers that want the same thing one
-//! gets it.
+//! Approvals. Every method holds the table's one lock, so of two callers that claim one approval one gets it.
 
 mod row;
 
@@ -13,7 +12,7 @@ use callgate_record::{
 use jiff::{SignedDuration, Timestamp};
 use ulid::Ulid;
 
-use self::row::{Book, Row, State};
+use self::row::{Row, State, Table};
 use crate::backend::Shared;
 
 /// Open questions that one caller may have; a further one is refused.
@@ -25,16 +24,16 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24 * 30);
 
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryApprovals {
-    book: Arc<Mutex<Book>>,
+    table: Arc<Mutex<Table>>,
     journal: Shared,
-    /// Who claims; none where only decisions are made.
+    /// The writer that claims; none in a process that only decides.
     writer: Option<WriterId>,
 }
 
 impl MemoryApprovals {
     pub(crate) fn new(journal: Shared) -> Self {
         Self {
-            book: Arc::default(),
+            table: Arc::default(),
             journal,
             writer: None,
         }
@@ -48,14 +47,14 @@ impl MemoryApprovals {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the claims of writers that died: used where the log says so, else free again.
-    fn settle_dead(&self, book: &mut Book) {
+    /// Ends the claims of dead writers: used if the log has the forward, else approved again.
+    fn settle_dead(&self, table: &mut Table) {
         let journal = self.journal.lock();
-        let ends: Vec<(ApprovalId, State)> = book
+        let ends: Vec<(ApprovalId, State)> = table
             .rows
             .iter()
             .filter_map(|row| match row.state {
@@ -76,21 +75,21 @@ impl MemoryApprovals {
             .collect();
         drop(journal);
         for (id, state) in ends {
-            book.end_claim(&id, state);
+            table.end_claim(&id, state);
         }
     }
 
-    /// What a known row says to a question about exactly its call.
+    /// The answer of a known row to a question about exactly its call.
     fn answered(
         &self,
-        book: &mut Book,
+        table: &mut Table,
         at: usize,
         question: &Question,
         call: CallId,
         now: Timestamp,
     ) -> Asked {
-        let row = &mut book.rows[at];
-        let mut approval = Box::new(row.told(now));
+        let row = &mut table.rows[at];
+        let mut approval = Box::new(row.as_of(now));
         let id = std::mem::replace(&mut approval.id, row.public_id().clone());
         match approval.status {
             ApprovalStatus::Approved => {
@@ -114,7 +113,7 @@ impl MemoryApprovals {
 
     fn insert(
         &self,
-        book: &mut Book,
+        table: &mut Table,
         question: &Question,
         now: Timestamp,
         under: Option<&Approval>,
@@ -123,7 +122,7 @@ impl MemoryApprovals {
         getrandom::fill(&mut bits).map_err(|error| ApprovalsError {
             reason: format!("the operating system's random number generator failed: {error}"),
         })?;
-        book.forget_old(now.saturating_sub(KEPT_FOR).unwrap_or(Timestamp::MIN));
+        table.forget_old(now.saturating_sub(KEPT_FOR).unwrap_or(Timestamp::MIN));
         let ends = || {
             now.saturating_add(question.expire_after)
                 .unwrap_or(Timestamp::MAX)
@@ -140,14 +139,14 @@ impl MemoryApprovals {
             valid_for: question.valid_for,
             resolution: None,
             used_by: None,
-            revision: book.next_revision(),
+            revision: table.next_revision(),
             is_recorded: true,
             is_announced: false,
             is_shown: false,
             sealed: Some(question.sealed.clone()),
         };
-        let approval = row.told(now);
-        book.rows.push(row);
+        let approval = row.as_of(now);
+        table.rows.push(row);
         Ok(approval)
     }
 }
@@ -159,24 +158,24 @@ impl Approvals for MemoryApprovals {
         call: CallId,
         now: Timestamp,
     ) -> Result<Asked, ApprovalsError> {
-        let mut book = self.lock();
-        self.settle_dead(&mut book);
-        if let Some(at) = book.decisive(question, now) {
-            return Ok(self.answered(&mut book, at, question, call, now));
+        let mut table = self.lock();
+        self.settle_dead(&mut table);
+        if let Some(at) = table.decisive(question, now) {
+            return Ok(self.answered(&mut table, at, question, call, now));
         }
-        if let Some(approval) = book.joined(question, MAX_QUESTIONS, now) {
-            self.insert(&mut book, question, now, Some(&approval))?;
+        if let Some(approval) = table.joined(question, MAX_QUESTIONS, now) {
+            self.insert(&mut table, question, now, Some(&approval))?;
             return Ok(Asked::Pending {
                 approval: Box::new(approval),
                 is_new: false,
             });
         }
-        if book.open_of(&question.asking.principal, now) >= OPEN_PER_PRINCIPAL {
+        if table.open_of(&question.asking.principal, now) >= OPEN_PER_PRINCIPAL {
             return Ok(Asked::TooMany {
                 limit: OPEN_PER_PRINCIPAL,
             });
         }
-        let approval = self.insert(&mut book, question, now, None)?;
+        let approval = self.insert(&mut table, question, now, None)?;
         Ok(Asked::Pending {
             approval: Box::new(approval),
             is_new: true,
@@ -200,8 +199,8 @@ impl Approvals for MemoryApprovals {
         by: &Approver,
         now: Timestamp,
     ) -> Result<Resolved, ResolveApprovalError> {
-        let mut book = self.lock();
-        let approval = book.get(id, now).ok_or(ResolveApprovalError::Unknown)?;
+        let mut table = self.lock();
+        let approval = table.get(id, now).ok_or(ResolveApprovalError::Unknown)?;
         if !approval.is_new_decision(answer, by)? {
             return Ok(Resolved {
                 approval,
@@ -209,8 +208,8 @@ impl Approvals for MemoryApprovals {
             });
         }
         let record_id = CallId(Ulid::generate());
-        let revision = book.next_revision();
-        for row in book.rows.iter_mut().filter(|row| row.public_id() == id) {
+        let revision = table.next_revision();
+        for row in table.rows.iter_mut().filter(|row| row.public_id() == id) {
             row.resolution = Some(Resolution {
                 answer,
                 by: by.name(),
@@ -227,7 +226,7 @@ impl Approvals for MemoryApprovals {
             row.sealed = None;
             row.revision = revision;
         }
-        let approval = book.get(id, now).unwrap_or(approval);
+        let approval = table.get(id, now).unwrap_or(approval);
         Ok(Resolved {
             approval,
             is_new: true,
@@ -235,15 +234,15 @@ impl Approvals for MemoryApprovals {
     }
 
     fn get(&self, id: &ApprovalId, now: Timestamp) -> Result<Option<Approval>, ApprovalsError> {
-        let mut book = self.lock();
-        book.erase_over(now);
-        Ok(book.get(id, now))
+        let mut table = self.lock();
+        table.erase_over(now);
+        Ok(table.get(id, now))
     }
 
     fn kept(&self, id: &ApprovalId, to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError> {
-        let mut book = self.lock();
+        let mut table = self.lock();
         let mut kept = Vec::new();
-        for row in book.rows.iter_mut().filter(|row| row.public_id() == id) {
+        for row in table.rows.iter_mut().filter(|row| row.public_id() == id) {
             row.is_shown |= to_a_person && row.under.is_none();
             kept.push(Kept {
                 asking: row.asking.clone(),
@@ -265,9 +264,9 @@ impl Approvals for MemoryApprovals {
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError> {
-        let mut book = self.lock();
-        book.erase_over(now);
-        let mut found: Vec<Approval> = book
+        let mut table = self.lock();
+        table.erase_over(now);
+        let mut found: Vec<Approval> = table
             .approvals(now)
             .filter(|one| which.includes(one))
             .collect();
@@ -277,8 +276,8 @@ impl Approvals for MemoryApprovals {
     }
 
     fn pending(&self, now: Timestamp) -> Result<usize, ApprovalsError> {
-        let book = self.lock();
-        let pending = book
+        let table = self.lock();
+        let pending = table
             .approvals(now)
             .filter(|one| one.status == ApprovalStatus::Pending);
         Ok(pending.count())
@@ -289,42 +288,42 @@ impl Approvals for MemoryApprovals {
         mark: Option<u64>,
         now: Timestamp,
     ) -> Result<(u64, Vec<Approval>), ApprovalsError> {
-        let book = self.lock();
-        let newest = book.newest();
+        let table = self.lock();
+        let newest = table.newest();
         let Some(mark) = mark else {
             return Ok((newest, Vec::new()));
         };
-        let mut changed: Vec<&Row> = book
+        let mut changed: Vec<&Row> = table
             .rows
             .iter()
             .filter(|row| row.revision > mark && row.under.is_none())
             .collect();
         changed.sort_by_key(|row| row.revision);
-        let changed = changed.into_iter().map(|row| row.told(now)).collect();
+        let changed = changed.into_iter().map(|row| row.as_of(now)).collect();
         Ok((newest.max(mark), changed))
     }
 
     fn unrecorded(&self, before: Timestamp) -> Result<Vec<Approval>, ApprovalsError> {
-        let book = self.lock();
+        let table = self.lock();
         let is_owed = |row: &&Row| {
             let resolution = row.resolution.as_ref();
             !row.is_recorded && resolution.is_some_and(|resolution| resolution.at < before)
         };
-        let owed = book.rows.iter().filter(is_owed);
-        Ok(owed.map(|row| row.told(before)).collect())
+        let owed = table.rows.iter().filter(is_owed);
+        Ok(owed.map(|row| row.as_of(before)).collect())
     }
 
     fn recorded(&self, id: &ApprovalId) -> Result<(), ApprovalsError> {
-        let mut book = self.lock();
-        if let Some(row) = book.row(id) {
+        let mut table = self.lock();
+        if let Some(row) = table.row(id) {
             row.is_recorded = true;
         }
         Ok(())
     }
 
     fn announce(&self, id: &ApprovalId) -> Result<bool, ApprovalsError> {
-        let mut book = self.lock();
-        let pending = book.row(id).filter(|row| row.state == State::Pending);
+        let mut table = self.lock();
+        let pending = table.row(id).filter(|row| row.state == State::Pending);
         let Some(row) = pending.filter(|row| !row.is_announced) else {
             return Ok(false);
         };

@@ -12,7 +12,7 @@ use ulid::Ulid;
 
 use crate::{backend::Shared, journal::Place};
 
-/// So many sorts are counted apart; the most frequent come first.
+/// A summary lists at most so many values, the most frequent first.
 const MAX_SORTS: usize = 20;
 
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Archive for MemoryArchive {
 
     fn retain(&self, limits: RetentionLimits) -> Result<Retained, ArchiveError> {
         let writer = self.writer.ok_or_else(|| ArchiveError::NotDropped {
-            reason: "only a gateway that writes to the log can drop old records".to_owned(),
+            reason: "a process without a log of its own cannot drop old records".to_owned(),
         })?;
         Ok(self.journal.lock().retain(writer, limits))
     }

@@ -12,27 +12,26 @@ use callgate_record::{
 use jiff::{SignedDuration, Timestamp};
 use ulid::Ulid;
 
-use self::chain::{Chain, vouch};
+use self::chain::{Chain, sign};
 
-/// Records that are kept at once. Beyond it the oldest that have ended go, as in retention.
+/// The most records. Beyond it the oldest that have ended are dropped, as in retention.
 const MAX_RECORDS: usize = 100_000;
-/// How many go at once then, so that not every entry looks for the oldest.
+/// How many are dropped at once then, so that not every entry searches for the oldest.
 const DROPPED_AT_ONCE: usize = 1000;
 
 /// When a record began, and its call: the order of lists.
 pub(crate) type Place = (i64, CallId);
 
-/// Everything that is on record.
 #[derive(Debug)]
 pub(crate) struct Journal {
     writers: BTreeMap<WriterId, Chain>,
-    records: BTreeMap<Place, Kept>,
+    records: BTreeMap<Place, StoredRecord>,
     places: HashMap<CallId, Place>,
     key: [u8; 32],
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredRecord {
     activity: Activity,
     /// Whether "about to forward", or the answer to another gateway, is in the log.
     uses_approval: bool,
@@ -49,7 +48,7 @@ impl Journal {
         }
     }
 
-    /// Begins a writer: names where the others stand, and closes the calls of those that died.
+    /// Starts a writer: names the heads of the others, and closes the calls of dead ones.
     pub(crate) fn begin(&mut self) -> WriterId {
         let writer = WriterId(Ulid::generate());
         let unsealed: Vec<WriterId> = self.unsealed().collect();
@@ -111,7 +110,7 @@ impl Journal {
         if let Some(activity) = Activity::begin(writer, seq, at, entry) {
             let place = (at.as_microsecond(), id);
             self.places.insert(id, place);
-            let kept = Kept {
+            let kept = StoredRecord {
                 activity,
                 uses_approval,
                 bytes,
@@ -120,7 +119,7 @@ impl Journal {
         }
     }
 
-    /// Ends a chain in good order.
+    /// Ends a chain with a closing entry.
     pub(crate) fn close(&mut self, writer: WriterId) {
         self.append(writer, &Entry::Closed {});
         if let Some(chain) = self.writers.get_mut(&writer) {
@@ -128,20 +127,19 @@ impl Journal {
         }
     }
 
-    /// The writer is gone.
     pub(crate) fn died(&mut self, writer: WriterId) {
         if let Some(chain) = self.writers.get_mut(&writer) {
             chain.is_dead = true;
         }
     }
 
-    /// Whether a writer is known and lives.
+    /// Whether a writer is known and running.
     pub(crate) fn is_alive(&self, writer: WriterId) -> bool {
         let chain = self.writers.get(&writer);
         chain.is_some_and(|chain| !chain.is_dead)
     }
 
-    /// Whether the log says that a call was about to be forwarded.
+    /// Whether the log has a call's use of its approval.
     pub(crate) fn was_forwarded(&self, call: CallId) -> bool {
         let place = self.places.get(&call);
         let kept = place.and_then(|place| self.records.get(place));
@@ -159,18 +157,18 @@ impl Journal {
 
     pub(crate) fn keyed_heads(&self) -> Vec<KeyedHead> {
         let heads = self.writers.keys().map(|writer| self.head(*writer));
-        heads.map(|head| vouch(&self.key, head)).collect()
+        heads.map(|head| sign(&self.key, head)).collect()
     }
 
-    /// One record, as it stands now.
+    /// One record, in its current state.
     pub(crate) fn get(&self, id: CallId) -> Option<Activity> {
         let kept = self.records.get(self.places.get(&id)?)?;
         Some(self.shown(&kept.activity))
     }
 
-    /// All records, oldest first, as they stand now.
+    /// All records, oldest first, in their current state.
     pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = (Place, Activity)> {
-        let shown = |(place, kept): (&Place, &Kept)| (*place, self.shown(&kept.activity));
+        let shown = |(place, kept): (&Place, &StoredRecord)| (*place, self.shown(&kept.activity));
         self.records.iter().map(shown)
     }
 
@@ -220,9 +218,13 @@ impl Journal {
         })
     }
 
-    /// Drops the oldest records for as long as `goes` says so. The newest record stays, and so does every
-    /// call that has not ended.
-    fn drop_records(&mut self, writer: WriterId, mut goes: impl FnMut(&Kept) -> bool) -> Retained {
+    /// Drops the oldest records while `goes` returns `true`. The newest record stays, and so does every call that has
+    /// not ended.
+    fn drop_records(
+        &mut self,
+        writer: WriterId,
+        mut goes: impl FnMut(&StoredRecord) -> bool,
+    ) -> Retained {
         let newest = self.records.keys().next_back().copied();
         let mut dropped = Retained::default();
         let mut gone = Vec::new();

@@ -1,7 +1,7 @@
 //! The record's Ledger port over tables of this process.
 //!
 //! A restart forgets earlier calls, so that a rule that asks for one is not met; it also forgets counts
-//! and spending, so that limits begin anew.
+//! and spending, so that limits start from zero.
 
 mod history;
 mod paid;

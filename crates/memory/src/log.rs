@@ -1,11 +1,11 @@
-//! The log of one gateway. Nothing can fail to be written, so nothing is ever owed.
+//! The log of one gateway. Writes cannot fail, so there is never a backlog.
 
 use callgate_record::{Entry, Head, Log, Position, Settling, Store, StoreError, WriterId};
 use futures_util::future::{Either, ready};
 
 use crate::backend::Shared;
 
-/// One writer. When it is dropped it counts as died.
+/// One writer. If it is dropped without closing, it counts as crashed.
 #[derive(Debug)]
 pub(crate) struct MemoryLog {
     journal: Shared,

@@ -1,7 +1,6 @@
 //! One record per call: what the entries about it add up to.
 //!
-//! Folding is pure. It never looks at a clock or a file; whether a writer still lives is told to
-//! it by whoever knows.
+//! Folding is pure: no clock, no files. The caller passes in whether a writer is still running.
 
 use callgate_gate::{ApprovalId, CallId, Transport};
 use callgate_wire::quote;
@@ -16,24 +15,23 @@ use crate::{
 /// Everything that is known about one call, or about one thing that happened to the gateway.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Activity {
-    /// The call's id.
     pub id: CallId,
     /// The writer whose chain the call began in.
     pub writer: WriterId,
-    /// Where in that chain.
+    /// The number of the first entry in that chain.
     pub seq: u64,
-    /// What kind of request, or whom an event is about.
+    /// The kind of request, or the subject of an event.
     #[serde(rename = "type")]
     pub record_type: RecordType,
     /// Which kind of caller, or which local pack of a script; absent for an event.
     pub source: Option<Origin>,
-    /// Over what it came; absent for an event.
+    /// Absent for an event.
     pub transport: Option<Transport>,
-    /// The tenant; absent for an event that is no tenant's.
+    /// Absent for an event that concerns all tenants.
     pub tenant: Option<String>,
-    /// What authenticated the caller, or whoever decided about an approval; absent for other events.
+    /// The authenticated caller, or the approver of a decision; absent for other events.
     pub principal: Option<String>,
-    /// What the caller is called; absent for an event.
+    /// The name that the caller gives itself; absent for an event.
     pub agent: Option<String>,
     /// `clientInfo` of the host.
     pub client: Option<RawJson>,
@@ -51,30 +49,25 @@ pub struct Activity {
     pub arguments: Option<RawJson>,
     /// BLAKE3 of the whole arguments as they came.
     pub arguments_blake3: Option<String>,
-    /// What policy said.
     pub decision: Option<Decision>,
-    /// The rule that said it.
     pub rule: Option<String>,
-    /// Why.
     pub reason: Option<String>,
     /// Every check that was made.
     pub checks: Vec<Check>,
     /// The answer, redacted: the value when it was kept whole, else the beginning as a string.
     pub response: Option<RawJson>,
-    /// How it stands; absent while it is running.
+    /// Absent while the call is running.
     pub status: Option<Status>,
-    /// What went wrong.
     pub error: Option<ActivityError>,
     /// From receiving the request to having the answer.
     pub duration_ms: Option<f64>,
     /// When the first entry was written.
     #[serde(with = "instant")]
     pub timestamp: Timestamp,
-    /// What does not fit elsewhere.
     pub metadata: Metadata,
 }
 
-/// What went wrong with a call, and what is known about its effect.
+/// The error of a call, and its known effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivityError {
     /// The JSON-RPC code, or 0 where there was none.
@@ -88,7 +81,7 @@ pub struct ActivityError {
 /// The rest of a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// What the call was said, or taken, to do.
+    /// The declared or inferred intent.
     pub intent: Option<Intent>,
     /// The `call_tool_*` variant that it came through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +89,7 @@ pub struct Metadata {
     /// The approval that the call waited for or used up, or that was decided about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<ApprovalId>,
-    /// What a reader of the record should know, for example that a body was cut.
+    /// Notes for readers, for example that a body was cut.
     pub warnings: Vec<String>,
 }
 
@@ -120,6 +113,7 @@ impl Activity {
 
     /// Adds a later entry about the same call. The first end wins.
     pub fn apply(&mut self, entry: &Entry) {
+        // A call can have two ends, in two chains: its own writer's, and that of the writer that closed it as unknown.
         if self.has_ended() {
             return;
         }
@@ -137,8 +131,9 @@ impl Activity {
         }
     }
 
-    /// Says that the writer of this record is dead: a running call's outcome will not be seen.
+    /// Marks a running call of a dead writer: its outcome will not be seen.
     pub fn orphan(&mut self) {
+        // A held call is not running: it was never sent, so its outcome is not in doubt.
         if self.status.is_none() {
             self.status = Some(Status::Unknown);
         }
@@ -226,6 +221,7 @@ impl Activity {
             reason: event.reason.clone(),
             checks: Vec::new(),
             response: None,
+            // Not none, which would list the event among running calls.
             status: Some(Status::Success),
             error: None,
             duration_ms: None,
@@ -237,7 +233,7 @@ impl Activity {
         }
     }
 
-    /// A held call was released or refused: what was decided last is what the record says.
+    /// Takes over the last decision about a held call that was released or refused.
     fn decide_again(&mut self, call: &CallEntry) {
         self.decision = call.decision;
         self.rule.clone_from(&call.rule);
@@ -264,8 +260,8 @@ impl Activity {
     }
 }
 
-/// What went wrong with a call that was not sent. Of a cancelled one it is said that it had no effect; a call that was
-/// refused is blocked, which says so by itself.
+/// The error of a call that was not sent. Only a cancelled call states that it had no effect: the status of a refused
+/// call implies it.
 fn refused(call: &CallEntry) -> Option<ActivityError> {
     let effect = (call.status == Some(Status::Cancelled)).then_some(Effect::None);
     call.error.as_ref().map(|error| failed(error, effect))
@@ -282,6 +278,7 @@ fn failed(error: &Failed, effect: Option<Effect>) -> ActivityError {
 fn shown(body: &Body) -> Option<RawJson> {
     match (&body.value, &body.text) {
         (Some(value), _) => Some(value.clone()),
+        // A cut body is not JSON any more, so it is shown as a string.
         (None, Some(text)) => Some(RawJson::believed(quote(text))),
         (None, None) => None,
     }
@@ -290,7 +287,7 @@ fn shown(body: &Body) -> Option<RawJson> {
 fn cut(what: &str, body: &Body) -> Option<String> {
     let text = body.text.as_ref()?;
     Some(format!(
-        "{what}: the first {} of {} bytes are kept, as text",
+        "{what}: truncated to the first {} of {} bytes, stored as text",
         text.len(),
         body.bytes
     ))
@@ -305,6 +302,7 @@ mod instant {
         at: &Timestamp,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
+        // Always six digits, so that sorting as text sorts by time.
         serializer.collect_str(&format_args!("{at:.6}"))
     }
 
@@ -363,7 +361,7 @@ mod tests {
         let mut activity = begin(&call("forwarding", None));
         assert_eq!(activity.status, None);
         activity.apply(&finished("success"));
-        expect![[r#"{"id":"01J00000000000000000000001","writer":"01J00000000000000000000001","seq":3,"type":"tool_call","source":"mcp","transport":"stdio","tenant":"local","principal":"user","agent":"claude","client":{"name":"claude"},"session_id":"s1","request_id":"7","parent_id":null,"server":"github","tool":"get","arguments":{"a":1},"arguments_blake3":"aa","decision":"ALLOW","rule":"allow:default","reason":null,"checks":[{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:default"}],"response":"{\"conte","status":"success","error":null,"duration_ms":1.5,"timestamp":"2026-01-02T03:04:05.000006Z","metadata":{"intent":{"operation_type":"read","inferred":true},"warnings":["response: the first 7 of 9000 bytes are kept, as text"]}}"#]]
+        expect![[r#"{"id":"01J00000000000000000000001","writer":"01J00000000000000000000001","seq":3,"type":"tool_call","source":"mcp","transport":"stdio","tenant":"local","principal":"user","agent":"claude","client":{"name":"claude"},"session_id":"s1","request_id":"7","parent_id":null,"server":"github","tool":"get","arguments":{"a":1},"arguments_blake3":"aa","decision":"ALLOW","rule":"allow:default","reason":null,"checks":[{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:default"}],"response":"{\"conte","status":"success","error":null,"duration_ms":1.5,"timestamp":"2026-01-02T03:04:05.000006Z","metadata":{"intent":{"operation_type":"read","inferred":true},"warnings":["response: truncated to the first 7 of 9000 bytes, stored as text"]}}"#]]
         .assert_eq(&serde_json::to_string(&activity).unwrap());
         let text = serde_json::to_string(&activity).unwrap();
         let back: Activity = serde_json::from_str(&text).unwrap();

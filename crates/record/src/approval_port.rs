@@ -1,9 +1,9 @@
-//! Approvals as they are kept, and the port of whoever keeps them.
+//! Approvals as stored, and the port of the store that keeps them.
 //!
-//! An approval is pending until a person decides or its time is over. A yes can be taken once, by a
-//! call with the same binding. Taking it has two halves: the store sets it aside for one call of one
-//! writer (a *claim*), and the log entry "about to forward" that names it uses it up. When a writer
-//! dies between the two, whoever looks next finds out from its log which of them it was.
+//! An approval is pending until a person decides or it expires. An approved call runs once: only a call with
+//! the same binding can use the approval. Use has two steps: the store reserves the approval for one call of
+//! one writer (a *claim*), and the log entry "about to forward" that names it uses it up. When a writer dies
+//! between the steps, the next reader settles the claim from the writer's log.
 
 use callgate_gate::{ApprovalId, CallId, Digest};
 use jiff::Timestamp;
@@ -11,24 +11,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::Check;
 
-/// How an approval stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalStatus {
-    /// Nobody has decided yet.
+    /// Waiting for a decision.
     Pending,
-    /// A person said yes, and no call has used it yet.
+    /// Approved, and not used by a call yet.
     Approved,
-    /// A person said no.
     Denied,
-    /// Its time is over: nobody decided, or nobody used the yes.
+    /// The deadline passed before a decision, or before a call used the approval.
     Expired,
     /// A call has used it.
     Used,
 }
 
 impl ApprovalStatus {
-    /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -40,18 +37,16 @@ impl ApprovalStatus {
     }
 }
 
-/// What a person says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// The call may happen, once.
     Approve,
-    /// It may not.
     Deny,
 }
 
 impl Answer {
-    /// How an approval stands once this was said.
+    /// The status of an approval after this answer.
     pub fn status(self) -> ApprovalStatus {
         match self {
             Self::Approve => ApprovalStatus::Approved,
@@ -60,20 +55,16 @@ impl Answer {
     }
 }
 
-/// How a person said it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// On the page.
     Page,
-    /// With a command on this machine.
+    /// A command on this machine.
     Cli,
-    /// Over the API.
     Api,
 }
 
 impl Way {
-    /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Page => "page",
@@ -83,21 +74,19 @@ impl Way {
     }
 }
 
-/// Who decides, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approver {
     /// The token that authenticated them.
     pub principal: String,
-    /// Who that is on this machine, where the token does not say.
+    /// The local user. Only set by the command line, where all users share one principal.
     pub person: Option<String>,
-    /// The only tenant that they decide for; all, where there is none.
+    /// The only tenant that the approver decides for; all tenants when absent.
     pub tenant: Option<String>,
-    /// How they say it.
     pub way: Way,
 }
 
 impl Approver {
-    /// What they are called in the record.
+    /// The approver's name in the record.
     pub fn name(&self) -> String {
         match &self.person {
             Some(person) => format!("{} ({person})", self.principal),
@@ -106,31 +95,26 @@ impl Approver {
     }
 }
 
-/// What was decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolution {
-    /// What was said.
     pub answer: Answer,
-    /// Whoever said it: their token, and who that is where the token does not say.
+    /// The approver's name, see [`Approver::name`].
     pub by: String,
-    /// How.
     pub way: Way,
-    /// When.
     pub at: Timestamp,
-    /// Until when it counts.
+    /// The decision expires at this time.
     pub valid_until: Timestamp,
-    /// The id of its record.
     pub record_id: CallId,
 }
 
-/// A held call as it will run, with nothing left out. It is kept sealed, until the decision or the end of its time.
+/// A held call as it will run, complete and unredacted. It is stored sealed, until the decision or its expiry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whole {
     /// The tool, or the method of another request.
     pub tool: String,
     /// The arguments as JSON text.
     pub arguments: String,
-    /// What the request says beside its arguments, as a JSON object.
+    /// The request's other parameters, as a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<String>,
 }
@@ -141,24 +125,22 @@ pub struct Whole {
 pub enum Sight {
     /// The call that will run, with nothing replaced.
     Whole,
-    /// What is kept after the decision or the end of its time: the beginning, without secrets.
+    /// The excerpt that stays after the decision or the expiry: the beginning, without secrets.
     Redacted,
-    /// The call waits, and its sealed arguments were not opened or cannot be. It cannot be approved like that.
+    /// The call waits, and its sealed arguments were not opened, or cannot be. It can only be denied.
     Unreadable,
 }
 
-/// What is asked of a person: the call as far as it may be kept.
+/// The question for a person: the call, redacted and cut as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asking {
-    /// The call that asks first; its record tells the rest.
+    /// The first call that asked; its record has the details.
     pub record_id: CallId,
-    /// The tenant of the caller.
     pub tenant: String,
     /// What authenticated the caller.
     pub principal: String,
-    /// What the caller is called.
+    /// The name that the caller gives itself.
     pub agent: String,
-    /// The session it asks in.
     pub session_id: String,
     /// The server that would be called.
     pub server: String,
@@ -170,18 +152,16 @@ pub struct Asking {
     pub arguments_bytes: u64,
     /// Whether `arguments` is all of them, apart from secrets.
     pub arguments_whole: bool,
-    /// What the request says beside its arguments, in the same way.
+    /// The beginning of the request's other parameters, without secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<String>,
     /// SHA-256 of the tool's definition, where there is one.
     pub definition: Option<String>,
-    /// The rule that asks.
     pub rule: String,
-    /// Why.
     pub reason: String,
     /// Every scope that was asked.
     pub checks: Vec<Check>,
-    /// What is odd about the tool's definition, a sentence each.
+    /// Warnings about the tool's definition, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
 }
@@ -189,6 +169,7 @@ pub struct Asking {
 impl Asking {
     /// Puts the whole call in place of what is kept of it.
     pub fn reveal(&mut self, whole: Whole) {
+        // The tool's name as well: names are redacted in the excerpt, because a URI can hold a password.
         self.tool = whole.tool;
         self.arguments = whole.arguments;
         self.others = whole.others;
@@ -196,14 +177,10 @@ impl Asking {
     }
 }
 
-/// An approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Its id.
     pub id: ApprovalId,
-    /// How it stands.
     pub status: ApprovalStatus,
-    /// What is asked.
     #[serde(flatten)]
     pub asking: Asking,
     /// How much of the call `asking` and `also` show.
@@ -211,90 +188,81 @@ pub struct Approval {
     /// The further questions that the decision covers: a gateway asks about one call in several scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Asking>,
-    /// When it was asked for.
     pub asked_at: Timestamp,
-    /// Until when somebody may decide.
+    /// The deadline for a decision.
     pub expires_at: Timestamp,
-    /// What was decided.
     pub resolution: Option<Resolution>,
     /// The call that used it.
     pub used_by: Option<CallId>,
 }
 
-/// What a store keeps of one question for the approver.
+/// One question as the store keeps it.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// What may stay.
     pub asking: Asking,
-    /// What the answer holds for, as it is written.
+    /// The digest of the exact call that the answer is valid for, as text.
     pub binding: String,
     /// The sealed [`Whole`], until it is erased.
     pub sealed: Option<Vec<u8>>,
 }
 
-/// A question, with what it is bound to and how long it stands.
+/// A question, with its binding and its deadlines.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// What a person is asked.
     pub asking: Asking,
-    /// The sealed [`Whole`]. The first [`SEAL_MARK_BYTES`] say which key it was sealed with.
+    /// The sealed [`Whole`]. The first [`SEAL_MARK_BYTES`] identify the key.
     pub sealed: Vec<u8>,
-    /// Whether it may be put under the pending approval that it names, as a further question of the same decision.
+    /// Whether it may join the pending approval that it names, as a further question of the same decision.
     pub joins: bool,
-    /// What the answer holds for.
+    /// The digest of the exact call that the answer is valid for.
     pub binding: Digest,
     /// The approval that the caller names, if it names one.
     pub named: Option<ApprovalId>,
-    /// How long somebody may decide.
+    /// The time for a decision.
     pub expire_after: jiff::SignedDuration,
     /// How long a decision counts.
     pub valid_for: jiff::SignedDuration,
 }
 
-/// How many bytes of a sealed call say which key it was sealed with.
+/// The first bytes of a sealed call; they identify the key that sealed it.
 pub const SEAL_MARK_BYTES: usize = 8;
 
-/// A yes that is set aside for one call, which must use it or give it back.
+/// An approval that is reserved for one call, which must use it or give it back.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// What is used or given back: the approval, or the further question of it that was asked.
+    /// The id to use or give back: the approval, or the further question that the call asked.
     pub id: ApprovalId,
-    /// The approval that says yes.
+    /// The approval that was granted.
     pub approval: ApprovalId,
 }
 
-/// What became of a question.
 #[derive(Debug, Clone)]
 pub enum Asked {
-    /// There was a yes, and it is set aside.
+    /// The call is approved, and the approval is reserved for it.
     Claimed(Claim),
-    /// Nobody has decided yet.
+    /// Waiting for a decision.
     Pending {
         /// The approval to wait for.
         approval: Box<Approval>,
         /// Whether this question was the first.
         is_new: bool,
     },
-    /// There is a no.
     Denied(Box<Approval>),
-    /// This caller has so many open questions that it may not ask another one.
+    /// The caller reached its limit of open questions.
     TooMany {
-        /// How many it may have.
         limit: usize,
     },
 }
 
-/// Which approvals are looked for; what is left out does not matter.
+/// A filter for approvals; an absent field matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Which {
-    /// Those that stand so.
     pub status: Option<ApprovalStatus>,
-    /// Those of a tenant.
     pub tenant: Option<String>,
 }
 
 impl Which {
-    /// Those that nobody has decided about.
+    /// Undecided approvals of all tenants.
     pub fn pending() -> Self {
         Self {
             status: Some(ApprovalStatus::Pending),
@@ -302,30 +270,30 @@ impl Which {
         }
     }
 
-    /// Whether an approval is one of them.
+    /// Whether an approval matches.
     pub fn includes(&self, approval: &Approval) -> bool {
         self.status.is_none_or(|status| approval.status == status)
             && self.has_tenant(&approval.asking.tenant)
     }
 
-    /// Whether they may be this tenant's.
+    /// Whether approvals of this tenant match.
     pub fn has_tenant(&self, tenant: &str) -> bool {
         self.tenant.as_ref().is_none_or(|wanted| wanted == tenant)
     }
 }
 
-/// What became of a decision.
 #[derive(Debug, Clone)]
 pub struct Resolved {
     /// The approval as it is now.
     pub approval: Approval,
-    /// Whether this decision was the first; the same one again changes nothing.
+    /// Whether this decision was the first; repeating it changes nothing.
     pub is_new: bool,
 }
 
 impl Sight {
-    /// What a backend shows of an approval: it opens no sealed call.
+    /// What a backend shows of an approval; it does not open sealed calls.
     pub fn unopened(status: ApprovalStatus) -> Self {
+        // Backends never see the key: the gateway seals a call before it stores it, and opens it for the approver.
         match status {
             ApprovalStatus::Pending => Self::Unreadable,
             ApprovalStatus::Approved
@@ -337,20 +305,24 @@ impl Sight {
 }
 
 impl Approval {
-    /// Whether a decision about it counts, in every backend. `false` when the same was decided before.
+    /// Whether a decision is valid and new, by the same rules in every backend. `false` for a repeated decision.
     pub fn is_new_decision(
         &self,
         answer: Answer,
         by: &Approver,
     ) -> Result<bool, ResolveApprovalError> {
         let tenant = &self.asking.tenant;
+        // `Unknown`, as for an id that does not exist: an approver must not learn which approvals other
+        // tenants have.
         if by.tenant.as_ref().is_some_and(|own| own != tenant) {
             return Err(ResolveApprovalError::Unknown);
         }
+        // Before the state is looked at: a caller that could approve its own calls would make every hold pointless.
         if self.asking.principal == by.principal {
             return Err(ResolveApprovalError::OwnCall);
         }
         match &self.resolution {
+            // Not an error: two approvers may decide the same way at once, and a client may repeat a request.
             Some(known) if known.answer == answer => Ok(false),
             Some(known) => Err(ResolveApprovalError::Settled(known.answer.status())),
             None if self.status != ApprovalStatus::Pending => {
@@ -361,40 +333,40 @@ impl Approval {
     }
 }
 
-/// Why a decision does not count.
+/// Why a decision was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveApprovalError {
-    /// There is none of that id.
-    #[error("there is no such approval")]
+    /// No approval has this id, or it belongs to another tenant.
+    #[error("no such approval")]
     Unknown,
-    /// It was decided otherwise, or its time is over.
-    #[error("it is {} already", .0.as_str())]
+    /// The opposite was decided before, or the approval expired.
+    #[error("already {}", .0.as_str())]
     Settled(ApprovalStatus),
-    /// Whoever asked cannot answer.
-    #[error("the token that made the call cannot decide about it")]
+    /// The approver's token made the call.
+    #[error("the token that made this call cannot approve or deny it: use another token")]
     OwnCall,
-    /// The arguments cannot be shown, so nobody can have seen what they approve.
+    /// The arguments cannot be shown, so an approver cannot have seen them.
     #[error(
-        "its arguments cannot be read, so it cannot be approved: the key `seal.key` of the data folder changed; deny it, or have the agent make the call again"
+        "cannot approve a call whose arguments cannot be shown: `seal.key` in the data folder changed since the call was held; deny it, or have the agent make the call again"
     )]
     Unseen,
-    /// It cannot be kept.
     #[error(transparent)]
     Store(#[from] ApprovalsError),
 }
 
 /// Why approvals cannot be read or kept. The message is for the operator.
 #[derive(Debug, thiserror::Error)]
-#[error("approvals cannot be kept: {reason}")]
+#[error("could not read or write approvals: {reason}")]
 pub struct ApprovalsError {
-    /// What went wrong, with the place and the system's own words.
+    /// The path or place, and the system's error.
     pub reason: String,
 }
 
-/// Keeps approvals, for all processes of a backend at once. Every function is as durable as its answer:
-/// where the backend outlives this process, so does what it says. Its methods block.
+/// Stores approvals for all processes of a backend. A change is as durable as the backend when its method
+/// returns. All methods block.
 pub trait Approvals: Send + Sync + std::fmt::Debug {
-    /// Looks for a decision about exactly this call, or asks for one. A yes is set aside for `call`.
+    /// Looks for a decision about exactly this call, or asks for one. An approval is reserved for `call`.
+    // Lookup and claim are one method: between two, another call could take the same approval.
     fn ask(
         &self,
         question: &Question,
@@ -402,13 +374,14 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
         now: Timestamp,
     ) -> Result<Asked, ApprovalsError>;
 
-    /// The log has the entry that uses a claimed approval up.
+    /// Marks a claimed approval as used.
+    // Called after the log has the entry: that entry is the use, and a claim that a crash leaves behind is
+    // settled from it.
     fn used(&self, id: &ApprovalId) -> Result<(), ApprovalsError>;
 
-    /// The call that claimed it did not happen: it can be used again.
+    /// Ends the claim of a call that did not run: the approval can be used again.
     fn give_back(&self, id: &ApprovalId) -> Result<(), ApprovalsError>;
 
-    /// Takes a person's decision.
     fn resolve(
         &self,
         id: &ApprovalId,
@@ -417,17 +390,18 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
         now: Timestamp,
     ) -> Result<Resolved, ResolveApprovalError>;
 
-    /// One approval, as far as it may be kept.
+    /// One approval, without opening its sealed call.
     fn get(&self, id: &ApprovalId, now: Timestamp) -> Result<Option<Approval>, ApprovalsError>;
 
-    /// The questions that an approval covers, the first one first. With `to_a_person` they are about to be shown to
-    /// somebody who may decide: no further question is put under the approval from then on.
+    /// The questions that an approval covers, the first one first. `to_a_person` states that an approver is about
+    /// to see them.
+    // After that no further question joins: an approver must not approve something that was added afterwards.
     fn kept(&self, id: &ApprovalId, to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError>;
 
-    /// Erases the sealed calls whose time is over. Those that are decided are erased by the decision.
+    /// Erases expired sealed calls. A decision erases the others.
     fn erase(&self, now: Timestamp) -> Result<(), ApprovalsError>;
 
-    /// The approvals that are looked for, newest first; at most `limit`.
+    /// The approvals that match, newest first; at most `limit`.
     fn list(
         &self,
         which: &Which,
@@ -435,24 +409,27 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError>;
 
-    /// How many nobody has decided about.
+    /// The number of undecided approvals.
     fn pending(&self, now: Timestamp) -> Result<usize, ApprovalsError>;
 
-    /// What was asked, decided or used behind `mark`, by any process, and the mark of now; without a
-    /// mark only that. Cheap when there is nothing new.
+    /// The approvals that any process asked for, decided or used after `mark`, and the current mark; without
+    /// `mark`, only the current one. Cheap when nothing changed.
     fn changes(
         &self,
         mark: Option<u64>,
         now: Timestamp,
     ) -> Result<(u64, Vec<Approval>), ApprovalsError>;
 
-    /// Decisions that are not known to be on record, made before `before`.
+    /// Decisions made before `before` that may not be on record yet.
+    // The store settles which decision came first, so a decision is stored before it is logged. A gateway that
+    // dies in between leaves it here for the next one.
     fn unrecorded(&self, before: Timestamp) -> Result<Vec<Approval>, ApprovalsError>;
 
-    /// A decision is on record.
+    /// Notes that a decision is on record.
     fn recorded(&self, id: &ApprovalId) -> Result<(), ApprovalsError>;
 
-    /// Sets a pending approval aside to be announced by this process; `false` when it has been, or
-    /// another process will.
+    /// Reserves the announcement of a pending approval for this process; `false` when it was announced, or
+    /// another running process will announce it.
+    // All processes follow the same approvals; without this, each would notify the approvers.
     fn announce(&self, id: &ApprovalId) -> Result<bool, ApprovalsError>;
 }

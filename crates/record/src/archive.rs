@@ -1,4 +1,4 @@
-//! The port to what is on record: what may be asked about it, and what is done with it as it ages.
+//! The port for reading records: queries, verification and retention.
 
 use std::io::{self, Write};
 
@@ -8,28 +8,21 @@ use serde::Serialize;
 
 use crate::{Activity, Decision, Head, KeyedHead, RecordType, Status};
 
-/// Which records are asked for; what is left out does not matter.
+/// A filter for records; an absent field matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActivityFilter {
-    /// What kind of request.
     pub record_type: Option<RecordType>,
-    /// The server.
     pub server: Option<String>,
     /// The tool, method or event.
     pub tool: Option<String>,
-    /// The session.
     pub session_id: Option<String>,
-    /// How it stands.
     pub status: Option<Status>,
     /// `read`, `write` or `destructive`, whether declared or inferred.
     pub intent_type: Option<String>,
-    /// What policy said.
     pub decision: Option<Decision>,
-    /// How the rule begins.
     pub rule_prefix: Option<String>,
     /// A scope that was checked.
     pub scope: Option<String>,
-    /// The tenant.
     pub tenant: Option<String>,
     /// The host's own id of the request, as JSON text.
     pub request_id: Option<String>,
@@ -37,19 +30,19 @@ pub struct ActivityFilter {
     pub parent_id: Option<CallId>,
     /// What the caller is called.
     pub agent: Option<String>,
-    /// Not before this.
+    /// Inclusive.
     pub since: Option<Timestamp>,
-    /// Before this.
+    /// Exclusive.
     pub until: Option<Timestamp>,
-    /// How many a page has at most: 50 where nothing is said, 1000 where more is said.
+    /// Records per page: 50 when absent, at most 1000.
     pub limit: Option<usize>,
-    /// Where the page before ended.
+    /// The `next_cursor` of the page before.
     pub cursor: Option<String>,
 }
 
-/// How many records a page has where nothing is said.
+/// The page size without a limit.
 const DEFAULT_PAGE: usize = 50;
-/// The most that one page has.
+// A page is built in memory and under the index's lock.
 const MAX_PAGE: usize = 1000;
 
 impl ActivityFilter {
@@ -58,7 +51,8 @@ impl ActivityFilter {
         self.limit.unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE)
     }
 
-    /// Whether a record fits. Pages and cursors do not matter for this.
+    /// Whether a record matches, apart from limit and cursor.
+    // Backends with their own query language must agree with this function; the conformance suite compares them.
     pub fn includes(&self, record: &Activity) -> bool {
         fn is<T: PartialEq>(wanted: &Option<T>, found: Option<&T>) -> bool {
             wanted.as_ref().is_none_or(|wanted| found == Some(wanted))
@@ -95,48 +89,41 @@ impl ActivityFilter {
 /// A page of records, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// The records.
     pub activities: Vec<Activity>,
     /// How many fit the filter, on all pages.
     pub total: u64,
-    /// What to ask for the next page with; none on the last.
+    /// The cursor of the next page; none on the last.
     pub next_cursor: Option<String>,
 }
 
 /// How many records of each sort there are, the most frequent first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// All of them.
     pub total: u64,
-    /// By how they stand.
     pub by_status: Vec<(String, u64)>,
-    /// By what they were said, or taken, to do.
+    /// By declared or inferred intent.
     pub by_intent: Vec<(String, u64)>,
-    /// By what policy said.
     pub by_decision: Vec<(String, u64)>,
-    /// By server.
     pub by_server: Vec<(String, u64)>,
     /// By tool, method or event.
     pub by_tool: Vec<(String, u64)>,
 }
 
-/// How records are written out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// One JSON object per line.
     Jsonl,
-    /// Comma-separated with a heading; members that are no plain values stand as JSON.
+    /// Comma-separated with a heading; nested members are JSON text.
     Csv,
 }
 
 /// What a look at the whole log has found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// How many writers there are.
     pub writers: u64,
     /// How many good entries they have.
     pub entries: u64,
-    /// What is wrong with the log, a sentence each.
+    /// The damage of the log, a sentence each.
     pub problems: Vec<String>,
     /// How a search index differed from the log, where the backend has one and it did. The index was
     /// rebuilt from the log by then.
@@ -159,12 +146,9 @@ pub struct RetentionLimits {
     pub max_mb: u64,
 }
 
-/// What retention dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retained {
-    /// How many entries.
     pub entries: u64,
-    /// How many bytes that were.
     pub bytes: u64,
 }
 
@@ -189,26 +173,17 @@ pub struct Caveats {
 /// Why a question about the record has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// The cursor is not one that a page gave.
-    #[error("`{cursor}` is not a cursor of this list")]
-    BadCursor {
-        /// What was given.
-        cursor: String,
-    },
-    /// What is on record cannot be read. The reason is for the operator.
-    #[error("the record cannot be read: {reason}")]
-    Unreadable {
-        /// Why.
-        reason: String,
-    },
+    /// The cursor did not come from a page.
+    #[error("`{cursor}` is not a valid cursor: use the `next_cursor` of a page")]
+    BadCursor { cursor: String },
+    /// The records cannot be read. The reason is for the operator.
+    #[error("could not read the record: {reason}")]
+    Unreadable { reason: String },
     /// Old entries cannot be dropped. The reason is for the operator.
     #[error("{reason}")]
-    NotDropped {
-        /// Why.
-        reason: String,
-    },
-    /// The reader of an export went away, or its disk is full.
-    #[error("the export cannot be written: {0}")]
+    NotDropped { reason: String },
+    /// The reader of an export closed its end, or its disk is full.
+    #[error("could not write the export: {0}")]
     Unwritable(#[from] io::Error),
 }
 
@@ -217,10 +192,9 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
     /// One page of records, newest first.
     fn page(&self, filter: &ActivityFilter) -> Result<Page, ArchiveError>;
 
-    /// One record.
     fn get(&self, id: CallId) -> Result<Option<Activity>, ArchiveError>;
 
-    /// Writes every record that fits, oldest first; says how many those were.
+    /// Writes every record that matches, oldest first, and returns their number.
     fn export(
         &self,
         format: Format,
@@ -234,17 +208,18 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
     /// Checks the whole log, also against heads that were `exported` before. Writers may write meanwhile.
     fn verify(&self, exported: Option<&[Head]>) -> Result<Verification, ArchiveError>;
 
-    /// Where every writer stands, each with its code. Kept elsewhere, they show later whether anything
-    /// was cut off.
+    /// The keyed head of every writer.
+    // Every check inside the data folder can be forged with the key; heads that are stored elsewhere still reveal a
+    // cut tail.
     fn heads(&self) -> Result<Vec<KeyedHead>, ArchiveError>;
 
-    /// Drops what exceeds the limits, oldest first, and names in the log what is gone. The newest entries
-    /// of a living writer stay, and so do the calls of a dead writer until they are closed. While another
-    /// process does the same, nothing is dropped here.
+    /// Drops entries beyond the limits, oldest first, and writes a checkpoint about them. The newest entries of a running
+    /// writer stay, and so do a dead writer's calls until they are closed. Does nothing while another process drops
+    /// entries.
     fn retain(&self, limits: RetentionLimits) -> Result<Retained, ArchiveError>;
 
-    /// Brings a search index up to date in small steps, until `make_way` says that calls need the
-    /// processor. Questions do this by themselves; a backend without such an index has nothing to do.
+    /// Updates a search index in small steps, until `make_way` returns that calls need the processor. Queries update it
+    /// themselves; a backend without an index does nothing.
     fn catch_up(&self, make_way: &dyn Fn() -> bool) -> Result<CatchUp, ArchiveError> {
         let _ = make_way;
         Ok(CatchUp {
@@ -253,7 +228,7 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
         })
     }
 
-    /// What a reader of the answers so far should know.
+    /// Limits of the answers so far, for the reader.
     fn caveats(&self) -> Result<Caveats, ArchiveError> {
         Ok(Caveats::default())
     }

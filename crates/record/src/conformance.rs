@@ -1,10 +1,10 @@
-//! What every backend must promise, as one suite that a backend is given to.
+//! The promises of every backend, as one test suite that runs against any backend.
 //!
 //! A backend's tests call [`conforms`] with a function that makes an empty one. Backends that outlive
 //! their process also go through [`durable`]. Each promise is a function that panics when it is broken.
 //!
-//! The suite stands here behind the feature `conformance`, and not in the test kit, because the test kit
-//! depends on none of our crates, and a check keeps it so.
+//! The suite is here behind the feature `conformance`, and not in the test kit, because the test kit depends on none
+//! of our crates, and a check keeps it so.
 
 mod approvals;
 mod approvals_shared;
@@ -22,6 +22,7 @@ use crate::Backend;
 /// A promise by its name.
 type Promise = (&'static str, fn(&dyn Backend));
 
+// A promise has the name of its function, so that a failure leads to the code.
 macro_rules! promises {
     ($($module:ident :: $name:ident),* $(,)?) => {
         [$((concat!(stringify!($module), "::", stringify!($name)), $module::$name as fn(&dyn Backend))),*]
@@ -78,11 +79,12 @@ pub fn conforms<B: Backend>(fresh: impl Fn() -> B) {
     let mut broken = Vec::new();
     for (name, promise) in PROMISES {
         let backend = fresh();
-        let kept = thread::scope(|scope| {
-            let kept = scope.spawn(|| promise(&backend));
-            kept.join()
+        // A thread of its own: its panic is one broken promise, and the others still run.
+        let outcome = thread::scope(|scope| {
+            let outcome = scope.spawn(|| promise(&backend));
+            outcome.join()
         });
-        if let Err(panic) = kept {
+        if let Err(panic) = outcome {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             broken.push(format!("{name}: {}", text.unwrap_or_default()));

@@ -1,6 +1,6 @@
 //! The entries of the log: one JSON line each, chained by the store.
 //!
-//! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; what is here is the rest.
+//! The store adds `hash`, `prev`, `writer`, `seq` and `at` in front; this module has the other members.
 
 mod chain;
 mod origin;
@@ -28,28 +28,28 @@ impl std::fmt::Display for WriterId {
     }
 }
 
-/// Everything that can stand in the log.
+/// All entries of the log.
 ///
 /// It is written with [`Entry::write_json`] and read back with [`Entry::from_json`].
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// A writer began. Names the heads of all writers it knew.
+    /// A writer started. Names the heads of all writers that it found.
     Opened(Opened),
-    /// A writer ended in good order; nothing of it follows.
+    /// A writer closed its chain; no entry follows.
     Closed {},
-    /// A call was refused before anything was sent, or was an agent's own and never came here.
+    /// A call was refused before anything was sent, or an agent used its own tool without the gate.
     Refused(Box<CallEntry>),
     /// A call waits for a person.
     Held(Box<CallEntry>),
-    /// Somebody asked whether a call may happen, and was answered. What they do then is not seen here.
+    /// A client asked whether a call is allowed, and got an answer. What the client does then is not visible.
     Checked(Box<CallEntry>),
     /// A call is about to be forwarded.
     Forwarding(Box<CallEntry>),
-    /// What came of a forwarded call.
+    /// The end of a forwarded call.
     Finished(Box<Finished>),
-    /// A forwarded call of a writer that died: what came of it was not seen.
+    /// The end of a dead writer's forwarded call: its outcome was not seen.
     Unknown(Unknown),
-    /// A head of this chain, with a code that only the key's owner can make.
+    /// A head of this chain, with a message authentication code.
     Head(KeyedHead),
     /// Segments dropped by retention, named before they go.
     Checkpoint(Checkpoint),
@@ -58,13 +58,15 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Reads an entry from a JSON object; members that belong to its line are passed over.
+    /// Reads an entry from a JSON object; members that belong to its line are ignored.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        // Two passes instead of an internally tagged enum: serde would buffer the members to find the tag, and
+        // `RawJson` cannot be read from a buffer.
         let Tag { kind } = serde_json::from_str(text)?;
         Self::from_json_of(kind, text)
     }
 
-    /// The same for a reader that has seen the kind already.
+    /// The same for a reader that knows the kind.
     pub fn from_json_of(kind: EntryKind, text: &str) -> Result<Self, serde_json::Error> {
         Ok(match kind {
             EntryKind::Opened => Self::Opened(serde_json::from_str(text)?),
@@ -87,48 +89,33 @@ struct Tag {
     kind: EntryKind,
 }
 
-/// What an entry says it is: the names of [`Entry`]'s variants as they are written.
+/// The kind of an entry: the names of [`Entry`]'s variants in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
-    /// [`Entry::Opened`].
     Opened,
-    /// [`Entry::Closed`].
     Closed,
-    /// [`Entry::Refused`].
     Refused,
-    /// [`Entry::Held`].
     Held,
-    /// [`Entry::Checked`].
     Checked,
-    /// [`Entry::Forwarding`].
     Forwarding,
-    /// [`Entry::Finished`].
     Finished,
-    /// [`Entry::Unknown`].
     Unknown,
-    /// [`Entry::Head`].
     Head,
-    /// [`Entry::Checkpoint`].
     Checkpoint,
-    /// [`Entry::Event`].
     Event,
 }
 
-/// What policy said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Decision {
-    /// It may go.
     Allow,
-    /// It may not.
     Deny,
-    /// A person has to say.
     RequireApproval,
 }
 
 impl Decision {
-    /// As it is written in an entry.
+    /// The spelling in the log.
     pub(crate) fn written(self) -> &'static str {
         match self {
             Self::Allow => "ALLOW",
@@ -137,7 +124,7 @@ impl Decision {
         }
     }
 
-    /// As it is told elsewhere.
+    /// The spelling everywhere else.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -147,7 +134,6 @@ impl Decision {
     }
 }
 
-/// How a call stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -159,18 +145,16 @@ pub enum Status {
     Blocked,
     /// Refused by a limit or a person.
     Rejected,
-    /// Held.
     Pending,
     /// Sent, outcome not seen.
     Unknown,
     /// Cancelled before it was sent; it had no effect.
     Cancelled,
-    /// An agent's own tool: seen, and not gated.
+    /// An agent's own tool: observed, not gated.
     Bypassed,
 }
 
 impl Status {
-    /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -198,7 +182,6 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -213,11 +196,9 @@ impl Effect {
 pub struct Check {
     /// The scope that was asked.
     pub scope: String,
-    /// What it said.
     pub decision: Decision,
-    /// The rule that said it.
     pub rule: String,
-    /// What is done to files, where the scope is about them and the tool's name says it.
+    /// The file operation, for file scopes, where the tool's name implies it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// The command that decided, redacted.
@@ -231,16 +212,16 @@ pub struct Check {
     pub domain: Option<String>,
 }
 
-/// What the call was said, or taken, to do.
+/// The declared or inferred intent of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// `read`, `write` or `destructive`; of a refused call what it said, and nothing where it said nothing.
+    /// `read`, `write` or `destructive`; of a refused call the text that it declared, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_type: Option<String>,
-    /// How private its data are, as it said.
+    /// The declared data sensitivity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sensitivity: Option<String>,
-    /// Why it was made, as it said; redacted.
+    /// The declared reason, redacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Whether the operation was derived instead of declared: from the server's annotations, or from the
@@ -278,20 +259,20 @@ impl Intent {
 /// A message body as it is kept: capped, redacted, with the digest of the whole.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Body {
-    /// How long the whole was.
+    /// The length of the whole body.
     pub bytes: u64,
-    /// BLAKE3 of the whole, as it was forwarded: SHA-256 would cost more than all else that is done.
+    /// BLAKE3 of the whole body as forwarded: SHA-256 would cost more than all other work on it.
     pub blake3: String,
-    /// The JSON value, when it fitted.
+    /// The JSON value, when it fits the cap.
     pub value: Option<RawJson>,
-    /// The beginning of the text, when the whole did not fit or is no JSON any more.
+    /// The beginning as text, when the body exceeds the cap or redaction made it invalid JSON.
     pub text: Option<String>,
-    /// Whether something was blotted out.
+    /// Whether secrets were replaced.
     #[serde(default)]
     pub redacted: bool,
 }
 
-/// An error as it is kept.
+/// An error, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
     /// The JSON-RPC code, or 0 where there was none.
@@ -300,25 +281,23 @@ pub struct Failed {
     pub message: String,
 }
 
-/// A call that was received, whatever became of it.
+/// A received call, refused or not.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CallEntry {
     /// The call's id, which is its record's id.
     pub id: CallId,
-    /// What kind of request.
     #[serde(rename = "type")]
     pub record_type: RecordType,
-    /// Which kind of caller, or which local pack of a script.
+    /// The kind of caller, or the local pack of a script.
     pub source: Origin,
-    /// Over what it came.
+    /// The transport of the request.
     pub transport: Transport,
-    /// The tenant it belongs to.
     pub tenant: String,
-    /// What authenticated it.
+    /// The principal that was authenticated.
     pub principal: String,
-    /// What the caller is called.
+    /// The name that the caller gives itself.
     pub agent: String,
-    /// `clientInfo` of the host, as it came.
+    /// `clientInfo` of the host, unchanged.
     pub client: Option<RawJson>,
     /// The session it came in.
     pub session_id: String,
@@ -332,51 +311,44 @@ pub struct CallEntry {
     pub tool: Option<String>,
     /// The arguments, or the params of another request.
     pub arguments: Option<Body>,
-    /// What policy said, when it was asked.
+    /// The policy's decision; none when the call ended before it.
     pub decision: Option<Decision>,
-    /// The rule that said it.
     pub rule: Option<String>,
-    /// Why.
     pub reason: Option<String>,
     /// Every check that was made.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// What the call was taken to do.
+    /// The declared or inferred intent.
     pub intent: Option<Intent>,
     /// The `call_tool_*` variant that it came through.
     pub tool_variant: Option<String>,
-    /// What a reader of the record should know about the call.
+    /// Notes for readers of the record.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// The approval that a held call waits for, or that a forwarded one uses up.
     pub approval_id: Option<ApprovalId>,
-    /// How a refused call stands; absent while it is forwarded.
+    /// The status of a refused call; absent for a forwarded one.
     pub status: Option<Status>,
-    /// What a refused caller was told.
+    /// The error that a refused caller got.
     pub error: Option<Failed>,
 }
 
-/// What came of a forwarded call.
+/// The end of a forwarded call.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Finished {
-    /// The call.
     pub id: CallId,
-    /// How it ended.
     pub status: Status,
     /// What is known about its effect.
     pub effect: Effect,
     /// From receiving the request to having the answer.
     pub duration_us: u64,
-    /// The answer.
     pub response: Option<Body>,
-    /// What went wrong.
     pub error: Option<Failed>,
 }
 
 /// The end that a later writer gives to a dead writer's call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unknown {
-    /// The call.
     pub id: CallId,
     /// The writer that died.
     pub of: WriterId,
@@ -385,7 +357,6 @@ pub struct Unknown {
 /// Something that happened to the gateway, or that a person decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// The record's id.
     pub id: CallId,
     /// `server`, `system` or `approval`.
     #[serde(rename = "type")]
@@ -398,16 +369,15 @@ pub struct Event {
     /// One sentence of detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The token of whoever decided.
+    /// The approver, for a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
-    /// What was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     /// The approval that was decided about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<ApprovalId>,
-    /// The tenant that it is about; absent where it is no tenant's.
+    /// The tenant concerned; absent when the event concerns all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }

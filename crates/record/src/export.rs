@@ -1,4 +1,4 @@
-//! How a record is written out: JSON lines for programs, CSV for spreadsheets.
+//! Export formats of records: JSON lines for programs, CSV for spreadsheets.
 
 use std::io::{self, Write};
 
@@ -38,7 +38,7 @@ const COLUMNS: [&str; 27] = [
 ];
 
 impl Format {
-    /// Writes what stands before the first record.
+    /// Writes the heading, if the format has one.
     pub fn begin(self, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Jsonl => Ok(()),
@@ -46,7 +46,6 @@ impl Format {
         }
     }
 
-    /// Writes one record.
     pub fn write(self, out: &mut dyn Write, record: &Activity) -> io::Result<()> {
         match self {
             Self::Jsonl => jsonl(out, record),
@@ -75,7 +74,7 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     };
-    // A spreadsheet would run a cell that begins like this, and agents choose what stands in it.
+    // A spreadsheet would run a cell that begins like this, and agents choose the content of cells.
     let is_formula = value.is_string() && text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if is_formula { format!("'{text}") } else { text };
     if text.contains([',', '"', '\n', '\r']) {

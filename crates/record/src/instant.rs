@@ -11,7 +11,6 @@ pub struct InstantWriter {
 }
 
 impl InstantWriter {
-    /// Nothing written yet.
     pub const fn new() -> Self {
         Self {
             second: None,
@@ -19,8 +18,8 @@ impl InstantWriter {
         }
     }
 
-    /// Appends an instant to `out`.
     pub fn write(&mut self, at: Timestamp, out: &mut String) {
+        // Euclidean: before 1970 the fraction would be negative otherwise.
         let second = at.as_microsecond().div_euclid(1_000_000);
         if self.second != Some(second) {
             self.second = Some(second);

@@ -1,8 +1,8 @@
 //! What tokens have done and spent, as far as policies limit it, and the port of the backend that counts.
 //!
 //! A ledger has a clock of its own, so no method takes a time: several gateways on one ledger must agree.
-//! What cannot be counted never widens: a caller treats an error as a limit that is used up, an earlier
-//! call that did not happen, and a budget that is spent.
+//! An error never allows more: a caller treats it as a limit that is used up, an earlier call that did not happen,
+//! and a budget that is spent.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -38,16 +38,13 @@ pub struct Reservation {
     pub owner: Owner,
     /// What it had spent in the last 24 hours, other reservations included.
     pub before: f64,
-    /// The amount.
     pub amount: f64,
-    /// The ledger's own name of the booking.
+    /// The ledger's id of the booking.
     pub booking: u64,
 }
 
-/// What one token has used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The token's tenant.
     pub tenant: String,
     /// The token's name, or the local user.
     pub token: String,
@@ -55,14 +52,14 @@ pub struct Usage {
     pub rates: Vec<RateUsage>,
     /// How many of its allowed calls are remembered for rules that ask for earlier calls.
     pub history: usize,
-    /// What its calls were said to cost in the last 24 hours.
+    /// The declared cost of its calls in the last 24 hours.
     pub spent: f64,
 }
 
 /// How much of a rate limit is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateUsage {
-    /// The scope that the limit stands in.
+    /// The policy scope of the limit.
     pub scope: String,
     /// The calls that count now.
     pub used: usize,
@@ -77,9 +74,8 @@ pub struct RateUsage {
 
 /// Why something could not be counted. The message is for the operator.
 #[derive(Debug, thiserror::Error)]
-#[error("the ledger cannot be used: {reason}")]
+#[error("ledger unavailable: {reason}")]
 pub struct LedgerError {
-    /// What went wrong.
     pub reason: String,
 }
 
@@ -108,6 +104,7 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     fn give_back(&self, reservation: Reservation);
 
     /// Whether any held call may have paid; `false` spares callers the work of naming their call.
+    // The default never skips a payment; it only costs lookups.
     fn has_paid(&self) -> bool {
         true
     }

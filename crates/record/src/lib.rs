@@ -1,9 +1,9 @@
 //! What is written about a call, and the proof that it was.
 //!
-//! This room says what an entry looks like, what is kept out of it ([`Redactor`]), how entries
-//! fold into one [`Activity`] per call, and what a backend must promise that keeps them ([`Stores`]).
-//! It opens no file and knows no database. [`Recorded`] is made only here, after the store has taken the entry: a
-//! provider that asks for a `Recorded<Permit>` cannot be reached by a call that is not on record.
+//! This room defines the entries of the log, their redaction ([`Redactor`]), how they fold into one [`Activity`] per
+//! call, and the ports of a backend ([`Stores`]). It opens no files and knows no database. [`Recorded`] is made only
+//! here, after the store has taken the entry: a provider that requires a `Recorded<Permit>` cannot be reached by a
+//! call that is not on record.
 
 mod activity;
 mod approval_port;

@@ -1,5 +1,4 @@
-//! The recorder: turns what the call path knows into entries, and an entry that was taken into
-//! the proof of it.
+//! The recorder: turns the call path's facts into entries, and a stored entry into the proof that it is stored.
 
 mod checks;
 mod holds;
@@ -16,30 +15,31 @@ use crate::{
     RecordType, Redactor, Status, Store, StoreError,
 };
 
-/// Names and ids that hosts make up are kept up to this length.
+/// Longer names and ids from hosts are cut to this length.
 const MAX_NAME_CHARS: usize = 256;
-/// A host's introduction that is longer than this is left out of the record.
+/// A longer `clientInfo` is left out of the record.
 const MAX_CLIENT_BYTES: usize = 2048;
 
-/// What a script is called on record.
+/// The tool name of scripts on record.
 const SCRIPT_TOOL: &str = "run";
-/// The rule by which a script begins.
+/// The rule that starts of scripts are recorded with.
 const SCRIPT_RULE: &str = "allow:gateway:script";
 
-/// What to do with a call that cannot be put on record.
+/// What happens to a call whose entry cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailure {
     /// No record, no call.
     #[default]
     Refuse,
-    /// The call goes on; its record is owed.
+    /// The call goes on; its entry is written later.
     Allow,
 }
 
 /// Something that is on record. Only the recorder makes one, and it is not `Clone`.
 #[derive(Debug)]
 pub struct Recorded<P> {
+    // Private, so that no other room can build the proof; `call/tests/compile_fail/recorded_by_literal.rs` checks it.
     permit: P,
 }
 
@@ -54,37 +54,33 @@ impl Recorded<Permit> {
         self.permit.ruling()
     }
 
-    /// Gives the proof up for the call in it. It can be forwarded once; there is no way back to
-    /// a permit.
+    /// Trades the proof for the call in it. A call cannot become a permit again, so it is forwarded once.
     pub fn into_call(self) -> Call {
         self.permit.into_call()
     }
 }
 
-/// A forwarded call whose end is still owed to the record.
+/// A forwarded call whose end must still be recorded.
 #[derive(Debug)]
 #[must_use]
 pub struct Open {
     id: CallId,
 }
 
-/// The permit of a call that could not be recorded is gone; this says why.
+/// Why a call could not be recorded. Its permit is gone.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct NotRecorded(#[from] StoreError);
 
-/// How a forwarded call ended.
 #[derive(Debug)]
 pub struct Outcome<'a> {
-    /// How it stands.
     pub status: Status,
-    /// What is known about its effect.
+    /// Whether the call took effect, as far as the gateway can tell.
     pub effect: Effect,
     /// From receiving the request to having the answer.
     pub duration_us: u64,
     /// The raw JSON of the answer's result.
     pub response: Option<Json<'a>>,
-    /// What went wrong.
     pub error: Option<Failed>,
 }
 
@@ -97,7 +93,6 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder over `store`.
     pub fn new(store: Arc<dyn Store>, redactor: Redactor, on_failure: OnFailure) -> Self {
         Self {
             store,
@@ -108,7 +103,7 @@ impl Recorder {
 
     /// Puts "about to forward" on record. The permit comes back only inside the proof.
     ///
-    /// This is also what uses an approval up, so a call that rests on one is never made without.
+    /// This entry also uses up an approval, so an approved call never runs without it.
     pub async fn forwarding(
         &self,
         permit: Permit,
@@ -119,6 +114,8 @@ impl Recorder {
             (Ok(position), on_failure) => self.keep_or_withdraw(id, position, on_failure).await?,
             (Err(error), OnFailure::Refuse) => return Err(NotRecorded(error)),
             (Err(error), OnFailure::Allow) => {
+                // The event is separate from the entry, which looks like any other once it is written: an operator
+                // must be able to find the calls that ran before they were on record.
                 self.store.append_owed(entry);
                 self.event(
                     RecordType::System,
@@ -131,15 +128,16 @@ impl Recorder {
         Ok((Recorded { permit }, Open { id }))
     }
 
-    /// Puts on record that a script begins. It is nobody's call: there is nothing to permit and no proof to
-    /// get, and each call that it makes is decided and recorded by itself, below this one.
+    /// Records that a script begins. A script is not a call: it needs no permit and gets no proof. Each call that it
+    /// makes is decided and recorded separately, as a child of this record.
     pub async fn running(&self, attempt: &Attempt) -> Result<Open, NotRecorded> {
         let mut entry = self.attempted(attempt);
         entry.record_type = RecordType::Run;
         entry.tool = Some(SCRIPT_TOOL.to_owned());
         entry.decision = Some(Decision::Allow);
         entry.rule = Some(SCRIPT_RULE.to_owned());
-        entry.reason = Some("a script is no call; each call it makes is decided".to_owned());
+        entry.reason =
+            Some("starting a script needs no decision; each of its calls is decided".to_owned());
         let entry = Entry::Forwarding(entry);
         let position = self.store.place(&entry).await?;
         self.keep_or_withdraw(attempt.id, position, OnFailure::Refuse)
@@ -147,21 +145,22 @@ impl Recorder {
         Ok(Open { id: attempt.id })
     }
 
-    /// Puts a call that policy refused on record. A refusal stands whether it can be written or
-    /// not, so it is owed.
+    /// Records a call that policy refused. A refusal stands whether it can be written or not, so a failed write is
+    /// retried later.
     pub fn denied(&self, denied: &Denied) {
         let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
         entry.status = Some(Status::Blocked);
         self.store.append_owed(Entry::Refused(entry));
     }
 
-    /// Puts an attempt on record that never got as far as a decision.
+    /// Records an attempt that ended before a decision.
     pub fn refused(&self, attempt: &Attempt, server: Option<&str>, status: Status, error: Failed) {
         let mut entry = self.attempted(attempt);
         entry.server = server.map(str::to_owned);
         let param = |key| attempt.frame.param(key).and_then(|asked| asked.as_str());
         let asked = match entry.record_type {
             RecordType::ToolCall | RecordType::PromptGet => param("name"),
+            // A URI can hold a password, also in an attempt that reached no server.
             RecordType::ResourceRead => param("uri").map(|uri| self.redactor.text(&uri).into()),
             RecordType::Run
             | RecordType::Other
@@ -172,12 +171,11 @@ impl Recorder {
         };
         entry.tool = asked.map(|asked| name(&asked));
         entry.status = Some(status);
-        entry.error = Some(self.blotted(error));
+        entry.error = Some(self.redacted(error));
         self.store.append_owed(Entry::Refused(entry));
     }
 
-    /// Puts a tool on record that an agent used on its own: it was seen in the agent's events, and nobody
-    /// was asked.
+    /// Records a tool that an agent used without the gate, as its own events report.
     pub fn bypassed(&self, attempt: &Attempt, agent: &str) {
         let mut entry = self.attempted(attempt);
         entry.server = Some(name(agent));
@@ -187,8 +185,8 @@ impl Recorder {
         self.store.append_owed(Entry::Refused(entry));
     }
 
-    /// Puts an attempt on record that was refused for its intent or its arguments. Without a target, the
-    /// name that it asked for is kept as it stands.
+    /// Records an attempt that was refused for its intent or its arguments. Without a target, the record has the
+    /// requested name unchanged.
     pub fn faulted(&self, attempt: &Attempt, target: Option<&Target>, fault: &Fault) {
         let mut entry = self.attempted(attempt);
         match target {
@@ -207,6 +205,7 @@ impl Recorder {
             }
         }
         let text = self.redactor.text(&fault.to_string());
+        // A wrong intent is a gate's refusal and has a rule; arguments that do not fit the schema are the caller's error.
         if fault.is_of_intent() {
             entry.decision = Some(Decision::Deny);
             entry.rule = Some(fault.rule());
@@ -222,7 +221,7 @@ impl Recorder {
         self.store.append_owed(Entry::Refused(entry));
     }
 
-    /// Puts the end of a forwarded call on record; it is owed, and never lost.
+    /// Records the end of a forwarded call. A failed write is retried, so the end is never lost.
     pub async fn finished(&self, open: Open, outcome: Outcome<'_>) {
         let finished = Finished {
             id: open.id,
@@ -232,7 +231,7 @@ impl Recorder {
             response: outcome
                 .response
                 .map(|response| self.redactor.body(response)),
-            error: outcome.error.map(|error| self.blotted(error)),
+            error: outcome.error.map(|error| self.redacted(error)),
         };
         let placing = self.store.place_owed(Entry::Finished(Box::new(finished)));
         if let Some(position) = placing.await {
@@ -241,7 +240,7 @@ impl Recorder {
         }
     }
 
-    /// Puts something on record that happened to the gateway or to a server.
+    /// Records an event of the gateway or of a server.
     pub fn event(
         &self,
         record_type: RecordType,
@@ -262,8 +261,9 @@ impl Recorder {
         }));
     }
 
-    /// Waits until "about to forward" is durable. When it cannot be, the entry is in the log all
-    /// the same, so a call that is refused for it gets its end there: nothing was sent.
+    /// Waits until "about to forward" is durable.
+    // When the sync fails the entry is in the log all the same. Without an end the next writer would close the
+    // refused call as `unknown`, although nothing was sent.
     async fn keep_or_withdraw(
         &self,
         id: CallId,
@@ -306,11 +306,12 @@ impl Recorder {
         self.store.settled(position).await
     }
 
-    /// The entry of a call that is about to be forwarded, and what to do when it cannot be written. Beside
-    /// what waits for it, so that the room for making it is not a part of every call under way.
+    /// The entry of a call that is about to be forwarded, and what happens when it cannot be written.
+    // Not inlined into `forwarding`: its temporaries would enlarge the future of every call in flight.
     fn about_to_forward(&self, permit: &Permit) -> (Entry, OnFailure) {
         let mut entry = self.decided(permit.call(), permit.ruling(), Decision::Allow);
         entry.approval_id = permit.approval().cloned();
+        // The entry is the use of the approval. A call that ran without it could run a second time.
         let on_failure = match entry.approval_id {
             Some(_) => OnFailure::Refuse,
             None => self.on_failure,
@@ -363,6 +364,7 @@ impl Recorder {
         };
         let declared = attempt.declared.as_deref();
         let client = attempt.host.client_info.as_deref();
+        // Left out and not cut: the record holds JSON, and half a value is not JSON.
         let client = client.filter(|info| info.len() <= MAX_CLIENT_BYTES);
         Box::new(CallEntry {
             id: attempt.id,
@@ -377,6 +379,7 @@ impl Recorder {
             agent: name(&who.agent),
             client: client.map(RawJson::believed),
             session_id: who.session.clone(),
+            // As raw JSON: `1` and `"1"` are two different ids.
             request_id: frame.id().map(|id| name(id.raw())),
             parent_id: attempt.parent,
             server: None,
@@ -395,19 +398,19 @@ impl Recorder {
         })
     }
 
-    /// A declared intent; what the caller wrote in it is as untrusted as its arguments.
+    /// A declared intent, redacted: its text is as untrusted as the arguments.
     fn intent(&self, declared: &Declared) -> Intent {
         let intent = Intent::declared(declared);
-        let blotted = |text: Option<String>| text.map(|text| self.redactor.text(&text));
+        let redacted = |text: Option<String>| text.map(|text| self.redactor.text(&text));
         Intent {
-            operation_type: blotted(intent.operation_type),
-            data_sensitivity: blotted(intent.data_sensitivity),
-            reason: blotted(intent.reason),
+            operation_type: redacted(intent.operation_type),
+            data_sensitivity: redacted(intent.data_sensitivity),
+            reason: redacted(intent.reason),
             inferred: intent.inferred,
         }
     }
 
-    fn blotted(&self, error: Failed) -> Failed {
+    fn redacted(&self, error: Failed) -> Failed {
         Failed {
             message: self.redactor.text(&error.message),
             ..error
@@ -416,6 +419,7 @@ impl Recorder {
 }
 
 fn name(text: &str) -> String {
+    // The length in bytes is never below that in characters, so short names need no counting.
     if text.len() <= MAX_NAME_CHARS {
         return text.to_owned();
     }

@@ -1,10 +1,10 @@
-//! What is blotted out of a body before it is kept.
+//! Redaction: replacing secrets in a body before it is stored.
 //!
-//! Only what is stored passes through here, never what is forwarded. A body is looked at a little
-//! beyond its cap, so that a secret which the cap would cut in two is still recognised. Secrets
-//! that are split, encoded or encrypted on purpose are not found.
+//! Only stored copies are redacted, never the forwarded message. A body is searched a little beyond its cap, so that
+//! a secret which the cap would cut in two is still recognised. Secrets that are split, encoded or encrypted on
+//! purpose are not found.
 //!
-//! The forms that are known stand in a table ([`forms`]). How each is tried where its sign stands is in [`shapes`].
+//! [`forms`] is the table of known secrets; [`shapes`] matches a form where its sign was found.
 
 mod fingerprints;
 mod forms;
@@ -26,31 +26,29 @@ use self::{
 };
 use crate::{Body, RawJson};
 
-/// What stands where a secret was.
-const BLOT: &str = "[redacted]";
-/// How far beyond the cap is looked: more than the shortest recognisable form of any secret.
+/// The replacement of a secret.
+const REPLACEMENT: &str = "[redacted]";
+/// The search goes this far beyond the cap: more than the shortest recognisable form of any secret.
 const SLACK_BYTES: usize = 1024;
-/// The cap of a message.
 const TEXT_BYTES: usize = 1024;
 
-/// Finds secrets in what is about to be stored.
+/// Finds and replaces secrets.
 #[derive(Debug)]
 pub struct Redactor {
-    /// Whether there can be a sign at all.
+    /// A quick filter: most bodies have no sign.
     fingerprints: Fingerprints,
-    /// Where the signs are; the number of a sign is that of its form.
+    /// Finds the signs; pattern ids are indices into `FORMS`.
     signs: AhoCorasick,
     own: Option<Regex>,
     body_bytes: usize,
 }
 
-/// A pattern of the configuration that is no regular expression.
+/// A configured pattern that is not a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the redaction pattern `{pattern}` cannot be used: {reason}")]
+#[error("invalid redaction pattern `{pattern}`: {reason}")]
 pub struct BadPattern {
-    /// The pattern as it was written.
+    /// The pattern as configured.
     pub pattern: String,
-    /// What the parser said.
     pub reason: String,
 }
 
@@ -59,16 +57,16 @@ pub struct BadPattern {
 pub struct Excerpt {
     /// What is left of it.
     pub text: String,
-    /// Whether nothing but secrets is missing.
+    /// Whether it is complete apart from secrets.
     pub whole: bool,
 }
 
-/// One stretch that must not be kept.
+/// A range that must not be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Secret {
     range: Range<usize>,
-    /// What stands in its place: a bare number needs quotes around it.
-    blot: String,
+    /// The replacement: a bare number needs quotes around it.
+    replacement: String,
 }
 
 impl Secret {
@@ -76,7 +74,7 @@ impl Secret {
     fn at(range: Range<usize>) -> Option<Self> {
         (!range.is_empty()).then(|| Self {
             range,
-            blot: BLOT.to_owned(),
+            replacement: REPLACEMENT.to_owned(),
         })
     }
 }
@@ -84,6 +82,8 @@ impl Secret {
 impl Redactor {
     /// The built-in patterns and `extra_patterns`, for bodies of which `body_bytes` are kept.
     pub fn new(extra_patterns: &[String], body_bytes: usize) -> Result<Self, BadPattern> {
+        // Each one alone first: the error must name the wrong pattern, and two halves such as `(` and `)` must not
+        // become valid by being joined.
         for pattern in extra_patterns {
             compile(pattern, pattern)?;
         }
@@ -106,7 +106,7 @@ impl Redactor {
         })
     }
 
-    /// A body as it may be kept: the beginning without secrets, and the digest of the whole.
+    /// A body for storage: the beginning without secrets, and the digest of the whole.
     pub fn body(&self, json: Json<'_>) -> Body {
         let raw = json.bytes();
         let kept = self.keep(raw, self.body_bytes);
@@ -118,8 +118,8 @@ impl Redactor {
             redacted: kept.redacted,
         };
         match kept {
-            // Blots may stand where no string was.
-            Kept {
+            // A replacement outside of a string breaks the JSON; such a body is stored as text.
+            RedactedText {
                 whole: true,
                 redacted: true,
                 ..
@@ -127,31 +127,32 @@ impl Redactor {
                 body.value = RawJson::checked(kept.text.clone());
                 body.text = body.value.is_none().then_some(kept.text);
             }
-            Kept { whole: true, .. } => body.value = Some(RawJson::believed(kept.text)),
-            Kept { whole: false, .. } => body.text = Some(kept.text),
+            RedactedText { whole: true, .. } => body.value = Some(RawJson::believed(kept.text)),
+            RedactedText { whole: false, .. } => body.text = Some(kept.text),
         }
         body
     }
 
-    /// As much of a text as is kept of a body.
+    /// The beginning of a text, with the cap of bodies.
     pub fn excerpt(&self, raw: &[u8]) -> Excerpt {
-        let Kept { text, whole, .. } = self.keep(raw, self.body_bytes);
+        let RedactedText { text, whole, .. } = self.keep(raw, self.body_bytes);
         Excerpt { text, whole }
     }
 
-    /// A message as it may be kept, at most 1 KiB of it.
+    /// A message for storage, at most 1 KiB of it.
     pub fn text(&self, text: &str) -> String {
         self.keep(text.as_bytes(), TEXT_BYTES).text
     }
 
-    fn keep(&self, raw: &[u8], cap: usize) -> Kept {
+    fn keep(&self, raw: &[u8], cap: usize) -> RedactedText {
         let window = &raw[..raw.len().min(cap.saturating_add(SLACK_BYTES))];
         let window = match std::str::from_utf8(window) {
             Ok(text) => Cow::Borrowed(text),
+            // The window can end inside a character.
             Err(_) => String::from_utf8_lossy(window),
         };
         let secrets = self.secrets(&window);
-        let mut text = String::with_capacity(window.len().min(cap) + BLOT.len());
+        let mut text = String::with_capacity(window.len().min(cap) + REPLACEMENT.len());
         let end = window.floor_char_boundary(cap);
         let mut at = 0;
         for secret in &secrets {
@@ -159,16 +160,17 @@ impl Redactor {
                 break;
             }
             text.push_str(&window[at..secret.range.start]);
-            text.push_str(&secret.blot);
+            text.push_str(&secret.replacement);
             at = secret.range.end;
         }
         let redacted = at > 0;
         if at < end {
             text.push_str(&window[at..end]);
         }
+        // A replacement can be longer than its secret, so the text can exceed the cap although the body does not.
         let whole = raw.len() <= cap && text.len() <= cap;
         text.truncate(text.floor_char_boundary(cap));
-        Kept {
+        RedactedText {
             text,
             whole,
             redacted,
@@ -181,6 +183,7 @@ impl Redactor {
         if self.fingerprints.are_in(text.as_bytes()) {
             self.find_built_in(text, &mut found);
         }
+        // Not behind the filter, which knows only the built-in forms.
         if let Some(own) = &self.own {
             let matches = own.find_iter(text).filter(|found| !found.is_empty());
             found.extend(matches.filter_map(|found| Secret::at(found.range())));
@@ -190,8 +193,9 @@ impl Redactor {
     }
 
     fn find_built_in(&self, text: &str, found: &mut Vec<Secret>) {
-        // What is already blotted out need not be searched again: a long value may be full of signs.
+        // A range that is already redacted need not be searched again: a long value may be full of signs.
         let mut hidden = 0..0;
+        // Overlapping: in `secret_key=` the sign `secret` comes first, but only `secret_key` has the value behind it.
         for sign in self.signs.find_overlapping_iter(text) {
             let is_hidden = hidden.start <= sign.start() && sign.end() <= hidden.end;
             let form = &FORMS[sign.pattern().as_usize()];
@@ -208,12 +212,12 @@ impl Redactor {
     }
 }
 
-/// The digest that is kept of a body: BLAKE3, in hex digits.
+/// The stored digest of a body: BLAKE3, in hex digits.
 pub fn body_digest(raw: &[u8]) -> String {
     blake3::hash(raw).to_hex().as_str().to_owned()
 }
 
-struct Kept {
+struct RedactedText {
     text: String,
     whole: bool,
     redacted: bool,
@@ -227,7 +231,8 @@ fn compile(pattern: &str, shown: &str) -> Result<Regex, BadPattern> {
     Regex::new(pattern).map_err(bad)
 }
 
-/// Finds all signs, in small and large letters.
+/// Finds all signs, in either case.
+// Names come in any case (`API_KEY`, `Authorization`). Tokens whose case matters are checked in `is_as_written`.
 fn signs() -> Result<AhoCorasick, BadPattern> {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
@@ -242,6 +247,7 @@ fn merged(found: Vec<Secret>) -> Vec<Secret> {
     let mut merged: Vec<Secret> = Vec::with_capacity(found.len());
     for secret in found {
         match merged.last_mut() {
+            // `keep` copies the text between two secrets, so overlapping ones become one.
             Some(last) if secret.range.start < last.range.end => {
                 last.range.end = last.range.end.max(secret.range.end);
             }

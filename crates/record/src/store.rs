@@ -1,46 +1,47 @@
-//! The port that a store fills: what the record asks of whoever keeps it.
+//! The ports of a log: storing entries, and ending a writer's chain.
 
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 
 use crate::{Entry, Head, WriterId};
 
-/// Where an entry stands in its writer's chain.
+/// An entry's number in its writer's chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(pub u64);
 
-/// Why an entry could not be kept. The message is for the operator.
+/// Why an entry could not be stored. The message is for the operator.
 #[derive(Debug, thiserror::Error)]
-#[error("the record cannot be written: {reason}")]
+#[error("could not write the record: {reason}")]
 pub struct StoreError {
-    /// What went wrong, with the place and the system's own words.
+    /// The path or place, and the system's error.
     pub reason: String,
 }
 
-/// What comes of an entry: known at once, or told by whoever writes it.
+/// The result of writing an entry: ready at once, or a future of the thread that writes it.
+// Not always a boxed future: the uncontended write is the common case and needs no allocation.
 pub type Placing<T> = Either<Ready<T>, BoxFuture<'static, T>>;
 
-/// The end of a wait, which is often there already.
+/// A wait for durability, which is often over already.
 pub type Settling<'a> =
     Either<Ready<Result<(), StoreError>>, BoxFuture<'a, Result<(), StoreError>>>;
 
-/// Keeps entries in order, and never loses one that it took.
+/// Stores entries in order, and never loses one that it took.
 pub trait Store: Send + Sync + std::fmt::Debug {
-    /// Takes an entry for something that has not happened yet. After `Ok` the entry survives the
-    /// death of this process; after `Err` nothing of it remains and the thing must not happen.
-    /// It is also refused while an owed entry could not be written.
+    /// Takes an entry about something that has not happened yet. After `Ok` the entry survives a crash of this
+    /// process; after `Err` nothing of it remains, and the thing must not happen.
+    // Refused while the backlog cannot be written: an entry must not overtake an older one.
     fn append(&self, entry: &Entry) -> Result<Position, StoreError>;
 
-    /// Takes an entry for something that has happened already. It cannot be refused: what
-    /// cannot be written now is kept, and written before anything else is taken.
+    /// Takes an entry about something that has happened already. It cannot be refused: an entry that cannot be written
+    /// now joins the backlog, which is written before any new entry is taken. No position means that it is there.
     fn append_owed(&self, entry: Entry) -> Option<Position>;
 
-    /// [`Store::append`] for those who can wait without keeping a thread. The entry is taken whether what is
-    /// returned is waited for or not.
+    /// [`Store::append`] for async callers. The entry is taken even when the future is dropped.
+    // A host can disconnect at any time, which drops the future; the record must not depend on that.
     fn place(&self, entry: &Entry) -> Placing<Result<Position, StoreError>> {
         Either::Left(ready(self.append(entry)))
     }
 
-    /// [`Store::append_owed`] for those who can wait without keeping a thread.
+    /// [`Store::append_owed`] for async callers.
     fn place_owed(&self, entry: Entry) -> Placing<Option<Position>> {
         Either::Left(ready(self.append_owed(entry)))
     }
@@ -49,19 +50,19 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     fn settled(&self, position: Position) -> Settling<'_>;
 }
 
-/// The chain that one process writes. A log that is dropped without [`Log::close`] counts as died: the
-/// next writer closes its open calls as `unknown`.
+/// The chain that one process writes. A log that is dropped without [`Log::close`] counts as crashed: the next writer
+/// closes its open calls as `unknown`.
 pub trait Log: Store {
     /// The id of this process start.
     fn writer(&self) -> WriterId;
 
-    /// Where this writer's chain stands.
+    /// The last entry of this writer's chain.
     fn head(&self) -> Head;
 
-    /// How many entries wait in memory because they could not be written.
+    /// The length of the backlog: entries in memory that could not be written.
     fn owed(&self) -> usize;
 
-    /// Ends the chain in good order. What is owed must be written first; if it cannot be, the log stays
-    /// open. Closing twice does nothing. Blocks.
+    /// Ends the chain with a closing entry. The backlog must be written first; if it cannot be, the log stays open.
+    /// Closing twice does nothing. Blocks.
     fn close(&self) -> Result<(), StoreError>;
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::{Approvals, Archive, Ledger, Log, Tokens};
 
-/// Everything that one gateway process keeps.
+/// The state of one gateway process.
 #[derive(Debug, Clone)]
 pub struct Stores {
     /// The chain that this process writes.
@@ -42,7 +42,6 @@ pub struct Stores {
 pub struct SharedStores {
     /// What all processes have on record.
     pub archive: Arc<dyn Archive>,
-    /// Held calls.
     pub approvals: Arc<dyn Approvals>,
     /// Tokens besides the two of the configuration.
     pub tokens: Arc<dyn Tokens>,
@@ -52,7 +51,7 @@ pub struct SharedStores {
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct BackendError {
-    /// What went wrong, with the place and the system's own words.
+    /// The path or place, and the system's error.
     pub reason: String,
 }
 

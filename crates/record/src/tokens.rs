@@ -10,18 +10,18 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// How many tokens a store keeps, revoked ones included; creating one more fails.
+// Each request with a token compares it with all of them, so this also bounds the work of a request.
 pub const MAX_TOKENS: usize = 10_000;
-/// Longest name.
 const MAX_NAME: usize = 64;
-/// Names that other principals have.
+/// Names of built-in principals.
+// A token of such a name could not be distinguished from the built-in one in records, and approvals compare names to keep
+// callers from approving their own calls.
 const RESERVED: [&str; 6] = ["agent", "admin", "anonymous", "api", "callgate", "loopback"];
 
-/// A token as it is kept.
+/// A token, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// The principal it stands for.
     pub name: String,
-    /// What it is for.
     pub role: Role,
     /// SHA-256 of the secret.
     pub sha256: String,
@@ -33,36 +33,30 @@ pub struct Token {
     pub view: Option<String>,
     /// The most that a call of its holder may do.
     pub ceiling: Operation,
-    /// The tenant it belongs to.
     pub tenant: String,
-    /// When it was made.
     pub created_at: Timestamp,
     /// When it ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
 }
 
 impl Token {
-    /// Whether it opens anything now.
+    /// Whether the token is neither revoked nor expired.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// What its holder may do.
+    /// The servers and operations that its holder may use.
     pub fn grant(&self) -> Grant {
         Grant::new(self.servers.clone(), self.ceiling)
     }
 }
 
-/// What a new token is to be.
 #[derive(Debug, Clone)]
 pub struct NewToken {
-    /// The principal it stands for.
     pub name: String,
-    /// What it is for.
     pub role: Role,
     /// The only servers it is for; all when absent.
     pub servers: Option<Vec<String>>,
@@ -70,7 +64,6 @@ pub struct NewToken {
     pub view: Option<String>,
     /// The most that a call of its holder may do.
     pub ceiling: Operation,
-    /// The tenant it belongs to.
     pub tenant: String,
     /// When it ends by itself.
     pub expires_at: Option<Timestamp>,
@@ -83,6 +76,7 @@ impl NewToken {
         check_name(&self.name)?;
         let secret = fresh_secret()?;
         let token = Token {
+            // Without salt or stretching: 32 random bytes cannot be guessed.
             sha256: Digest::of(secret.as_bytes()).to_string(),
             name: self.name,
             role: self.role,
@@ -101,49 +95,48 @@ impl NewToken {
 /// Why tokens cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
-    /// The name cannot be one.
+    /// The name has other characters, is too long, or is reserved.
     #[error(
-        "`{0}` cannot be a token's name: 1 to 64 letters, digits, `-`, `_` and `.`, and none of `agent`, `admin`, `anonymous`, `api`, `callgate`, `loopback`"
+        "`{0}` is not a valid token name: use 1 to 64 letters, digits, `-`, `_` and `.`; `agent`, `admin`, `anonymous`, `api`, `callgate` and `loopback` are reserved"
     )]
     BadName(String),
     /// There is, or was, a token of this name.
-    #[error("there is a token `{0}` already, or there was one; names are not used again")]
+    #[error("the token name `{0}` is taken: names are not reused, even after a token is revoked")]
     Taken(String),
     /// There is none of this name.
-    #[error("there is no token `{0}`")]
+    #[error("no token named `{0}`")]
     Unknown(String),
-    /// There are too many.
-    #[error("there are {MAX_TOKENS} tokens already")]
+    #[error("token limit reached: {MAX_TOKENS}, revoked tokens included")]
     TooMany,
     /// The operating system's random number generator failed, so no secret can be made.
-    #[error("no random numbers can be had from the system")]
+    #[error("the operating system's random number generator failed")]
     NoRandom,
     /// The store cannot be read or written. The reason is for the operator.
     #[error("{reason}")]
     Unavailable {
-        /// What went wrong, with the place and the system's own words.
+        /// The path or place, and the system's error.
         reason: String,
     },
 }
 
-/// Keeps tokens, for all processes of a backend at once.
+/// Stores tokens for all processes of a backend.
 ///
 /// [`Tokens::all`] and [`Tokens::holder`] are on the path of requests and must answer at once. A backend
 /// over a network therefore answers from a copy that it refreshes in the background, and answers
-/// [`TokensError::Unavailable`] once it cannot refresh the copy: what cannot be read opens nothing.
+/// [`TokensError::Unavailable`] once it cannot refresh the copy: without a readable store no token is valid.
 /// The other methods may block.
 pub trait Tokens: Send + Sync + std::fmt::Debug {
     /// All of them, revoked and expired ones included, in the order they were made.
     fn all(&self) -> Result<Vec<Arc<Token>>, TokensError>;
 
-    /// The token whose secret has this digest, if it opens anything now. The time this takes does not
-    /// depend on what was guessed.
+    /// The valid token whose secret has this digest. Constant time, so that a caller learns nothing from how long a
+    /// wrong guess takes.
     fn holder(&self, digest: &Digest, now: Timestamp) -> Result<Option<Arc<Token>>, TokensError>;
 
-    /// Makes a token and returns its secret, which is kept nowhere.
+    /// Makes a token and returns its secret, which is not stored.
     fn create(&self, new: NewToken, now: Timestamp) -> Result<(Token, String), TokensError>;
 
-    /// Ends a token for good. One that was revoked before keeps its time.
+    /// Revokes a token permanently. A token that was revoked before keeps its `revoked_at`.
     fn revoke(&self, name: &str, now: Timestamp) -> Result<(), TokensError>;
 }
 

@@ -1,8 +1,8 @@
-//! What a starting writer finds: living writers, whose heads it names, and dead ones, whose open
+//! What a starting writer finds: running writers, whose heads it names, and dead ones, whose open
 //! calls it closes.
 //!
 //! A dead writer is read under its own lock, so of two that start at once only one closes it. A
-//! damaged log never prevents a start: it is read as far as it goes, and its damage is told.
+//! damaged log never prevents a start: it is read as far as possible, and the damage is recorded.
 
 use std::{io, path::Path};
 
@@ -15,23 +15,22 @@ use crate::{
     read::{self, ChainReader},
 };
 
-/// Everything that stands in the log besides the new writer.
+/// All other writers of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Where every writer that is not sealed stands.
+    /// The last entries of all writers that are not sealed.
     pub(crate) heads: Vec<Head>,
-    /// The dead ones among them.
-    pub(crate) dead: Vec<Dead>,
+    pub(crate) dead: Vec<DeadWriter>,
 }
 
-/// A writer that died, or ended, and that nobody has sealed yet.
+/// A writer that crashed or ended, and is not sealed yet.
 #[derive(Debug)]
-pub(crate) struct Dead {
+pub(crate) struct DeadWriter {
     pub(crate) folder: Folder,
     pub(crate) head: Head,
     /// Calls that were forwarded and whose end is not in the log, oldest first.
     pub(crate) open_calls: Vec<CallId>,
-    /// The first thing that is wrong with it.
+    /// The first damage in its chain.
     pub(crate) damage: Option<String>,
     _lock: Lock,
 }
@@ -44,7 +43,7 @@ pub(crate) fn survey(log: &Path, own: WriterId) -> io::Result<Survey> {
             continue;
         }
         match folder.adopt() {
-            // It may have been sealed between the two looks; the lock makes the second one good.
+            // Sealed between the first check and the lock. Under the lock the answer is final.
             Ok(Some(_)) if folder.is_sealed() => {}
             Ok(Some(lock)) => {
                 let dead = read_dead(folder, lock);
@@ -53,6 +52,7 @@ pub(crate) fn survey(log: &Path, own: WriterId) -> io::Result<Survey> {
                     .extend((dead.head.seq > 0).then(|| dead.head.clone()));
                 survey.dead.push(dead);
             }
+            // Running. Its head is named in our opening, so that a later cut of its tail is found.
             Ok(None) => match read::last_head(&folder) {
                 Ok(head) => survey.heads.extend(head),
                 Err(error) => {
@@ -69,7 +69,7 @@ pub(crate) fn survey(log: &Path, own: WriterId) -> io::Result<Survey> {
     Ok(survey)
 }
 
-fn read_dead(folder: Folder, lock: Lock) -> Dead {
+fn read_dead(folder: Folder, lock: Lock) -> DeadWriter {
     let mut reader = ChainReader::new(folder.clone());
     let mut calls = OpenCalls::default();
     let read = reader.read_on(&mut |line| calls.see(line));
@@ -85,7 +85,7 @@ fn read_dead(folder: Folder, lock: Lock) -> Dead {
         seq,
         hash: hash.to_string(),
     };
-    Dead {
+    DeadWriter {
         folder,
         head,
         open_calls: calls.ids,

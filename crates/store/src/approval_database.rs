@@ -1,9 +1,9 @@
-//! Approvals in a database of their own. Unlike the index it is no copy: what people decided cannot be
-//! made again from the log, so nothing ever throws it away but age.
+//! Approvals in a database of their own. Unlike the index it is not a copy: decisions cannot be rebuilt
+//! from the log, so rows are only deleted by age.
 //!
-//! Every step is one transaction, so of two processes that want the same thing one gets it. A claim
-//! names the writer that made it; when that writer is dead, its log says whether the call was about to
-//! be forwarded. If so the approval is used, else it can be used again.
+//! Every step is one transaction, so of two processes that claim one approval one gets it. A claim
+//! names its writer. When that writer is dead, its chain shows whether the call was about to be
+//! forwarded: if so the approval is used, else it can be used again.
 
 mod claims;
 mod rows;
@@ -33,7 +33,7 @@ const OPEN_PER_PRINCIPAL: usize = 100;
 #[derive(Debug)]
 pub struct ApprovalStore {
     dir: PathBuf,
-    /// Who claims; nobody in a process that only decides.
+    /// The writer that claims; none in a process that only decides.
     writer: Option<WriterId>,
     inner: Mutex<Inner>,
 }
@@ -42,28 +42,28 @@ pub struct ApprovalStore {
 struct Inner {
     /// Opened when it is first needed: most gateways never ask.
     connection: Option<Connection>,
-    /// What SQLite said when there was nothing new behind a mark, and the mark.
+    /// SQLite's change counters when there was nothing new after a mark, and the mark.
     seen: Option<(i64, u64, u64)>,
-    /// Whether the log of changes may still hold what was erased.
-    owes_emptying: bool,
+    /// Whether the write-ahead log may still hold erased data.
+    must_empty_log: bool,
 }
 
-/// Why something failed, before it is told in the port's words.
+/// An error before it becomes the port's [`ApprovalsError`].
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum ApprovalDbError {
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
     #[error(transparent)]
     File(#[from] std::io::Error),
-    #[error("a row is not understood: {0}")]
+    #[error("malformed row: {0}")]
     Row(#[from] serde_json::Error),
-    #[error("a row is not understood: it says `{0}`")]
+    #[error("malformed row: unexpected value `{0}`")]
     Word(String),
     #[error(
-        "it has form {found}, and this callgate knows forms up to {known}; use a newer callgate"
+        "written by a newer callgate: format {found}, and this version reads formats up to {known}; upgrade callgate"
     )]
     Newer { found: i64, known: i64 },
-    #[error("no random numbers can be had from the system")]
+    #[error("the operating system's random number generator failed")]
     NoRandom,
 }
 
@@ -81,10 +81,11 @@ impl ApprovalStore {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads; nothing where nothing was ever asked.
+    /// Reads; the default where no question was ever asked.
+    // Without creating the file: reading leaves no trace in a data folder.
     fn read<T: Default>(
         &self,
-        act: impl FnOnce(&mut Inner) -> Result<T, Trouble>,
+        act: impl FnOnce(&mut Inner) -> Result<T, ApprovalDbError>,
     ) -> Result<T, ApprovalsError> {
         let mut inner = self.lock();
         if inner.connection.is_none() && !path(&self.dir).exists() {
@@ -92,13 +93,13 @@ impl ApprovalStore {
         }
         self.opened(&mut inner)
             .and_then(|()| act(&mut inner))
-            .map_err(|trouble| self.told(trouble))
+            .map_err(|error| self.port_error(error))
     }
 
     /// Does something in one transaction that excludes all others.
     fn change<T>(
         &self,
-        act: impl FnOnce(&Transaction<'_>) -> Result<T, Trouble>,
+        act: impl FnOnce(&Transaction<'_>) -> Result<T, ApprovalDbError>,
     ) -> Result<T, ApprovalsError> {
         let mut inner = self.lock();
         let changed = self.opened(&mut inner).and_then(|()| {
@@ -109,10 +110,10 @@ impl ApprovalStore {
             transaction.commit()?;
             Ok(done)
         });
-        changed.map_err(|trouble| self.told(trouble))
+        changed.map_err(|error| self.port_error(error))
     }
 
-    fn opened(&self, inner: &mut Inner) -> Result<(), Trouble> {
+    fn opened(&self, inner: &mut Inner) -> Result<(), ApprovalDbError> {
         if inner.connection.is_none() {
             private_folder(&self.dir)?;
             let path = path(&self.dir);
@@ -121,29 +122,29 @@ impl ApprovalStore {
             let mut connection = Connection::open(&path)?;
             schema::prepare(&mut connection)?;
             inner.connection = Some(connection);
-            // Whoever erased something last may have died before it was gone from there.
-            inner.owes_emptying = true;
+            // The process that erased something last may have died before it emptied the write-ahead log.
+            inner.must_empty_log = true;
             empty_log(inner);
         }
         Ok(())
     }
 
-    /// Erases sealed calls whose time is over.
-    fn erase_over(&self, inner: &mut Inner, now: Timestamp) -> Result<(), Trouble> {
-        inner.owes_emptying |= sealed::erase_over(connection(inner)?, now)?;
+    /// Erases expired sealed calls.
+    fn erase_over(&self, inner: &mut Inner, now: Timestamp) -> Result<(), ApprovalDbError> {
+        inner.must_empty_log |= sealed::erase_over(connection(inner)?, now)?;
         empty_log(inner);
         Ok(())
     }
 
-    /// What a known row says to a question about exactly its call.
+    /// The answer of a known row to a question about exactly its call.
     fn answered(
         &self,
         transaction: &Transaction<'_>,
         question: &Question,
-        found: rows::Found,
+        found: rows::QuestionRow,
         call: CallId,
-    ) -> Result<Asked, Trouble> {
-        let rows::Found {
+    ) -> Result<Asked, ApprovalDbError> {
+        let rows::QuestionRow {
             mut approval,
             under,
         } = found;
@@ -171,9 +172,9 @@ impl ApprovalStore {
         })
     }
 
-    fn told(&self, trouble: Trouble) -> ApprovalsError {
+    fn port_error(&self, error: ApprovalDbError) -> ApprovalsError {
         ApprovalsError {
-            reason: format!("`{}`: {trouble}", path(&self.dir).display()),
+            reason: format!("`{}`: {error}", path(&self.dir).display()),
         }
     }
 }
@@ -186,6 +187,7 @@ impl Approvals for ApprovalStore {
         now: Timestamp,
     ) -> Result<Asked, ApprovalsError> {
         self.change(|transaction| {
+            // First, so that an approval which a crashed process claimed and did not use is found as approved.
             claims::settle_dead(transaction, &self.dir, self.writer)?;
             let binding = question.binding.to_string();
             let named = question.named.as_ref();
@@ -249,9 +251,9 @@ impl Approvals for ApprovalStore {
                 is_new: true,
             }))
         })?;
-        // The sealed call is erased with its decision.
+        // The decision erased the sealed call; its old bytes are in the write-ahead log until that is emptied.
         let mut inner = self.lock();
-        inner.owes_emptying = true;
+        inner.must_empty_log = true;
         empty_log(&mut inner);
         resolved
     }
@@ -303,7 +305,7 @@ impl Approvals for ApprovalStore {
             let Some(mark) = mark else {
                 return Ok((rows::newest(connection)?, Vec::new()));
             };
-            // The first tells of other connections, the second of this one.
+            // `data_version` changes with other connections, `total_changes` with this one.
             let others = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
             let state = (others, connection.total_changes(), mark);
             if inner.seen == Some(state) {
@@ -348,15 +350,15 @@ impl Approvals for ApprovalStore {
     }
 }
 
-fn connection(inner: &mut Inner) -> Result<&mut Connection, Trouble> {
-    let closed = || Trouble::File(std::io::ErrorKind::NotFound.into());
+fn connection(inner: &mut Inner) -> Result<&mut Connection, ApprovalDbError> {
+    let closed = || ApprovalDbError::File(std::io::ErrorKind::NotFound.into());
     inner.connection.as_mut().ok_or_else(closed)
 }
 
-/// Empties the log of changes where that is owed. It stays owed while another process reads, or where it fails.
+/// Empties the write-ahead log if that is still to do. It stays to do while another process reads, or on an error.
 fn empty_log(inner: &mut Inner) {
-    if let Some(connection) = inner.connection.as_ref().filter(|_| inner.owes_emptying) {
-        inner.owes_emptying = !schema::empty_log(connection).unwrap_or(false);
+    if let Some(connection) = inner.connection.as_ref().filter(|_| inner.must_empty_log) {
+        inner.must_empty_log = !schema::empty_log(connection).unwrap_or(false);
     }
 }
 
@@ -364,9 +366,9 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("approvals.sqlite")
 }
 
-fn fresh_id() -> Result<ApprovalId, Trouble> {
+fn fresh_id() -> Result<ApprovalId, ApprovalDbError> {
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(|_| Trouble::NoRandom)?;
+    getrandom::fill(&mut bits).map_err(|_| ApprovalDbError::NoRandom)?;
     Ok(ApprovalId::from_random(bits))
 }
 

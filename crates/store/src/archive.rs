@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use crate::{ExportError, Index, IndexError, Log, compare_index, export, heads, retain, verify};
 
-/// The records of a data folder. The index is opened when it is first asked, and kept.
+/// The records of a data folder. The index is opened by the first query, and stays open.
 #[derive(Debug)]
 pub struct Records {
     dir: PathBuf,
@@ -25,7 +25,6 @@ pub struct Records {
 }
 
 impl Records {
-    /// Those of this data folder.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -51,6 +50,7 @@ impl Records {
         &self,
         ask: impl FnOnce(&mut Index) -> Result<T, IndexError>,
     ) -> Result<T, ArchiveError> {
+        // Taken out and put back at the end: after an error the index is opened again.
         let mut kept = self.kept();
         let mut index = match kept.take() {
             Some(index) => index,
@@ -78,7 +78,7 @@ impl Archive for Records {
         filter: &ActivityFilter,
         out: &mut dyn Write,
     ) -> Result<u64, ArchiveError> {
-        // A connection of its own: a slow reader keeps nobody else waiting.
+        // A connection of its own: a slow reader does not block other queries.
         match export(&self.dir, format, filter, out) {
             Ok(count) => Ok(count),
             Err(ExportError::Index(error)) => Err(unreadable(error)),
@@ -113,7 +113,7 @@ impl Archive for Records {
     fn retain(&self, limits: RetentionLimits) -> Result<Retained, ArchiveError> {
         let not_dropped = |reason: String| ArchiveError::NotDropped { reason };
         let log = self.log.as_ref().ok_or_else(|| {
-            not_dropped("only a process that writes to the log can drop old records".to_owned())
+            not_dropped("a process without a log of its own cannot drop old records".to_owned())
         })?;
         let dropped = retain(log, limits).map_err(|error| not_dropped(error.to_string()))?;
         Ok(Retained {
@@ -122,12 +122,12 @@ impl Archive for Records {
         })
     }
 
-    /// A connection of its own: questions are answered meanwhile.
+    // A connection of its own: queries are answered meanwhile.
     fn catch_up(&self, make_way: &dyn Fn() -> bool) -> Result<CatchUp, ArchiveError> {
         let mut index = Index::open(&self.dir).map_err(unreadable)?;
         let is_complete = match index.catch_up_until(make_way) {
             Ok(done) => !done.stopped,
-            // That it was rebuilt must be told, whatever comes after.
+            // The rebuild must be reported even though filling failed afterwards.
             Err(error) if index.was_rebuilt() => {
                 crate::log::rebuilt_index_not_filled(&error);
                 false

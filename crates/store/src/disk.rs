@@ -1,4 +1,4 @@
-//! The few file operations that writing the log needs, behind a trait: tests make them fail.
+//! The file operations of the log's writer, behind a trait so that tests can make them fail.
 
 use std::{
     fmt::Debug,
@@ -25,7 +25,7 @@ pub trait Disk: Send + Sync + Debug {
 
 /// A segment that is being written.
 pub trait SegmentFile: Send + Sync + Debug {
-    /// Writes at `offset`, perhaps less than all; says how much.
+    /// Writes at `offset`; returns the number of bytes written, which can be less than all.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize>;
 
     /// Cuts the file at `length`, and gives back the space that was reserved beyond it.
@@ -39,6 +39,7 @@ pub trait SegmentFile: Send + Sync + Debug {
     fn sync(&self) -> io::Result<()>;
 
     /// Whether the file still has a name; what is written to a deleted one is lost.
+    // The default is for disks of tests.
     fn has_name(&self) -> bool {
         true
     }
@@ -108,8 +109,9 @@ impl SegmentFile for RealSegment {
     }
 }
 
-/// How many names a file has. Nothing else is asked for: whoever asks for a file's times makes its next
-/// write take a new one, which makes that write dearer.
+/// The number of a file's hard links.
+// Only that: after a query for its times, the kernel stores a new, finer time with the next write, which makes every
+// write more expensive.
 #[cfg(target_os = "linux")]
 fn links(file: &File) -> io::Result<u64> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -117,7 +119,7 @@ fn links(file: &File) -> io::Result<u64> {
         Ok(found) if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::NLINK) => {
             Ok(found.stx_nlink.into())
         }
-        // Not every filesystem answers that, and not every sandbox lets it pass.
+        // Some filesystems do not fill the field, and some sandboxes forbid `statx`.
         Ok(_) | Err(_) => Ok(file.metadata()?.nlink()),
     }
 }
@@ -127,15 +129,16 @@ fn links(file: &File) -> io::Result<u64> {
     Ok(file.metadata()?.nlink())
 }
 
-/// How a file of the log is opened for writing.
+/// Options to open a file of the log for writing, readable by its owner alone.
 pub(crate) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);
     options
 }
 
-/// Makes a file with this content, which appears as a whole. Where one stands already it is kept:
-/// of two processes that make one at once, both end up with the same.
+/// Makes a file that appears with its whole content. An existing file stays: of two processes that make one at once,
+/// both end up with the same.
+// A hard link fails where the name exists; a rename would replace the other process's file.
 pub(crate) fn create_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension(ulid::Ulid::generate().to_string());
     let made = private_file()

@@ -1,4 +1,4 @@
-//! Every record of a data folder, written out.
+//! Exporting the records of a data folder.
 
 use std::{
     io::{self, Write},
@@ -9,14 +9,12 @@ use callgate_record::{ActivityFilter, Format};
 
 use crate::{Index, IndexError};
 
-/// Why an export ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The index cannot be read.
     #[error(transparent)]
     Index(#[from] IndexError),
     /// What was exported could not be written.
-    #[error("the export cannot be written: {0}")]
+    #[error("could not write the export: {0}")]
     Unwritable(#[from] io::Error),
 }
 

@@ -1,5 +1,5 @@
-//! The folders of the writers as they lie on disk: which there are, which of them live, and the
-//! small files beside the segments.
+//! The writers' folders on disk: their list, which writers are running, and the small files beside
+//! the segments.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -14,11 +14,11 @@ use ulid::Ulid;
 
 use crate::{disk::private_file, segment};
 
-/// A folder that is not complete yet has this before its name, and nobody else looks into it.
-const UNBORN: &str = ".new-";
-/// How long an unborn folder is left alone.
-const UNBORN_MS: u64 = 60_000;
-/// How often a lock is tried again that only readers seem to hold.
+/// The prefix of an incomplete folder's name; other processes ignore such folders.
+const INCOMPLETE: &str = ".new-";
+/// How long an incomplete folder may be in use by the process that makes it.
+const INCOMPLETE_MS: u64 = 60_000;
+/// How often a lock is tried while only readers seem to hold it.
 const LOCK_TRIES: u32 = 200;
 
 /// Where the log is in a data folder.
@@ -26,20 +26,18 @@ pub(crate) fn log_path(dir: &Path) -> PathBuf {
     dir.join("log")
 }
 
-/// The folder of one writer.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     pub(crate) writer: WriterId,
     pub(crate) path: PathBuf,
 }
 
-/// A held lock; dropping it, or dying, lets go.
+/// A held lock. The kernel releases it with the file, also when the process dies.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
-/// One segment file.
 #[derive(Debug, Clone)]
 pub(crate) struct SegmentPath {
     pub(crate) number: u32,
@@ -51,7 +49,7 @@ impl Folder {
     pub(crate) fn list(log: &Path) -> io::Result<Vec<Self>> {
         let mut folders = Vec::new();
         for name in names(log)? {
-            // A name is taken only in the form that we write.
+            // Ids can be spelled in several ways. Only ours counts, or one writer could have two folders.
             let writer = Ulid::from_string(&name)
                 .ok()
                 .filter(|ulid| ulid.to_string() == name);
@@ -66,15 +64,16 @@ impl Folder {
         Ok(folders)
     }
 
-    /// Makes a new writer's folder, which appears under its name only when its lock is held.
+    /// Makes a new writer's folder.
+    // It gets its name once the lock is held: otherwise another process could take the new writer for a dead one.
     pub(crate) fn create(log: &Path) -> io::Result<(Self, Lock)> {
         let writer = WriterId(Ulid::generate());
-        let unborn = log.join(format!("{UNBORN}{writer}"));
-        crate::disk::private_folder(&unborn)?;
-        let file = private_file().open(unborn.join("lock"))?;
+        let incomplete = log.join(format!("{INCOMPLETE}{writer}"));
+        crate::disk::private_folder(&incomplete)?;
+        let file = private_file().open(incomplete.join("lock"))?;
         file.lock()?;
         let path = log.join(writer.to_string());
-        fs::rename(&unborn, &path)?;
+        fs::rename(&incomplete, &path)?;
         Ok((Self { writer, path }, Lock { _file: file }))
     }
 
@@ -93,7 +92,7 @@ impl Folder {
         Ok(segments)
     }
 
-    /// Takes a dead writer's lock; none while its owner, or another adopter, lives.
+    /// Takes a dead writer's lock; none while its owner, or another process that adopts it, is running.
     pub(crate) fn adopt(&self) -> io::Result<Option<Lock>> {
         for _ in 0..LOCK_TRIES {
             let file = private_file().open(self.path.join("lock"))?;
@@ -102,7 +101,7 @@ impl Folder {
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => {}
             }
-            // A reader that asks whether the writer lives holds a shared lock for a moment.
+            // `is_alive` takes a shared lock briefly; that is not the writer's lock.
             match file.try_lock_shared() {
                 Ok(()) => thread::sleep(Duration::from_millis(1)),
                 Err(TryLockError::Error(error)) => return Err(error),
@@ -112,7 +111,6 @@ impl Folder {
         Ok(None)
     }
 
-    /// Whether the writer lives.
     pub(crate) fn is_alive(&self) -> io::Result<bool> {
         let file = match File::open(self.path.join("lock")) {
             Ok(file) => file,
@@ -131,19 +129,18 @@ impl Folder {
         self.seal_path().exists()
     }
 
-    /// Where the last head stands once the writer is sealed.
+    /// The file with the last head of a sealed writer.
     pub(crate) fn seal_path(&self) -> PathBuf {
         self.path.join("sealed")
     }
 
-    /// Where the newest keyed head stands.
+    /// The file with the newest keyed head.
     pub(crate) fn head_path(&self) -> PathBuf {
         self.path.join("head")
     }
 }
 
-/// The keyed head in a file; none where there is no file. A file that is no head is an error of
-/// the kind `InvalidData`.
+/// The keyed head in a file; none without a file. A malformed file is an error of the kind `InvalidData`.
 pub(crate) fn read_head(path: &Path) -> io::Result<Option<KeyedHead>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -151,24 +148,24 @@ pub(crate) fn read_head(path: &Path) -> io::Result<Option<KeyedHead>> {
         Err(error) => return Err(error),
     };
     let keyed: KeyedHead = serde_json::from_slice(&bytes)?;
-    // An id can be spelled in more than one way; only ours is taken.
+    // Ids can be spelled in several ways, and the code does not cover the spelling: only ours is accepted.
     if serde_json::to_vec(&keyed)? != bytes {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it is not spelled as it was written",
+            "malformed keyed head: not in the form that callgate writes",
         ));
     }
     Ok(Some(keyed))
 }
 
-/// Removes what starts that died half-way left behind.
-pub(crate) fn sweep_unborn(log: &Path) -> io::Result<()> {
+/// Removes the folders of processes that died while they made them.
+pub(crate) fn sweep_incomplete(log: &Path) -> io::Result<()> {
     let now = Ulid::generate().timestamp_ms();
     for name in names(log)? {
-        let born = name
-            .strip_prefix(UNBORN)
+        let started = name
+            .strip_prefix(INCOMPLETE)
             .and_then(|name| Ulid::from_string(name).ok());
-        let is_old = born.is_some_and(|ulid| ulid.timestamp_ms() + UNBORN_MS < now);
+        let is_old = started.is_some_and(|ulid| ulid.timestamp_ms() + INCOMPLETE_MS < now);
         if !is_old {
             continue;
         }

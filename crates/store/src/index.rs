@@ -1,12 +1,11 @@
 //! A copy of the log to search in: one row per call, filled behind the log.
 //!
-//! Nothing is lost with it. It is made again from the log when it is missing, broken, of an
-//! older form, or was changed by another program; one of a newer form is left alone. Several processes may fill it, one
-//! at a time.
+//! The index can be deleted. It is rebuilt from the log when it is missing, broken, of an older format, or was
+//! changed by another program; one of a newer format is left alone. Several processes may fill it, one at a time.
 //!
-//! A row says what can be searched for, and where the entries of its record stand in the log. What is told of a record
-//! is read there ([`place`]). That no row was edited, hidden or added is told by the seal ([`seal`]) before each answer,
-//! and by a comparison with the whole log ([`compare`]), which `verify` and `doctor` make.
+//! A row has the columns to search by, and the positions of its record's entries in the log. Records are shown from
+//! the log ([`place`]). Edited, hidden and added rows are detected by the seal ([`seal`]) before each answer, and by a
+//! comparison with the whole log ([`compare`]) in `verify` and `doctor`.
 
 mod compare;
 mod fill;
@@ -29,8 +28,8 @@ use callgate_record::{Activity, ActivityFilter, Page, Summary};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
 use self::{
-    compare::Ends,
-    fill::Filling,
+    compare::LogEnds,
+    fill::FillContext,
     place::{Place, Reader, Row},
     seal::Seal,
 };
@@ -46,39 +45,33 @@ pub use fill::CaughtUp;
 pub enum IndexError {
     /// A newer version made it.
     #[error(
-        "the index `{path}` has form {found}, and this callgate knows forms up to {known}; use a newer callgate, or delete the file"
+        "the index `{path}` was written by a newer callgate: format {found}, and this version reads formats up to {known}; upgrade callgate, or delete the file: it is rebuilt from the log"
     )]
     Newer {
-        /// The file.
         path: PathBuf,
-        /// Its form.
         found: i64,
-        /// The newest form that is known here.
         known: i64,
     },
-    /// The log itself is of a form that this version does not know.
+    /// The log has a format that this version does not know.
     #[error(transparent)]
     Version(#[from] VersionError),
-    /// The cursor is not one that a page gave.
-    #[error("`{cursor}` is not a cursor of this list")]
-    BadCursor {
-        /// What was given.
-        cursor: String,
-    },
-    /// The log cannot be read.
-    #[error("the log cannot be read: {0}")]
+    /// The cursor did not come from a page.
+    #[error("`{cursor}` is not a valid cursor: use the `next_cursor` of a page")]
+    BadCursor { cursor: String },
+    #[error("could not read the log: {0}")]
     Log(#[from] io::Error),
-    /// The database refuses.
-    #[error("the index cannot be used: {0}")]
+    #[error("could not use index.sqlite: {0}")]
     Database(#[from] rusqlite::Error),
-    /// The index is not as it was left: another program changed it, or a process died while it filled it.
-    #[error("index.sqlite is not as callgate left it")]
+    /// The seal does not match: another program changed the index, or a process died while it filled it.
+    #[error(
+        "index.sqlite does not match its seal: another program changed it, or callgate stopped while filling it"
+    )]
     Changed,
-    /// A row does not say what its entries in the log say.
-    #[error("a row of index.sqlite does not say what the log says")]
+    /// A row contradicts its entries in the log.
+    #[error("a row of index.sqlite differs from the log")]
     Differs,
-    /// A row is not what this version writes.
-    #[error("a row of the index is not understood: {0}")]
+    /// A row has a value that this version does not write.
+    #[error("malformed row in index.sqlite: {0}")]
     Row(#[from] serde_json::Error),
 }
 
@@ -89,13 +82,13 @@ pub struct Index {
     dir: PathBuf,
     seal: Seal,
     reader: Reader,
-    /// Which file the connection is to: another process may have put a new one in its place.
+    /// The inode of the connected file: another process may have replaced it.
     file: Option<u64>,
     was_rebuilt: bool,
 }
 
 impl Index {
-    /// Opens the index of a data folder, and makes it when there is none that can be used.
+    /// Opens the index of a data folder; makes a new one if there is no usable index.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, IndexError> {
         let dir = dir.into();
         version::check(&folder::log_path(&dir))?;
@@ -124,12 +117,12 @@ impl Index {
         })
     }
 
-    /// Takes over what the log has got since the last time; says how many entries that were.
+    /// Adds the new entries of the log; returns their number.
     pub fn catch_up(&mut self) -> Result<u64, IndexError> {
         self.catch_up_until(&|| false).map(|done| done.entries)
     }
 
-    /// The same in small steps, until `stop` says that it is enough for now.
+    /// The same in small steps, until `stop` returns `true`.
     pub fn catch_up_until(&mut self, stop: &dyn Fn() -> bool) -> Result<CaughtUp, IndexError> {
         self.with_repair(|index| {
             let _held = index.seal.lock()?;
@@ -138,7 +131,7 @@ impl Index {
         })
     }
 
-    /// Throws everything away and reads the whole log again.
+    /// Deletes all rows and reads the whole log again.
     pub fn rebuild(&mut self) -> Result<u64, IndexError> {
         self.with_repair(|index| {
             let _held = index.seal.lock()?;
@@ -156,7 +149,6 @@ impl Index {
         })
     }
 
-    /// One record.
     pub fn get(&mut self, id: CallId) -> Result<Option<Activity>, IndexError> {
         self.with_repair(|index| {
             let _held = index.seal.lock_shared()?;
@@ -179,7 +171,7 @@ impl Index {
         })
     }
 
-    /// Shows every record that fits to `visit`, oldest first, as of one moment.
+    /// Passes every record that matches to `visit`, oldest first, from one snapshot.
     pub fn for_each(
         &mut self,
         filter: &ActivityFilter,
@@ -193,6 +185,7 @@ impl Index {
             Ok(held)
         })?;
         let transaction = self.connection.transaction()?;
+        // A read, because SQLite takes its snapshot with the first one and not with BEGIN.
         transaction.query_row("SELECT count(*) FROM writer", [], |_| Ok(()))?;
         drop(held);
         query::for_each(&transaction, &mut self.reader, filter, visit)?;
@@ -201,21 +194,21 @@ impl Index {
         self.look()
     }
 
-    /// Entries of the log that are not as they were written, and are therefore missing here.
+    /// The number of damaged entries, which the index leaves out.
     pub fn damaged(&mut self) -> Result<u64, IndexError> {
         let sql = "SELECT ifnull(sum(damaged), 0) FROM writer";
         Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
     }
 
-    /// Whether another program had changed the index, so that it was made again from the log.
+    /// Whether another program had changed the index, so that it was rebuilt.
     pub fn was_rebuilt(&self) -> bool {
         self.was_rebuilt
     }
 
-    /// Compares everything with the log. What differs is told, and the index is made again.
+    /// Compares the index with the whole log. Returns the first difference, after rebuilding the index.
     fn compare(&mut self) -> Result<Option<String>, IndexError> {
         let held = self.seal.lock()?;
-        let ends = Ends::of(&self.dir)?;
+        let ends = LogEnds::of(&self.dir)?;
         let found = self
             .fill(&|| false)
             .and_then(|_| compare::difference(&self.connection, &self.dir, &ends));
@@ -229,7 +222,7 @@ impl Index {
                 | IndexError::Differs),
             ) => error.to_string(),
             Err(error) => {
-                // Filling has sealed an index that was not compared.
+                // Filling has sealed an index that was not compared: it must not be trusted.
                 self.seal.void()?;
                 return Err(error);
             }
@@ -239,7 +232,7 @@ impl Index {
         Ok(Some(what))
     }
 
-    /// Fails unless the index is as it was sealed. The caller holds a lock.
+    /// Fails unless the seal matches. The caller holds a lock.
     fn look(&mut self) -> Result<(), IndexError> {
         if !self.seal.holds()? {
             return Err(IndexError::Changed);
@@ -254,7 +247,7 @@ impl Index {
     }
 
     fn fill(&mut self, stop: &dyn Fn() -> bool) -> Result<CaughtUp, IndexError> {
-        let filling = Filling {
+        let filling = FillContext {
             dir: &self.dir,
             seal: &self.seal,
             stop,
@@ -262,7 +255,7 @@ impl Index {
         fill::catch_up(&mut self.connection, filling)
     }
 
-    /// Puts a new index in the place of this one. The caller holds the lock.
+    /// Replaces the index by a new one. The caller holds the exclusive lock.
     fn replace(&mut self, why: &IndexError) -> Result<(), IndexError> {
         self.was_rebuilt = true;
         self.connection = reset(&self.dir, why, true)?;
@@ -272,7 +265,7 @@ impl Index {
         self.fill(&|| false).map(drop)
     }
 
-    /// Does something; when the file turns out to be broken, makes it again and does it once more.
+    /// Runs `act`; if the index turns out to be broken, rebuilds it and runs `act` once more.
     fn with_repair<T>(
         &mut self,
         mut act: impl FnMut(&mut Self) -> Result<T, IndexError>,
@@ -280,7 +273,7 @@ impl Index {
         match act(self) {
             Err(error) if is_broken(&error) => {
                 let held = self.seal.lock()?;
-                // Another process may have made it again meanwhile.
+                // Another process may have rebuilt it while this one waited for the lock.
                 if self.look().is_err() || !matches!(error, IndexError::Changed) {
                     self.replace(&error)?;
                 }
@@ -292,8 +285,8 @@ impl Index {
     }
 }
 
-/// Compares the index of a data folder with its log. What differs is told, and the index is made again. A folder
-/// without an index has nothing to compare.
+/// Compares the index of a data folder with its log. Returns the first difference, after rebuilding the index; none
+/// without an index.
 pub fn compare_index(dir: &Path) -> Result<Option<String>, IndexError> {
     if !has_content(dir) {
         return Ok(None);
@@ -321,7 +314,7 @@ pub fn compare_index(dir: &Path) -> Result<Option<String>, IndexError> {
     index.compare()
 }
 
-/// The record with this id, and where its entries stand.
+/// The record with this id, and the positions of its entries.
 fn load(
     connection: &Connection,
     reader: &mut Reader,
@@ -348,7 +341,7 @@ fn inode(dir: &Path) -> Option<u64> {
     fs::metadata(path(dir)).ok().map(|data| data.ino())
 }
 
-/// Whether the index has records, or cannot even say so: an empty one that is made again is worth no word.
+/// Whether the index has records or cannot be read. Rebuilding an empty one is not worth a warning.
 fn opened_rows(dir: &Path) -> bool {
     let count = |connection: Connection| {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM activity LIMIT 1)";
@@ -366,14 +359,15 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("index.sqlite")
 }
 
-/// Refuses an index of a newer form, without opening it: SQLite would leave files beside it.
+/// Refuses an index of a newer format.
+// Without opening it: SQLite would leave files beside it.
 pub(crate) fn check(dir: &Path) -> Result<(), IndexError> {
     let path = path(dir);
     let mut start = [0; schema::START_BYTES];
     let read = File::open(&path).and_then(|mut file| file.read_exact(&mut start));
     match read {
         Ok(()) => schema::refuse_newer(schema::form_in(&start), &path),
-        // None, or none that is whole: it will be made again.
+        // Missing or cut: it will be rebuilt.
         Err(error)
             if matches!(
                 error.kind(),
@@ -397,7 +391,7 @@ fn connect(dir: &Path) -> Result<Connection, IndexError> {
     Ok(connection)
 }
 
-/// Makes the files anew and empty. It is told where there was something before.
+/// Replaces the files by empty ones. A warning is logged where there were records before.
 fn reset(dir: &Path, why: &IndexError, is_told: bool) -> Result<Connection, IndexError> {
     let path = path(dir);
     if is_told {

@@ -1,4 +1,4 @@
-//! The key that vouches for heads: whoever cannot read it cannot forge one.
+//! The key that authenticates heads: a program that cannot read it cannot forge one.
 
 use std::{
     fs, io,
@@ -16,32 +16,20 @@ const KEY_BYTES: usize = 32;
 /// Why the key of the log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// It is not there.
-    #[error("the key `{path}` is missing")]
-    Missing {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// It is there, but it is no key.
-    #[error("the key `{path}` does not have {KEY_BYTES} bytes")]
-    Malformed {
-        /// Where it is.
-        path: PathBuf,
-    },
-    /// It cannot be read, or not be made.
-    #[error("the key `{path}` cannot be used: {source}")]
-    Unusable {
-        /// Where it is.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error("the log key `{path}` is missing")]
+    Missing { path: PathBuf },
+    /// The file exists and does not hold a key.
+    #[error("the log key `{path}` is malformed: expected {KEY_BYTES} bytes")]
+    Malformed { path: PathBuf },
+    /// The file cannot be read or created.
+    #[error("could not use the log key `{path}`: {source}")]
+    Unusable { path: PathBuf, source: io::Error },
 }
 
-/// The key of one log.
 #[derive(Clone)]
 pub(crate) struct Key([u8; KEY_BYTES]);
 
+// By hand, so that the key cannot get into a log line.
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key")
@@ -49,7 +37,6 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key in `log`.
     pub(crate) fn load(log: &Path) -> Result<Self, KeyError> {
         let path = path(log);
         let bytes = fs::read(&path).map_err(|source| match source.kind() {
@@ -65,19 +52,20 @@ impl Key {
             .map_err(|_| KeyError::Malformed { path })
     }
 
-    /// The key in `log`, made when there is none.
+    /// The key in `log`, created if missing.
     pub(crate) fn load_or_create(log: &Path) -> Result<Self, KeyError> {
         match Self::load(log) {
             Err(KeyError::Missing { path }) => {
                 create(&path).map_err(|source| KeyError::Unusable { path, source })?;
+                // Read back: another process may have created its own key first, and that one counts.
                 Self::load(log)
             }
             other => other,
         }
     }
 
-    /// `head` with its code.
-    pub(crate) fn vouch(&self, head: Head) -> KeyedHead {
+    /// `head` with its authentication code.
+    pub(crate) fn sign(&self, head: Head) -> KeyedHead {
         let mac = self.mac(&head).finalize().into_bytes();
         KeyedHead {
             mac: Hash(mac.into()).to_string(),
@@ -86,12 +74,12 @@ impl Key {
     }
 
     /// Whether the code of `keyed` was made with this key.
-    pub(crate) fn vouches(&self, keyed: &KeyedHead) -> bool {
+    pub(crate) fn verifies(&self, keyed: &KeyedHead) -> bool {
         crate::line::unhex(&keyed.mac)
             .is_some_and(|mac| self.mac(&keyed.head).verify_slice(&mac).is_ok())
     }
 
-    /// What stands in for a key where there is none.
+    /// A fixed substitute for a missing key; it authenticates nothing.
     pub(crate) fn none() -> Self {
         Self([0; KEY_BYTES])
     }

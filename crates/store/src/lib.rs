@@ -4,20 +4,20 @@
 //! of its own, a lock that it holds while it lives, and a hash chain over numbered segments:
 //!
 //! ```text
-//! log/version                 the form of the log, 1; a newer one is left alone
+//! log/version                 the format of the log, 1; a newer one is left alone
 //! log/key                     32 random bytes that make keyed heads; 0600
 //! log/retain.lock             locked while segments are dropped, shared while all are read
 //! log/<writer>/lock           locked while the writer lives
 //! log/<writer>/000001.jsonl   entries, one JSON line each
 //! log/<writer>/head           the newest keyed head, so that a cut tail is found
 //! log/<writer>/sealed         the last head, once a later writer has closed a dead one's calls
-//! index.sqlite                what can be searched for, and where it stands; it can always be made again from the log
-//! index.seal                  how a gateway left the index, with a code made with the key
-//! approvals.sqlite            what people were asked and decided; no copy of anything
-//! tokens.json                 digests of tokens, and what each is for
+//! index.sqlite                columns to search, and positions in the log; it can always be rebuilt from the log
+//! index.seal                  the state of the index after filling, authenticated with the key
+//! approvals.sqlite            questions and decisions about held calls; not a copy
+//! tokens.json                 digests of tokens, and their roles and limits
 //! ```
 //!
-//! - [`Log`] writes. [`Log::open`] also closes what dead writers left open.
+//! - [`Log`] writes. [`Log::open`] also closes the open calls of dead writers.
 //! - [`verify`] checks chains, heads and codes; [`heads`] gives the heads to keep elsewhere.
 //! - [`Index`] is filled behind the log and answers queries; [`export`] streams it; [`Records`] fills the
 //!   record's Archive port with both.
@@ -25,10 +25,10 @@
 //! - Rates, history and spending are counted in this process ([`callgate_memory::MemoryLedger`]).
 //! - [`retain`] drops old segments behind a checkpoint.
 //!
-//! A line can be checked with what every system has: the hash is over the line without its first
+//! A line can be checked with standard tools: the hash is over the line without its first
 //! 75 bytes, `tail -n 1 000001.jsonl | cut -c76- | tr -d '\n' | sha256sum`.
 //!
-//! This room decides nothing about calls and redacts nothing: it keeps what it is given.
+//! This room decides nothing about calls and redacts nothing: it stores the entries that it gets.
 
 mod adopt;
 mod approval_database;

@@ -12,7 +12,7 @@ use ulid::ULID_LEN;
 
 /// What every line begins with.
 const OPENING: &[u8] = b"{\"hash\":\"";
-/// How many bytes stand before the hashed part.
+/// The length of the part before the hashed bytes.
 const PREFIX_BYTES: usize = OPENING.len() + HASH_DIGITS + 2;
 const HASH_DIGITS: usize = 64;
 /// How long an instant is.
@@ -52,7 +52,6 @@ impl std::fmt::Debug for Hash {
 }
 
 impl Hash {
-    /// Its hex digits.
     fn digits(&self) -> [u8; HASH_DIGITS] {
         let mut digits = [0; HASH_DIGITS];
         for (pair, byte) in digits.as_chunks_mut().0.iter_mut().zip(self.0) {
@@ -61,14 +60,13 @@ impl Hash {
         digits
     }
 
-    /// The hash that `digits` stand for.
+    /// The hash with these hex digits.
     pub(crate) fn from_hex(digits: &str) -> Option<Self> {
         unhex(digits)?.try_into().ok().map(Self)
     }
 }
 
-/// A line that was read back. Its entry is read only where it is asked for: most readers want
-/// to know no more than what stands in front of it.
+/// A line that was read back. Its entry is parsed on demand: most readers need only the members in front of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line<'a> {
     pub(crate) front: Front,
@@ -101,7 +99,6 @@ impl Front {
 }
 
 impl Line<'_> {
-    /// The entry of the line.
     pub(crate) fn entry(&self) -> Result<Entry, LineError> {
         Entry::from_json_of(self.front.kind, self.text).map_err(not_an_entry)
     }
@@ -110,31 +107,25 @@ impl Line<'_> {
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// It does not begin and end as a line does.
-    #[error("byte {at} is not what a line has there")]
+    /// The line does not have the fixed beginning and end.
+    #[error("malformed entry: unexpected byte at offset {at}")]
     NotALine {
-        /// The first byte that does not fit.
+        /// The offset of the first unexpected byte.
         at: usize,
     },
-    /// Its hash is not the hash of what follows it.
-    #[error("the hash is `{stored}` but the content has `{computed}`")]
+    /// The hash does not match the content.
+    #[error("hash mismatch: the entry states `{stored}`, its content hashes to `{computed}`")]
     Altered {
-        /// What the line says.
         stored: String,
-        /// What its content adds up to.
+        /// The hash of the content.
         computed: String,
     },
-    /// The hash holds, but the content is no entry of this version.
-    #[error("column {column} is not understood: {reason}")]
-    NotAnEntry {
-        /// Where reading stopped.
-        column: usize,
-        /// What the reader said.
-        reason: String,
-    },
+    /// The hash matches, but the content is not an entry that this version knows.
+    #[error("malformed entry at column {column}: {reason}")]
+    NotAnEntry { column: usize, reason: String },
 }
 
-/// Where an entry goes in its chain.
+/// The position of a new entry in its chain, and its time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
     pub(crate) prev: Hash,
@@ -148,7 +139,7 @@ pub(crate) fn body(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
     let mut json = String::with_capacity(USUAL_BYTES);
     entry.write_json(&mut json)?;
     let mut json = json.into_bytes();
-    // Only raw JSON that was taken over as it came can hold a line break, and only between tokens.
+    // Only raw JSON from a message can hold a line break, and only between tokens: a space is equivalent.
     let mut from = 0;
     while let Some(at) = memchr::memchr2(b'\n', b'\r', &json[from..]) {
         json[from + at] = b' ';
@@ -168,6 +159,7 @@ pub(crate) fn encode(
     instants.write(stamp.at, &mut at);
     line.clear();
     line.extend_from_slice(OPENING);
+    // Zeros keep the place of the hash, which is known once the rest of the line is.
     line.extend_from_slice(&[b'0'; HASH_DIGITS]);
     line.extend_from_slice(b"\",");
     let Stamp {
@@ -205,7 +197,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
     parse_unchecked(line)
 }
 
-/// Reads a line without checking its hash: for the index, which is no witness.
+/// Reads a line without checking its hash, where the caller needs only a number and `verify` checks the line.
 pub(crate) fn parse_unchecked(line: &[u8]) -> Result<Line<'_>, LineError> {
     let hash = stored_hash(line)?;
     let text = std::str::from_utf8(line).map_err(|error| LineError::NotALine {
@@ -224,8 +216,10 @@ pub(crate) fn parse_unchecked(line: &[u8]) -> Result<Line<'_>, LineError> {
         column: PREFIX_BYTES,
         reason: reason.to_owned(),
     };
-    let prev = Hash::from_hex(prev).ok_or_else(|| malformed("`prev` is no hash"))?;
-    let at = at.parse().map_err(|_| malformed("`at` is no instant"))?;
+    let prev = Hash::from_hex(prev).ok_or_else(|| malformed("`prev` is not a hash"))?;
+    let at = at
+        .parse()
+        .map_err(|_| malformed("`at` is not a timestamp"))?;
     Ok(Line {
         front: Front {
             hash,
@@ -281,7 +275,7 @@ fn stored_hash(line: &[u8]) -> Result<Hash, LineError> {
     Hash::from_hex(digits).ok_or_else(|| unlike(OPENING.len()))
 }
 
-/// The bytes that lower-case hex digits stand for. Upper case is refused: one hash has one text.
+/// The bytes of lower-case hex digits. Upper case is refused: a hash has one spelling.
 pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
     let value = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),

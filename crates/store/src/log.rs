@@ -20,29 +20,29 @@ pub(crate) fn sync_failed(path: &Path, reason: &str) {
     tracing::error!(path = %path.display(), reason, "record.sync_failed");
 }
 
-/// What the entry says stays out of the operator's log, which never shows arguments.
+/// Without the entry's content: the operator's log never shows arguments.
 pub(crate) fn entry_after_the_end() {
-    tracing::error!("an entry came after the end of the log and was not written");
+    tracing::error!("an entry arrived after the log was closed and was not written");
 }
 
 pub(crate) fn head_not_written(path: &Path, error: &io::Error) {
-    tracing::warn!(path = %path.display(), %error, "the newest head could not be written beside the log");
+    tracing::warn!(path = %path.display(), %error, "could not write the `head` file of the log");
 }
 
 pub(crate) fn head_not_read(writer: WriterId, error: &impl Display) {
-    tracing::warn!(%writer, %error, "the head of a living writer cannot be read");
+    tracing::warn!(%writer, %error, "could not read the head of a running writer");
 }
 
 pub(crate) fn lock_not_tried(writer: WriterId, error: &io::Error) {
-    tracing::warn!(%writer, %error, "a writer's lock cannot be tried; whether the writer lives is unknown");
+    tracing::warn!(%writer, %error, "could not test a writer's lock; whether it is running is unknown");
 }
 
 pub(crate) fn dead_writer_not_sealed(writer: WriterId, error: &io::Error) {
-    tracing::warn!(%writer, %error, "a dead writer's chain could not be sealed");
+    tracing::warn!(%writer, %error, "could not seal the chain of a dead writer");
 }
 
 pub(crate) fn damaged_segment_kept(path: &Path, error: &impl Display) {
-    tracing::warn!(path = %path.display(), %error, "a damaged segment is kept as evidence and not dropped");
+    tracing::warn!(path = %path.display(), %error, "retention keeps a damaged segment as evidence");
 }
 
 pub(crate) fn rebuilding_index(path: &Path, why: &impl Display) {
@@ -50,7 +50,7 @@ pub(crate) fn rebuilding_index(path: &Path, why: &impl Display) {
 }
 
 pub(crate) fn rebuilt_index_not_filled(error: &impl Display) {
-    tracing::warn!(%error, "the rebuilt index could not be filled; trying again later");
+    tracing::warn!(%error, "could not fill the rebuilt index; trying again later");
 }
 
 pub(crate) fn damaged_entry_left_out(
@@ -59,5 +59,5 @@ pub(crate) fn damaged_entry_left_out(
     offset: u64,
     error: &impl Display,
 ) {
-    tracing::warn!(%writer, segment, offset, %error, "a damaged entry is left out of the index");
+    tracing::warn!(%writer, segment, offset, %error, "leaving a damaged entry out of the index");
 }

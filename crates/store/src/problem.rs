@@ -1,28 +1,25 @@
-//! What can be wrong with a log, and how it is told.
+//! The problems that verification finds in a log, and their messages.
 
 use callgate_record::WriterId;
 
 use crate::line::LineError;
 
-/// What a look at the whole log has found.
+/// The result of verifying the whole log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogVerification {
-    /// How many writers there are.
     pub writers: u64,
     /// How many good entries they have.
     pub entries: u64,
-    /// Everything that is not as it should be.
     pub problems: Vec<Problem>,
 }
 
 impl LogVerification {
-    /// Whether nothing is wrong.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// Who said where a chain stood.
+/// The source of a statement about a chain's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NamedBy {
     /// Another writer, in its chain.
@@ -34,7 +31,7 @@ pub enum NamedBy {
     /// The file that a later writer made.
     #[error("its `sealed` file")]
     Seal,
-    /// A head that was kept elsewhere.
+    /// A head that was exported before.
     #[error("an exported head")]
     Exported,
 }
@@ -45,23 +42,18 @@ pub enum Problem {
     /// A line was changed.
     #[error("writer `{writer}`, segment {segment}, byte {offset}: {what}")]
     Damaged {
-        /// The writer.
         writer: WriterId,
-        /// Its segment.
         segment: u32,
         /// Where the line begins.
         offset: u64,
-        /// What is wrong with it.
         what: LineError,
     },
-    /// A line does not follow the one before it: something was dropped, moved or put in.
+    /// A line does not follow the one before it: lines were removed, moved or inserted.
     #[error(
-        "writer `{writer}`, segment {segment}, byte {offset}: entry {found} stands where entry {expected} belongs, or does not follow it"
+        "writer `{writer}`, segment {segment}, byte {offset}: broken chain: found entry {found}, expected entry {expected} with the previous entry's hash"
     )]
     Broken {
-        /// The writer.
         writer: WriterId,
-        /// Its segment.
         segment: u32,
         /// Where the line begins.
         offset: u64,
@@ -71,11 +63,12 @@ pub enum Problem {
         found: u64,
     },
     /// A line belongs to another writer.
-    #[error("writer `{writer}`, segment {segment}, byte {offset}: the entry is of writer `{from}`")]
+    #[error(
+        "writer `{writer}`, segment {segment}, byte {offset}: the entry belongs to writer `{from}`"
+    )]
     Foreign {
         /// The writer whose folder it is in.
         writer: WriterId,
-        /// The segment.
         segment: u32,
         /// Where the line begins.
         offset: u64,
@@ -85,89 +78,68 @@ pub enum Problem {
     /// A segment between others is gone.
     #[error("writer `{writer}`: segment {segment} is missing")]
     SegmentMissing {
-        /// The writer.
         writer: WriterId,
         /// The first one that is gone.
         segment: u32,
     },
-    /// The beginning of a chain is gone, and no checkpoint says so.
-    #[error("writer `{writer}`: entries before {first} are missing and no checkpoint names them")]
+    /// The beginning of a chain is gone, and no checkpoint accounts for it.
+    #[error(
+        "writer `{writer}`: entries before {first} are missing, and no checkpoint accounts for them"
+    )]
     BeginningMissing {
-        /// The writer.
         writer: WriterId,
         /// The first entry that is there.
         first: u64,
     },
-    /// A chain ends before an entry that it is known to have had.
-    #[error("writer `{writer}`: ends at entry {last}, but {by} names entry {named}")]
+    /// A chain ends before an entry that something else names.
+    #[error(
+        "writer `{writer}`: the chain ends at entry {last}, but {by} names entry {named}: the tail was cut off"
+    )]
     TailCut {
-        /// The writer.
         writer: WriterId,
         /// The last entry that is there.
         last: u64,
         /// The entry that was there.
         named: u64,
-        /// Who says so.
         by: NamedBy,
     },
-    /// A chain goes on after its seal.
-    #[error("writer `{writer}`: was sealed at entry {sealed} but goes on to {last}")]
+    /// A chain has entries after its seal.
+    #[error(
+        "writer `{writer}`: entries were added after the seal: sealed at entry {sealed}, ends at {last}"
+    )]
     PastSeal {
-        /// The writer.
         writer: WriterId,
         /// Where it was sealed.
         sealed: u64,
-        /// Where it ends.
         last: u64,
     },
     /// An entry is not the one that was named.
-    #[error("writer `{writer}`: entry {seq} is not the one that {by} names")]
+    #[error("writer `{writer}`: entry {seq} differs from the one that {by} names")]
     HeadDiffers {
-        /// The writer.
         writer: WriterId,
-        /// The entry.
         seq: u64,
-        /// Who named it.
         by: NamedBy,
     },
-    /// A writer is gone, and no checkpoint says so.
-    #[error("writer `{writer}` is missing: {by} names it, and no checkpoint does")]
-    WriterMissing {
-        /// The writer.
-        writer: WriterId,
-        /// Who named it.
-        by: NamedBy,
-    },
-    /// A keyed head was not made with the log's key, or is not about the entry before it.
-    #[error("writer `{writer}`: the keyed head at entry {seq} is forged")]
+    /// A writer is gone, and no checkpoint accounts for it.
+    #[error("writer `{writer}` is missing: {by} names it, and no checkpoint accounts for it")]
+    WriterMissing { writer: WriterId, by: NamedBy },
+    /// A keyed head was not made with the log's key, or does not name the entry before it.
+    #[error("writer `{writer}`: the keyed head of entry {seq} is forged")]
     ForgedHead {
-        /// The writer.
         writer: WriterId,
-        /// The entry that it vouches for.
+        /// The entry that the head names.
         seq: u64,
     },
-    /// The file with the newest head is gone or is no head.
-    #[error("writer `{writer}`: {file} cannot be used: {reason}")]
+    /// The file with the newest head is missing or malformed.
+    #[error("writer `{writer}`: could not use {file}: {reason}")]
     NoHead {
-        /// The writer.
         writer: WriterId,
-        /// Which file.
         file: NamedBy,
-        /// What is wrong with it.
         reason: String,
     },
-    /// Keyed heads cannot be checked.
-    #[error("keyed heads cannot be checked: {reason}")]
-    NoKey {
-        /// Why.
-        reason: String,
-    },
+    #[error("could not check keyed heads: {reason}")]
+    NoKey { reason: String },
     /// A part of the log cannot be read.
-    #[error("writer `{writer}` cannot be read: {reason}")]
-    Unreadable {
-        /// The writer.
-        writer: WriterId,
-        /// What the system said.
-        reason: String,
-    },
+    #[error("writer `{writer}`: could not read the chain: {reason}")]
+    Unreadable { writer: WriterId, reason: String },
 }

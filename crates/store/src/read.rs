@@ -1,4 +1,4 @@
-//! Reading a writer's chain from its segments, as far as it goes, and telling what is wrong.
+//! Reading a writer's chain from its segments, and collecting its problems.
 
 use std::{
     fs::File,
@@ -22,24 +22,17 @@ const TAIL_BYTES: u64 = 64 * 1024;
 /// Why the log cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The log is of a form that this version does not know.
+    /// The log has a format that this version does not know.
     #[error(transparent)]
     Version(#[from] VersionError),
     /// A file or folder cannot be read.
-    #[error("`{path}` cannot be read: {source}")]
-    Unreadable {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The key cannot be used.
+    #[error("could not read `{path}`: {source}")]
+    Unreadable { path: PathBuf, source: io::Error },
     #[error(transparent)]
     NoKey(#[from] KeyError),
 }
 
-/// Where every writer stands, each with its code. Kept elsewhere, they show later whether
-/// anything was cut off.
+/// The keyed head of every writer. Stored elsewhere, they reveal later whether entries were cut off.
 pub fn heads(dir: &Path) -> Result<Vec<KeyedHead>, ReadError> {
     let log = folder::log_path(dir);
     version::check(&log)?;
@@ -55,7 +48,7 @@ pub fn heads(dir: &Path) -> Result<Vec<KeyedHead>, ReadError> {
     let mut heads = Vec::new();
     for folder in folders {
         let head = last_head(&folder).map_err(|source| unreadable(&folder.path, source))?;
-        heads.extend(head.map(|head| key.vouch(head)));
+        heads.extend(head.map(|head| key.sign(head)));
     }
     Ok(heads)
 }
@@ -122,8 +115,7 @@ pub(crate) fn read_from(path: &Path, offset: u64, limit: u64) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// Reads one writer's chain and checks it on the way. It can be asked again later, and goes on
-/// where it stood.
+/// Reads one writer's chain and checks it. Reading can continue later from the same position.
 #[derive(Debug)]
 pub(crate) struct ChainReader {
     folder: Folder,
@@ -132,7 +124,7 @@ pub(crate) struct ChainReader {
     offset: u64,
     first: Option<(u64, Hash)>,
     last: Option<(u64, Hash)>,
-    /// Whether the entry before the next one is known; not so after damage.
+    /// Whether the entry before the next one is known. Damage breaks that, so that it is reported once.
     is_anchored: bool,
     entries: u64,
     problems: Vec<Problem>,
@@ -228,7 +220,7 @@ impl ChainReader {
         let (expected_seq, expected_prev) = match self.last {
             Some((seq, hash)) => (seq + 1, hash),
             None if front.seq == 1 => (1, NO_HASH),
-            // Whether an earlier part may be missing is for those to say who know checkpoints.
+            // A missing beginning can be legitimate; `verify` compares it with the checkpoints.
             None => (front.seq, front.prev),
         };
         if self.is_anchored && (front.seq != expected_seq || front.prev != expected_prev) {
@@ -249,8 +241,8 @@ impl ChainReader {
         visit(&line);
     }
 
-    /// Bytes behind the last line break: a write that did not get through leaves the beginning of
-    /// a line. A whole line with something else than a line break behind it was tampered with.
+    /// Checks the bytes behind the last line break. An interrupted write leaves the beginning of a line, which is not a
+    /// problem; a whole line with another byte in place of its line break was tampered with.
     fn look_at_rest(&mut self, rest: &[u8], is_last: bool) {
         let is_whole_but_changed = rest.len() > 1 && line::parse(&rest[..rest.len() - 1]).is_ok();
         if is_whole_but_changed {

@@ -1,8 +1,8 @@
-//! Dropping what is too old or too much: whole segments, oldest first, each named by a checkpoint
-//! before it goes.
+//! Retention: dropping whole segments beyond the limits, oldest first, each after a checkpoint that
+//! names it.
 //!
-//! The segment that a living writer writes to never goes, nor does anything of a dead writer
-//! whose calls nobody has closed yet.
+//! The segment that a running writer appends to always stays, and so do all segments of a dead writer
+//! whose calls are not closed yet.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,35 +21,26 @@ use crate::{
     read,
 };
 
-/// What was dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DroppedSegments {
-    /// How many segments.
     pub segments: u64,
     /// How many entries were in them.
     pub entries: u64,
-    /// How many bytes that were.
     pub bytes: u64,
 }
 
-/// Why nothing more could be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum RetainError {
     /// A file cannot be read or removed.
-    #[error("`{path}` cannot be dropped: {source}")]
-    Stuck {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error("could not drop old records: `{path}`: {source}")]
+    Stuck { path: PathBuf, source: io::Error },
     /// The checkpoint cannot be written, so the segment stays.
     #[error(transparent)]
     NotRecorded(#[from] StoreError),
 }
 
-/// Drops what exceeds `limits`; the checkpoints go into the chain of `log`. While another process
-/// does the same, nothing is dropped here.
+/// Drops segments beyond `limits`; the checkpoints go into the chain of `log`. Does nothing while another process drops
+/// segments.
 pub fn retain(log: &Log, limits: RetentionLimits) -> Result<DroppedSegments, RetainError> {
     let root = folder::log_path(log.dir());
     let lock = lock_path(&root);
@@ -61,7 +52,7 @@ pub fn retain(log: &Log, limits: RetentionLimits) -> Result<DroppedSegments, Ret
     }
     let mut queues = queues(&root)?;
     for queue in &queues {
-        queue.remove_if_stillborn()?;
+        queue.remove_if_empty()?;
     }
     let mut bytes: u64 = queues.iter().map(|queue| queue.bytes()).sum();
     let kept = SignedDuration::from_hours(24 * i64::from(limits.days));
@@ -86,34 +77,34 @@ pub fn retain(log: &Log, limits: RetentionLimits) -> Result<DroppedSegments, Ret
     Ok(dropped)
 }
 
-/// Held by whoever drops segments, and shared by those who must not lose them while they read.
+/// The lock of the process that drops segments; shared by readers that need all of them.
 pub(crate) fn lock_path(log: &Path) -> PathBuf {
     log.join("retain.lock")
 }
 
 /// The segments of one writer that have entries, oldest first.
-struct Queue {
+struct WriterSegments {
     folder: Folder,
-    segments: Vec<Kept>,
-    /// How many of them, from the first, may go.
+    segments: Vec<SegmentInfo>,
+    /// How many of them, from the first, may be dropped.
     droppable: usize,
     is_sealed: bool,
 }
 
-struct Kept {
+struct SegmentInfo {
     path: PathBuf,
     bytes: u64,
     entries: u64,
     last: Front,
 }
 
-impl Queue {
+impl WriterSegments {
     fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// A start that died before its first entry leaves a folder in which there is nothing to drop.
-    fn remove_if_stillborn(&self) -> Result<(), RetainError> {
+    /// Removes the folder of a process that died before its first entry: it has no segment to drop.
+    fn remove_if_empty(&self) -> Result<(), RetainError> {
         let seal = folder::read_head(&self.folder.seal_path()).ok().flatten();
         match seal {
             Some(keyed) if keyed.head.seq == 0 => remove(&self.folder.path, fs::remove_dir_all),
@@ -122,12 +113,12 @@ impl Queue {
     }
 }
 
-fn queues(root: &Path) -> Result<Vec<Queue>, RetainError> {
+fn queues(root: &Path) -> Result<Vec<WriterSegments>, RetainError> {
     let folders = Folder::list(root).map_err(|source| stuck(root, source))?;
     folders.into_iter().map(queue).collect()
 }
 
-fn queue(folder: Folder) -> Result<Queue, RetainError> {
+fn queue(folder: Folder) -> Result<WriterSegments, RetainError> {
     let is_sealed = folder.is_sealed();
     let is_alive = folder
         .is_alive()
@@ -137,21 +128,23 @@ fn queue(folder: Folder) -> Result<Queue, RetainError> {
         .segments()
         .map_err(|source| stuck(&folder.path, source))?
     {
-        match kept(&segment) {
+        match segment_info(&segment) {
             Ok(kept) => segments.extend(kept),
             Err(source) => {
-                // A damaged segment is evidence; it and what follows it stay.
+                // A damaged segment is evidence: it stays, and so do the later ones, or it would look like a gap.
                 crate::log::damaged_segment_kept(&segment.path, &source);
                 break;
             }
         }
     }
+    // A sealed writer is complete. A running one still writes its last segment. The entries of a dead one are needed to
+    // close its calls.
     let droppable = match (is_sealed, is_alive) {
         (true, _) => segments.len(),
         (false, true) => segments.len().saturating_sub(1),
         (false, false) => 0,
     };
-    Ok(Queue {
+    Ok(WriterSegments {
         folder,
         segments,
         droppable,
@@ -159,7 +152,7 @@ fn queue(folder: Folder) -> Result<Queue, RetainError> {
     })
 }
 
-fn kept(segment: &SegmentPath) -> io::Result<Option<Kept>> {
+fn segment_info(segment: &SegmentPath) -> io::Result<Option<SegmentInfo>> {
     let (Some(first), Some(last)) = (
         read::first_line(&segment.path)?,
         read::last_line(&segment.path)?,
@@ -170,7 +163,7 @@ fn kept(segment: &SegmentPath) -> io::Result<Option<Kept>> {
         line::parse(&first).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let bytes = fs::metadata(&segment.path)?.len();
     let entries = last.seq.saturating_sub(first.front.seq) + 1;
-    Ok(Some(Kept {
+    Ok(Some(SegmentInfo {
         path: segment.path.clone(),
         bytes,
         entries,
@@ -178,16 +171,16 @@ fn kept(segment: &SegmentPath) -> io::Result<Option<Kept>> {
     }))
 }
 
-/// The writer whose first segment is the oldest of those that may go.
-fn oldest(queues: &mut [Queue]) -> Option<&mut Queue> {
+/// The writer with the oldest segment that may be dropped.
+fn oldest(queues: &mut [WriterSegments]) -> Option<&mut WriterSegments> {
     let droppable = queues.iter_mut().filter(|queue| queue.droppable > 0);
     droppable.min_by_key(|queue| queue.segments.first().map(|segment| segment.last.at))
 }
 
-fn drop_first(log: &Log, root: &Path, queue: &mut Queue) -> Result<(), RetainError> {
+fn drop_first(log: &Log, root: &Path, queue: &mut WriterSegments) -> Result<(), RetainError> {
     let segment = queue.segments.remove(0);
     queue.droppable -= 1;
-    for checkpoint in outlived(root, queue, &segment)? {
+    for checkpoint in still_needed(root, queue, &segment)? {
         log.append_blocking(&Entry::Checkpoint(checkpoint))?;
     }
     let writer = queue.folder.writer;
@@ -195,6 +188,8 @@ fn drop_first(log: &Log, root: &Path, queue: &mut Queue) -> Result<(), RetainErr
         writer,
         ..segment.last.head()
     };
+    // Before the file goes: after a crash in between the segment is dropped again, but a missing segment without a
+    // checkpoint would be taken for tampering.
     log.append_blocking(&Entry::Checkpoint(Checkpoint {
         dropped,
         entries: segment.entries,
@@ -206,9 +201,13 @@ fn drop_first(log: &Log, root: &Path, queue: &mut Queue) -> Result<(), RetainErr
     Ok(())
 }
 
-/// Checkpoints inside a segment that goes, about writers that are still there or still named:
-/// they are written again, since nothing else explains what is missing.
-fn outlived(root: &Path, queue: &Queue, segment: &Kept) -> Result<Vec<Checkpoint>, RetainError> {
+/// The checkpoints inside a dropped segment that are still needed: those about writers that exist or are named. They are
+/// written again, because nothing else accounts for the missing entries.
+fn still_needed(
+    root: &Path,
+    queue: &WriterSegments,
+    segment: &SegmentInfo,
+) -> Result<Vec<Checkpoint>, RetainError> {
     let mut newest: HashMap<WriterId, Checkpoint> = HashMap::new();
     let bytes = fs::read(&segment.path).map_err(|source| stuck(&segment.path, source))?;
     for text in bytes.split(|byte| *byte == b'\n') {
@@ -225,17 +224,21 @@ fn outlived(root: &Path, queue: &Queue, segment: &Kept) -> Result<Vec<Checkpoint
         return Ok(Vec::new());
     }
     let needed = named(root, queue, segment).map_err(|source| stuck(root, source))?;
-    let mut outlived: Vec<_> = newest
+    let mut still_needed: Vec<_> = newest
         .into_values()
         .filter(|c| needed.contains(&c.dropped.writer))
         .collect();
-    outlived.sort_by_key(|checkpoint| checkpoint.dropped.writer);
-    Ok(outlived)
+    still_needed.sort_by_key(|checkpoint| checkpoint.dropped.writer);
+    Ok(still_needed)
 }
 
 /// Writers that have a folder, or that the opening of another one names. Openings are the first
 /// entries of a chain, so only first segments are looked at.
-fn named(root: &Path, queue: &Queue, segment: &Kept) -> io::Result<HashSet<WriterId>> {
+fn named(
+    root: &Path,
+    queue: &WriterSegments,
+    segment: &SegmentInfo,
+) -> io::Result<HashSet<WriterId>> {
     let mut named = HashSet::new();
     for folder in Folder::list(root)? {
         let goes_whole =
@@ -261,7 +264,7 @@ fn named(root: &Path, queue: &Queue, segment: &Kept) -> io::Result<HashSet<Write
     Ok(named)
 }
 
-/// Removes what is there; what is gone already is as good.
+/// Removes a file or folder; one that is gone already is not an error.
 fn remove(path: &Path, how: impl Fn(PathBuf) -> io::Result<()>) -> Result<(), RetainError> {
     match how(path.to_owned()) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(stuck(path, source)),

@@ -4,9 +4,8 @@ use std::{io, path::Path, sync::Arc};
 
 use crate::disk::{Disk, SegmentFile};
 
-/// The room that is set aside for the end of each call that is under way, so that a disk which
-/// fills up refuses new calls but does not lose the outcome of old ones. A longer end is still
-/// written when there is space.
+/// The space reserved for the end of each call in flight, so that a full disk refuses new calls but
+/// does not lose the outcome of those in flight. A longer end is still written when there is space.
 pub const MAX_END_BYTES: u64 = 16 * 1024;
 
 const FIRST_STEP_BYTES: u64 = 256 * 1024;
@@ -24,7 +23,7 @@ pub(crate) struct Segment {
 
 /// A line that could not be written.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum WriteFailure {
     /// Nothing of it is left.
     Undone(io::Error),
     /// A part of it may be left, and the segment cannot be written any more.
@@ -34,7 +33,7 @@ pub(crate) enum Failure {
 #[derive(Debug, Clone, Copy)]
 enum Reserved {
     Until(u64),
-    /// This filesystem reserves nothing; what a write says has to do.
+    /// The filesystem cannot reserve space; only a write shows whether there is any.
     Unsupported,
 }
 
@@ -67,7 +66,7 @@ impl Segment {
         self.length
     }
 
-    /// Whether somebody deleted the file.
+    /// Whether the file was deleted while it is written.
     pub(crate) fn is_deleted(&self) -> bool {
         !self.file.has_name()
     }
@@ -89,7 +88,7 @@ impl Segment {
         let generous = needed.max(reserved + self.step);
         let result = self.file.reserve(reserved, generous).map(|()| generous);
         let result = match result {
-            // A full disk, a quota or a limit may still leave room for what is needed.
+            // A full disk, a quota or a limit may still have room for the smaller amount.
             Err(error) if is_no_room(&error) && needed < generous => {
                 self.file.reserve(reserved, needed).map(|()| needed)
             }
@@ -110,7 +109,7 @@ impl Segment {
     }
 
     /// Writes a whole line, or undoes what was written of it.
-    pub(crate) fn append(&mut self, line: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn append(&mut self, line: &[u8]) -> Result<(), WriteFailure> {
         let error = match self.file.write_at(self.length, line) {
             Ok(written) if written == line.len() => {
                 self.length += written as u64;
@@ -118,13 +117,14 @@ impl Segment {
             }
             Ok(written) => io::Error::new(
                 io::ErrorKind::WriteZero,
-                format!("{written} of {} bytes were written", line.len()),
+                format!("only {written} of {} bytes were written", line.len()),
             ),
             Err(error) => error,
         };
+        // A partial line would join the next one into a line that looks tampered with.
         match self.trim() {
-            Ok(()) => Err(Failure::Undone(error)),
-            Err(_) => Err(Failure::Torn(error)),
+            Ok(()) => Err(WriteFailure::Undone(error)),
+            Err(_) => Err(WriteFailure::Torn(error)),
         }
     }
 

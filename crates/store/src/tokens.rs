@@ -1,8 +1,7 @@
 //! Tokens of principals, in one small file that is replaced as a whole.
 //!
-//! A running gateway looks at the file's identity before it believes what it knows (one `stat` per
-//! request that brings such a token), so a token that was revoked by another process is refused from
-//! the next request on.
+//! A running gateway compares the file's identity with its cached copy (one `stat` per request with
+//! such a token), so a token that another process revokes is refused from the next request on.
 
 use std::{
     fs::{self, File},
@@ -23,19 +22,19 @@ use crate::disk::{private_file, private_folder};
 /// The form that this version reads and writes.
 const FORM: u32 = 1;
 
-/// Why the file cannot be used, before it is told in the port's words.
+/// An error before it becomes the port's [`TokensError`].
 #[derive(Debug, thiserror::Error)]
 enum FileError {
     #[error(
-        "`{path}` has form {found}, and this callgate knows forms up to {FORM}; use a newer callgate"
+        "`{path}` was written by a newer callgate: format {found}, and this version reads formats up to {FORM}; upgrade callgate"
     )]
     Newer { path: PathBuf, found: u32 },
-    #[error("`{path}` is not understood: {source}")]
+    #[error("`{path}` is malformed: {source}")]
     Malformed {
         path: PathBuf,
         source: serde_json::Error,
     },
-    #[error("`{path}` cannot be used: {source}")]
+    #[error("could not use `{path}`: {source}")]
     Unusable { path: PathBuf, source: io::Error },
 }
 
@@ -48,7 +47,7 @@ impl From<FileError> for TokensError {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Written {
+struct FileContent {
     form: u32,
     tokens: Vec<Token>,
 }
@@ -57,16 +56,17 @@ struct Written {
 #[derive(Debug)]
 pub struct TokenFile {
     dir: PathBuf,
-    known: Mutex<Known>,
+    known: Mutex<CachedTokens>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CachedTokens {
     identity: Option<Identity>,
     tokens: Vec<Arc<Token>>,
 }
 
-/// What is another one whenever the file was replaced.
+/// Changes whenever the file is replaced.
+// The inode as well as the time: two changes can fall into one tick of a coarse clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     inode: u64,
@@ -75,7 +75,6 @@ struct Identity {
 }
 
 impl TokenFile {
-    /// The tokens in `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -99,7 +98,7 @@ impl TokenFile {
         lock.lock().map_err(unusable)?;
         let mut tokens = read(&path)?;
         act(&mut tokens)?;
-        let written = Written { form: FORM, tokens };
+        let written = FileContent { form: FORM, tokens };
         let text = serde_json::to_vec_pretty(&written).map_err(io::Error::from);
         text.and_then(|text| replace(&path, &text))
             .map_err(unusable)?;
@@ -122,7 +121,7 @@ impl Tokens for TokenFile {
         Ok(known.tokens.clone())
     }
 
-    /// Every token is compared, in the same time whatever was guessed.
+    // All tokens are compared, each in constant time: how long a wrong guess takes reveals nothing.
     fn holder(&self, digest: &Digest, now: Timestamp) -> Result<Option<Arc<Token>>, TokensError> {
         let given = digest.to_string();
         let mut found = None;
@@ -178,9 +177,9 @@ fn read(path: &Path) -> Result<Vec<Token>, FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(FileError::Unusable { path, source }),
     };
-    match serde_json::from_slice::<Written>(&text) {
-        Ok(Written { form, .. }) if form > FORM => Err(FileError::Newer { path, found: form }),
-        Ok(Written { tokens, .. }) => Ok(tokens),
+    match serde_json::from_slice::<FileContent>(&text) {
+        Ok(FileContent { form, .. }) if form > FORM => Err(FileError::Newer { path, found: form }),
+        Ok(FileContent { tokens, .. }) => Ok(tokens),
         Err(source) => Err(FileError::Malformed { path, source }),
     }
 }

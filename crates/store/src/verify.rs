@@ -1,9 +1,8 @@
-//! Whether the log is as it was written.
+//! Verification: detecting changes of the log.
 //!
-//! Every chain is read from its beginning, and every place that names an entry of a chain is
-//! compared with it: keyed heads inside and beside the chain, the openings of later writers,
-//! checkpoints, and heads that were kept elsewhere. Whoever holds the key can forge everything
-//! that was not kept elsewhere.
+//! Every chain is read from its beginning, and compared with everything that names one of its
+//! entries: keyed heads inside and beside the chain, the openings of later writers, checkpoints, and
+//! exported heads. An attacker with the key can forge all of these except heads stored elsewhere.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,44 +27,44 @@ use crate::{
 pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<LogVerification, ReadError> {
     let log = folder::log_path(dir);
     version::check(&log)?;
-    // Segments do not go while they are read. A log that cannot be locked is read all the same.
+    // Retention must not drop segments meanwhile. A log that cannot be locked is read anyway.
     let held = File::open(retain::lock_path(&log)).ok();
     let _ = held.as_ref().map(File::lock_shared);
     let folders = Folder::list(&log).map_err(|source| ReadError::Unreadable {
         path: log.clone(),
         source,
     })?;
-    let mut hearing = Hearing::new(&log, !folders.is_empty());
-    let mut witnesses: BTreeMap<WriterId, Witness> = BTreeMap::new();
+    let mut evidence = Evidence::new(&log, !folders.is_empty());
+    let mut chains: BTreeMap<WriterId, WriterChain> = BTreeMap::new();
     for folder in folders {
-        let mut witness = Witness::new(folder, &mut hearing);
-        witness.read_on(&mut hearing);
-        witnesses.insert(witness.folder.writer, witness);
+        let mut chain = WriterChain::new(folder, &mut evidence);
+        chain.read_on(&mut evidence);
+        chains.insert(chain.folder.writer, chain);
     }
-    // Writers may have gone on, and later ones may have named heads that were not there yet.
-    for witness in witnesses.values_mut() {
-        witness.read_on(&mut hearing);
+    // Again: a chain that was read late can name entries that an earlier chain got after it was read.
+    for chain in chains.values_mut() {
+        chain.read_on(&mut evidence);
     }
     let exported = exported
         .unwrap_or_default()
         .iter()
         .map(|head| (head.clone(), NamedBy::Exported));
-    hearing.named.extend(exported);
-    let mut problems = std::mem::take(&mut hearing.problems);
+    evidence.named.extend(exported);
+    let mut problems = std::mem::take(&mut evidence.problems);
     let mut found = LogVerification {
-        writers: witnesses.len() as u64,
+        writers: chains.len() as u64,
         ..LogVerification::default()
     };
-    for witness in witnesses.values() {
-        found.entries += witness.reader.entries();
-        problems.extend_from_slice(witness.reader.problems());
-        problems.extend(witness.beginning(&hearing));
-        problems.extend(witness.seal());
+    for chain in chains.values() {
+        found.entries += chain.reader.entries();
+        problems.extend_from_slice(chain.reader.problems());
+        problems.extend(chain.beginning(&evidence));
+        problems.extend(chain.seal());
     }
-    for (head, by) in &hearing.named {
-        problems.extend(match witnesses.get(&head.writer) {
-            Some(witness) => witness.contradicts(head, *by, &hearing),
-            None if hearing.is_dropped(head) => None,
+    for (head, by) in &evidence.named {
+        problems.extend(match chains.get(&head.writer) {
+            Some(chain) => chain.contradicts(head, *by, &evidence),
+            None if evidence.is_dropped(head) => None,
             None => Some(Problem::WriterMissing {
                 writer: head.writer,
                 by: *by,
@@ -76,16 +75,16 @@ pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<LogVerification, 
     Ok(found)
 }
 
-/// What the chains say about each other.
-struct Hearing {
+/// The statements of all chains about each other.
+struct Evidence {
     key: Option<Key>,
     named: Vec<(Head, NamedBy)>,
-    /// What retention dropped of each writer, by the last entry that went.
+    /// The checkpoints about each writer.
     dropped: HashMap<WriterId, Vec<Checkpoint>>,
     problems: Vec<Problem>,
 }
 
-impl Hearing {
+impl Evidence {
     fn new(log: &Path, needs_key: bool) -> Self {
         let mut problems = Vec::new();
         let key = match Key::load(log) {
@@ -105,7 +104,7 @@ impl Hearing {
         }
     }
 
-    fn hear(&mut self, line: &Line<'_>) {
+    fn add_line(&mut self, line: &Line<'_>) {
         match line.front.kind {
             EntryKind::Opened | EntryKind::Head | EntryKind::Checkpoint => {}
             EntryKind::Closed
@@ -118,7 +117,7 @@ impl Hearing {
             | EntryKind::Event => return,
         }
         match line.entry() {
-            Ok(entry) => self.hear_entry(&line.front, entry),
+            Ok(entry) => self.add_entry(&line.front, entry),
             Err(error) => {
                 let reason = error.to_string();
                 self.problems.push(Problem::Unreadable {
@@ -129,7 +128,7 @@ impl Hearing {
         }
     }
 
-    fn hear_entry(&mut self, front: &Front, entry: Entry) {
+    fn add_entry(&mut self, front: &Front, entry: Entry) {
         let by = NamedBy::Writer(front.writer);
         match entry {
             Entry::Opened(opened) => self
@@ -168,7 +167,7 @@ impl Hearing {
     }
 
     fn check_mac(&mut self, writer: WriterId, keyed: &KeyedHead) {
-        let is_forged = self.key.as_ref().is_some_and(|key| !key.vouches(keyed));
+        let is_forged = self.key.as_ref().is_some_and(|key| !key.verifies(keyed));
         if is_forged || keyed.head.writer != writer {
             self.problems.push(Problem::ForgedHead {
                 writer,
@@ -187,36 +186,37 @@ impl Hearing {
     }
 }
 
-/// One writer, as it is read.
-struct Witness {
+/// One writer's chain and its hashes.
+struct WriterChain {
     folder: Folder,
     reader: ChainReader,
     hashes: HashMap<u64, Hash>,
     sealed: Option<KeyedHead>,
 }
 
-impl Witness {
-    /// The files beside the chain are read before it, so that a living writer is never behind them.
-    fn new(folder: Folder, hearing: &mut Hearing) -> Self {
+impl WriterChain {
+    // The files beside the chain are read before it: a running writer may add entries, and its `head` file must not name
+    // one that was not read.
+    fn new(folder: Folder, evidence: &mut Evidence) -> Self {
         let writer = folder.writer;
         let sealed = head_file(
-            hearing,
+            evidence,
             writer,
             NamedBy::Seal,
             folder::read_head(&folder.seal_path()),
         );
         let head = folder::read_head(&folder.head_path());
-        // A writer makes this file before its first segment, so nothing explains that it is gone.
+        // A writer makes this file before its first segment, so a missing one was deleted.
         let has_begun = folder.segments().is_ok_and(|segments| !segments.is_empty());
         if matches!(head, Ok(None)) && has_begun {
-            let reason = "it is missing".to_owned();
-            hearing.problems.push(Problem::NoHead {
+            let reason = "the file is missing".to_owned();
+            evidence.problems.push(Problem::NoHead {
                 writer,
                 file: NamedBy::HeadFile,
                 reason,
             });
         }
-        head_file(hearing, writer, NamedBy::HeadFile, head);
+        head_file(evidence, writer, NamedBy::HeadFile, head);
         Self {
             reader: ChainReader::new(folder.clone()),
             folder,
@@ -225,25 +225,25 @@ impl Witness {
         }
     }
 
-    fn read_on(&mut self, hearing: &mut Hearing) {
+    fn read_on(&mut self, evidence: &mut Evidence) {
         let hashes = &mut self.hashes;
         let read = self.reader.read_on(&mut |line| {
             hashes.insert(line.front.seq, line.front.hash);
-            hearing.hear(line);
+            evidence.add_line(line);
         });
         if let Err(error) = read {
             let reason = error.to_string();
-            hearing.problems.push(Problem::Unreadable {
+            evidence.problems.push(Problem::Unreadable {
                 writer: self.folder.writer,
                 reason,
             });
         }
     }
 
-    /// A missing beginning must be the one that a checkpoint names.
-    fn beginning(&self, hearing: &Hearing) -> Option<Problem> {
+    /// A missing beginning must end at an entry that a checkpoint names.
+    fn beginning(&self, evidence: &Evidence) -> Option<Problem> {
         let (first, prev) = self.reader.first()?;
-        let checkpoints = hearing
+        let checkpoints = evidence
             .dropped
             .get(&self.folder.writer)
             .map_or(&[][..], Vec::as_slice);
@@ -267,7 +267,7 @@ impl Witness {
         })
     }
 
-    fn contradicts(&self, head: &Head, by: NamedBy, hearing: &Hearing) -> Option<Problem> {
+    fn contradicts(&self, head: &Head, by: NamedBy, evidence: &Evidence) -> Option<Problem> {
         let writer = self.folder.writer;
         match self.hashes.get(&head.seq) {
             Some(hash) if hash.to_string() == head.hash => None,
@@ -276,7 +276,7 @@ impl Witness {
                 seq: head.seq,
                 by,
             }),
-            None if head.seq == 0 || hearing.is_dropped(head) => None,
+            None if head.seq == 0 || evidence.is_dropped(head) => None,
             None if head.seq > self.last() => Some(Problem::TailCut {
                 writer,
                 last: self.last(),
@@ -296,9 +296,9 @@ impl Witness {
     }
 }
 
-/// Hears what a file beside the chain says.
+/// Adds the head in a file beside the chain.
 fn head_file(
-    hearing: &mut Hearing,
+    evidence: &mut Evidence,
     writer: WriterId,
     file: NamedBy,
     read: io::Result<Option<KeyedHead>>,
@@ -306,12 +306,12 @@ fn head_file(
     match read {
         Ok(None) => None,
         Ok(Some(keyed)) => {
-            hearing.check_mac(writer, &keyed);
-            hearing.named.push((keyed.head.clone(), file));
+            evidence.check_mac(writer, &keyed);
+            evidence.named.push((keyed.head.clone(), file));
             Some(keyed)
         }
         Err(error) => {
-            hearing.problems.push(Problem::NoHead {
+            evidence.problems.push(Problem::NoHead {
                 writer,
                 file,
                 reason: error.to_string(),

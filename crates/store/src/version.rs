@@ -1,5 +1,5 @@
-//! The form of the log, as a number in the file `log/version`. A log of a newer form is left
-//! alone: what this version does not know it would misread, and what it wrote might be misread.
+//! The format of the log, a number in the file `log/version`. A log of a newer format is left alone: this
+//! version could misread it, and the newer one could misread its entries.
 
 use std::{
     fs, io,
@@ -8,46 +8,35 @@ use std::{
 
 use crate::disk::create_once;
 
-/// The form that this version reads and writes.
+/// The format that this version reads and writes.
 const FORM: u64 = 1;
 
-/// Why the log of a data folder cannot be used by this version.
+/// Why this version cannot use the log of a data folder.
 #[derive(Debug, thiserror::Error)]
 pub enum VersionError {
     /// A newer version made it.
     #[error(
-        "`{path}` says that the log has form {found}, and this callgate knows forms up to {known}; use a newer callgate"
+        "the log was written by a newer callgate: `{path}` gives format {found}, and this version reads formats up to {known}; upgrade callgate"
     )]
     Newer {
-        /// The file that says so.
         path: PathBuf,
-        /// The form of the log.
         found: u64,
-        /// The newest form that is known here.
         known: u64,
     },
-    /// The file does not say what form the log has.
-    #[error("`{path}` does not hold a number; it should be `{FORM}`")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file cannot be read, or not be made.
-    #[error("`{path}` cannot be used: {source}")]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// The file does not hold a format number.
+    #[error("`{path}` is malformed: expected a format number such as `{FORM}`")]
+    Malformed { path: PathBuf },
+    /// The file cannot be read or created.
+    #[error("could not use `{path}`: {source}")]
+    Unusable { path: PathBuf, source: io::Error },
 }
 
-/// Refuses a log of a newer form. A log without a version is one of the first form, or none yet.
+/// Refuses a log of a newer format. A log without the file has format 1, or does not exist yet.
 pub(crate) fn check(log: &Path) -> Result<(), VersionError> {
     read(log).map(|_| ())
 }
 
-/// The same, and writes the version where there is none.
+/// The same, and creates a missing file.
 pub(crate) fn settle(log: &Path) -> Result<(), VersionError> {
     if read(log)?.is_some() {
         return Ok(());
@@ -55,7 +44,7 @@ pub(crate) fn settle(log: &Path) -> Result<(), VersionError> {
     let path = path(log);
     create_once(&path, format!("{FORM}\n").as_bytes())
         .map_err(|source| VersionError::Unusable { path, source })?;
-    // Another one may have been quicker, and newer.
+    // A newer callgate may have created the file first.
     check(log)
 }
 

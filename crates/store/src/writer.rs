@@ -1,8 +1,8 @@
-//! The log of one process: takes entries in order, keeps what it took, and owes what it must.
+//! The log of one process: takes entries in order, and keeps a backlog of those that could not be written.
 //!
-//! One mutex orders everything, and under it there is one `write` per entry. A call that finds another one
-//! writing leaves its entry to it. A thread of the log writes what is owed as soon as that is possible
-//! again, and syncs for all who wait at once.
+//! One mutex orders all entries, with one `write` per entry under it. A call that finds another one writing
+//! leaves its entry to that one. A thread of the log retries the backlog, and syncs once for all callers that
+//! wait.
 
 mod backlog;
 mod chain;
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use ulid::Ulid;
 
 use crate::{
-    adopt::{self, Dead},
+    adopt::{self, DeadWriter},
     disk::{Disk, RealDisk, private_folder},
     folder::{self, Folder, Lock},
     index::{self, IndexError},
@@ -34,11 +34,11 @@ use crate::{
     line,
     version::{self, VersionError},
 };
-use chain::{Chain, ChainOptions, Step};
+use chain::{CallStep, Chain, ChainOptions};
 use keeper::Synced;
 use queue::Queue;
 
-/// When an entry counts as kept.
+/// When an entry counts as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// When the kernel has it: it survives the death of this process, not a power cut.
@@ -48,12 +48,10 @@ pub enum Durability {
     Power,
 }
 
-/// How a log is written.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
-    /// The data folder.
     pub dir: PathBuf,
-    /// When an entry counts as kept.
+    /// When an entry counts as stored.
     pub durability: Durability,
     /// How large a segment may grow before the next one begins.
     pub segment_bytes: u64,
@@ -76,37 +74,25 @@ impl LogOptions {
     }
 }
 
-/// Why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log is of a form that this version does not know.
+    /// The log has a format that this version does not know.
     #[error(transparent)]
     Version(#[from] VersionError),
-    /// The index is of a form that this version does not know.
+    /// The index has a format that this version does not know.
     #[error(transparent)]
     Index(#[from] IndexError),
     /// The folder cannot be made or entered.
-    #[error("the log in `{path}` cannot be set up: {source}")]
-    NoFolder {
-        /// The log's folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The key cannot be used.
+    #[error("could not set up the log in `{path}`: {source}")]
+    NoFolder { path: PathBuf, source: io::Error },
     #[error(transparent)]
     NoKey(#[from] KeyError),
     /// The first entries cannot be written.
-    #[error("the log in `{path}` cannot be written: {source}")]
-    Unwritable {
-        /// The log's folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error("could not write the log in `{path}`: {source}")]
+    Unwritable { path: PathBuf, source: io::Error },
 }
 
-/// A log that this process writes. Without [`Log::close`] it counts as died when it is dropped.
+/// A log that this process writes. If it is dropped without [`Log::close`], it counts as crashed.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -121,14 +107,14 @@ pub struct Log {
 struct Shared {
     chain: Mutex<Chain>,
     queue: Queue,
-    /// Told when something is owed, somebody waits for a sync, or the log is dropped.
+    /// Signals a backlog, a request for a sync, or the end of the log.
     work: Condvar,
     synced: watch::Sender<Synced>,
     durability: Durability,
 }
 
 impl Log {
-    /// Begins a writer in the data folder, and closes what dead writers left open.
+    /// Starts a writer in the data folder, and closes the open calls of dead writers.
     pub fn open(options: LogOptions) -> Result<Self, OpenError> {
         Self::open_on(options, Arc::new(RealDisk))
     }
@@ -140,13 +126,13 @@ impl Log {
             path: log.clone(),
             source,
         };
-        // Before anything is written: what belongs to a newer version is left as it is.
+        // Before anything is written: a folder of a newer version must not change.
         version::check(&log)?;
         index::check(&options.dir)?;
         private_folder(&log).map_err(no_folder)?;
         version::settle(&log)?;
         let key = Key::load_or_create(&log)?;
-        folder::sweep_unborn(&log).map_err(no_folder)?;
+        folder::sweep_incomplete(&log).map_err(no_folder)?;
         let (folder, lock) = Folder::create(&log).map_err(no_folder)?;
         let survey = adopt::survey(&log, folder.writer).map_err(no_folder)?;
         let mut chain = Chain::new(ChainOptions {
@@ -160,11 +146,12 @@ impl Log {
         if let Err(source) = first_entries(&mut chain, &options.version, survey.heads, &survey.dead)
         {
             if chain.is_empty() {
-                // Nothing was said in this writer's name, so nothing need be kept of it.
+                // The chain has no entry, so nothing can name this writer.
                 let _ = fs::remove_dir_all(&folder.path);
             }
             return Err(OpenError::Unwritable { path: log, source });
         }
+        // Sealed only after the entries that close their calls are synced: a crash in between repeats the closing.
         for dead in &survey.dead {
             if let Err(error) = chain.seal(dead) {
                 crate::log::dead_writer_not_sealed(dead.folder.writer, &error);
@@ -192,22 +179,21 @@ impl Log {
         self.writer
     }
 
-    /// The data folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where this writer's chain stands.
+    /// The last entry of this writer's chain.
     pub fn head(&self) -> Head {
         self.chain().head()
     }
 
-    /// How many entries are kept in memory because they could not be written.
+    /// The length of the backlog.
     pub fn owed(&self) -> usize {
-        self.chain().owed()
+        self.chain().backlog_len()
     }
 
-    /// Ends the chain in good order. What is owed must be written first; if it cannot be, the
+    /// Ends the chain with a closing entry. The backlog must be written first; if it cannot be, the
     /// log stays open. Closing twice does nothing.
     pub fn close(&self) -> Result<(), StoreError> {
         let mut chain = self.chain();
@@ -231,23 +217,23 @@ impl Log {
 
 impl Store for Log {
     fn append(&self, entry: &Entry) -> Result<Position, StoreError> {
-        // Made before the chain is locked, so that others need not wait for it.
+        // Serialized before the chain is locked, so that other calls do not wait for it.
         let body = line::body(entry);
-        take_written(&mut self.chain(), Step::of(entry), body)
+        take_written(&mut self.chain(), CallStep::of(entry), body)
     }
 
     fn append_owed(&self, entry: Entry) -> Option<Position> {
         let body = line::body(&entry).map_err(io::Error::from);
-        let position = self.chain().take_owed(entry, body).map(Position);
-        self.shared.tell_if_owed(position);
+        let position = self.chain().take_or_queue(entry, body).map(Position);
+        self.shared.wake_if_queued(position);
         position
     }
 
     fn place(&self, entry: &Entry) -> Placing<Result<Position, StoreError>> {
-        let (step, body) = (Step::of(entry), line::body(entry));
+        let (step, body) = (CallStep::of(entry), line::body(entry));
         let lost = || {
             Err(StoreError {
-                reason: "the entry was lost".to_owned(),
+                reason: "the log failed while it wrote the entry".to_owned(),
             })
         };
         self.shared
@@ -258,8 +244,8 @@ impl Store for Log {
         let body = line::body(&entry).map_err(io::Error::from);
         let shared = Arc::clone(&self.shared);
         let job = move |chain: &mut Chain| {
-            let position = chain.take_owed(entry, body).map(Position);
-            shared.tell_if_owed(position);
+            let position = chain.take_or_queue(entry, body).map(Position);
+            shared.wake_if_queued(position);
             position
         };
         self.shared.place(job, || None)
@@ -296,20 +282,20 @@ impl Drop for Log {
         self.chain().stop();
         self.shared.work.notify_all();
         if let Some(keeper) = self.keeper.take() {
-            // The thread ends on its own; that it panicked was printed where it happened.
+            // A panic of the thread was printed when it happened.
             let _ = keeper.join();
         }
     }
 }
 
 impl Shared {
-    /// A chain is left whole by every function of it, so a panic elsewhere does not spoil it.
+    // Every method leaves the chain consistent, so a poisoned lock need not stop recording.
     fn lock(&self) -> MutexGuard<'_, Chain> {
         self.chain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An entry without a position is owed, and the log's thread has work.
-    fn tell_if_owed(&self, position: Option<Position>) {
+    /// Wakes the log's thread for an entry without a position: it is in the backlog.
+    fn wake_if_queued(&self, position: Option<Position>) {
         if position.is_none() {
             self.work.notify_all();
         }
@@ -321,7 +307,7 @@ impl Shared {
         self.work.notify_all();
         let state = synced.wait_for(|state| state.answers(position.0)).await;
         let state = state.map_err(|_| StoreError {
-            reason: "the log was dropped".to_owned(),
+            reason: "the log was dropped before the entry was synced".to_owned(),
         })?;
         state
             .verdict(position.0)
@@ -333,14 +319,14 @@ fn first_entries(
     chain: &mut Chain,
     version: &str,
     heads: Vec<Head>,
-    dead: &[Dead],
+    dead: &[DeadWriter],
 ) -> io::Result<()> {
     let opened = Opened {
         pid: std::process::id(),
         version: version.to_owned(),
         heads,
     };
-    // The file is there before the first segment is: that it is missing later is never innocent.
+    // Before the first segment, so that `verify` can take a missing file for tampering.
     chain.replace_head_file()?;
     chain.take(&Entry::Opened(opened))?;
     for dead in dead {
@@ -371,7 +357,7 @@ fn first_entries(
 
 fn take_written(
     chain: &mut Chain,
-    step: Step,
+    step: CallStep,
     body: Result<Vec<u8>, serde_json::Error>,
 ) -> Result<Position, StoreError> {
     body.map_err(io::Error::from)

@@ -42,7 +42,7 @@ fn approvals_can_be_decided_on_the_command_line() {
     assert_eq!(opposite.code, Some(1));
     assert_eq!(
         opposite.stderr,
-        format!("error: `{id}`: it is approved already\n")
+        format!("error: `{id}`: already approved\n")
     );
     let denied = approval_of(&wipe(&mut host, "d"));
     stdout(&run(&bed, &["approvals", "deny", &denied]));
@@ -165,7 +165,7 @@ fn approvals_can_be_decided_over_the_api() {
     assert_eq!(records[0]["decision"], "ALLOW");
     assert_eq!(records[0]["tool"], "approval.approved");
     assert_eq!(records[0]["metadata"]["approval_id"], id.as_str());
-    assert_eq!(records[0]["reason"], "admin decided about `n:wipe` by api");
+    assert_eq!(records[0]["reason"], "admin approved `n:wipe` (api)");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn a_login_link_works_once_and_the_page_decides_approvals() {
     assert_eq!(browser.post(&place, &opposite), 409);
     assert_eq!(
         decisions(&bed)[0]["reason"],
-        "admin decided about `n:wipe` by page"
+        "admin approved `n:wipe` (page)"
     );
     let mut other = Browser::new(&served);
     assert_eq!(

@@ -299,7 +299,7 @@ fn invalid_token_commands_are_refused_with_a_reason() {
     for (args, expected) in [
         (
             vec!["token", "create", "--name", "admin", "--role", "agent"],
-            "cannot be a token's name",
+            "is not a valid token name",
         ),
         (
             vec![
@@ -314,10 +314,7 @@ fn invalid_token_commands_are_refused_with_a_reason() {
             ],
             "`soon` is not a length of time",
         ),
-        (
-            vec!["token", "revoke", "nobody"],
-            "there is no token `nobody`",
-        ),
+        (vec!["token", "revoke", "nobody"], "no token named `nobody`"),
     ] {
         let ran = shell(&mut named(&bed, &args));
         assert_eq!(ran.code, Some(1), "{ran:?}");

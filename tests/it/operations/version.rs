@@ -37,7 +37,7 @@ fn a_log_of_a_newer_callgate_is_refused_and_left_unchanged() {
     assert_eq!(fs::read_to_string(&version).expect("it is there"), "1\n");
     fs::write(&version, "2\n").expect("it is ours");
     let before = everything(&bed.path("data/log"));
-    let wanted = "error: `$DIR/data/log/version` says that the log has form 2, and this callgate knows forms up to 1; use a newer callgate\n";
+    let wanted = "error: the log was written by a newer callgate: `$DIR/data/log/version` gives format 2, and this version reads formats up to 1; upgrade callgate\n";
     let commands: [&[&str]; 5] = [
         &["serve", "--listen", "127.0.0.1:0"],
         &["tools", "list"],
@@ -64,7 +64,7 @@ fn an_index_of_a_newer_callgate_is_refused_and_left_unchanged() {
     fs::write(&index, &content).expect("it is ours");
     let ran = run(&mut named(&bed, ["serve", "--listen", "127.0.0.1:0"]));
     let said = normalised(&bed, &ran.stderr);
-    let wanted = "error: the index `$DIR/data/index.sqlite` has form 9, and this callgate knows forms up to 4; use a newer callgate, or delete the file\n";
+    let wanted = "error: the index `$DIR/data/index.sqlite` was written by a newer callgate: format 9, and this version reads formats up to 4; upgrade callgate, or delete the file: it is rebuilt from the log\n";
     assert_eq!((ran.code, said.as_str()), (Some(4), wanted));
     assert_eq!(fs::read(&index).expect("it is there"), content);
 }

@@ -6,7 +6,7 @@ use callgate_record::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// How a row stands. What time does to it is not written down.
+/// The stored state of a row. Expiry is computed, not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Pending,
@@ -40,13 +40,13 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The approval that people know this row by.
+    /// The id that approvers see: of a further question, that of its approval.
     pub(super) fn public_id(&self) -> &ApprovalId {
         self.under.as_ref().unwrap_or(&self.id)
     }
 
-    /// The row as it stands now.
-    pub(super) fn told(&self, now: Timestamp) -> Approval {
+    /// The approval in its current state, expiry included.
+    pub(super) fn as_of(&self, now: Timestamp) -> Approval {
         let valid_until = self.resolution.as_ref().map(|known| known.valid_until);
         let is_over = valid_until.unwrap_or(self.expires_at) <= now;
         let status = match self.state {
@@ -69,8 +69,8 @@ impl Row {
         }
     }
 
-    /// Keeps the call where it is missing or was sealed with a key that is gone. The binding is the same,
-    /// so it is the same call.
+    /// Stores the sealed call again if it is missing or was sealed with a lost key.
+    // The binding is the same, so it is the same call.
     pub(super) fn seal_again(&mut self, question: &Question) {
         let mark = |sealed: &[u8]| sealed[..SEAL_MARK_BYTES.min(sealed.len())].to_vec();
         let is_readable = |sealed: &Vec<u8>| mark(sealed) == mark(&question.sealed);
@@ -82,12 +82,12 @@ impl Row {
 
 /// All rows, in the order they were asked.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct Table {
     pub(super) rows: Vec<Row>,
     newest: u64,
 }
 
-impl Book {
+impl Table {
     pub(super) fn next_revision(&mut self) -> u64 {
         self.newest += 1;
         self.newest
@@ -101,10 +101,10 @@ impl Book {
         self.rows.iter_mut().find(|row| row.id == *id)
     }
 
-    /// The approvals as they stand now, without further questions.
+    /// The approvals in their current state, without further questions.
     pub(super) fn approvals(&self, now: Timestamp) -> impl Iterator<Item = Approval> {
         let first = self.rows.iter().filter(|row| row.under.is_none());
-        first.map(move |row| row.told(now))
+        first.map(move |row| row.as_of(now))
     }
 
     pub(super) fn get(&self, id: &ApprovalId, now: Timestamp) -> Option<Approval> {
@@ -115,7 +115,7 @@ impl Book {
     /// approval that the caller names comes first where there are several, then the newest.
     pub(super) fn decisive(&self, question: &Question, now: Timestamp) -> Option<usize> {
         let binding = question.binding.to_string();
-        let rank = |row: &Row| match row.told(now).status {
+        let rank = |row: &Row| match row.as_of(now).status {
             ApprovalStatus::Approved if Some(row.public_id()) == question.named.as_ref() => 4,
             ApprovalStatus::Approved => 3,
             ApprovalStatus::Denied => 2,
@@ -128,8 +128,7 @@ impl Book {
         best.map(|(at, _)| at)
     }
 
-    /// The pending approval that a question may be put under: one of the same caller that no person has
-    /// been shown.
+    /// The pending approval that a question may join: one of the same caller that no approver has seen.
     pub(super) fn joined(
         &self,
         question: &Question,
@@ -149,18 +148,18 @@ impl Book {
         let (own, asked) = (&first.asking, &question.asking);
         let same_caller = (&own.tenant, &own.principal, &own.agent)
             == (&asked.tenant, &asked.principal, &asked.agent);
-        let approval = first.told(now);
+        let approval = first.as_of(now);
         let is_open = approval.status == ApprovalStatus::Pending && !first.is_shown;
         (is_open && count < most && same_caller).then_some(approval)
     }
 
-    /// How many open questions a caller has.
+    /// The number of a caller's open questions.
     pub(super) fn open_of(&self, principal: &str, now: Timestamp) -> usize {
         let own = self
             .rows
             .iter()
             .filter(|row| row.asking.principal == principal);
-        own.filter(|row| row.told(now).status == ApprovalStatus::Pending)
+        own.filter(|row| row.as_of(now).status == ApprovalStatus::Pending)
             .count()
     }
 
@@ -179,7 +178,7 @@ impl Book {
         self.newest = revision;
     }
 
-    /// Erases the calls whose time is over.
+    /// Erases expired sealed calls.
     pub(super) fn erase_over(&mut self, now: Timestamp) {
         for row in &mut self.rows {
             if row.expires_at <= now || row.state != State::Pending {

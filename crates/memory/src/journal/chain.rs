@@ -7,7 +7,6 @@ use callgate_record::{Head, KeyedHead};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// One writer's chain.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// The hashes that are kept, oldest first.
@@ -42,12 +41,11 @@ impl Chain {
         (seq, hash.map(ToString::to_string).unwrap_or_default())
     }
 
-    /// How many entries are there.
     pub(super) fn kept(&self) -> u64 {
         self.hashes.len() as u64
     }
 
-    /// How the chain differs from what a head says that it was.
+    /// The contradiction between the chain and a head.
     pub(super) fn contradicts(&self, head: &Head) -> Option<String> {
         if head.seq <= self.dropped {
             return None;
@@ -55,12 +53,12 @@ impl Chain {
         let at = usize::try_from(head.seq - self.dropped - 1).ok();
         match at.and_then(|at| self.hashes.get(at)) {
             Some(hash) if hash.to_string() == head.hash => None,
-            Some(_) => Some(format!("entry {} is another one", head.seq)),
-            None => Some(format!("it ends at entry {}", self.last().0)),
+            Some(_) => Some(format!("entry {} differs", head.seq)),
+            None => Some(format!("the chain ends at entry {}", self.last().0)),
         }
     }
 
-    /// Forgets the entries before `first`: the last that went, its hash, and how many went.
+    /// Drops the entries before `first`; returns the number and hash of the last one, and how many were dropped.
     pub(super) fn cut_before(&mut self, first: u64) -> Option<(u64, String, u64)> {
         let mut entries = 0;
         while self.dropped + 1 < first {
@@ -73,8 +71,8 @@ impl Chain {
     }
 }
 
-/// A head with its code.
-pub(super) fn vouch(key: &[u8; 32], head: Head) -> KeyedHead {
+/// A head with its authentication code.
+pub(super) fn sign(key: &[u8; 32], head: Head) -> KeyedHead {
     let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     let text = format!("{}\n{}\n{}", head.writer, head.seq, head.hash);
     let code: [u8; 32] = mac.chain_update(text).finalize().into_bytes().into();

@@ -67,7 +67,6 @@ impl Calls {
 }
 
 impl History {
-    /// Remembers an allowed call.
     pub(super) fn note(&self, account: &Account, (server, tool): (&str, &str), now: Instant) {
         if server.len() + tool.len() > MAX_NAME_BYTES {
             return;

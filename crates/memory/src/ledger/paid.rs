@@ -9,7 +9,7 @@ use std::{
 
 use callgate_gate::{Digest, RateLimit};
 
-/// So many held calls are remembered; of more, the oldest are counted again when they come back.
+/// The most held calls that are remembered; beyond it the oldest are counted again when they are repeated.
 const MAX_REMEMBERED: usize = 10_000;
 /// No approval is waited for longer than this.
 const LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -47,7 +47,7 @@ impl Paid {
             .unwrap_or_default()
     }
 
-    /// The call runs: the next one like it pays anew.
+    /// Forgets a call that runs: the next one like it counts again.
     pub(super) fn settle(&self, call: &Digest) {
         self.lock().remove(call);
     }

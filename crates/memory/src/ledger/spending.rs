@@ -39,7 +39,6 @@ struct Stretch {
 }
 
 impl Bookings {
-    /// What counts now.
     fn spent(&mut self, now: Instant) -> f64 {
         let is_past = |stretch: &Stretch| {
             now.saturating_duration_since(stretch.since) >= COUNTS_FOR + STRETCH

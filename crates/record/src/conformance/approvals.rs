@@ -30,6 +30,7 @@ pub(super) fn question(of: &str) -> Question {
             checks: Vec::new(),
             flags: Vec::new(),
         },
+        // The first eight bytes stand for the key; backends compare only those.
         sealed: b"key-mark and the sealed call".to_vec(),
         joins: false,
         binding: Digest::of(of.as_bytes()),
@@ -109,6 +110,7 @@ pub(super) fn an_approval_is_used_by_one_call(backend: &dyn Backend) {
         (ApprovalStatus::Used, Sight::Redacted)
     );
     assert!(now.used_by.is_some());
+    // A late give-back must not free an approval whose call ran.
     store.give_back(&id).expect("nothing happens");
     assert!(!is_claimed(&ask(store, "call", 6)), "used is used");
 }
@@ -147,6 +149,7 @@ pub(super) fn questions_and_approvals_expire(backend: &dyn Backend) {
     assert_ne!(pending(ask(store, "second", 301)).id, id, "valid until 301");
     let over = store.get(&id, at(301)).expect("it is read");
     assert_eq!(over.expect("it is kept").status, ApprovalStatus::Expired);
+    // Expiry is computed from the time that is passed in and never stored, so one second earlier it is still valid.
     assert!(is_claimed(&ask(store, "second", 300)));
 }
 
@@ -218,6 +221,7 @@ pub(super) fn open_questions_per_caller_are_limited(backend: &dyn Backend) {
     let mut other = question("one more");
     other.asking.principal = "another".to_owned();
     pending(store.ask(&other, new_id(), at(0)).expect("it asks"));
+    // A repeated question is not a new one: a caller at its limit can still ask for the decision.
     pending(ask(store, "call 7", 0));
     assert_eq!(store.pending(at(0)).expect("a count"), 101);
     assert_eq!(store.pending(at(3600)).expect("a count"), 0);
@@ -240,6 +244,7 @@ pub(super) fn sealed_calls_are_erased_by_decision_and_expiry(backend: &dyn Backe
     for answer in [Answer::Approve, Answer::Deny] {
         let id = pending(ask(store, &format!("{answer:?}"), 0)).id;
         assert!(is_sealed(&id));
+        // By another process, as the command line decides.
         decide(
             &*backend.shared().expect("it opens").approvals,
             &id,
@@ -264,6 +269,7 @@ pub(super) fn a_call_sealed_with_a_lost_key_is_resealed_when_asked_again(backend
     store.ask(&again, new_id(), at(1)).expect("it asks");
     let sealed = || store.kept(&id, true).expect("it is read")[0].sealed.clone();
     assert_eq!(sealed().as_deref(), Some(&b"new-key-"[..]));
+    // Sealing the same call again gives other bytes. With the same key the stored ones are as good.
     again.sealed = b"new-key-other".to_vec();
     store.ask(&again, new_id(), at(2)).expect("it asks");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Approvals as several writers see them: one use, also when one of them dies.
+//! Approvals shared by several writers: one use, also when a writer crashes.
 
 use std::{sync::Barrier, thread};
 
@@ -22,7 +22,7 @@ pub(super) fn racing_processes_claim_an_approval_once(backend: &dyn Backend) {
                 let stores = open(backend);
                 ready.wait();
                 let claimed = is_claimed(&ask(&*stores.approvals, &of, 2));
-                // All writers live until the last has asked: a claim of the dead would be free again.
+                // All writers stay open until the last has asked: the claim of a closed one would be free again.
                 ready.wait();
                 usize::from(claimed)
             };
@@ -42,6 +42,7 @@ fn claim_and_die(backend: &dyn Backend, forwards: bool) -> CallId {
     let call = new_id();
     let asked = stores.approvals.ask(&question("call"), call, at(2));
     assert!(is_claimed(&asked.expect("it asks")));
+    // The entry of another call must not count as the use of this approval.
     let forwarded = if forwards { call } else { new_id() };
     stores
         .log
@@ -51,7 +52,7 @@ fn claim_and_die(backend: &dyn Backend, forwards: bool) -> CallId {
 }
 
 pub(super) fn claims_of_crashed_processes_are_settled_from_the_log(backend: &dyn Backend) {
-    // The approval of the second round is another one: the first was used up.
+    // The second round gets a new approval: the first was used up.
     for forwards in [true, false] {
         let call = claim_and_die(backend, forwards);
         let stores = open(backend);
@@ -111,6 +112,7 @@ pub(super) fn exactly_one_process_announces_a_question(backend: &dyn Backend) {
     let id = pending(ask(&*asker.approvals, "call", 0)).id;
     let other = open(backend);
     let announces = || other.approvals.announce(&id).expect("it is kept");
+    // While the asking process runs, the announcement is its own.
     assert!(!announces(), "the asker lives");
     drop(asker);
     assert!(announces(), "the asker died");

@@ -1,4 +1,4 @@
-//! The archive: what is asked is answered, and old entries go.
+//! The archive: queries, verification and retention.
 
 use callgate_gate::CallId;
 use serde_json::json;
@@ -12,6 +12,7 @@ use crate::{
     Stores,
 };
 
+// With 0 MiB all entries that may be dropped exceed the limits.
 const NOTHING: RetentionLimits = RetentionLimits {
     days: 90,
     max_mb: 0,
@@ -65,6 +66,7 @@ pub(super) fn archive_filters_find_exactly_their_matches(backend: &dyn Backend) 
         ("type", 2, |f, _| f.record_type = Some(RecordType::ToolCall)),
         ("events", 1, |f, _| f.record_type = Some(RecordType::System)),
         ("server", 1, |f, _| f.server = Some("github".to_owned())),
+        // Values are compared, not matched: `%` would be a wildcard in SQL.
         ("no pattern", 0, |f, _| f.server = Some("git%".to_owned())),
         ("tool", 2, |f, _| f.tool = Some("read".to_owned())),
         ("event name", 1, |f, _| {
@@ -128,6 +130,7 @@ pub(super) fn pages_do_not_overlap_while_the_log_grows(backend: &dyn Backend) {
     loop {
         let page = archive.page(&filter).expect("a page");
         seen.extend(page.activities.iter().map(|one| one.id));
+        // A record that is added between two pages must neither shift nor repeat others.
         write_call(&*log);
         match page.next_cursor {
             Some(cursor) => filter.cursor = Some(cursor),
@@ -157,6 +160,7 @@ pub(super) fn exports_are_oldest_first_in_both_formats(backend: &dyn Backend) {
     assert_eq!(count.expect("an export"), 1);
     let csv = String::from_utf8(csv).expect("text");
     let (heading, row) = csv.split_once('\n').expect("a heading");
+    // A new member of a record must not be missing in CSV exports.
     let record = serde_json::to_value(&records[0]).expect("JSON");
     let members = record.as_object().expect("an object").keys();
     assert_eq!(heading, members.cloned().collect::<Vec<_>>().join(","));
@@ -229,6 +233,7 @@ pub(super) fn retention_drops_the_oldest_and_keeps_the_newest(backend: &dyn Back
     );
     assert!(written.ends_with(&left), "the oldest went");
     assert_sound(&*archive);
+    // Heads that were exported before name entries that are gone now; a checkpoint must account for them.
     let heads: Vec<_> = exported.into_iter().map(|keyed| keyed.head).collect();
     let found = archive.verify(Some(&heads)).expect("it is read");
     assert!(found.is_sound(), "a checkpoint explains it: {found:?}");
@@ -252,15 +257,15 @@ pub(super) fn retention_keeps_calls_that_have_not_ended(backend: &dyn Backend) {
         .append(&forwarding(running))
         .expect("it is taken");
     living.archive.retain(NOTHING).expect("they are dropped");
-    let told = statuses(&*living.archive);
+    let on_record = statuses(&*living.archive);
     assert!(
-        told.contains(&(left_open, Some(Status::Unknown))),
+        on_record.contains(&(left_open, Some(Status::Unknown))),
         "no writer has closed it"
     );
-    assert!(told.contains(&(running, None)), "it is the newest");
+    assert!(on_record.contains(&(running, None)), "it is the newest");
     living.log.append_owed(finished(running));
-    let told = statuses(&*living.archive);
-    assert!(told.contains(&(running, Some(Status::Success))));
+    let on_record = statuses(&*living.archive);
+    assert!(on_record.contains(&(running, Some(Status::Success))));
     assert_sound(&*living.archive);
 }
 

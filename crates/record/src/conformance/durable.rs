@@ -53,7 +53,7 @@ pub fn all_state_survives_a_restart<B: Backend>(fresh: impl Fn() -> B, again: im
     assert_eq!(*holder.expect("it is read").expect("it is there"), token);
 }
 
-/// Whatever is changed in the log behind the backend's back is found. `tamper` changes something.
+/// Changes that other programs make to the log are found. `tamper` makes one.
 pub fn tampering_is_found<B: Backend>(backend: &B, tamper: impl FnOnce(&B)) {
     let stores = open(backend);
     (0..5).for_each(|_| _ = write_call(&*stores.log));
@@ -67,16 +67,17 @@ pub fn tampering_is_found<B: Backend>(backend: &B, tamper: impl FnOnce(&B)) {
     assert!(!found.problems.is_empty(), "{found:?}");
 }
 
-/// What a process does that [`calls_of_killed_processes_are_on_record`] kills: calls without end, each
-/// told on standard output once it is taken.
+/// The body of a process that [`calls_of_killed_processes_are_on_record`] kills: it writes calls until then, and
+/// prints each one once it is taken.
 pub fn write_until_killed(backend: &dyn Backend) {
     let log = open(backend).log;
     let mut out = std::io::stdout();
     loop {
         let id = new_id();
         log.append(&forwarding(id)).expect("it is taken");
-        let told = writeln!(out, "taken {id}").and_then(|()| out.flush());
-        if told.is_err() {
+        // Only after the append: the parent counts the calls whose survival the log has promised.
+        let printed = writeln!(out, "taken {id}").and_then(|()| out.flush());
+        if printed.is_err() {
             return;
         }
         log.append_owed(finished(id));
@@ -87,20 +88,24 @@ pub fn write_until_killed(backend: &dyn Backend) {
 /// [`write_until_killed`] on the same place, with its standard output piped.
 pub fn calls_of_killed_processes_are_on_record(backend: &dyn Backend, spawn: impl Fn() -> Child) {
     let mut children: Vec<Child> = (0..3).map(|_| spawn()).collect();
-    let mut told = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     for (index, child) in children.iter_mut().enumerate() {
         let out = child.stdout.take().expect("it is piped");
         let lines = BufReader::new(out).lines().map_while(Result::ok);
         let taken = lines.filter_map(|line| line.strip_prefix("taken ").map(str::to_owned));
-        told.extend(taken.take(100 + 37 * index));
+        printed.extend(taken.take(100 + 37 * index));
         child.kill().expect("it is killed");
         child.wait().expect("it ends");
     }
-    assert_eq!(told.len(), 300 + 37 * 3);
+    assert_eq!(printed.len(), 300 + 37 * 3);
     let next = open(backend);
     let all = statuses(&*next.archive);
     let known: BTreeSet<_> = all.iter().map(|(id, _)| id.to_string()).collect();
-    assert!(told.is_subset(&known), "{:?}", told.difference(&known));
+    assert!(
+        printed.is_subset(&known),
+        "{:?}",
+        printed.difference(&known)
+    );
     assert_eq!(all.len(), known.len(), "each is there once");
     let ended = |status| matches!(status, Some(Status::Success | Status::Unknown));
     assert!(
@@ -109,10 +114,11 @@ pub fn calls_of_killed_processes_are_on_record(backend: &dyn Backend, spawn: imp
     );
     next.log.close().expect("it closes");
     let found = next.archive.verify(None).expect("it is read");
+    // Three killed writers, and the one that closed their calls.
     assert_eq!((found.writers, found.is_sound()), (4, true), "{found:?}");
 }
 
-/// While writes fail, what is refused leaves no trace, and what is taken or owed arrives in the end.
+/// While writes fail, refused entries leave no trace; taken entries and the backlog are written in the end.
 /// Returns how many calls were taken and how many were refused.
 pub fn failing_writes_lose_and_invent_nothing(backend: &dyn Faulty) -> (usize, usize) {
     let stores = backend.open().expect("it opens before writes fail");
@@ -131,6 +137,7 @@ pub fn failing_writes_lose_and_invent_nothing(backend: &dyn Faulty) -> (usize, u
         log.append_owed(event("something.happened"));
     }
     backend.arm(false);
+    // Closing writes the backlog, or fails: nothing is dropped silently.
     log.close().expect("what is owed is written");
     assert_eq!(log.owed(), 0);
     let (calls, events): (Vec<_>, Vec<_>) = exported(&*stores.archive)

@@ -50,6 +50,7 @@ pub(super) fn rate_limits_are_exact_under_races_and_per_token(backend: &dyn Back
         let race = |n: usize| {
             let (ledger, limit, ready) = (&*ledger, &limit, &ready);
             scope.spawn(move || {
+                // Another agent per thread: agent names are the caller's claim and must not raise the limit.
                 let agent = format!("agent-{n}");
                 let account = account("local", "a", Some(&agent));
                 ready.wait();
@@ -76,7 +77,7 @@ pub(super) fn rate_limits_are_exact_under_races_and_per_token(backend: &dyn Back
     let short = self::limit(1, Duration::from_millis(200));
     let account = account("local", "c", None);
     assert!(counts(&*ledger, &account, &short));
-    // The end of a window is the promise here, so it is waited for.
+    // The promise is about the end of a window, and the ledger has its own clock, so the test must wait.
     thread::sleep(Duration::from_millis(250));
     assert!(counts(&*ledger, &account, &short), "the window is over");
 }
@@ -128,6 +129,7 @@ pub(super) fn a_tenant_that_fills_its_tables_locks_out_no_other(backend: &dyn Ba
         wait(ledger.note(neighbour, "fs", "read")).expect("it is noted");
     }
     let limit = limit(1, WINDOW);
+    // More than a token's table holds, so that entries are forgotten: only its own.
     for n in 0..15_000 {
         let agent = format!("agent-{n}");
         let busy = account("local", "a", Some(&agent));

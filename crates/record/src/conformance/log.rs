@@ -1,4 +1,4 @@
-//! The log: what is taken is on record, in order, and once.
+//! The log: each entry that was taken is on record, in order, and once.
 
 use std::{collections::BTreeSet, thread};
 
@@ -20,7 +20,7 @@ pub(super) fn entries_are_listed_in_the_order_they_were_appended(backend: &dyn B
         stores.log.append_owed(finished(id));
         written.push((id, format!("tool-{n}"), format!("{{\"n\":{n}}}")));
     }
-    let told: Vec<_> = exported(&*stores.archive)
+    let on_record: Vec<_> = exported(&*stores.archive)
         .into_iter()
         .map(|record| {
             assert_eq!(record.status, Some(Status::Success));
@@ -29,7 +29,7 @@ pub(super) fn entries_are_listed_in_the_order_they_were_appended(backend: &dyn B
             (record.id, record.tool.unwrap_or_default(), arguments)
         })
         .collect();
-    assert_eq!(told, written);
+    assert_eq!(on_record, written);
     let page = stores.archive.page(&Default::default()).expect("a page");
     let listed: Vec<_> = page.activities.iter().rev().map(|one| one.id).collect();
     assert_eq!(
@@ -46,6 +46,7 @@ pub(super) fn entries_are_listed_in_the_order_they_were_appended(backend: &dyn B
 }
 
 pub(super) fn many_threads_write_one_sound_chain(backend: &dyn Backend) {
+    // Two writers with three threads each: threads share a chain, writers must not.
     let writers: Vec<_> = (0..2).map(|_| open(backend)).collect();
     thread::scope(|scope| {
         for stores in writers.iter().cycle().take(6) {
@@ -72,9 +73,9 @@ pub(super) fn placed_entries_are_written_even_when_the_future_is_dropped(backend
     drop(stores.log.place_owed(finished(dropped)));
     let end = wait(stores.log.place(&event("after"))).expect("it is taken");
     wait(stores.log.settled(end)).expect("it is durable");
-    let told = statuses(&*stores.archive);
+    let on_record = statuses(&*stores.archive);
     let success = Some(Status::Success);
-    assert_eq!(told[..2], [(waited, success), (dropped, success)]);
+    assert_eq!(on_record[..2], [(waited, success), (dropped, success)]);
 }
 
 pub(super) fn queued_ends_are_written(backend: &dyn Backend) {
@@ -95,18 +96,23 @@ pub(super) fn calls_of_a_dead_writer_become_unknown_once(backend: &dyn Backend) 
     dead.log.append(&forwarding(done)).expect("it is taken");
     dead.log.append(&forwarding(running)).expect("it is taken");
     dead.log.append_owed(finished(done));
+    // A held call was never sent, so no later writer closes it as unknown: the numbers of the heads below show it.
     let mut pending = call("held", held);
     pending["status"] = "pending".into();
     dead.log.append(&entry(&pending)).expect("it is taken");
     drop(dead);
     let shared = backend.shared().expect("it opens");
     let unknown = Some(Status::Unknown);
-    let told = statuses(&*shared.archive);
-    assert_eq!(told[1], (running, unknown), "also before the next writer");
-    let next = open(backend);
-    let told = statuses(&*next.archive);
+    let on_record = statuses(&*shared.archive);
     assert_eq!(
-        told[..2],
+        on_record[1],
+        (running, unknown),
+        "also before the next writer"
+    );
+    let next = open(backend);
+    let on_record = statuses(&*next.archive);
+    assert_eq!(
+        on_record[..2],
         [(done, Some(Status::Success)), (running, unknown)]
     );
     assert_eq!(

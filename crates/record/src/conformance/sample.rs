@@ -1,4 +1,4 @@
-//! What the promises share: entries to write, and a look at what is on record.
+//! Shared by the promises: entries to write, and ways to read records back.
 
 use std::{
     pin::pin,
@@ -78,7 +78,7 @@ pub(super) fn exported(archive: &dyn Archive) -> Vec<Activity> {
     records
 }
 
-/// Calls and how they stand, oldest first.
+/// Calls and their statuses, oldest first.
 pub(super) fn statuses(archive: &dyn Archive) -> Vec<(CallId, Option<Status>)> {
     let records = exported(archive).into_iter();
     records.map(|record| (record.id, record.status)).collect()

@@ -1,4 +1,4 @@
-//! Tokens: kept as digests, seen by others at once, names used once.
+//! Tokens: stored as digests, visible to other processes at once, names used once.
 
 use std::{sync::Barrier, thread};
 
@@ -39,6 +39,7 @@ pub(super) fn token_secrets_are_not_stored_and_changes_apply_at_once(backend: &d
     command.revoke("ci", at(9)).expect("it stays revoked");
     let all = gateway.all().expect("it is read");
     assert_eq!((all.len(), all[0].revoked_at), (1, Some(at(2))));
+    // In quick succession: a cache that trusts coarse file times would miss a change.
     for n in 0..20 {
         let name = format!("t{n}");
         let (_, secret) = command.create(named(&name), at(0)).expect("it is made");
@@ -68,6 +69,7 @@ pub(super) fn token_names_are_validated_and_unique(backend: &dyn Backend) {
     }
     tokens.create(named("ci"), at(0)).expect("it is made");
     tokens.revoke("ci", at(1)).expect("it is revoked");
+    // Records and approvals refer to tokens by name, so a name must never get a second meaning.
     let again = tokens.create(named("ci"), at(2));
     assert!(matches!(again, Err(TokensError::Taken(_))), "{again:?}");
     let unknown = tokens.revoke("nobody", at(2));

@@ -1,4 +1,4 @@
-//! Entries about the chain itself: where writers begin and stand, and what retention took away.
+//! Entries about the chain itself: openings, heads, and checkpoints of retention.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,18 +9,16 @@ use super::WriterId;
 pub struct Opened {
     /// The process id, to tell an operator where to look.
     pub pid: u32,
-    /// The version of the binary.
     pub version: String,
-    /// Where the other writers stood.
+    /// The last entries of the other writers.
+    // A chain cannot prove its own length: a tail that is cut off later is found because the entry is named here.
     pub heads: Vec<Head>,
 }
 
-/// Where a writer's chain stood.
+/// The last entry of a writer's chain at some time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The writer.
     pub writer: WriterId,
-    /// Its last sequence number.
     pub seq: u64,
     /// The hash of that entry, 64 hex digits.
     pub hash: String,
@@ -29,16 +27,17 @@ pub struct Head {
 /// A head and its message authentication code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyedHead {
-    /// The head that is vouched for: the entry before this one.
+    /// The authenticated head: the entry before this one.
     pub head: Head,
     /// HMAC-SHA-256 over writer, seq and hash, 64 hex digits.
+    // A program that can write the log but not read the key could rehash a chain, but not make this code.
     pub mac: String,
 }
 
 /// Segments that retention dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The last entry that is gone; the chain goes on from its hash.
+    /// The last dropped entry; the chain continues from its hash.
     pub dropped: Head,
     /// How many entries are gone.
     pub entries: u64,

@@ -1,5 +1,4 @@
-//! Where a call came from, as one word of its record: `mcp`, `cli`, …, or `pack:brave` for a local pack of a
-//! script.
+//! The origin of a call, as one word of its record: `mcp`, `cli`, …, or `pack:brave` for a local pack of a script.
 
 use std::borrow::Cow;
 
@@ -9,20 +8,17 @@ use serde::{
     de::{IntoDeserializer, value::StrDeserializer},
 };
 
-/// What stands before the name of a pack.
+/// The prefix of a pack's name.
 const PACK: &str = "pack:";
 
-/// Where a call came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// A kind of caller.
     Caller(Source),
-    /// A local pack that a script uses, by its name.
+    /// A local pack that a script uses.
     Pack(String),
 }
 
 impl Origin {
-    /// As it is written.
     pub fn written(&self) -> Cow<'static, str> {
         match self {
             Self::Caller(source) => source.as_str().into(),
@@ -40,6 +36,7 @@ impl Serialize for Origin {
 impl<'de> Deserialize<'de> for Origin {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = Cow::<str>::deserialize(deserializer)?;
+        // The prefix keeps a pack that is called `mcp` apart from the source of that name.
         if let Some(name) = word.strip_prefix(PACK) {
             return Ok(Self::Pack(name.to_owned()));
         }

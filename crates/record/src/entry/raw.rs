@@ -1,4 +1,4 @@
-//! JSON that is taken over as it came.
+//! JSON that is stored as it was received.
 
 use callgate_wire::Json;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 /// A JSON value as text.
 ///
-/// It is made of text that was scanned when it came in, so it is not read a second time when it is kept.
-/// Where it is shown as part of something larger, it is.
+/// Its text was scanned on receipt, so it is not parsed again for storage. Serializing it into something larger does
+/// parse it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawJson(Box<str>);
 
@@ -28,7 +28,6 @@ impl RawJson {
         Self(text.into())
     }
 
-    /// The text.
     pub fn get(&self) -> &str {
         &self.0
     }

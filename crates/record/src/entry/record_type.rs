@@ -16,7 +16,7 @@ pub enum RecordType {
     ResourceRead,
     /// Any other request that passed through.
     Other,
-    /// Somebody asked whether a call may happen.
+    /// A client asked whether a call is allowed.
     Check,
     /// A person decided about a call.
     Approval,
@@ -27,7 +27,6 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolCall => "tool_call",

@@ -1,5 +1,4 @@
-//! Entries as JSON. What is written for every call is put together by hand: going through a serializer took
-//! as long as all of deciding.
+//! Entries as JSON. The entries of a call are assembled by hand: a serializer took as long as the whole decision.
 
 use callgate_gate::CallId;
 use callgate_wire::quote_into;
@@ -40,6 +39,7 @@ fn write_call(out: &mut String, kind: &str, call: &CallEntry) -> Result<(), serd
     object.text("principal", &call.principal);
     object.text("agent", &call.agent);
     if let Some(client) = &call.client {
+        // The scanner checked this JSON on receipt, so it is copied without parsing.
         object.raw("client", client.get());
     }
     object.text("session_id", &call.session_id);
@@ -117,10 +117,11 @@ impl<'o> Object<'o> {
     }
 
     fn id(&mut self, id: &CallId) {
+        // A ULID has no character that needs escaping.
         self.plain("id", id.0.array_to_str(&mut [0; ULID_LEN]));
     }
 
-    /// A word of our own.
+    /// A fixed word, never text from outside: it is not escaped.
     fn word(&mut self, key: &str, word: &'static str) {
         self.plain(key, word);
     }

@@ -1,4 +1,4 @@
-//! The checks behind a ruling, as they are kept.
+//! The checks behind a ruling, as stored.
 
 use callgate_gate::{Kind, Ruling};
 
@@ -6,7 +6,7 @@ use super::{Recorder, name};
 use crate::{Check, Decision};
 
 impl Recorder {
-    /// What the checks were about came from the caller, and is redacted like its arguments.
+    /// Commands, paths and addresses come from the caller and are redacted like its arguments.
     pub(super) fn checks(&self, ruling: &Ruling) -> Vec<Check> {
         let kept = |text: &String| name(&self.redactor.text(text));
         let check = |check: &callgate_gate::Check| {

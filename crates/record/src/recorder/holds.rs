@@ -1,4 +1,4 @@
-//! Held calls on record: what a person is asked, that a call waits, and what was decided.
+//! Held calls on record: the question, the wait, and the decision.
 
 use callgate_gate::{ApprovalId, BoundRequest, Call, Denied, Digest, Hold, Ruling, Target};
 
@@ -6,8 +6,7 @@ use super::{NotRecorded, Recorder, name};
 use crate::{Answer, Approval, Asking, Decision, Entry, Event, Failed, RecordType, Status};
 
 impl Recorder {
-    /// Puts a call that needs a person's yes on record: one that waits for it, or one that ends here
-    /// and may come again.
+    /// Records a call that needs approval: one that waits, or one that ends here and may be repeated.
     pub async fn held(
         &self,
         hold: &Hold,
@@ -17,19 +16,20 @@ impl Recorder {
         let mut entry = self.decided(hold.call(), hold.ruling(), Decision::RequireApproval);
         entry.approval_id = approval.cloned();
         entry.status = Some(status);
+        // Refused when it cannot be written, as for a forward: without a record no question and no call.
         Ok(self.take(&Entry::Held(entry)).await?)
     }
 
-    /// Puts the end of a call on record that waited for a person in vain.
+    /// Records the end of a call that waited for a decision and got none.
     pub fn waited_in_vain(&self, hold: &Hold, approval: &ApprovalId, error: Failed) {
         let mut entry = self.decided(hold.call(), hold.ruling(), Decision::RequireApproval);
         entry.approval_id = Some(approval.clone());
         entry.status = Some(Status::Rejected);
-        entry.error = Some(self.blotted(error));
+        entry.error = Some(self.redacted(error));
         self.store.append_owed(Entry::Refused(entry));
     }
 
-    /// Puts a call on record that was cancelled before it was sent: what policy said to it, and the approval that it
+    /// Records a call that was cancelled before it was sent, with the policy's decision and the approval that it
     /// waited for.
     pub fn cancelled(
         &self,
@@ -48,8 +48,9 @@ impl Recorder {
         self.store.append_owed(Entry::Refused(entry));
     }
 
-    /// Puts the answer to whoever asked whether a call may happen on record. A yes that rests on an approval
-    /// uses it up by that.
+    /// Records the answer to a client that asked whether a call is allowed.
+    // Like "about to forward", this entry uses up the approval that the answer rests on: the gateway never sees the
+    // call itself.
     pub async fn checked(
         &self,
         call: &Call,
@@ -67,7 +68,7 @@ impl Recorder {
         Ok(self.take(&Entry::Checked(entry)).await?)
     }
 
-    /// What is kept of a question about a held call: like every body on record it is cut, and secrets are left out.
+    /// The question about a held call as stored: cut and redacted like every body on record.
     pub fn asking(&self, call: &Call, request: &BoundRequest, ruling: &Ruling) -> Asking {
         let Call { attempt, target } = call;
         let who = &attempt.host.who;
@@ -100,19 +101,19 @@ impl Recorder {
         }
     }
 
-    /// Puts a person's decision on record: who, how and about what. It has been made, so it is owed;
-    /// when it was put on record before, this is the same record.
+    /// Records a decision: who, how and about what. It was made already, so a failed write is retried.
+    // The record's id is stored with the decision, so a decision that two gateways record makes one record.
     pub fn resolved(&self, approval: &Approval) {
         let Some(resolution) = &approval.resolution else {
             return;
         };
-        let (name, decision) = match resolution.answer {
-            Answer::Approve => ("approval.approved", Decision::Allow),
-            Answer::Deny => ("approval.denied", Decision::Deny),
+        let (name, verb, decision) = match resolution.answer {
+            Answer::Approve => ("approval.approved", "approved", Decision::Allow),
+            Answer::Deny => ("approval.denied", "denied", Decision::Deny),
         };
         let Asking { server, tool, .. } = &approval.asking;
         let reason = format!(
-            "{} decided about `{server}:{tool}` by {}",
+            "{} {verb} `{server}:{tool}` ({})",
             resolution.by,
             resolution.way.as_str()
         );
@@ -129,7 +130,7 @@ impl Recorder {
         }));
     }
 
-    /// Puts a call that a person refused on record, by the approval that says so.
+    /// Records a call that a person refused, with the approval.
     pub fn refused_by_person(&self, denied: &Denied, approval: Option<&ApprovalId>) {
         let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
         entry.approval_id = approval.cloned();

@@ -9,41 +9,46 @@ use std::ops::Range;
 
 /// The letters of English text, most common first.
 const COMMON: &[u8] = b"etaoinsrhldcumfpgwybvkxjqz";
-/// Folded pairs are put into so many buckets.
+/// The number of buckets for case-folded pairs.
 const BUCKETS: usize = 1 << 10;
 /// A bit for each of 65,536 pairs.
 const WORDS: usize = 1 << 10;
 /// The bytes that are looked at together.
 const CHUNK: usize = 8;
 
-/// Finds out whether one of a list of words stands in a text, in either case.
+/// Finds out whether a text contains one of a list of words, in either case.
 #[derive(Debug)]
 pub(super) struct Fingerprints {
     /// One bit for each pair of bytes that one of the words registered.
     pairs: Box<[u64; WORDS]>,
-    /// Where the spots of a bucket begin; those of the next bucket follow.
+    /// Where the positions of a bucket begin; those of the next bucket follow.
     starts: Box<[u16]>,
     /// Sorted by bucket.
-    spots: Vec<Spot>,
+    positions: Vec<PairPosition>,
 }
 
 /// A pair of bytes in a word.
 #[derive(Debug, Clone, Copy)]
-struct Spot {
+struct PairPosition {
     bucket: usize,
     word: &'static [u8],
-    /// Where in the word the pair stands.
+    /// The pair's offset in the word.
     offset: usize,
 }
 
 impl Fingerprints {
     /// The filter for words in lower case, each of at least three bytes of ASCII.
     pub(super) fn new(words: &[&'static str]) -> Self {
-        let mut spots: Vec<Spot> = words.iter().flat_map(|word| spots_of(word)).collect();
-        spots.sort_by_key(|spot| spot.bucket);
+        let mut positions: Vec<PairPosition> =
+            words.iter().flat_map(|word| positions_of(word)).collect();
+        positions.sort_by_key(|position| position.bucket);
         let mut pairs = Box::new([0; WORDS]);
-        for spot in &spots {
-            let pair = [spot.word[spot.offset], spot.word[spot.offset + 1]];
+        for position in &positions {
+            // Both cases of both bytes are registered, so that the search need not fold the text's case.
+            let pair = [
+                position.word[position.offset],
+                position.word[position.offset + 1],
+            ];
             for first in [pair[0], pair[0].to_ascii_uppercase()] {
                 for second in [pair[1], pair[1].to_ascii_uppercase()] {
                     let pair = u16::from_le_bytes([first, second]);
@@ -51,25 +56,27 @@ impl Fingerprints {
                 }
             }
         }
-        let start = |bucket| spots.partition_point(|spot| spot.bucket < bucket) as u16;
+        let start = |bucket| positions.partition_point(|position| position.bucket < bucket) as u16;
         Self {
             pairs,
             starts: (0..=BUCKETS).map(start).collect(),
-            spots,
+            positions,
         }
     }
 
-    /// Whether one of the words stands in `text`.
+    /// Whether `text` contains one of the words.
     pub(super) fn are_in(&self, text: &[u8]) -> bool {
         let (chunks, _) = text.as_chunks::<CHUNK>();
         let rest = chunks.len() * CHUNK;
         let mut chunks = chunks.iter().enumerate();
         chunks.any(|(at, chunk)| {
+            // The four bits are combined without a branch: nearly every chunk has none, and one test skips it.
             let pairs = u64::from_le_bytes(*chunk);
             let bits = self.bit(pairs as u16)
                 | self.bit((pairs >> 16) as u16)
                 | self.bit((pairs >> 32) as u16)
                 | self.bit((pairs >> 48) as u16);
+            // A registered pair is only a hint: the words around it are compared before the text is searched.
             bits & 1 != 0 && self.stand_around(text, at * CHUNK..(at + 1) * CHUNK)
         }) || self.stand_around(text, rest..text.len())
     }
@@ -79,7 +86,7 @@ impl Fingerprints {
         self.pairs[usize::from(pair >> 6)] >> (pair & 63)
     }
 
-    /// Whether a word stands around one of the pairs of a range.
+    /// Whether one of the pairs of a range is part of a word.
     #[cold]
     fn stand_around(&self, text: &[u8], range: Range<usize>) -> bool {
         let mut pairs = range.step_by(2);
@@ -92,26 +99,26 @@ impl Fingerprints {
         })
     }
 
-    /// Whether a word stands around the pair at an offset.
+    /// Whether the pair at an offset is part of a word.
     fn stands_at(&self, text: &[u8], at: usize, pair: [u8; 2]) -> bool {
         let bucket = bucket(pair);
-        let spots = usize::from(self.starts[bucket])..usize::from(self.starts[bucket + 1]);
-        self.spots[spots].iter().any(|spot| {
-            let start = at.checked_sub(spot.offset);
-            let found = start.and_then(|start| text.get(start..start + spot.word.len()));
-            found.is_some_and(|found| found.eq_ignore_ascii_case(spot.word))
+        let positions = usize::from(self.starts[bucket])..usize::from(self.starts[bucket + 1]);
+        self.positions[positions].iter().any(|position| {
+            let start = at.checked_sub(position.offset);
+            let found = start.and_then(|start| text.get(start..start + position.word.len()));
+            found.is_some_and(|found| found.eq_ignore_ascii_case(position.word))
         })
     }
 }
 
 /// The rarest pair of a word at an even offset, and the rarest at an odd one.
-fn spots_of(word: &'static str) -> [Spot; 2] {
+fn positions_of(word: &'static str) -> [PairPosition; 2] {
     let word = word.as_bytes();
     [0, 1].map(|first| {
         let offsets = (first..word.len() - 1).step_by(2);
         let commonness = |at: &usize| common(word[*at]) * common(word[*at + 1]);
         let offset = offsets.min_by_key(commonness).unwrap_or(first);
-        Spot {
+        PairPosition {
             bucket: bucket([word[offset], word[offset + 1]]),
             word,
             offset,

@@ -1,4 +1,4 @@
-//! The forms of secrets that are known, as a table: a sign that stands in the text, and where the secret lies from there.
+//! The known forms of secrets, as a table: a sign in the text, and the position of the secret relative to it.
 //!
 //! Looking for signs is much faster than looking for forms, and most bodies have none. So a body is first searched for
 //! [`FINGERPRINTS`], which are parts of signs in small letters; only where one is found are the signs themselves looked
@@ -7,9 +7,7 @@
 /// The characters that a secret is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Set {
-    /// Letters and digits.
     Alnum,
-    /// Digits as hexadecimal numbers have them.
     Hex,
     /// Capital letters and digits.
     Upper,
@@ -17,14 +15,14 @@ pub(super) enum Set {
     Url64,
     /// The same and dots between them.
     Dotted,
-    /// What any encoding in base 64 or a percent encoding has.
+    /// The characters of any base-64 or percent encoding.
     Loose,
 }
 
 /// Where the secret lies from a sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// The sign, in just these letters, begins the secret: at least so many characters of the set follow.
+    /// The secret begins with the sign, in this case, followed by at least this many characters of the set.
     Token(Set, usize),
     /// The same, at the beginning of a word only: the sign is short.
     Word(Set, usize),
@@ -46,7 +44,7 @@ pub(super) enum Shape {
     /// The password in front of the sign, in a data source of Go.
     Source,
     /// A command that takes a secret with these options.
-    Command(&'static [(&'static str, Given)]),
+    Command(&'static [(&'static str, OptionValue)]),
     /// A private key between two lines of dashes.
     Pem,
     /// Parts in base 64 with dots between them.
@@ -59,7 +57,7 @@ pub(super) enum Shape {
 
 /// How an option of a command gets its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum OptionValue {
     /// As the next word, or joined to the option.
     Either,
     /// Joined to the option only.
@@ -68,7 +66,7 @@ pub(super) enum Given {
     Pair,
 }
 
-/// A sign and what to do where it stands. Signs are found in small and large letters.
+/// A sign and how to match it. Signs are found in either case.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     pub(super) sign: &'static str,
@@ -80,10 +78,10 @@ const fn form(sign: &'static str, shape: Shape) -> Form {
 }
 
 const CURL: Shape = Shape::Command(&[
-    ("-u", Given::Pair),
-    ("--user", Given::Pair),
-    ("-U", Given::Pair),
-    ("--proxy-user", Given::Pair),
+    ("-u", OptionValue::Pair),
+    ("--user", OptionValue::Pair),
+    ("-U", OptionValue::Pair),
+    ("--proxy-user", OptionValue::Pair),
 ]);
 
 /// Parts of signs in small letters. Each sign contains one of them.
@@ -177,7 +175,6 @@ pub(super) const FINGERPRINTS: &[&str] = &[
     "dckr_oat_",
 ];
 
-/// All forms.
 pub(super) const FORMS: &[Form] = &[
     // Names.
     form("password", Shape::Name),
@@ -335,9 +332,12 @@ pub(super) const FORMS: &[Form] = &[
     form("@unix(", Shape::Source),
     // Commands.
     form("curl", CURL),
-    form("sshpass", Shape::Command(&[("-p", Given::Either)])),
-    form("mysql", Shape::Command(&[("-p", Given::Joined)])),
-    form("redis-cli", Shape::Command(&[("-a", Given::Either)])),
-    form("docker login", Shape::Command(&[("-p", Given::Either)])),
-    form("ldapsearch", Shape::Command(&[("-w", Given::Either)])),
+    form("sshpass", Shape::Command(&[("-p", OptionValue::Either)])),
+    form("mysql", Shape::Command(&[("-p", OptionValue::Joined)])),
+    form("redis-cli", Shape::Command(&[("-a", OptionValue::Either)])),
+    form(
+        "docker login",
+        Shape::Command(&[("-p", OptionValue::Either)]),
+    ),
+    form("ldapsearch", Shape::Command(&[("-w", OptionValue::Either)])),
 ];

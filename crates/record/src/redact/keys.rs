@@ -1,4 +1,4 @@
-//! Secrets that are known by their build: private keys, tokens of several parts.
+//! Secrets with a structure: private keys, and tokens of several parts.
 
 use std::ops::Range;
 
@@ -23,6 +23,7 @@ pub(super) fn pem(text: &str, start: usize) -> Option<Secret> {
             end = word + last;
             break;
         }
+        // Encrypted keys have header lines, which the checks for key material below would take for the key's end.
         if let Some(line) = begins_line.then(|| header_end(bytes, word)).flatten() {
             (end, at) = (line, line);
             continue;
@@ -68,7 +69,7 @@ pub(super) fn jwt(form: &Form, bytes: &[u8], sign: Range<usize>) -> Option<Secre
     if first - sign.end < 5 || bytes.get(first) != Some(&b'.') {
         return None;
     }
-    // The second dot may be far away, or cut off.
+    // The second dot can be missing: the cap may cut a token in two, and its first two parts reveal the claims.
     let mut end = part(first + 1);
     if end - first <= 5 {
         return None;

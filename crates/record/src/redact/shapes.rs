@@ -1,22 +1,24 @@
-//! Trying a form where its sign stands.
+//! Matching a form where its sign was found.
 
 use std::ops::Range;
 
 use super::{
     Secret,
-    forms::{Form, Given, Set, Shape},
+    forms::{Form, OptionValue, Set, Shape},
     keys::{jwt, pem, telegram},
     value::{
-        Assigned, Join, assigned, backslashes_before, bare_end, length, line_end, looks_random,
+        Assignment, Join, assigned, backslashes_before, bare_end, length, line_end, looks_random,
         run_of_backslashes, value,
     },
 };
 
-/// How far an option may stand from its command.
+// These limits bound the work per sign. Without them a body that is full of `://` or `curl` would take quadratic time,
+// and bodies are chosen by callers and servers.
+/// How far an option may be from its command.
 const COMMAND_BYTES: usize = 400;
 /// How long the part of an address with a password in it may be.
 const AUTHORITY_BYTES: usize = 512;
-/// How far before a password `login` may stand.
+/// How far before a password `login` may be.
 const LOGIN_BYTES: usize = 120;
 /// How long a name may be.
 const NAME_BYTES: usize = 40;
@@ -119,6 +121,7 @@ fn begins_word(bytes: &[u8], at: usize) -> bool {
 }
 
 pub(super) fn is_as_written(form: &Form, bytes: &[u8], sign: &Range<usize>) -> bool {
+    // In `\npm_x` the `n` belongs to the line break, so `npm_` is not there.
     let is_cut_escape = matches!(bytes[sign.start], b'n' | b'r' | b't' | b'b' | b'f' | b'u')
         && backslashes_before(bytes, sign.start) % 2 == 1;
     bytes[sign.clone()] == *form.sign.as_bytes() && !is_cut_escape
@@ -141,7 +144,7 @@ fn token(
 
 fn name(form: &Form, text: &str, sign: &Range<usize>) -> Option<Secret> {
     let bytes = text.as_bytes();
-    let Assigned {
+    let Assignment {
         join,
         quoted_name,
         start,
@@ -149,13 +152,15 @@ fn name(form: &Form, text: &str, sign: &Range<usize>) -> Option<Secret> {
     match join {
         Join::Colon | Join::Equals => {
             let found = value(text, scheme_end(bytes, start), quoted_name)?;
-            // `PWD` is also where a shell stands.
+            // `PWD` is also a shell's working folder.
             let is_place =
                 form.sign == "pwd" && text[found.range.clone()].starts_with(['/', '~', '.']);
             (!is_place).then_some(found)
         }
         Join::Element => Secret::at(start..bytes.len().min(start + run_to(bytes, start, b'<'))),
         Join::Space => {
+            // In prose any word can follow `password`. It counts as a secret behind an option or `login`, or if it
+            // looks random.
             let found = value(text, start, quoted_name)?;
             let word = &bytes[found.range.clone()];
             let is_random = word.len() >= 16 && looks_random(word);
@@ -171,7 +176,7 @@ fn run_to(bytes: &[u8], start: usize, wanted: u8) -> usize {
         .count()
 }
 
-/// Whether the name is that of an option: dashes, and perhaps other words, stand before it.
+/// Whether the name is an option's: after dashes, and perhaps other words.
 fn is_option(bytes: &[u8], start: usize) -> bool {
     let before = bytes[..start].iter().rev();
     let dashed = before.take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-');
@@ -185,7 +190,7 @@ fn follows_login(text: &str, start: usize) -> bool {
     text[from..start].contains("login ")
 }
 
-/// Where the value begins behind the name of a scheme that says how it authorizes.
+/// The start of the value behind the name of an authorization scheme.
 fn scheme_end(bytes: &[u8], start: usize) -> usize {
     for scheme in [&b"bearer"[..], b"basic", b"token", b"apikey"] {
         let end = start + scheme.len();
@@ -208,6 +213,7 @@ fn strict(text: &str, sign: &Range<usize>, min: usize) -> Option<Secret> {
     let found = assigned(bytes, sign.end)?;
     let is_assigned = match found.join {
         Join::Equals => true,
+        // `pass: …` without quotes is prose as often as an assignment.
         Join::Colon => found.quoted_name,
         Join::Element | Join::Space => false,
     };
@@ -238,6 +244,7 @@ fn header(form: &Form, text: &str, sign: &Range<usize>) -> Option<Secret> {
         bytes.get(found.start + run_of_backslashes(bytes, found.start)),
         Some(b'"' | b'\'')
     );
+    // Not a header line but a member or an assignment, whose value ends earlier than the line.
     if found.join != Join::Colon || found.quoted_name || is_quoted {
         return name(form, text, sign);
     }
@@ -246,7 +253,7 @@ fn header(form: &Form, text: &str, sign: &Range<usize>) -> Option<Secret> {
         return Secret::at(start..bare_end(bytes, start));
     }
     let end = line_end(bytes, start);
-    // A scheme of another name stays, and all that follows it goes.
+    // An unknown scheme stays readable, and the rest of the line is redacted.
     let word = bytes[start..end].iter();
     let word = word
         .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-')
@@ -318,7 +325,7 @@ fn source(bytes: &[u8], end: usize) -> Option<Secret> {
     Secret::at(end - word + colon + 1..end)
 }
 
-fn command(text: &str, from: usize, (option, given): &(&str, Given)) -> Option<Secret> {
+fn command(text: &str, from: usize, (option, given): &(&str, OptionValue)) -> Option<Secret> {
     let bytes = text.as_bytes();
     let to = text.floor_char_boundary(bytes.len().min(from + COMMAND_BYTES));
     let mut searched = from;
@@ -329,9 +336,9 @@ fn command(text: &str, from: usize, (option, given): &(&str, Given)) -> Option<S
         let next = bytes.get(end).copied().unwrap_or(b' ');
         let is_joined = !(next.is_ascii_whitespace() || matches!(next, b'"' | b'\\' | b',' | b'='));
         let fits = match given {
-            Given::Either => true,
-            Given::Joined => is_joined,
-            Given::Pair => !is_joined,
+            OptionValue::Either => true,
+            OptionValue::Joined => is_joined,
+            OptionValue::Pair => !is_joined,
         };
         if !begins || !fits {
             continue;
@@ -341,11 +348,12 @@ fn command(text: &str, from: usize, (option, given): &(&str, Given)) -> Option<S
             .take_while(|byte| matches!(byte, b' ' | b'\t' | b'"' | b'\'' | b'\\' | b',' | b'='))
             .count();
         let word = end + skipped..bare_end(bytes, end + skipped);
-        if *given != Given::Pair {
+        if *given != OptionValue::Pair {
             return Secret::at(word);
         }
         let pair = &bytes[word.clone()];
         let colon = pair.iter().position(|byte| *byte == b':');
+        // `-u 1000:1000` gives numeric ids and no password.
         let is_ids = pair
             .iter()
             .all(|byte| byte.is_ascii_digit() || *byte == b':');

@@ -1,4 +1,4 @@
-//! What is blotted out, and what is not.
+//! Which texts are redacted, and which stay.
 
 use proptest::prelude::*;
 
@@ -254,7 +254,7 @@ proptest! {
         }
     }
 
-    /// Whatever is blotted out inside strings, JSON stays JSON.
+    /// Redaction inside strings keeps JSON valid.
     #[test]
     fn redaction_inside_a_string_keeps_json_valid(
         (written, _) in secret(),

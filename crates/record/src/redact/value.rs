@@ -1,37 +1,34 @@
-//! Values that stand behind a name: where they begin, where they end, and what may stand in their place.
+//! Values after a name: where they begin, where they end, and what replaces them.
 
 use std::ops::Range;
 
-use super::{BLOT, Secret};
+use super::{REPLACEMENT, Secret};
 
 /// How a name and its value are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Join {
-    /// With a colon.
     Colon,
-    /// With an equals sign.
     Equals,
     /// As the beginning and the content of an element.
     Element,
-    /// By space alone.
     Space,
 }
 
 /// A name that ends at `end`, and where its value begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Assigned {
+pub(super) struct Assignment {
     pub(super) join: Join,
     pub(super) quoted_name: bool,
     pub(super) start: usize,
 }
 
 /// What is assigned to the name that ends at `end`.
-pub(super) fn assigned(bytes: &[u8], end: usize) -> Option<Assigned> {
+pub(super) fn assigned(bytes: &[u8], end: usize) -> Option<Assignment> {
     let slashes = run_of_backslashes(bytes, end);
     let quoted_name = matches!(bytes.get(end + slashes), Some(b'"' | b'\''));
     let at = if quoted_name { end + slashes + 1 } else { end };
     if !quoted_name && bytes.get(at) == Some(&b'>') {
-        return Some(Assigned {
+        return Some(Assignment {
             join: Join::Element,
             quoted_name,
             start: at + 1,
@@ -47,7 +44,7 @@ pub(super) fn assigned(bytes: &[u8], end: usize) -> Option<Assigned> {
             sign + run_of_backslashes(bytes, sign) + 5,
         ),
         _ if sign > at || (quoted_name && bytes.get(sign) == Some(&b',')) => {
-            return Some(Assigned {
+            return Some(Assignment {
                 join: Join::Space,
                 quoted_name,
                 start: next_word(bytes, sign),
@@ -61,7 +58,7 @@ pub(super) fn assigned(bytes: &[u8], end: usize) -> Option<Assigned> {
         Some(b'>') if join == Join::Equals => after + 1,
         _ => after,
     };
-    Some(Assigned {
+    Some(Assignment {
         join,
         quoted_name,
         start: gap_end(bytes, after),
@@ -129,8 +126,8 @@ pub(super) fn value(text: &str, start: usize, quoted_name: bool) -> Option<Secre
     if !quoted_name {
         return Secret::at(range);
     }
-    // A member whose value stands without quotes: `true` and the like tell nothing, and a number
-    // becomes a string, so that the whole stays JSON.
+    // A member whose value has no quotes: `true`, `false` and `null` reveal nothing, and a number becomes a string, so
+    // that the body stays JSON.
     let name_slashes = text[..start]
         .rfind(['"', '\''])
         .map_or(0, |at| backslashes_before(bytes, at));
@@ -139,7 +136,7 @@ pub(super) fn value(text: &str, start: usize, quoted_name: bool) -> Option<Secre
         "true" | "false" | "null" => None,
         word if word.parse::<f64>().is_ok() => Some(Secret {
             range,
-            blot: format!("{quote}{BLOT}{quote}"),
+            replacement: format!("{quote}{REPLACEMENT}{quote}"),
         }),
         _ => Secret::at(range),
     }
@@ -178,8 +175,10 @@ fn quoted_end(bytes: &[u8], from: usize, quote: u8, slashes: usize) -> usize {
                 // The closing quote's own backslashes stay; the rest of the run is content.
                 return next - run.min(slashes);
             }
+            // An unescaped `"` ends the JSON string that the single-quoted value is in.
             Some(b'"') if quote == b'\'' && run == 0 => return next,
             Some(_) => at = next + 1,
+            // No closing quote: the cap cut the value, and all the rest belongs to it.
             None => return bytes.len(),
         }
     }
@@ -204,6 +203,7 @@ pub(super) fn bare_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
     while let Some(&byte) = bytes.get(at) {
         match byte {
+            // Some JSON writers escape `/`, which is a digit of base 64.
             b'\\' => match bytes.get(at + run_of_backslashes(bytes, at)) {
                 Some(b'/') => at += run_of_backslashes(bytes, at) + 1,
                 _ => break,
@@ -237,7 +237,7 @@ pub(super) fn looks_random(word: &[u8]) -> bool {
     word.iter().any(u8::is_ascii_digit) && word.iter().any(u8::is_ascii_alphabetic)
 }
 
-/// The range of a secret without what stands around it.
+/// The range of a secret without the text around it.
 pub(super) fn length(range: &Range<usize>) -> usize {
     range.end.saturating_sub(range.start)
 }

@@ -212,7 +212,7 @@ fn a_cut_body_is_shown_as_text_with_a_warning() {
         activity.metadata.warnings,
         [
             "odd",
-            "arguments: the first 8 of 9000 bytes are kept, as text"
+            "arguments: truncated to the first 8 of 9000 bytes, stored as text"
         ]
     );
 }

@@ -117,7 +117,7 @@ fn configured_patterns_are_always_searched_for() {
     assert_eq!(error.pattern, "(");
     let text = error.to_string();
     assert!(
-        text.starts_with("the redaction pattern `(` cannot be used: "),
+        text.starts_with("invalid redaction pattern `(`: "),
         "{text}"
     );
 }

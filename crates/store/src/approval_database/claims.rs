@@ -1,5 +1,5 @@
-//! Claims: an approval that is set aside for one call of one writer, until the log says that the call
-//! is about to be forwarded, or that it will not be.
+//! Claims: an approval reserved for one call of one writer, until the log shows that the call is about
+//! to be forwarded, or that it will not be.
 
 use std::path::Path;
 
@@ -8,19 +8,18 @@ use callgate_record::{EntryKind, WriterId};
 use rusqlite::{Connection, Transaction, params};
 use ulid::Ulid;
 
-use super::Trouble;
+use super::ApprovalDbError;
 use crate::{
     folder::{self, Folder},
     read::ChainReader,
 };
 
-/// Sets an approval aside.
 pub(super) fn claim(
     transaction: &Transaction<'_>,
     id: &ApprovalId,
     writer: Option<WriterId>,
     call: CallId,
-) -> Result<(), Trouble> {
+) -> Result<(), ApprovalDbError> {
     transaction.execute(
         "UPDATE approval SET status = 'claimed', claimed_by = ?2, used_by = ?3 WHERE id = ?1",
         params![
@@ -37,7 +36,7 @@ pub(super) fn end(
     transaction: &Transaction<'_>,
     id: &ApprovalId,
     status: &str,
-) -> Result<(), Trouble> {
+) -> Result<(), ApprovalDbError> {
     let next = "(SELECT MAX(revision) + 1 FROM approval)";
     let used_by = if status == "used" { "used_by" } else { "NULL" };
     let sql = format!(
@@ -53,7 +52,7 @@ pub(super) fn settle_dead(
     transaction: &Transaction<'_>,
     dir: &Path,
     own: Option<WriterId>,
-) -> Result<(), Trouble> {
+) -> Result<(), ApprovalDbError> {
     for (id, writer, call) in claimed(transaction)? {
         if own.is_some_and(|own| own.to_string() == writer) || !is_dead(dir, Some(&writer)) {
             continue;
@@ -68,17 +67,17 @@ pub(super) fn settle_dead(
     Ok(())
 }
 
-/// Whether a writer is known to be dead. One that left no name never claims, and counts as dead.
+/// Whether a writer is known to be dead. A process without a log never claims, and counts as dead.
 pub(super) fn is_dead(dir: &Path, writer: Option<&str>) -> bool {
     match writer.map(|writer| folder_of(dir, writer)) {
         None => true,
         Some(None) => false,
-        // What cannot be found out may be alive.
+        // An unknown state counts as running: settling the claim of a running writer could run a call twice.
         Some(Some(folder)) => folder.is_alive().is_ok_and(|alive| !alive),
     }
 }
 
-fn claimed(connection: &Connection) -> Result<Vec<(ApprovalId, String, String)>, Trouble> {
+fn claimed(connection: &Connection) -> Result<Vec<(ApprovalId, String, String)>, ApprovalDbError> {
     let sql = "SELECT id, claimed_by, used_by FROM approval WHERE status = 'claimed'";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
@@ -94,8 +93,9 @@ fn claimed(connection: &Connection) -> Result<Vec<(ApprovalId, String, String)>,
     Ok(claimed)
 }
 
-/// Whether a dead writer's log says that the call was about to be forwarded. A log that is gone, or
-/// cannot be read, cannot say that it was not: then it counts as forwarded, and nothing happens twice.
+/// Whether a dead writer's chain shows that the call was about to be forwarded.
+// A chain that is gone, unreadable or damaged does not prove the opposite: the call then counts as forwarded, so that
+// it cannot run twice.
 fn was_forwarded(dir: &Path, writer: &str, call: &str) -> bool {
     let Some(folder) = folder_of(dir, writer) else {
         return true;
@@ -106,7 +106,7 @@ fn was_forwarded(dir: &Path, writer: &str, call: &str) -> bool {
     let mut found = false;
     let mut reader = ChainReader::new(folder);
     let read = reader.read_on(&mut |line| {
-        // The answer to whoever asked uses an approval up like a call of our own.
+        // The answer to another gateway uses up an approval like a forwarded call.
         let uses = matches!(line.front.kind, EntryKind::Forwarding | EntryKind::Checked);
         let is_it = uses && line.front.id.is_some_and(|id| id.to_string() == call);
         found |= is_it;

@@ -1,4 +1,4 @@
-//! The rows of approvals: writing questions and decisions, reading them as they stand now.
+//! The rows of approvals: writing questions and decisions, and reading their current state.
 
 use callgate_gate::ApprovalId;
 use callgate_record::{
@@ -9,35 +9,35 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
 use serde::de::DeserializeOwned;
 
-use super::{Trouble, fresh_id, fresh_record};
+use super::{ApprovalDbError, fresh_id, fresh_record};
 
 /// Approvals older than this are forgotten; their records are in the log.
 const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24 * 30);
-/// Changes that are told at once; more are told when it is asked again.
+/// The most changes in one answer; the rest follow with the next one.
 const CHANGES_AT_ONCE: usize = 500;
 
 const COLUMNS: &str = "id, status, asking, asked_at, expires_at, answer, resolved_by, way, \
                        resolved_at, valid_until, resolution, used_by, under";
 
 /// A row: an approval, or a further question of one.
-pub(super) struct Found {
+pub(super) struct QuestionRow {
     pub(super) approval: Approval,
     /// The approval that it is a further question of.
     pub(super) under: Option<ApprovalId>,
 }
 
-/// What was decided about exactly this call and still counts, else the open question about it. The
-/// approval that the caller names comes first where there are several.
+/// The valid decision about exactly this call, else the open question about it. Of several approvals the one that the
+/// caller names comes first.
 pub(super) fn decisive(
     connection: &Connection,
     binding: &str,
     named: Option<&ApprovalId>,
     now: Timestamp,
-) -> Result<Option<Found>, Trouble> {
+) -> Result<Option<QuestionRow>, ApprovalDbError> {
     let sql = format!("SELECT {COLUMNS} FROM approval WHERE binding = ?1 ORDER BY asked_at DESC");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([binding])?;
-    let mut best: Option<(u8, Found)> = None;
+    let mut best: Option<(u8, QuestionRow)> = None;
     while let Some(row) = rows.next()? {
         let found = read_row(row, now)?;
         let public = found.under.as_ref().unwrap_or(&found.approval.id);
@@ -55,26 +55,26 @@ pub(super) fn decisive(
     Ok(best.map(|(_, found)| found))
 }
 
-/// How many open questions a caller has.
+/// The number of a caller's open questions.
 pub(super) fn open_of(
     connection: &Connection,
     principal: &str,
     now: Timestamp,
-) -> Result<usize, Trouble> {
+) -> Result<usize, ApprovalDbError> {
     let sql = "SELECT COUNT(*) FROM approval WHERE status = 'pending' AND principal = ?1 AND expires_at > ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let count = params![principal, now.as_microsecond()];
     Ok(statement.query_row(count, |row| row.get(0))?)
 }
 
-/// Writes a question down, as an approval or under one.
+/// Stores a question, as an approval or as a further question of one.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     question: &Question,
     writer: Option<WriterId>,
     now: Timestamp,
     under: Option<&Approval>,
-) -> Result<Approval, Trouble> {
+) -> Result<Approval, ApprovalDbError> {
     forget_old(transaction, now)?;
     let id = fresh_id()?;
     let expires_at = match under {
@@ -114,14 +114,14 @@ pub(super) fn insert(
     })
 }
 
-/// Writes a decision down. It is not on record yet.
+/// Stores a decision. It is not on record yet.
 pub(super) fn resolve(
     transaction: &Transaction<'_>,
     id: &ApprovalId,
     answer: Answer,
     by: &Approver,
     now: Timestamp,
-) -> Result<(), Trouble> {
+) -> Result<(), ApprovalDbError> {
     transaction.execute(
         "UPDATE approval SET status = ?2, answer = ?3, resolved_by = ?4, way = ?5, resolved_at = ?6,
             valid_until = ?6 + valid_for, resolution = ?7, recorded = (under IS NOT NULL), sealed = NULL,
@@ -144,7 +144,7 @@ pub(super) fn get(
     connection: &Connection,
     id: &ApprovalId,
     now: Timestamp,
-) -> Result<Option<Approval>, Trouble> {
+) -> Result<Option<Approval>, ApprovalDbError> {
     let sql = format!("SELECT {COLUMNS} FROM approval WHERE id = ?1 AND under IS NULL");
     Ok(select(connection, &sql, params![id.as_str()], now)?.pop())
 }
@@ -154,7 +154,7 @@ pub(super) fn list(
     which: &Which,
     limit: usize,
     now: Timestamp,
-) -> Result<Vec<Approval>, Trouble> {
+) -> Result<Vec<Approval>, ApprovalDbError> {
     let sql = format!("SELECT {COLUMNS} FROM approval WHERE under IS NULL ORDER BY asked_at DESC");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([])?;
@@ -171,13 +171,13 @@ pub(super) fn list(
     Ok(found)
 }
 
-pub(super) fn pending(connection: &Connection, now: Timestamp) -> Result<usize, Trouble> {
+pub(super) fn pending(connection: &Connection, now: Timestamp) -> Result<usize, ApprovalDbError> {
     let sql = "SELECT COUNT(*) FROM approval WHERE status = 'pending' AND expires_at > ?1 AND under IS NULL";
     let mut statement = connection.prepare_cached(sql)?;
     Ok(statement.query_row([now.as_microsecond()], |row| row.get(0))?)
 }
 
-pub(super) fn newest(connection: &Connection) -> Result<u64, Trouble> {
+pub(super) fn newest(connection: &Connection) -> Result<u64, ApprovalDbError> {
     let sql = "SELECT COALESCE(MAX(revision), 0) FROM approval";
     Ok(connection.query_row(sql, [], |row| row.get(0))?)
 }
@@ -186,7 +186,7 @@ pub(super) fn changes(
     connection: &Connection,
     mark: u64,
     now: Timestamp,
-) -> Result<(u64, Vec<Approval>), Trouble> {
+) -> Result<(u64, Vec<Approval>), ApprovalDbError> {
     let sql = format!(
         "SELECT {COLUMNS}, revision FROM approval WHERE revision > ?1 ORDER BY revision LIMIT {CHANGES_AT_ONCE}"
     );
@@ -206,7 +206,7 @@ pub(super) fn changes(
 pub(super) fn unrecorded(
     connection: &Connection,
     before: Timestamp,
-) -> Result<Vec<Approval>, Trouble> {
+) -> Result<Vec<Approval>, ApprovalDbError> {
     let sql = format!("SELECT {COLUMNS} FROM approval WHERE recorded = 0 AND resolved_at < ?1");
     select(connection, &sql, params![before.as_microsecond()], before)
 }
@@ -216,7 +216,7 @@ fn select(
     sql: &str,
     bound: &[&dyn rusqlite::ToSql],
     now: Timestamp,
-) -> Result<Vec<Approval>, Trouble> {
+) -> Result<Vec<Approval>, ApprovalDbError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(bound)?;
     let mut found = Vec::new();
@@ -226,23 +226,24 @@ fn select(
     Ok(found)
 }
 
-fn forget_old(transaction: &Transaction<'_>, now: Timestamp) -> Result<(), Trouble> {
+fn forget_old(transaction: &Transaction<'_>, now: Timestamp) -> Result<(), ApprovalDbError> {
     let before = now.saturating_sub(KEPT_FOR).unwrap_or(Timestamp::MIN);
     transaction.execute(
+        // A decision that is not on record yet stays, whatever its age.
         "DELETE FROM approval WHERE asked_at < ?1 AND recorded = 1",
         [before.as_microsecond()],
     )?;
     Ok(())
 }
 
-fn read(row: &Row<'_>, now: Timestamp) -> Result<Approval, Trouble> {
+fn read(row: &Row<'_>, now: Timestamp) -> Result<Approval, ApprovalDbError> {
     Ok(read_row(row, now)?.approval)
 }
 
-fn read_row(row: &Row<'_>, now: Timestamp) -> Result<Found, Trouble> {
-    let at = |column: usize| -> Result<Timestamp, Trouble> {
+fn read_row(row: &Row<'_>, now: Timestamp) -> Result<QuestionRow, ApprovalDbError> {
+    let at = |column: usize| -> Result<Timestamp, ApprovalDbError> {
         let micros: i64 = row.get(column)?;
-        Timestamp::from_microsecond(micros).map_err(|_| Trouble::Word(micros.to_string()))
+        Timestamp::from_microsecond(micros).map_err(|_| ApprovalDbError::Word(micros.to_string()))
     };
     let id: String = row.get(0)?;
     let status: String = row.get(1)?;
@@ -264,16 +265,18 @@ fn read_row(row: &Row<'_>, now: Timestamp) -> Result<Found, Trouble> {
         None => None,
     };
     let valid_until = resolution.as_ref().map(|resolution| resolution.valid_until);
+    // Expiry is never stored: no process need run for it, and clocks are compared in one place.
     let is_over = valid_until.unwrap_or(expires_at) <= now;
     let status = match status.as_str() {
         "pending" | "approved" | "denied" if is_over => ApprovalStatus::Expired,
         "pending" => ApprovalStatus::Pending,
         "approved" => ApprovalStatus::Approved,
         "denied" => ApprovalStatus::Denied,
+        // A claim shows as used: to all other callers it is.
         "claimed" | "used" => ApprovalStatus::Used,
-        other => return Err(Trouble::Word(other.to_owned())),
+        other => return Err(ApprovalDbError::Word(other.to_owned())),
     };
-    let id_of = |text: String| text.parse().map_err(|_| Trouble::Word(text));
+    let id_of = |text: String| text.parse().map_err(|_| ApprovalDbError::Word(text));
     let under: Option<String> = row.get(12)?;
     let asking: Asking = serde_json::from_str(&asking)?;
     let approval = Approval {
@@ -287,18 +290,18 @@ fn read_row(row: &Row<'_>, now: Timestamp) -> Result<Found, Trouble> {
         resolution,
         used_by,
     };
-    Ok(Found {
+    Ok(QuestionRow {
         approval,
         under: under.map(id_of).transpose()?,
     })
 }
 
-fn word<T: DeserializeOwned>(text: &str) -> Result<T, Trouble> {
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, ApprovalDbError> {
     Ok(serde_json::from_str(text)?)
 }
 
-fn ulid_of(text: &str) -> Result<callgate_gate::CallId, Trouble> {
+fn ulid_of(text: &str) -> Result<callgate_gate::CallId, ApprovalDbError> {
     let id = ulid::Ulid::from_string(text);
     id.map(callgate_gate::CallId)
-        .map_err(|_| Trouble::Word(text.to_owned()))
+        .map_err(|_| ApprovalDbError::Word(text.to_owned()))
 }

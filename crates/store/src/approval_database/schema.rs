@@ -1,16 +1,17 @@
-//! The form of the database of approvals.
+//! The schema of the approval database.
 
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::Trouble;
+use super::ApprovalDbError;
 
 /// The form that this version reads and writes.
 const FORM: i64 = 2;
 /// How long a process waits for another one that is writing.
 const BUSY: Duration = Duration::from_secs(10);
-/// How long it waits to empty the log of changes.
+/// How long it waits to empty the write-ahead log.
+// Short: a decision waits for this, and what stays is emptied later.
 const LOG_BUSY: Duration = Duration::from_millis(250);
 
 const TABLES: &str = "
@@ -55,19 +56,19 @@ const SEALED: &str = "
 ";
 
 /// Brings the database into the form that this version knows, and forgets what is old.
-pub(super) fn prepare(connection: &mut Connection) -> Result<(), Trouble> {
+pub(super) fn prepare(connection: &mut Connection) -> Result<(), ApprovalDbError> {
     connection.busy_timeout(BUSY)?;
     let form: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if form > FORM {
-        return Err(Trouble::Newer {
+        return Err(ApprovalDbError::Newer {
             found: form,
             known: FORM,
         });
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // A decision that was answered for is not lost in a power cut either; there are few of them.
+    // A confirmed decision must survive a power cut. There are few of them, so a sync for each is affordable.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // What is erased is overwritten, not only unlinked.
+    // Erased pages are overwritten, not only unlinked: sealed calls hold arguments.
     connection.pragma_update(None, "secure_delete", "ON")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have made the tables in between.
@@ -83,9 +84,9 @@ pub(super) fn prepare(connection: &mut Connection) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Writes the log of changes back into the database and empties it, so that nothing that was erased is left there.
-/// Returns `false` where another process reads right now: then it has to be done later.
-pub(super) fn empty_log(connection: &Connection) -> Result<bool, Trouble> {
+/// Writes the write-ahead log back into the database and empties it, so that no erased data is left in it. Returns
+/// `false` while another process reads: then it must be done later.
+pub(super) fn empty_log(connection: &Connection) -> Result<bool, ApprovalDbError> {
     connection.busy_timeout(LOG_BUSY)?;
     let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
     let emptied = connection.query_row(sql, [], |row| row.get::<_, i64>(0));

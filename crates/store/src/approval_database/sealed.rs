@@ -1,17 +1,17 @@
-//! The sealed calls: kept with their questions until the decision or the end of their time, then erased.
+//! Sealed calls: stored with their questions until the decision or the expiry, then erased.
 
 use callgate_gate::ApprovalId;
 use callgate_record::{Approval, ApprovalStatus, Kept, Question, SEAL_MARK_BYTES};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::{Trouble, rows};
+use super::{ApprovalDbError, rows};
 
 /// Questions that one decision can cover. A gateway asks about a call in two scopes.
 const MAX_QUESTIONS: usize = 8;
 
 /// The questions of an approval, the first one first.
-pub(super) fn kept(connection: &Connection, id: &ApprovalId) -> Result<Vec<Kept>, Trouble> {
+pub(super) fn kept(connection: &Connection, id: &ApprovalId) -> Result<Vec<Kept>, ApprovalDbError> {
     let sql = "SELECT asking, binding, sealed FROM approval WHERE id = ?1 OR under = ?1
                ORDER BY under IS NOT NULL, asked_at, id";
     let mut statement = connection.prepare_cached(sql)?;
@@ -29,19 +29,19 @@ pub(super) fn kept(connection: &Connection, id: &ApprovalId) -> Result<Vec<Kept>
 }
 
 /// Notes that a person is shown an approval.
-pub(super) fn note_shown(connection: &Connection, id: &ApprovalId) -> Result<(), Trouble> {
+pub(super) fn note_shown(connection: &Connection, id: &ApprovalId) -> Result<(), ApprovalDbError> {
     let sql = "UPDATE approval SET shown = 1 WHERE id = ?1 AND shown = 0";
     connection.execute(sql, [id.as_str()])?;
     Ok(())
 }
 
-/// Keeps a call with its pending question where it is missing there or was sealed with a key that is gone. The
-/// binding is the same, so it is the same call.
+/// Stores a sealed call in its pending question again, if it is missing there or was sealed with a lost key.
+// The binding is the same, so it is the same call.
 pub(super) fn renew(
     transaction: &Transaction<'_>,
     id: &ApprovalId,
     question: &Question,
-) -> Result<(), Trouble> {
+) -> Result<(), ApprovalDbError> {
     let mark = &question.sealed[..SEAL_MARK_BYTES.min(question.sealed.len())];
     transaction.execute(
         "UPDATE approval SET sealed = ?2
@@ -51,12 +51,12 @@ pub(super) fn renew(
     Ok(())
 }
 
-/// The pending approval that a question may be put under: one of the same caller that no person has been shown.
+/// The pending approval that a question may join: one of the same caller that no approver has seen.
 pub(super) fn joined(
     transaction: &Transaction<'_>,
     question: &Question,
     now: Timestamp,
-) -> Result<Option<Approval>, Trouble> {
+) -> Result<Option<Approval>, ApprovalDbError> {
     let Some(named) = question.named.as_ref().filter(|_| question.joins) else {
         return Ok(None);
     };
@@ -75,9 +75,10 @@ pub(super) fn joined(
     Ok(fits.then_some(approval))
 }
 
-/// Erases the calls whose time is over, and says whether there were any.
-pub(super) fn erase_over(connection: &Connection, now: Timestamp) -> Result<bool, Trouble> {
+/// Erases expired calls; returns whether there were any.
+pub(super) fn erase_over(connection: &Connection, now: Timestamp) -> Result<bool, ApprovalDbError> {
     let over = "sealed IS NOT NULL AND (expires_at <= ?1 OR status <> 'pending')";
+    // A read first: lists call this each time, and an UPDATE would take the write lock for nothing.
     let sql = format!("SELECT EXISTS (SELECT 1 FROM approval WHERE {over})");
     let mut statement = connection.prepare_cached(&sql)?;
     if !statement.query_row([now.as_microsecond()], |row| row.get(0))? {

@@ -23,16 +23,16 @@ use crate::{
 
 /// The ends of the log at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Ends(HashMap<(WriterId, u32), u64>);
+pub(super) struct LogEnds(HashMap<(WriterId, u32), u64>);
 
 /// What the log has about one call.
 #[derive(Debug, Default)]
-struct Mentioned {
+struct LoggedCall {
     begins: bool,
     entries: HashSet<Place>,
 }
 
-impl Ends {
+impl LogEnds {
     /// Where the log ends now.
     pub(super) fn of(dir: &Path) -> Result<Self, IndexError> {
         let mut ends = HashMap::new();
@@ -51,20 +51,20 @@ impl Ends {
     }
 }
 
-/// What of the index is not as the log says; it must have been filled since `ends` were taken.
+/// The first difference between index and log; the index must have been filled since `ends` were taken.
 pub(super) fn difference(
     connection: &Connection,
     dir: &Path,
-    ends: &Ends,
+    ends: &LogEnds,
 ) -> Result<Option<String>, IndexError> {
     if let Some(what) = schema::difference(connection)? {
         return Ok(Some(what));
     }
     let sound: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if sound != "ok" {
-        return Ok(Some(format!("it is damaged: {sound}")));
+        return Ok(Some(format!("SQLite reports damage: {sound}")));
     }
-    let mut log = mentioned(dir, ends)?;
+    let mut log = logged_calls(dir, ends)?;
     let mut reader = Reader::new(dir);
     let sql = format!(
         "SELECT id, status, places, {} FROM activity",
@@ -78,7 +78,12 @@ pub(super) fn difference(
             status: found.get(1)?,
             places: found.get(2)?,
         };
-        let differs = || Ok(Some(format!("record {} is not as its entries say", row.id)));
+        let differs = || {
+            Ok(Some(format!(
+                "the row of record {} differs from its log entries",
+                row.id
+            )))
+        };
         let record = match reader.record(&row) {
             Ok(Some(record)) => record,
             Ok(None) => continue,
@@ -87,8 +92,9 @@ pub(super) fn difference(
         };
         let places: HashSet<Place> = place::read(&row.places).into_iter().flatten().collect();
         let known = log.remove(&record.id).unwrap_or_default().entries;
-        let told = places.iter().filter(|place| ends.include(place));
-        if Columns::of(&record)? != Columns::from_row(found, 3)? || told.count() != known.len() {
+        let compared = places.iter().filter(|place| ends.include(place));
+        if Columns::of(&record)? != Columns::from_row(found, 3)? || compared.count() != known.len()
+        {
             return differs();
         }
         if !known.is_subset(&places) {
@@ -96,14 +102,14 @@ pub(super) fn difference(
         }
     }
     if let Some(id) = log.iter().find(|(_, found)| found.begins).map(|(id, _)| id) {
-        return Ok(Some(format!("record {id} is missing")));
+        return Ok(Some(format!("record {id} is missing from the index")));
     }
-    Ok(tally::difference(connection)?.then(|| "its counts are wrong".to_owned()))
+    Ok(tally::difference(connection)?.then(|| "the record counts are wrong".to_owned()))
 }
 
 /// Every call that the log is about, up to `ends`.
-fn mentioned(dir: &Path, ends: &Ends) -> Result<HashMap<CallId, Mentioned>, IndexError> {
-    let mut found: HashMap<CallId, Mentioned> = HashMap::new();
+fn logged_calls(dir: &Path, ends: &LogEnds) -> Result<HashMap<CallId, LoggedCall>, IndexError> {
+    let mut found: HashMap<CallId, LoggedCall> = HashMap::new();
     for folder in Folder::list(&folder::log_path(dir))? {
         for segment in folder.segments()? {
             let Some(end) = ends.0.get(&(folder.writer, segment.number)) else {
@@ -120,7 +126,7 @@ fn mentioned(dir: &Path, ends: &Ends) -> Result<HashMap<CallId, Mentioned>, Inde
                     length,
                 };
                 offset += length + 1;
-                // Damage is for `verify` to tell; the index leaves such entries out.
+                // `verify` reports damage of the log; the index leaves such entries out.
                 let Ok(line) = line::parse(text.strip_suffix(b"\n").unwrap_or_default()) else {
                     continue;
                 };

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use super::{
     IndexError, load,
     place::{Place, Reader},
-    rows::{self, Changed},
+    rows::{self, ChangedRecord},
     seal::Seal,
     tally,
 };
@@ -19,8 +19,8 @@ use crate::{
     read,
 };
 
-/// How much of the log one transaction takes over, so that others need not wait long, and whoever
-/// has something better to do can stop soon.
+/// The bytes of the log per transaction.
+// Small, so that other processes do not wait long for the lock, and a gateway with calls to serve can stop soon.
 const BATCH_BYTES: u64 = 512 * 1024;
 
 /// How far a writer's log has been read.
@@ -28,15 +28,15 @@ const BATCH_BYTES: u64 = 512 * 1024;
 struct Mark {
     segment: u32,
     offset: u64,
-    /// The first segment that was there; earlier ones have been forgotten.
+    /// The first segment that existed; retention dropped earlier ones.
     first: u32,
     settled: Option<i64>,
     damaged: u64,
 }
 
-/// What an index is filled from, and what is kept up to date with it.
+/// The data folder to read, the seal to renew, and the signal to stop.
 #[derive(Clone, Copy)]
-pub(super) struct Filling<'a> {
+pub(super) struct FillContext<'a> {
     pub(super) dir: &'a Path,
     pub(super) seal: &'a Seal,
     pub(super) stop: &'a dyn Fn() -> bool,
@@ -45,16 +45,16 @@ pub(super) struct Filling<'a> {
 /// How far a filling came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CaughtUp {
-    /// So many entries were taken over.
+    /// The number of entries added.
     pub entries: u64,
     /// Whether it stopped before the end.
     pub stopped: bool,
 }
 
-/// Takes over everything that is new; asks before each batch whether to stop.
+/// Adds all new entries; checks before each batch whether to stop.
 pub(super) fn catch_up(
     connection: &mut Connection,
-    filling: Filling<'_>,
+    filling: FillContext<'_>,
 ) -> Result<CaughtUp, IndexError> {
     let folders = Folder::list(&folder::log_path(filling.dir))?;
     forget_gone(connection, &folders)?;
@@ -74,7 +74,7 @@ pub(super) fn catch_up(
 fn catch_up_writer(
     connection: &mut Connection,
     folder: &Folder,
-    filling: Filling<'_>,
+    filling: FillContext<'_>,
 ) -> Result<CaughtUp, IndexError> {
     let mut all = CaughtUp::default();
     let changed = changed_at(folder)?;
@@ -83,7 +83,7 @@ fn catch_up_writer(
     {
         return Ok(all);
     }
-    // Whether the writer lives is asked before reading: what a dead one wrote is all there.
+    // Checked before reading: all entries of a dead writer are there, but a running one may add some meanwhile.
     let is_sealed = folder.is_sealed();
     let is_dead = is_sealed || !folder.is_alive()?;
     loop {
@@ -160,7 +160,7 @@ fn read_batch(
     Ok(Batch { entries, is_last })
 }
 
-/// Reads a writer from its beginning again: its file was cut, so what was read may not be there any more.
+/// Reads a writer from its beginning again: its file was cut, so rows may point to entries that are gone.
 fn start_over(
     transaction: &Transaction<'_>,
     folder: &Folder,
@@ -227,7 +227,7 @@ fn whole_lines(segment: &SegmentPath, offset: u64) -> io::Result<Vec<u8>> {
 
 /// The records that a batch begins or changes.
 struct Fold {
-    changed: HashMap<CallId, Changed>,
+    changed: HashMap<CallId, ChangedRecord>,
     order: Vec<CallId>,
     reader: Reader,
 }
@@ -241,7 +241,7 @@ impl Fold {
         }
     }
 
-    /// Adds a line; a damaged one changes nothing and is told of.
+    /// Adds a line. A damaged one changes nothing, and its error is the inner result.
     fn add(
         &mut self,
         transaction: &Transaction<'_>,
@@ -277,11 +277,11 @@ impl Fold {
                 places.push(place);
                 Some((known, places))
             }
-            // The end of a call whose beginning retention has dropped begins nothing.
+            // Retention can drop the beginning of a call before its end; an end alone does not make a record.
             None => Activity::begin(writer, seq, at, &entry).map(|begun| (begun, vec![place])),
         };
         if let Some((activity, places)) = begun {
-            let changed = Changed {
+            let changed = ChangedRecord {
                 activity,
                 places,
                 is_known,
@@ -305,7 +305,7 @@ impl Fold {
     }
 }
 
-/// A writer has been read to its end: a dead one's running calls will never be heard of again.
+/// Notes that a writer was read to its end. A dead writer's running calls become unknown.
 fn settle(
     transaction: &Transaction<'_>,
     folder: &Folder,
@@ -318,8 +318,8 @@ fn settle(
             "UPDATE activity SET status = 'unknown' WHERE writer = ?1 AND status IS NULL",
             [&writer],
         )?;
-        // A call that waited for a person ends with whoever waited; nothing was sent. Few calls wait, and a writer
-        // has many: they are found by their status.
+        // A held call ends with the process that held it; nothing was sent. `+writer` keeps SQLite from that index:
+        // few calls wait, and a writer has many.
         let rejected = transaction.execute(
             "UPDATE activity SET status = 'rejected' WHERE +writer = ?1 AND status = 'pending'",
             [&writer],

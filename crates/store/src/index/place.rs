@@ -1,5 +1,5 @@
-//! Where the entries about a call stand in the log, and the record that they make. A record is never told from the
-//! index: the index says where to look.
+//! The positions of a call's entries in the log, and the record that they fold into. Records are never shown from the
+//! index: it only has their positions.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use crate::{line, segment};
 /// How many segments are kept open.
 const OPEN_FILES: usize = 64;
 
-/// Where one entry stands.
+/// The position of one entry in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) writer: WriterId,
@@ -38,7 +38,7 @@ pub(super) struct Row {
     pub(super) places: String,
 }
 
-/// Places as the index keeps them.
+/// Places as the text that the index has.
 pub(super) fn written(places: &[Place]) -> String {
     let mut text = String::new();
     for place in places {
@@ -54,7 +54,7 @@ pub(super) fn written(places: &[Place]) -> String {
     text
 }
 
-/// Places as they were written; none where that is not understood.
+/// The places in a text; none if it is malformed.
 pub(super) fn read(text: &str) -> Option<Vec<Place>> {
     let place = |text: &str| {
         let mut parts = text.split(':');
@@ -69,7 +69,7 @@ pub(super) fn read(text: &str) -> Option<Vec<Place>> {
     text.split(' ').map(place).collect()
 }
 
-/// Reads entries where they stand, and keeps the segments open meanwhile.
+/// Reads entries at their places, and keeps the segments open.
 #[derive(Debug)]
 pub(super) struct Reader {
     log: PathBuf,
@@ -85,8 +85,8 @@ impl Reader {
         }
     }
 
-    /// The record of a row; none when retention has dropped its beginning. A row that does not say what its entries
-    /// say is an error.
+    /// The record of a row; none when retention has dropped its beginning. A row that contradicts its entries is an
+    /// error.
     pub(super) fn record(&mut self, row: &Row) -> Result<Option<Activity>, IndexError> {
         let id = CallId(Ulid::from_string(&row.id).map_err(|_| IndexError::Differs)?);
         let places = read(&row.places).ok_or(IndexError::Differs)?;
@@ -133,7 +133,7 @@ impl Reader {
             }
         };
         let length = usize::try_from(place.length).map_err(|_| IndexError::Differs)?;
-        // A length that no entry has must not be reserved.
+        // The row is not trusted: an edited length must not allocate memory for bytes that do not exist.
         if place.offset.saturating_add(place.length) > file.metadata()?.len() {
             return Err(IndexError::Differs);
         }
@@ -143,8 +143,8 @@ impl Reader {
     }
 }
 
-/// How a record stands, by its entries and by the column, which also knows which writers have died; none when the two
-/// contradict each other.
+/// The status of a record by its entries and by the column, which also reflects dead writers; none if they contradict
+/// each other.
 fn status(entries: Option<Status>, column: Option<&str>) -> Option<Option<Status>> {
     let said = entries.map(Status::as_str);
     match (entries, column) {

@@ -1,4 +1,4 @@
-//! Asking the index: filters, pages and their cursors.
+//! Queries on the index: filters, pages and cursors.
 
 use std::io;
 
@@ -12,20 +12,18 @@ use super::{
     rows::word,
 };
 
-/// So many sorts are counted apart; the most frequent come first.
+/// A summary lists at most so many values, the most frequent first.
 const MAX_SORTS: usize = 20;
 
-/// Up to here it is quicker to find the records by their rule and to sort them; beyond, to go
-/// back in time and look at each.
+/// Up to this many matches, finding records by rule and sorting them is faster than reading them in order of time.
 const SORTABLE: u64 = 2000;
 
-/// One page.
 pub(super) fn page(
     connection: &Connection,
     reader: &mut Reader,
     filter: &ActivityFilter,
 ) -> Result<Page, IndexError> {
-    let mut terms = Terms::of(filter)?;
+    let mut terms = WhereClause::of(filter)?;
     let cursor = filter.cursor.as_deref().map(parse_cursor).transpose()?;
     let total = terms.count(connection)?;
     if total == 0 {
@@ -34,7 +32,7 @@ pub(super) fn page(
     terms.choose_index(connection, total)?;
     if let Some((at, id)) = cursor {
         terms.add(
-            Found::InTime,
+            Lookup::InTime,
             "(at, id) < (?, ?)",
             [Value::from(at), Value::from(id)],
         );
@@ -73,7 +71,7 @@ pub(super) fn for_each(
     filter: &ActivityFilter,
     visit: &mut dyn FnMut(Activity) -> io::Result<()>,
 ) -> Result<(), IndexError> {
-    let terms = Terms::of(filter)?;
+    let terms = WhereClause::of(filter)?;
     let sql = format!(
         "SELECT id, status, places FROM activity {} ORDER BY at, id",
         terms.sql(),
@@ -108,7 +106,7 @@ pub(super) fn summary(
         .prepare_cached(&format!("SELECT count(*) FROM activity WHERE {WHOSE}"))?
         .query_row(params![at, tenant], |row| row.get(0))?;
     let counted = |column: &str| -> Result<Vec<(String, u64)>, IndexError> {
-        // The column is one of those below, never what was asked for.
+        // The column is one of the constants below, never text from a request.
         let sql = format!(
             "SELECT {column}, count(*) FROM activity WHERE {WHOSE} AND {column} IS NOT NULL
              GROUP BY {column} ORDER BY count(*) DESC, {column} LIMIT {MAX_SORTS}"
@@ -128,33 +126,31 @@ pub(super) fn summary(
     })
 }
 
-/// How the records that a term is about are found.
+/// How the records that match a condition are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum Lookup {
     /// The tally has the column, and an index has it together with the time.
     BySort,
     /// The tally has it; no index does, or only without the time.
     Tallied,
     /// By an index of few records each; the tally does not have it.
     ByName,
-    /// By the time.
     InTime,
 }
 
-/// One condition. Text comes only from here; what was asked for is bound.
-struct Term {
-    found: Found,
+/// One condition. Its text is constant; values from a request are bound.
+struct Condition {
+    found: Lookup,
     text: &'static str,
     values: Vec<Value>,
-    /// SQLite uses no index for an expression.
+    /// `false` makes it an expression, for which SQLite uses no index.
     is_plain: bool,
 }
 
-/// A `WHERE` clause in the making.
 #[derive(Default)]
-struct Terms(Vec<Term>);
+struct WhereClause(Vec<Condition>);
 
-impl Terms {
+impl WhereClause {
     fn of(filter: &ActivityFilter) -> Result<Self, IndexError> {
         let mut terms = Self::default();
         let of_type = filter.record_type.as_ref().map(word).transpose()?;
@@ -162,22 +158,26 @@ impl Terms {
         let decision = filter.decision.as_ref().map(word).transpose()?;
         let parent = filter.parent_id.map(|id| id.to_string());
         let equal = [
-            (Found::BySort, "type = ?", of_type),
-            (Found::BySort, "server = ?", filter.server.clone()),
-            (Found::BySort, "tool = ?", filter.tool.clone()),
-            (Found::ByName, "session_id = ?", filter.session_id.clone()),
-            (Found::BySort, "status = ?", status),
-            (Found::BySort, "intent_type = ?", filter.intent_type.clone()),
-            (Found::BySort, "decision = ?", decision),
+            (Lookup::BySort, "type = ?", of_type),
+            (Lookup::BySort, "server = ?", filter.server.clone()),
+            (Lookup::BySort, "tool = ?", filter.tool.clone()),
+            (Lookup::ByName, "session_id = ?", filter.session_id.clone()),
+            (Lookup::BySort, "status = ?", status),
             (
-                Found::Tallied,
+                Lookup::BySort,
+                "intent_type = ?",
+                filter.intent_type.clone(),
+            ),
+            (Lookup::BySort, "decision = ?", decision),
+            (
+                Lookup::Tallied,
                 "instr(scopes, '|' || ? || '|') > 0",
                 filter.scope.clone(),
             ),
-            (Found::Tallied, "tenant = ?", filter.tenant.clone()),
-            (Found::ByName, "request_id = ?", filter.request_id.clone()),
-            (Found::ByName, "parent_id = ?", parent),
-            (Found::BySort, "agent = ?", filter.agent.clone()),
+            (Lookup::Tallied, "tenant = ?", filter.tenant.clone()),
+            (Lookup::ByName, "request_id = ?", filter.request_id.clone()),
+            (Lookup::ByName, "parent_id = ?", parent),
+            (Lookup::BySort, "agent = ?", filter.agent.clone()),
         ];
         for (found, text, value) in equal {
             if let Some(value) = value {
@@ -185,23 +185,24 @@ impl Terms {
             }
         }
         if let Some(prefix) = &filter.rule_prefix {
+            // A range and not LIKE: it uses the index, and `%` and `_` in a rule are plain characters.
             let end = format!("{prefix}{}", char::MAX);
             let values = [Value::from(prefix.clone()), Value::from(end)];
-            terms.add(Found::Tallied, "rule >= ? AND rule < ?", values);
+            terms.add(Lookup::Tallied, "rule >= ? AND rule < ?", values);
         }
         if let Some(since) = filter.since {
             let since = Value::from(since.as_microsecond());
-            terms.add(Found::InTime, "at >= ?", [since]);
+            terms.add(Lookup::InTime, "at >= ?", [since]);
         }
         if let Some(until) = filter.until {
             let until = Value::from(until.as_microsecond());
-            terms.add(Found::InTime, "at < ?", [until]);
+            terms.add(Lookup::InTime, "at < ?", [until]);
         }
         Ok(terms)
     }
 
-    fn add(&mut self, found: Found, text: &'static str, values: impl IntoIterator<Item = Value>) {
-        self.0.push(Term {
+    fn add(&mut self, found: Lookup, text: &'static str, values: impl IntoIterator<Item = Value>) {
+        self.0.push(Condition {
             found,
             text,
             values: values.into_iter().collect(),
@@ -209,9 +210,9 @@ impl Terms {
         });
     }
 
-    /// How many records fit: from the tally where it knows, else counted.
+    /// The number of matches, from the tally where possible.
     fn count(&self, connection: &Connection) -> Result<u64, IndexError> {
-        let sql = if self.0.iter().all(Term::is_tallied) {
+        let sql = if self.0.iter().all(Condition::is_tallied) {
             format!("SELECT ifnull(sum(count), 0) FROM tally {}", self.sql())
         } else {
             format!("SELECT count(*) FROM activity {}", self.sql())
@@ -220,24 +221,25 @@ impl Terms {
         Ok(statement.query_row(params_from_iter(self.values()), |row| row.get(0))?)
     }
 
-    /// Leaves SQLite one index: it does not know which of several conditions leaves the fewest records.
+    /// Leaves SQLite one index.
+    // SQLite has no statistics here and cannot know which of several conditions has the fewest matches; the tally does.
     fn choose_index(&mut self, connection: &Connection, total: u64) -> Result<(), IndexError> {
-        let has_name = self.0.iter().any(|term| term.found == Found::ByName);
-        let by_sort = |term: &&mut Term| term.found == Found::BySort;
+        let has_name = self.0.iter().any(|term| term.found == Lookup::ByName);
+        let by_sort = |term: &&mut Condition| term.found == Lookup::BySort;
         if has_name {
             self.0
                 .iter_mut()
                 .filter(by_sort)
-                .for_each(Term::leave_index);
+                .for_each(Condition::leave_index);
             return Ok(());
         }
         if total > SORTABLE {
             let ranges = self.0.iter_mut();
             ranges
-                .filter(|term| term.found == Found::Tallied)
-                .for_each(Term::leave_index);
+                .filter(|term| term.found == Lookup::Tallied)
+                .for_each(Condition::leave_index);
         }
-        let mut counted: Vec<(u64, &mut Term)> = Vec::new();
+        let mut counted: Vec<(u64, &mut Condition)> = Vec::new();
         for term in self.0.iter_mut().filter(by_sort) {
             let sql = format!(
                 "SELECT ifnull(sum(count), 0) FROM tally WHERE {}",
@@ -257,7 +259,7 @@ impl Terms {
         if self.0.is_empty() {
             return String::new();
         }
-        let texts: Vec<String> = self.0.iter().map(Term::sql).collect();
+        let texts: Vec<String> = self.0.iter().map(Condition::sql).collect();
         format!("WHERE {}", texts.join(" AND "))
     }
 
@@ -266,10 +268,10 @@ impl Terms {
     }
 }
 
-impl Term {
-    /// Nulls are empty texts in the tally, so nobody may ask it for those.
+impl Condition {
+    /// Whether the tally can answer the condition. It has empty text for null, so not for empty values.
     fn is_tallied(&self) -> bool {
-        let knows = matches!(self.found, Found::BySort | Found::Tallied);
+        let knows = matches!(self.found, Lookup::BySort | Lookup::Tallied);
         knows && !self.values.contains(&Value::from(String::new()))
     }
 

@@ -1,4 +1,4 @@
-//! The rows of the index: what of a record can be searched for, and where its entries stand.
+//! The rows of the index: the searchable columns of a record, and the positions of its entries.
 
 use callgate_gate::CallId;
 use callgate_record::Activity;
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A record that a batch of entries begins or changes.
-pub(super) struct Changed {
+pub(super) struct ChangedRecord {
     pub(super) activity: Activity,
     pub(super) places: Vec<Place>,
     /// Whether the index has had it before.
@@ -64,9 +64,9 @@ impl Columns {
 pub(super) fn begin(
     transaction: &Transaction<'_>,
     id: CallId,
-    changed: &Changed,
+    changed: &ChangedRecord,
 ) -> Result<(), IndexError> {
-    let Changed {
+    let ChangedRecord {
         activity, places, ..
     } = changed;
     let sql = format!(
@@ -87,9 +87,9 @@ pub(super) fn begin(
 pub(super) fn change(
     transaction: &Transaction<'_>,
     id: CallId,
-    changed: &Changed,
+    changed: &ChangedRecord,
 ) -> Result<(), IndexError> {
-    let Changed {
+    let ChangedRecord {
         activity, places, ..
     } = changed;
     tally::take(transaction, id)?;

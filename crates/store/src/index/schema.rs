@@ -1,4 +1,4 @@
-//! The form of the index: a narrow table to search in. Each row says where the entries of its record stand in the log.
+//! The schema of the index: a narrow table to search, with the positions of each record's entries in the log.
 
 use std::{path::Path, time::Duration};
 
@@ -66,9 +66,9 @@ const TABLES: &str = "
 /// Brings the database into the form that this version knows.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), IndexError> {
     connection.busy_timeout(BUSY)?;
-    // Only who fills the index changes its files; see `seal`.
+    // A checkpoint on close would change the files after they were sealed; only filling may change them.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // What another program put into the file is not run.
+    // Triggers and views that another program put into the file must not run.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
@@ -95,8 +95,8 @@ pub(super) fn refuse_newer(form: i64, path: &Path) -> Result<(), IndexError> {
     })
 }
 
-/// The form that the start of a database file tells: `user_version` is a big-endian number at
-/// byte 60 of its header. A file that is no database has no form.
+/// The format in the start of a database file: `user_version` is a big-endian number at byte 60 of its header. 0 for a
+/// file that is not a database.
 pub(super) fn form_in(start: &[u8; START_BYTES]) -> i64 {
     if !start.starts_with(MAGIC) {
         return 0;
@@ -105,7 +105,7 @@ pub(super) fn form_in(start: &[u8; START_BYTES]) -> i64 {
     i32::from_be_bytes([a, b, c, d]).into()
 }
 
-/// Makes all tables anew and empty.
+/// Replaces all tables by empty ones.
 pub(super) fn clear(connection: &mut Connection) -> Result<(), IndexError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(
@@ -121,7 +121,7 @@ pub(super) fn clear(connection: &mut Connection) -> Result<(), IndexError> {
     Ok(())
 }
 
-/// What stands in the database besides the tables of this version, or does not stand there.
+/// The difference between the database's schema and that of this version.
 pub(super) fn difference(connection: &Connection) -> Result<Option<String>, IndexError> {
     let mut fresh = Connection::open_in_memory()?;
     let transaction = fresh.transaction()?;

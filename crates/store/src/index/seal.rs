@@ -1,9 +1,8 @@
-//! Whether the index is as a gateway left it.
+//! Detects that another program changed the index.
 //!
-//! After each filling the gateway writes down which files the index consists of, how long they are and when they were last
-//! changed, with a code that only the owner of the log's key can make. Any other program that writes to the index,
-//! or puts another one in its place, changes that. The system keeps the time of the last change; a program cannot set it
-//! back. Reading every row before each answer would say the same and take a hundred times as long.
+//! After each filling the gateway stores the inode, length and change times of the index's files, authenticated with the
+//! log's key. Another program that writes to the index or replaces it changes these values, and a program cannot set a
+//! file's change time back. Reading every row before each answer would detect the same and take a hundred times as long.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,7 +17,6 @@ use crate::{folder, key::Key};
 /// The file beside the index that holds the seal, and that is locked while the index is read or filled.
 const NAME: &str = "index.seal";
 
-/// The seal of one index.
 #[derive(Debug, Clone)]
 pub(super) struct Seal {
     dir: PathBuf,
@@ -27,11 +25,11 @@ pub(super) struct Seal {
 
 /// A lock on the index; dropping it lets go.
 #[derive(Debug)]
-pub(super) struct Held(Arc<File>);
+pub(super) struct SealLock(Arc<File>);
 
-impl Drop for Held {
+impl Drop for SealLock {
     fn drop(&mut self) {
-        // The lock goes with the process at the latest.
+        // If this fails, the kernel releases the lock with the process.
         let _ = self.0.unlock();
     }
 }
@@ -53,16 +51,16 @@ impl Seal {
         })
     }
 
-    /// Keeps everyone else away while the index is filled.
-    pub(super) fn lock(&self) -> io::Result<Held> {
+    /// Excludes readers and other processes that fill the index.
+    pub(super) fn lock(&self) -> io::Result<SealLock> {
         self.file.lock()?;
-        Ok(Held(self.file.clone()))
+        Ok(SealLock(self.file.clone()))
     }
 
-    /// Keeps those away who would fill the index.
-    pub(super) fn lock_shared(&self) -> io::Result<Held> {
+    /// Excludes processes that fill the index.
+    pub(super) fn lock_shared(&self) -> io::Result<SealLock> {
         self.file.lock_shared()?;
-        Ok(Held(self.file.clone()))
+        Ok(SealLock(self.file.clone()))
     }
 
     /// Whether the index is as it was sealed.
@@ -83,12 +81,12 @@ impl Seal {
         file.write_all(code.as_bytes())
     }
 
-    /// Breaks the seal: the index is not believed until it was made again.
+    /// Breaks the seal: the index is not trusted until it was rebuilt.
     pub(super) fn void(&self) -> io::Result<()> {
         self.file.set_len(0)
     }
 
-    /// Without a key anyone could seal; `verify` says that it is missing.
+    // Without a key anyone could seal; `verify` reports the missing key.
     fn code(&self) -> io::Result<String> {
         let key = Key::load(&folder::log_path(&self.dir)).unwrap_or_else(|_| Key::none());
         let mut state = String::from("index");
@@ -102,7 +100,8 @@ impl Seal {
     }
 }
 
-/// What changes with every change of a file. An empty file is as good as none: SQLite makes one when it only reads.
+/// The values that change with every change of a file.
+// An empty file counts as missing: SQLite makes one when it only reads.
 fn file_state(path: &Path) -> io::Result<String> {
     match fs::metadata(path) {
         Ok(data) if data.len() > 0 => Ok(format!(

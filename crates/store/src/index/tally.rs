@@ -1,13 +1,13 @@
-//! How many records there are of each sort. To count those of a busy server one by one takes longer than to show a
-//! page of them.
+//! The number of records per combination of columns. Counting a busy server's records one by one takes longer than
+//! showing a page of them.
 //!
-//! Whoever adds, changes or drops rows says so here, in the same transaction. Triggers would do it by themselves, but
-//! SQLite then copies every page that a row touches before it changes it.
+//! Each change of rows updates the tally in the same transaction. Triggers would do that automatically, but SQLite then
+//! copies every page that a row touches before it changes it.
 
 use callgate_gate::CallId;
 use rusqlite::{Connection, Transaction};
 
-/// Nothing is null in it, so that each sort has one row.
+/// Columns are never null, so that each combination has one row.
 pub(super) const TABLE: &str = "
     CREATE TABLE tally (
         type TEXT, tenant TEXT, agent TEXT, server TEXT, tool TEXT, decision TEXT, rule TEXT, scopes TEXT,
@@ -16,7 +16,7 @@ pub(super) const TABLE: &str = "
     ) WITHOUT ROWID;
 ";
 
-/// The sort of a row of `activity`.
+/// The combination of columns that a row of `activity` counts for.
 const SORT: &str = "type, ifnull(tenant, ''), ifnull(agent, ''), ifnull(server, ''), ifnull(tool, ''), ifnull(decision, ''),
     ifnull(rule, ''), scopes, ifnull(intent_type, ''), ifnull(status, '')";
 
@@ -30,7 +30,7 @@ pub(super) fn add(transaction: &Transaction<'_>, id: CallId) -> Result<(), rusql
     statement.execute([id.to_string()]).map(drop)
 }
 
-/// Counts a record no more, before it changes.
+/// Takes a record out of the tally before it changes.
 pub(super) fn take(transaction: &Transaction<'_>, id: CallId) -> Result<(), rusqlite::Error> {
     let sql = format!(
         "UPDATE tally SET count = count - 1
@@ -41,7 +41,7 @@ pub(super) fn take(transaction: &Transaction<'_>, id: CallId) -> Result<(), rusq
     statement.execute([id.to_string()]).map(drop)
 }
 
-/// Whether the counts are not those of the rows.
+/// Whether the tally differs from the rows.
 pub(super) fn difference(connection: &Connection) -> Result<bool, rusqlite::Error> {
     let counted =
         format!("SELECT {SORT}, count(*) FROM activity GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10");
@@ -53,7 +53,7 @@ pub(super) fn difference(connection: &Connection) -> Result<bool, rusqlite::Erro
     connection.query_row(&sql, [], |row| row.get(0))
 }
 
-/// Counts everything anew, after so many records have changed at once.
+/// Counts all rows again after a bulk change.
 pub(super) fn recount_after(
     transaction: &Transaction<'_>,
     changed: usize,

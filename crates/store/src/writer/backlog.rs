@@ -1,4 +1,4 @@
-//! Entries that could not be written, in the order in which they must be.
+//! The backlog: entries that could not be written, in order.
 
 use std::collections::VecDeque;
 
@@ -6,15 +6,14 @@ use callgate_gate::CallId;
 use callgate_record::{Entry, Event, RecordType};
 use ulid::Ulid;
 
-/// How many are kept in memory. Beyond it refusals and events are only counted; the ends of
-/// calls, of which there are never more than calls under way, are always kept.
+/// The most entries in memory. Beyond it refusals and events are only counted; the ends of calls, of
+/// which there are never more than calls in flight, always stay.
 const MAX_OWED: usize = 10_000;
 
-/// What a chain owes.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     queue: VecDeque<Entry>,
-    /// How many went beyond the limit, and nothing says so in the log yet.
+    /// Entries dropped at the limit, which the log does not mention yet.
     uncounted: u64,
 }
 
@@ -31,7 +30,7 @@ impl Backlog {
         }
     }
 
-    /// The next one to write; after the last, one that tells how many there should have been.
+    /// The next entry to write; after the last, one with the number of dropped entries.
     pub(super) fn next(&mut self) -> Option<Entry> {
         if self.queue.is_empty() && self.uncounted > 0 {
             let uncounted = std::mem::take(&mut self.uncounted);
@@ -40,7 +39,9 @@ impl Backlog {
                 record_type: RecordType::System,
                 name: "record.dropped".to_owned(),
                 server: None,
-                reason: Some(format!("{uncounted} refusals and events could not be kept")),
+                reason: Some(format!(
+                    "{uncounted} refusals and events were dropped: the backlog was full"
+                )),
                 principal: None,
                 decision: None,
                 approval_id: None,
@@ -50,7 +51,7 @@ impl Backlog {
         self.queue.pop_front()
     }
 
-    /// Takes one back that could not be written.
+    /// Returns an entry that could not be written, as the next one.
     pub(super) fn put_back(&mut self, entry: Entry) {
         self.queue.push_front(entry);
     }

@@ -1,4 +1,4 @@
-//! The state of a writer's chain under the mutex: where it stands, what is open, what is owed.
+//! The state of a writer's chain under the mutex: its end, the open calls, and the backlog.
 
 use std::{
     io,
@@ -12,12 +12,12 @@ use foldhash::HashSet;
 use jiff::Timestamp;
 
 use crate::{
-    adopt::Dead,
+    adopt::DeadWriter,
     disk::{Disk, SegmentFile},
     folder::Folder,
     key::Key,
     line::{self, Hash, NO_HASH, Stamp},
-    segment::{Failure, MAX_END_BYTES, Segment},
+    segment::{MAX_END_BYTES, Segment, WriteFailure},
     writer::{Durability, backlog::Backlog, syncing::Syncing},
 };
 
@@ -35,7 +35,6 @@ pub(super) struct ChainOptions {
     pub(super) durability: Durability,
 }
 
-/// A writer's chain.
 #[derive(Debug)]
 pub(super) struct Chain {
     options: ChainOptions,
@@ -48,7 +47,7 @@ pub(super) struct Chain {
     since_head: u64,
     /// Calls whose `Forwarding` is in the log and whose end is not.
     open: HashSet<CallId>,
-    owed: Backlog,
+    backlog: Backlog,
     syncing: Syncing,
     line: Vec<u8>,
     instants: InstantWriter,
@@ -59,14 +58,14 @@ pub(super) struct Chain {
 
 /// Whether an entry begins a call, ends one, or does neither.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum CallStep {
     Begins(CallId),
     Ends(CallId),
     Neither,
 }
 
-impl Step {
-    /// What an entry says of itself; only the chain knows whether the call that it ends is open.
+impl CallStep {
+    /// The step by the entry alone; only the chain knows whether the call that it ends is open.
     pub(super) fn of(entry: &Entry) -> Self {
         match entry {
             Entry::Forwarding(call) => Self::Begins(call.id),
@@ -95,7 +94,7 @@ impl Chain {
             at: Timestamp::UNIX_EPOCH,
             since_head: 0,
             open: HashSet::default(),
-            owed: Backlog::default(),
+            backlog: Backlog::default(),
             syncing: Syncing::default(),
             line: Vec::new(),
             instants: InstantWriter::new(),
@@ -105,50 +104,55 @@ impl Chain {
         }
     }
 
-    /// Takes an entry or refuses it; refuses while anything is owed.
+    /// Takes an entry or refuses it; refuses while the backlog cannot be written.
     pub(super) fn take(&mut self, entry: &Entry) -> io::Result<u64> {
-        self.take_written(Step::of(entry), &line::body(entry)?)
+        self.take_written(CallStep::of(entry), &line::body(entry)?)
     }
 
-    /// The same for an entry whose JSON was made before the chain was locked.
-    pub(super) fn take_written(&mut self, step: Step, body: &[u8]) -> io::Result<u64> {
+    /// The same for an entry that was serialized before the chain was locked.
+    pub(super) fn take_written(&mut self, step: CallStep, body: &[u8]) -> io::Result<u64> {
         if self.is_closed {
             return Err(closed());
         }
-        self.pay()?;
+        self.write_backlog()?;
         let seq = self.write_body(step, body)?;
         self.head_if_due();
         Ok(seq)
     }
 
-    /// Takes an entry for good: writes it now, or owes it. `body` is its JSON.
-    pub(super) fn take_owed(&mut self, entry: Entry, body: io::Result<Vec<u8>>) -> Option<u64> {
+    /// Takes an entry that cannot be refused: writes it now, or adds it to the backlog. `body` is its JSON.
+    pub(super) fn take_or_queue(&mut self, entry: Entry, body: io::Result<Vec<u8>>) -> Option<u64> {
         if self.is_closed {
             crate::log::entry_after_the_end();
             return None;
         }
-        // The end of a call on record has its room already, so it need not wait for others.
-        let step = Step::of(&entry);
-        let may_overtake = matches!(self.known(step), Step::Ends(_));
-        let result = if may_overtake { Ok(()) } else { self.pay() }
-            .and_then(|()| self.write_body(step, &body?));
+        // Space is reserved for the end of a call on record, so it can be written even on a full disk and does not
+        // wait for the backlog.
+        let step = CallStep::of(&entry);
+        let may_overtake = matches!(self.known(step), CallStep::Ends(_));
+        let result = if may_overtake {
+            Ok(())
+        } else {
+            self.write_backlog()
+        }
+        .and_then(|()| self.write_body(step, &body?));
         match result {
             Ok(seq) => {
                 self.head_if_due();
                 Some(seq)
             }
             Err(error) => {
-                self.owe(entry, &error);
+                self.queue(entry, &error);
                 None
             }
         }
     }
 
-    /// Writes what is owed, in order, as far as it goes.
-    pub(super) fn pay(&mut self) -> io::Result<()> {
-        while let Some(entry) = self.owed.next() {
+    /// Writes the backlog, in order, up to the first error.
+    pub(super) fn write_backlog(&mut self) -> io::Result<()> {
+        while let Some(entry) = self.backlog.next() {
             if let Err(error) = self.write(&entry) {
-                self.owed.put_back(entry);
+                self.backlog.put_back(entry);
                 return Err(error);
             }
         }
@@ -160,21 +164,21 @@ impl Chain {
         if self.is_closed {
             return Ok(());
         }
-        self.pay()?;
+        self.write_backlog()?;
         self.write_head()?;
         self.write(&Entry::Closed {})?;
         self.is_closed = true;
         if let Some(segment) = &mut self.segment {
-            // Space that stays reserved behind a closed log is wasted, not wrong.
+            // If this fails, some reserved space is wasted.
             let _ = segment.trim();
         }
         self.replace_head_file()?;
         self.sync_now()
     }
 
-    /// Keeps the head beside the log, where a cut tail is measured against it.
+    /// Stores the head beside the chain, so that a cut tail is detected.
     pub(super) fn replace_head_file(&self) -> io::Result<()> {
-        let keyed = serde_json::to_vec(&self.options.key.vouch(self.head()))?;
+        let keyed = serde_json::to_vec(&self.options.key.sign(self.head()))?;
         self.options.disk.replace(
             &self.options.folder.head_path(),
             &keyed,
@@ -183,14 +187,14 @@ impl Chain {
     }
 
     /// Seals a dead writer whose calls this chain has closed.
-    pub(super) fn seal(&self, dead: &Dead) -> io::Result<()> {
-        let seal = serde_json::to_vec(&self.options.key.vouch(dead.head.clone()))?;
+    pub(super) fn seal(&self, dead: &DeadWriter) -> io::Result<()> {
+        let seal = serde_json::to_vec(&self.options.key.sign(dead.head.clone()))?;
         self.options
             .disk
             .replace(&dead.folder.seal_path(), &seal, self.options.durability)
     }
 
-    /// Syncs at once, for those who cannot wait for the keeper.
+    /// Syncs at once, for callers that cannot wait for the keeper.
     pub(super) fn sync_now(&mut self) -> io::Result<()> {
         let result = self.syncing.sync_now();
         if result.is_err() {
@@ -230,11 +234,11 @@ impl Chain {
         }
     }
 
-    /// The last moment: what is owed is lost unless it can be written now.
+    /// Stops the chain; a backlog that cannot be written now is lost.
     pub(super) fn stop(&mut self) {
         self.is_stopped = true;
-        if let Err(error) = self.pay() {
-            let entries = self.owed.len();
+        if let Err(error) = self.write_backlog() {
+            let entries = self.backlog.len();
             crate::log::lost(self.path(), entries, &error);
         }
     }
@@ -243,12 +247,12 @@ impl Chain {
         self.is_stopped
     }
 
-    /// Leaves what waits for the chain to the log's thread.
+    /// Leaves the queue to the log's thread.
     pub(super) fn hand_over(&mut self) {
         self.is_handed_over = true;
     }
 
-    /// Whether something was left to the log's thread, which takes it on.
+    /// Whether the queue was left to the log's thread; resets the flag.
     pub(super) fn take_over(&mut self) -> bool {
         std::mem::take(&mut self.is_handed_over)
     }
@@ -257,8 +261,8 @@ impl Chain {
         self.seq == 0
     }
 
-    pub(super) fn owed(&self) -> usize {
-        self.owed.len()
+    pub(super) fn backlog_len(&self) -> usize {
+        self.backlog.len()
     }
 
     pub(super) fn head(&self) -> Head {
@@ -277,19 +281,19 @@ impl Chain {
         self.options.folder.writer
     }
 
-    fn owe(&mut self, entry: Entry, error: &io::Error) {
-        if self.owed.len() == 0 {
+    fn queue(&mut self, entry: Entry, error: &io::Error) {
+        if self.backlog.len() == 0 {
             crate::log::owed(self.path(), error);
         }
-        self.owed.add(entry);
+        self.backlog.add(entry);
     }
 
     /// Puts one line at the end of the chain. On an error the chain is as it was before.
     fn write(&mut self, entry: &Entry) -> io::Result<u64> {
-        self.write_body(Step::of(entry), &line::body(entry)?)
+        self.write_body(CallStep::of(entry), &line::body(entry)?)
     }
 
-    fn write_body(&mut self, step: Step, body: &[u8]) -> io::Result<u64> {
+    fn write_body(&mut self, step: CallStep, body: &[u8]) -> io::Result<u64> {
         let step = self.known(step);
         let at = self.next_instant();
         let stamp = Stamp {
@@ -308,15 +312,15 @@ impl Chain {
         self.at = at;
         self.since_head += 1;
         match step {
-            Step::Begins(id) => _ = self.open.insert(id),
-            Step::Ends(id) => _ = self.open.remove(&id),
-            Step::Neither => {}
+            CallStep::Begins(id) => _ = self.open.insert(id),
+            CallStep::Ends(id) => _ = self.open.remove(&id),
+            CallStep::Neither => {}
         }
         Ok(self.seq)
     }
 
-    /// Now, but later than the entry before, so that sorting by time keeps a chain's order. When
-    /// the clock was set back by more than a moment, the clock is believed.
+    /// The current time, but later than the entry before, so that sorting by time keeps a chain's order. A
+    /// clock that was set back by more than [`CLOCK_SLIP_US`] is followed.
     fn next_instant(&self) -> Timestamp {
         let now = Timestamp::now().as_microsecond();
         let last = self.at.as_microsecond();
@@ -325,22 +329,22 @@ impl Chain {
         Timestamp::from_microsecond(at).unwrap_or(Timestamp::MAX)
     }
 
-    fn write_line(&mut self, line: &[u8], step: Step) -> io::Result<()> {
+    fn write_line(&mut self, line: &[u8], step: CallStep) -> io::Result<()> {
         let bytes = line.len() as u64;
         // The room that must be left behind this line for the ends of open calls.
         let open = self.open.len() as u64;
         let reserved = MAX_END_BYTES
             * match step {
-                Step::Begins(_) => open + 1,
-                Step::Ends(_) => open - 1,
-                Step::Neither => open,
+                CallStep::Begins(_) => open + 1,
+                CallStep::Ends(_) => open - 1,
+                CallStep::Neither => open,
             };
         let mut segment = self.segment_for(bytes, reserved, step)?;
         match segment.make_room(bytes + reserved) {
             Ok(()) => {}
-            // What was set aside for this end is there, or a filesystem that reserves nothing
-            // may still take it.
-            Err(_) if matches!(step, Step::Ends(_)) => {}
+            // The space for this end was reserved when its call began; without reservations the write
+            // may still succeed.
+            Err(_) if matches!(step, CallStep::Ends(_)) => {}
             Err(error) => {
                 self.segment = Some(segment);
                 return Err(error);
@@ -355,31 +359,31 @@ impl Chain {
                 self.segment = Some(segment);
                 Ok(())
             }
-            Err(Failure::Undone(error)) => {
-                // Undoing gave the reserved space back; it is taken again while it is there.
+            Err(WriteFailure::Undone(error)) => {
+                // Undoing released the reserved space; reserve it again before other programs use it.
                 let _ = segment.make_room(self.open.len() as u64 * MAX_END_BYTES);
                 self.segment = Some(segment);
                 Err(error)
             }
-            Err(Failure::Torn(error)) => Err(error),
+            Err(WriteFailure::Torn(error)) => Err(error),
         }
     }
 
-    /// What a step means for the calls that are under way: the end of one that is not is like any other entry.
-    fn known(&self, step: Step) -> Step {
+    /// The step with respect to open calls: the end of a call that is not open counts as any other entry.
+    fn known(&self, step: CallStep) -> CallStep {
         match step {
-            Step::Ends(id) if !self.open.contains(&id) => Step::Neither,
-            Step::Begins(_) | Step::Ends(_) | Step::Neither => step,
+            CallStep::Ends(id) if !self.open.contains(&id) => CallStep::Neither,
+            CallStep::Begins(_) | CallStep::Ends(_) | CallStep::Neither => step,
         }
     }
 
     /// The segment that the next line goes to: the current one, or a new one when that is full.
-    fn segment_for(&mut self, bytes: u64, reserved: u64, step: Step) -> io::Result<Segment> {
+    fn segment_for(&mut self, bytes: u64, reserved: u64, step: CallStep) -> io::Result<Segment> {
         let Some(mut current) = self.segment.take() else {
             return self.next_segment(bytes + reserved);
         };
-        // An end belongs to a beginning that found the file in its place.
-        if !matches!(step, Step::Ends(_)) && current.is_deleted() {
+        // An end goes to the file of its beginning, even if that was deleted meanwhile: a new call needs a file that lasts.
+        if !matches!(step, CallStep::Ends(_)) && current.is_deleted() {
             // The next one shows that this one is missing; without a folder there is no next one,
             // and nothing is taken any more.
             return self.next_segment(bytes + reserved);
@@ -393,7 +397,7 @@ impl Chain {
                 let _ = current.trim();
                 Ok(next)
             }
-            // A segment that grows too long does less harm than a call that is refused for it.
+            // A segment over its size does less harm than a refused call.
             Err(_) => Ok(current),
         }
     }
@@ -420,7 +424,7 @@ impl Chain {
     }
 
     fn write_head(&mut self) -> io::Result<()> {
-        self.write(&Entry::Head(self.options.key.vouch(self.head())))?;
+        self.write(&Entry::Head(self.options.key.sign(self.head())))?;
         self.since_head = 0;
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The thread of a log: pays what is owed, syncs once for everyone who waits, and goes on where a call has
-//! written long enough for others.
+//! The thread of a log: writes the backlog, syncs once for all callers that wait, and takes over the queue from a
+//! call that has written long enough for others.
 
 use std::{
     io,
@@ -11,12 +11,12 @@ use std::{
 
 use super::Shared;
 
-/// How often it is tried to write what is owed.
+/// How often the backlog is retried.
 const RETRY: Duration = Duration::from_millis(200);
-/// How many failed syncs are remembered for those who have not asked yet.
+/// How many failed syncs are remembered for callers that have not asked yet.
 const FAILURES: usize = 64;
 
-/// Up to where entries are on the device, and which are perhaps not.
+/// The entries up to which syncs have finished, and the ranges whose sync failed.
 #[derive(Debug, Default)]
 pub(super) struct Synced {
     through: u64,
@@ -24,12 +24,12 @@ pub(super) struct Synced {
 }
 
 impl Synced {
-    /// Whether it is known what became of the entry `seq`.
+    /// Whether the sync of the entry `seq` has finished.
     pub(super) fn answers(&self, seq: u64) -> bool {
         seq <= self.through
     }
 
-    /// Whether the entry `seq` is on the device; asked when that is known.
+    /// The result of the sync of the entry `seq`, once it has finished.
     pub(super) fn verdict(&self, seq: u64) -> Result<(), String> {
         let failure = self.failures.iter().find(|(range, _)| range.contains(&seq));
         failure.map_or(Ok(()), |(_, reason)| Err(reason.clone()))
@@ -43,7 +43,7 @@ impl Synced {
                 self.failures.remove(0);
             }
             self.failures
-                .push((from..=through, format!("syncing failed: {reason}")));
+                .push((from..=through, format!("sync failed: {reason}")));
         }
     }
 }
@@ -66,6 +66,7 @@ fn keep(shared: &Shared) {
         }
         if chain.wants_sync() {
             let (files, through) = chain.start_sync();
+            // Without the lock: entries are written while the device works.
             drop(chain);
             let result = files.iter().try_for_each(|file| file.sync());
             chain = shared.lock();
@@ -75,13 +76,13 @@ fn keep(shared: &Shared) {
                 .send_modify(|synced| synced.settle(through, result));
             continue;
         }
-        chain = if chain.owed() > 0 {
+        chain = if chain.backlog_len() > 0 {
             let (mut chain, _) = shared
                 .work
                 .wait_timeout(chain, RETRY)
                 .unwrap_or_else(PoisonError::into_inner);
-            // What still cannot be written stays owed.
-            let _ = chain.pay();
+            // Entries that still cannot be written stay in the backlog.
+            let _ = chain.write_backlog();
             chain
         } else {
             shared

@@ -1,4 +1,4 @@
-//! One thread writes for all: what comes while it does waits in a queue, and no thread waits with it.
+//! One thread writes for all: entries that arrive meanwhile wait in a queue, and their threads do not block.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,21 +8,20 @@ use tokio::sync::oneshot;
 
 use super::{Shared, chain::Chain};
 
-/// How many rounds somebody writes for others before the log's own thread does: a call must not be kept
-/// from going on because others are made.
+/// How many rounds a call writes for others before the log's own thread takes over: a steady stream of other
+/// calls must not delay it forever.
 const ROUNDS: usize = 64;
 
-/// Something to do with the chain, and to tell of.
+/// An operation on the chain that reports its own result.
 type Job = Box<dyn FnOnce(&mut Chain) + Send>;
 
-/// What waits for the chain.
 #[derive(Default)]
 pub(super) struct Queue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     jobs: Vec<Job>,
-    /// Whether somebody does them. Who finds nobody becomes the one.
+    /// Whether a thread runs the jobs. A thread that finds none becomes the one that does.
     is_served: bool,
 }
 
@@ -31,7 +30,7 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The jobs to do next; without any, nobody serves from here on.
+    /// The jobs to run next; without any, the queue is no longer served.
     fn next_round(&self) -> Option<Vec<Job>> {
         let mut state = self.lock();
         state.is_served = !state.jobs.is_empty();
@@ -49,7 +48,7 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// Somebody serves the queue. Should a job panic, the next one who comes goes on.
+/// The duty of running the queue's jobs. If a job panics, dropping this lets the next thread take over.
 struct Serving<'a> {
     queue: &'a Queue,
     has_ended: bool,
@@ -64,8 +63,8 @@ impl Drop for Serving<'_> {
 }
 
 impl Shared {
-    /// Does `job` with the chain: at once when nobody has it, else it is done by whoever has it. The job
-    /// is done also when nobody waits for what comes of it; `lost` stands for one that panicked.
+    /// Runs `job` on the chain: at once if no thread has it, else on the thread that has it. The job runs even if its
+    /// result is dropped; `lost` makes the result of a job that panicked.
     pub(super) fn place<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Chain) -> T + Send + 'static,
@@ -73,13 +72,13 @@ impl Shared {
     ) -> Placing<T> {
         let mut state = self.queue.lock();
         if state.is_served {
-            let (done, told) = oneshot::channel();
+            let (done, result) = oneshot::channel();
             state.jobs.push(Box::new(move |chain| {
-                // Nobody may be waiting any more.
+                // The receiver is gone when the caller was cancelled.
                 let _ = done.send(job(chain));
             }));
-            let told = told.map(move |told| told.unwrap_or_else(|_| lost()));
-            return Either::Right(told.boxed());
+            let result = result.map(move |result| result.unwrap_or_else(|_| lost()));
+            return Either::Right(result.boxed());
         }
         state.is_served = true;
         drop(state);
@@ -93,7 +92,7 @@ impl Shared {
         Either::Left(future::ready(done))
     }
 
-    /// Goes on with the queue where somebody left it to the log's thread.
+    /// Runs the queue that a call left to the log's thread.
     pub(super) fn serve_on(&self, chain: &mut Chain) {
         serve(self.serving(), chain, usize::MAX);
     }
@@ -106,7 +105,7 @@ impl Shared {
     }
 }
 
-/// Does what waits, and says whether nothing is left. What is left is still served, by somebody else.
+/// Runs the waiting jobs; returns whether none is left. Otherwise the duty passes to the log's thread.
 fn serve(mut serving: Serving<'_>, chain: &mut Chain, rounds: usize) -> bool {
     for _ in 0..rounds {
         let Some(jobs) = serving.queue.next_round() else {

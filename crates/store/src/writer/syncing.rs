@@ -1,17 +1,17 @@
-//! Which files have entries that the device may not have yet.
+//! The files with entries that may not be on the device yet.
 
 use std::{io, sync::Arc};
 
 use crate::disk::SegmentFile;
 
-/// What is to be synced, and whether that has gone well so far.
+/// Files to sync, and the first failure.
 #[derive(Debug, Default)]
 pub(super) struct Syncing {
     /// Files with entries that were not synced.
     dirty: Vec<Arc<dyn SegmentFile>>,
     /// Files that the keeper is syncing right now.
     under_way: Vec<Arc<dyn SegmentFile>>,
-    /// A sync that failed outside the keeper, and that those who wait have not been told of.
+    /// A failed sync outside of the keeper that is not reported to waiting callers yet.
     failure: Option<String>,
     is_wanted: bool,
 }
@@ -36,15 +36,16 @@ impl Syncing {
         self.is_wanted
     }
 
-    /// Hands the files out that have to be synced now.
+    /// Hands out the files to sync now.
     pub(super) fn start(&mut self) -> Vec<Arc<dyn SegmentFile>> {
         self.is_wanted = false;
         self.under_way = std::mem::take(&mut self.dirty);
         self.under_way.clone()
     }
 
-    /// Takes the outcome of what was handed out. After a failure nobody knows what a file has, so
-    /// trying it again would prove nothing.
+    /// Takes the result for the files of `start`.
+    // After a failed sync the kernel may have dropped the dirty pages and report the next one as a success, so a file is
+    // never synced again.
     pub(super) fn end(&mut self, result: io::Result<()>) -> Result<(), String> {
         self.under_way.clear();
         let result = match self.failure.take() {
@@ -57,7 +58,7 @@ impl Syncing {
         result
     }
 
-    /// Syncs everything, also what the keeper has not finished with.
+    /// Syncs all files, also those that the keeper is syncing.
     pub(super) fn sync_now(&mut self) -> io::Result<()> {
         let result = self
             .dirty

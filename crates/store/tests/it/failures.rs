@@ -28,7 +28,7 @@ fn entries_are_refused_while_queued_ones_are_unwritten() {
     assert!(
         refused
             .to_string()
-            .starts_with("the record cannot be written: `"),
+            .starts_with("could not write the record: `"),
         "{refused}"
     );
     assert!(
@@ -64,7 +64,10 @@ fn the_backlog_is_bounded_and_dropped_entries_are_reported() {
         .iter()
         .find(|line| line["name"] == "record.dropped")
         .unwrap();
-    assert_eq!(told["reason"], "3 refusals and events could not be kept");
+    assert_eq!(
+        told["reason"],
+        "3 refusals and events were dropped: the backlog was full"
+    );
     assert_eq!(ids(dir.path(), "finished"), [id.to_string()]);
     assert_sound(dir.path());
 }

@@ -47,7 +47,7 @@ fn a_token_file_of_a_newer_version_is_refused() {
     assert!(
         error
             .to_string()
-            .contains("has form 2, and this callgate knows forms up to 1"),
+            .contains("format 2, and this version reads formats up to 1"),
         "{error}"
     );
     assert!(

@@ -60,7 +60,7 @@ fn a_log_of_a_newer_version_is_refused_and_left_unchanged() {
         "{text}"
     );
     assert!(
-        text.ends_with("says that the log has form 7, and this callgate knows forms up to 1; use a newer callgate"),
+        text.ends_with("gives format 7, and this version reads formats up to 1; upgrade callgate"),
         "{text}"
     );
     assert!(matches!(
