@@ -209,7 +209,7 @@ fn closing_during_a_question_answers_it_with_an_error() {
     let raw = Raw::new(&served);
     let stream = raw.send_and_read_to(&call_line(1, "ask", "{}"), "elicitation/create");
     drop(stream);
-    wait_for_frame(&bed, &[r#""error""#, "the host went away"]);
+    wait_for_frame(&bed, &[r#""error""#, "the host disconnected"]);
     // The server may answer the call once it has heard that, before it hears of the cancellation.
     match ended(&bed, "ask")["status"].as_str() {
         Some("unknown") => wait_for_frame(&bed, &["notifications/cancelled"]),

@@ -19,7 +19,7 @@ policy: allow-all
 ";
 
 /// The text of a call that is refused because it cannot be put on record.
-pub(crate) const NO_RECORD: &str = "[callgate] Action denied by policy.\\nReason: the gateway cannot write its record, and no call is made without one\\nRule: deny:gateway:no_record";
+pub(crate) const NO_RECORD: &str = "[callgate] Action denied by policy.\\nReason: the gateway cannot write its record, so it makes no calls\\nRule: deny:gateway:no_record";
 
 /// The line of a tool call on the upstream `n`.
 pub(crate) fn call_line(id: u64, tool: &str, arguments: &str) -> String {

@@ -96,7 +96,7 @@ fn a_plugin_crash_leaves_the_effect_unknown_and_the_plugin_restarts() {
     assert_eq!(bed.read("log").matches("execute crash").count(), 1);
     let huge = call(&mut host, "raw__huge", &json!({}));
     let text = huge["error"]["message"].as_str().expect("an error");
-    assert!(text.contains("more than the frame limit"), "{text}");
+    assert!(text.contains("larger than the frame limit"), "{text}");
     let after = call(&mut host, "raw__echo", &json!({"text": "y"}));
     assert_eq!(after["result"]["structuredContent"]["text"], "y");
 }

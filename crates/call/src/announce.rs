@@ -1,4 +1,4 @@
-//! What is told to hosts outside of any call: list changes, log messages, custom notifications.
+//! Notifications to hosts outside of calls: list changes, log messages, custom notifications.
 
 use bytes::Bytes;
 use callgate_gate::{Host, Owner, ServerName};
@@ -6,17 +6,16 @@ use callgate_gate::{Host, Owner, ServerName};
 /// A notification for hosts.
 #[derive(Debug, Clone)]
 pub struct Announcement {
-    /// Who should hear it.
     pub audience: Audience,
-    /// The servers that it is about; none where it is about the gateway itself.
+    /// The servers that it is about; empty if it is about the gateway itself.
     pub servers: Vec<ServerName>,
-    /// The notification.
     pub frame: Bytes,
 }
 
 impl Announcement {
-    /// Whether `host` should hear it. What a token does not let its holder use, it does not hear of either.
+    /// Whether `host` receives it.
     pub fn is_for(&self, host: &Host) -> bool {
+        // A token that may not use a server must not learn of it from notifications either.
         let grant = &host.who.grant;
         let mut servers = self.servers.iter();
         let may_know = self.servers.is_empty() || servers.any(|of| grant.includes(of.as_str()));
@@ -27,21 +26,18 @@ impl Announcement {
 /// Which hosts an announcement is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
-    /// Every host.
     All,
     /// The hosts that share one upstream connection: one principal, the same capabilities.
     Sharing {
-        /// The principal.
         principal: String,
         /// The capabilities, as raw JSON; `None` where the connection serves hosts of any.
         capabilities: Option<String>,
     },
-    /// These sessions.
     Sessions(Vec<String>),
 }
 
 impl Audience {
-    /// Whether it is the hosts of this token that hear it.
+    /// Whether the audience is the hosts of this token alone.
     pub fn is_of(&self, owner: &Owner) -> bool {
         match self {
             Self::All | Self::Sessions(_) => false,
@@ -49,7 +45,6 @@ impl Audience {
         }
     }
 
-    /// Whether `host` should hear it.
     pub fn includes(&self, host: &Host) -> bool {
         match self {
             Self::All => true,

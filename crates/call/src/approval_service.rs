@@ -1,9 +1,8 @@
-//! The desk where held calls wait for people: asks, takes decisions, and follows what other processes
-//! of the same data folder ask and decide.
+//! The approval service: requests approvals for held calls, takes decisions, and follows requests and decisions of other
+//! processes with the same data folder.
 //!
-//! Decisions have one way in ([`ApprovalService::resolve`]), whatever surface they come from, and each is put on
-//! record with who and how. What changes is told from one place, the follower, so that a decision made
-//! by another process wakes whoever waits here just the same.
+//! Every decision goes through [`ApprovalService::resolve`] and is recorded with its approver and the way it came. Changes are
+//! announced by the follower alone, so a decision in another process wakes a waiting call in this one in the same way.
 
 mod view;
 
@@ -26,25 +25,25 @@ use tokio_util::sync::CancellationToken;
 use crate::{Events, events::approval_events::ApprovalResolved, seal::SealKey};
 pub use view::ApprovalView;
 
-/// How often it is looked whether another process changed something while somebody waits for it.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often it is looked while nobody waits.
-const LOOK_IDLY_EVERY: Duration = Duration::from_secs(1);
-/// A decision that is not on record after this long has lost whoever made it.
-const RECORDED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
-/// How often such decisions are looked for.
-const RECORD_EVERY: Duration = Duration::from_secs(10);
+/// How often the store is polled for changes by other processes while a call waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is polled while no call waits.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// A decision that is not recorded after this time was made by a process that died.
+const RECORD_GRACE: SignedDuration = SignedDuration::from_secs(5);
+/// How often the store is searched for such decisions.
+const RECORD_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How approvals are asked for.
+/// The settings of approvals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalSettings {
     /// How long a call is held before it is answered that it needs approval.
     pub wait: Duration,
-    /// How long a decision counts.
+    /// How long a decision can be used.
     pub valid_for: Duration,
-    /// How long somebody may decide.
+    /// How long a request can be decided.
     pub expire_after: Duration,
-    /// Where people decide: the address of the page, without a slash at its end.
+    /// The address of the approval page, without a trailing slash.
     pub base_url: String,
 }
 
@@ -60,13 +59,13 @@ impl Default for ApprovalSettings {
 }
 
 impl ApprovalSettings {
-    /// Where somebody decides about an approval.
+    /// The page of one approval.
     pub fn url(&self, id: &ApprovalId) -> String {
         format!("{}/approvals/{id}", self.base_url)
     }
 }
 
-/// The desk. Cheap to clone.
+/// The approval service. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ApprovalService {
     inner: Arc<Inner>,
@@ -79,20 +78,19 @@ struct Inner {
     recorder: Recorder,
     events: Events,
     settings: ArcSwap<ApprovalSettings>,
-    /// Counts what was seen to change.
+    /// Counts polls that found changes.
     changed: watch::Sender<u64>,
-    /// Something was asked or decided here, so it need not be waited for the next look.
+    /// Wakes the follower at once after a request or decision in this process.
     nudge: Notify,
 }
 
-/// What the desk was told while it was looked at.
+/// The approval store failed.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ApprovalServiceError(#[from] ApprovalsError);
 
 impl ApprovalService {
-    /// A desk over a store; what is decided is put on record and told. Held calls are kept in the store sealed with
-    /// `key`, which every process of the data folder has.
+    /// A service over a store. Held calls are stored sealed with `key`, which every process of the data folder has.
     pub fn new(
         store: Arc<dyn Approvals>,
         key: &SealKey,
@@ -113,17 +111,16 @@ impl ApprovalService {
         }
     }
 
-    /// The terms that count now.
     pub fn settings(&self) -> Arc<ApprovalSettings> {
         self.inner.settings.load_full()
     }
 
-    /// Other terms count from now on. What was asked keeps those it was asked under.
+    /// Replaces the settings. Pending requests keep those that they were made with.
     pub fn set_settings(&self, settings: ApprovalSettings) {
         self.inner.settings.store(Arc::new(settings));
     }
 
-    /// Takes a person's decision and puts it on record.
+    /// Takes a person's decision and records it.
     pub async fn resolve(
         &self,
         id: &ApprovalId,
@@ -133,29 +130,31 @@ impl ApprovalService {
         let (inner, id) = (self.inner.clone(), id.clone());
         let resolving = spawn_blocking(move || {
             let now = Timestamp::now();
+            // A call sealed with a lost key cannot be shown, and what was not shown must not be approved. Denying it is safe.
             if answer == Answer::Approve && inner.is_unreadable(&id, &by, now)? {
                 return Err(ResolveApprovalError::Unseen);
             }
             let resolved = inner.store.resolve(&id, answer, &by, now)?;
+            // A decision that repeats an earlier one is already recorded.
             if resolved.is_new {
-                inner.put_on_record(&resolved.approval);
+                inner.record_decision(&resolved.approval);
             }
             Ok(resolved)
         });
-        let resolved = resolving.await.map_err(|_| broken())?;
+        let resolved = resolving.await.map_err(|_| task_panicked())?;
         self.inner.nudge.notify_one();
         resolved
     }
 
-    /// One approval for a person who may decide: a call that waits is shown whole.
+    /// One approval for an approver, with the whole call while it is pending.
     pub async fn show(&self, id: &ApprovalId) -> Result<Option<Approval>, ApprovalServiceError> {
         let (inner, id) = (self.inner.clone(), id.clone());
-        self.with(move |_| inner.view.show(&id, Timestamp::now()))
+        self.in_store(move |_| inner.view.show(&id, Timestamp::now()))
             .await
     }
 
-    /// The approvals that are looked for, newest first; at most `limit`. Calls that wait are shown whole. With
-    /// `to_decide` a person may decide by this list alone.
+    /// Matching approvals, newest first, at most `limit`; pending ones with the whole call. Set `to_decide` if the list itself
+    /// is what an approver decides by.
     pub async fn show_all(
         &self,
         which: Which,
@@ -164,48 +163,48 @@ impl ApprovalService {
     ) -> Result<Vec<Approval>, ApprovalServiceError> {
         let inner = self.inner.clone();
         let now = Timestamp::now();
-        self.with(move |_| inner.view.list((&which, limit), to_decide, now))
+        self.in_store(move |_| inner.view.list((&which, limit), to_decide, now))
             .await
     }
 
-    /// One approval as it stands, as far as it is kept.
+    /// One approval, with what is stored of its call: without secrets.
     pub async fn get(&self, id: &ApprovalId) -> Result<Option<Approval>, ApprovalServiceError> {
         let id = id.clone();
-        self.with(move |store| store.get(&id, Timestamp::now()))
+        self.in_store(move |store| store.get(&id, Timestamp::now()))
             .await
     }
 
-    /// The approvals that are looked for, newest first; at most `limit`.
+    /// Matching approvals, newest first, at most `limit`.
     pub async fn list(
         &self,
         which: Which,
         limit: usize,
     ) -> Result<Vec<Approval>, ApprovalServiceError> {
-        self.with(move |store| store.list(&which, limit, Timestamp::now()))
+        self.in_store(move |store| store.list(&which, limit, Timestamp::now()))
             .await
     }
 
-    /// How many wait for somebody; none where that cannot be found out.
+    /// How many approvals are pending; 0 if the store fails.
     pub async fn pending(&self) -> usize {
-        let pending = self.with(|store| store.pending(Timestamp::now())).await;
+        let pending = self.in_store(|store| store.pending(Timestamp::now())).await;
         pending.unwrap_or_else(|error| {
             crate::log::pending_not_counted(&error);
             0
         })
     }
 
-    /// Tells when something was asked or decided, by any process.
+    /// Changes when any process requests or decides an approval.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changed.subscribe()
     }
 
-    /// Whether this process is the one that announces a pending approval to people elsewhere.
+    /// Claims the announcement of a pending approval, so that one process sends it and not each.
     pub async fn announces(&self, id: &ApprovalId) -> Result<bool, ApprovalServiceError> {
         let id = id.clone();
-        self.with(move |store| store.announce(&id)).await
+        self.in_store(move |store| store.announce(&id)).await
     }
 
-    /// Looks for a decision about a held call, or asks for one. The whole call is kept sealed.
+    /// Finds a decision about a held call, or requests one. The whole call is stored sealed.
     pub(crate) async fn ask(
         &self,
         mut question: Question,
@@ -214,7 +213,7 @@ impl ApprovalService {
     ) -> Result<Asked, ApprovalServiceError> {
         let inner = self.inner.clone();
         let asked = self
-            .with(move |store| {
+            .in_store(move |store| {
                 inner.view.seal(&mut question, &whole)?;
                 store.ask(&question, call, Timestamp::now())
             })
@@ -225,37 +224,37 @@ impl ApprovalService {
         Ok(asked)
     }
 
-    /// The call that claimed an approval is on record, and the approval is used up. The log says so
-    /// too: when this fails, whoever looks later learns it from there.
+    /// Marks a claimed approval as used, after its call was recorded. If this fails, the mark is set later from the log.
     pub(crate) async fn used(&self, id: &ApprovalId) {
         let id = id.clone();
-        if let Err(error) = self.with(move |store| store.used(&id)).await {
+        if let Err(error) = self.in_store(move |store| store.used(&id)).await {
             crate::log::use_not_marked(&error);
         }
     }
 
-    /// The call that claimed an approval was not made.
+    /// Releases a claimed approval whose call was not made.
     pub(crate) async fn give_back(&self, id: &ApprovalId) {
         let id = id.clone();
-        if let Err(error) = self.with(move |store| store.give_back(&id)).await {
+        if let Err(error) = self.in_store(move |store| store.give_back(&id)).await {
             crate::log::approval_not_given_back(&error);
         }
     }
 
-    /// Follows what is asked and decided until `stop` fires.
+    /// Follows requests and decisions until `stop` fires.
     pub async fn follow(self, stop: CancellationToken) {
-        let mut mark = None;
+        let mut cursor = None;
         let mut record_in = Duration::ZERO;
         loop {
-            mark = self.look(mark).await;
+            cursor = self.poll_changes(cursor).await;
             if record_in.is_zero() {
-                self.put_rest_on_record().await;
-                record_in = RECORD_EVERY;
+                self.record_orphaned_decisions().await;
+                record_in = RECORD_INTERVAL;
             }
+            // Polled, because other processes share only the store with this one. Fast only while a call here waits.
             let pause = if self.inner.changed.receiver_count() > 0 {
-                LOOK_EVERY
+                POLL_INTERVAL
             } else {
-                LOOK_IDLY_EVERY
+                IDLE_POLL_INTERVAL
             };
             record_in = record_in.saturating_sub(pause);
             tokio::select! {
@@ -265,16 +264,16 @@ impl ApprovalService {
         }
     }
 
-    /// Tells what changed behind `mark`; the first look only finds out where it is.
-    async fn look(&self, mark: Option<u64>) -> Option<u64> {
+    /// Announces the changes after `cursor`. The first poll only finds the current position: older decisions are not news.
+    async fn poll_changes(&self, cursor: Option<u64>) -> Option<u64> {
         let looked = self
-            .with(move |store| store.changes(mark, Timestamp::now()))
+            .in_store(move |store| store.changes(cursor, Timestamp::now()))
             .await;
         let (next, changed) = match looked {
             Ok(looked) => looked,
             Err(error) => {
                 crate::log::changes_not_read(&error);
-                return mark;
+                return cursor;
             }
         };
         if changed.is_empty() {
@@ -290,19 +289,20 @@ impl ApprovalService {
             }
         }
         self.inner.changed.send_modify(|count| *count += 1);
-        // There may be more than one look has room for.
+        // The store returns changes in pages, so there may be more.
         self.inner.nudge.notify_one();
         Some(next)
     }
 
-    /// Puts decisions on record whose makers died before they could, and erases held calls whose time is over.
-    async fn put_rest_on_record(&self) {
+    /// Records decisions of processes that died before they could, and erases sealed calls whose time is over.
+    async fn record_orphaned_decisions(&self) {
         let inner = self.inner.clone();
         let recorded = spawn_blocking(move || {
-            let before = Timestamp::now().saturating_sub(RECORDED_WITHIN);
+            // Younger ones may still be on their way into the record of the process that took them.
+            let before = Timestamp::now().saturating_sub(RECORD_GRACE);
             let Ok(before) = before else { return Ok(()) };
             for approval in inner.store.unrecorded(before)? {
-                inner.put_on_record(&approval);
+                inner.record_decision(&approval);
             }
             inner.store.erase(Timestamp::now())?;
             Ok::<_, ApprovalsError>(())
@@ -316,24 +316,26 @@ impl ApprovalService {
         }
     }
 
-    async fn with<T: Send + 'static>(
+    async fn in_store<T: Send + 'static>(
         &self,
         act: impl FnOnce(&dyn Approvals) -> Result<T, ApprovalsError> + Send + 'static,
     ) -> Result<T, ApprovalServiceError> {
+        // The methods of a store block; the embedded one is SQLite.
         let inner = self.inner.clone();
         let done = spawn_blocking(move || act(&*inner.store)).await;
-        Ok(done.unwrap_or_else(|_| Err(broken()))?)
+        Ok(done.unwrap_or_else(|_| Err(task_panicked()))?)
     }
 }
 
 impl Inner {
-    /// Whether a pending approval that this person could decide shows nothing to decide by.
+    /// Whether this approver could decide a pending approval but cannot be shown its call.
     fn is_unreadable(
         &self,
         id: &ApprovalId,
         by: &Approver,
         now: Timestamp,
     ) -> Result<bool, ApprovalsError> {
+        // Approvals of other tenants are left to `resolve`, whose error does not reveal that they exist.
         let of_another = |approval: &Approval| {
             let tenant = by.tenant.as_ref();
             tenant.is_some_and(|own| *own != approval.asking.tenant)
@@ -347,9 +349,9 @@ impl Inner {
         })
     }
 
-    /// The record first, then the mark that it is there: a decision may be on record twice as one
-    /// record, and never not at all.
-    fn put_on_record(&self, approval: &Approval) {
+    fn record_decision(&self, approval: &Approval) {
+        // The record first, then the mark. After a crash in between, the decision is written again into the same record; in
+        // the other order it would be missing.
         self.recorder.resolved(approval);
         if let Err(error) = self.store.recorded(&approval.id) {
             crate::log::decision_not_marked(&error);
@@ -357,8 +359,8 @@ impl Inner {
     }
 }
 
-fn broken() -> ApprovalsError {
+fn task_panicked() -> ApprovalsError {
     ApprovalsError {
-        reason: "the task that looks after them failed".to_owned(),
+        reason: "the task that accesses the approval store panicked".to_owned(),
     }
 }

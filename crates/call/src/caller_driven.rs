@@ -1,7 +1,7 @@
-//! Work that whoever waits for it does itself, and that goes on without them when they leave.
+//! Work that the waiting task runs itself, and that continues as a task of its own when the waiting task drops it.
 //!
-//! A task for each piece of work would be simpler. But a task that only waits for another one costs
-//! two switches, and often a wake-up of a second thread, for every call.
+//! Spawning a task for each piece of work would be simpler. But a task that only waits for another one costs two task
+//! switches, and often a wake-up of a second thread, for every call (docs/notes/hot-path.md).
 
 use std::{
     fmt,
@@ -14,41 +14,40 @@ use futures_util::future::BoxFuture;
 use tokio::{runtime::Handle, task::JoinHandle};
 use tokio_util::task::TaskTracker;
 
-/// Work in the hands of whoever polls it. Dropped unfinished, it becomes a task of its own.
+/// A future that runs in the task that polls it. Dropped unfinished, it becomes a task of its own.
 #[must_use]
 pub struct CallerDriven<T: Send + 'static> {
-    work: Work<T>,
-    /// Whose task it becomes.
+    work: DrivenWork<T>,
+    /// The tracker of the task that it becomes.
     tasks: TaskTracker,
 }
 
-enum Work<T> {
-    Mine(BoxFuture<'static, T>),
+enum DrivenWork<T> {
+    Inline(BoxFuture<'static, T>),
     HandedOver(JoinHandle<T>),
     Done,
 }
 
 impl<T: Send + 'static> CallerDriven<T> {
-    /// Work that becomes one of `tasks` when it is left.
+    /// Work that becomes one of `tasks` when it is dropped unfinished.
     pub fn new(work: impl Future<Output = T> + Send + 'static, tasks: TaskTracker) -> Self {
         Self {
-            work: Work::Mine(Box::pin(work)),
+            work: DrivenWork::Inline(Box::pin(work)),
             tasks,
         }
     }
 
-    /// Whether there is nothing left to do.
     fn is_done(&self) -> bool {
-        matches!(self.work, Work::Done)
+        matches!(self.work, DrivenWork::Done)
     }
 
-    /// Makes a task of it, which goes on however seldom this is polled from now on.
+    /// Moves the work to a task, which continues even if this is no longer polled.
     pub fn hand_over(&mut self) {
-        self.work = match std::mem::replace(&mut self.work, Work::Done) {
-            // Without a runtime nothing can go on; what is on record then reads as unknown.
-            Work::Mine(work) => match Handle::try_current() {
-                Ok(runtime) => Work::HandedOver(self.tasks.spawn_on(work, &runtime)),
-                Err(_) => Work::Done,
+        self.work = match std::mem::replace(&mut self.work, DrivenWork::Done) {
+            // Without a runtime the work cannot continue. Its record entry stays open and will read `unknown`.
+            DrivenWork::Inline(work) => match Handle::try_current() {
+                Ok(runtime) => DrivenWork::HandedOver(self.tasks.spawn_on(work, &runtime)),
+                Err(_) => DrivenWork::Done,
             },
             other => other,
         };
@@ -58,30 +57,30 @@ impl<T: Send + 'static> CallerDriven<T> {
 impl<T: Send + 'static> Future for CallerDriven<T> {
     type Output = T;
 
-    /// What is done stays pending from then on, as a branch of a `select!` in a loop wants it.
+    /// Stays pending after it has completed, so that it can be a branch of a `select!` in a loop.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        // Taken out while it runs: work that panicked is over, and must not become a task.
-        match std::mem::replace(&mut self.work, Work::Done) {
-            Work::Mine(mut work) => {
+        // Taken out while it is polled: work that panicked must not become a task when this is dropped.
+        match std::mem::replace(&mut self.work, DrivenWork::Done) {
+            DrivenWork::Inline(mut work) => {
                 let polled = work.as_mut().poll(context);
                 if polled.is_pending() {
-                    self.work = Work::Mine(work);
+                    self.work = DrivenWork::Inline(work);
                 }
                 polled
             }
-            Work::HandedOver(mut task) => match Pin::new(&mut task).poll(context) {
+            DrivenWork::HandedOver(mut task) => match Pin::new(&mut task).poll(context) {
                 Poll::Ready(Ok(done)) => Poll::Ready(done),
                 Poll::Ready(Err(error)) => match error.try_into_panic() {
                     Ok(panic) => resume_unwind(panic),
-                    // The runtime ends, and whoever waits here with it.
+                    // The task was aborted because the runtime is shutting down, and the waiting task with it.
                     Err(_) => Poll::Pending,
                 },
                 Poll::Pending => {
-                    self.work = Work::HandedOver(task);
+                    self.work = DrivenWork::HandedOver(task);
                     Poll::Pending
                 }
             },
-            Work::Done => Poll::Pending,
+            DrivenWork::Done => Poll::Pending,
         }
     }
 }
@@ -130,10 +129,10 @@ mod tests {
     #[tokio::test]
     async fn the_waiting_caller_drives_the_work_and_a_leaving_one_hands_it_over() {
         let (steps, go, tasks) = (Arc::default(), Arc::default(), TaskTracker::new());
-        let mut in_hand = work(&steps, &go, &tasks);
-        assert!((&mut in_hand).now_or_never().is_none());
+        let mut driven = work(&steps, &go, &tasks);
+        assert!((&mut driven).now_or_never().is_none());
         assert_eq!((steps.load(Ordering::SeqCst), tasks.len()), (1, 0));
-        drop(in_hand);
+        drop(driven);
         assert_eq!(tasks.len(), 1);
         go.notify_one();
         tasks.close();
@@ -144,40 +143,40 @@ mod tests {
     #[tokio::test]
     async fn finished_work_leaves_no_task() {
         let (steps, go, tasks) = (Arc::default(), Arc::default(), TaskTracker::new());
-        let mut in_hand = work(&steps, &go, &tasks);
+        let mut driven = work(&steps, &go, &tasks);
         go.notify_one();
-        assert_eq!((&mut in_hand).await, 2);
-        assert!(in_hand.is_done());
-        drop(in_hand);
+        assert_eq!((&mut driven).await, 2);
+        assert!(driven.is_done());
+        drop(driven);
         assert!(tasks.is_empty());
     }
 
     #[tokio::test]
     async fn handed_over_work_can_still_be_awaited() {
         let (steps, go, tasks) = (Arc::default(), Arc::default(), TaskTracker::new());
-        let mut in_hand = work(&steps, &go, &tasks);
-        in_hand.hand_over();
+        let mut driven = work(&steps, &go, &tasks);
+        driven.hand_over();
         assert_eq!(tasks.len(), 1);
         go.notify_one();
-        assert_eq!(in_hand.await, 2);
+        assert_eq!(driven.await, 2);
     }
 
     #[tokio::test]
     async fn panicked_work_counts_as_done() {
         let tasks = TaskTracker::new();
-        let mut in_hand = CallerDriven::new(
+        let mut driven = CallerDriven::new(
             async {
                 yield_now().await;
                 panic!("a fault")
             },
             tasks.clone(),
         );
-        let caught = std::panic::AssertUnwindSafe(async { (&mut in_hand).await })
+        let caught = std::panic::AssertUnwindSafe(async { (&mut driven).await })
             .catch_unwind()
             .await;
         let _: Result<(), _> = caught;
-        assert!(in_hand.is_done());
-        drop(in_hand);
+        assert!(driven.is_done());
+        drop(driven);
         assert!(tasks.is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! check: a question of another gateway or of a program whether a call may happen. It is judged by the same
-//! policy as calls, put on record and answered; what is done with the answer is not seen here.
+//! check: answers whether a call may happen that another gateway or program would make. The policy for calls judges the
+//! question and the answer is recorded; this gateway does not see what happens with it.
 //!
-//! An approval covers the questions that were asked under it before it was decided: a gateway asks about one
-//! call in several scopes, and names the approval that the first answer gave. Each of them is answered with yes once.
+//! An approval covers the questions that joined it before it was decided: a gateway asks about one call in several scopes and
+//! names the approval that the first answer gave. Each of these questions is allowed once.
 
 use callgate_gate::{
     ApprovalId, BoundRequest, Call, CallId, Digest, Kind, Ruling, Who,
@@ -20,32 +20,29 @@ use crate::{
         gateway::RecordFailed,
     },
     facts::{Gathered, account_of_question},
-    hold::{NOBODY_RULE, TOO_MANY_RULE, too_many},
+    hold::{NO_APPROVALS_RULE, TOO_MANY_RULE, too_many},
 };
 
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NotChecked {
-    /// It names nothing that could be called.
-    #[error("the question names nothing that could be called")]
+    #[error("the question does not describe a valid tool call")]
     Unclear,
-    /// The answer could not be put on record.
-    #[error("the answer cannot be put on record")]
+    #[error("could not write the answer to the record")]
     NotRecorded(#[source] NotRecorded),
-    /// Approvals cannot be kept.
-    #[error("approvals cannot be kept")]
+    #[error("could not store the approval request")]
     NoApprovals(#[source] ApprovalServiceError),
 }
 
-/// What is known about a question while it is answered.
-struct Asking<'a> {
+/// A question while it is being answered.
+struct PendingCheck<'a> {
     question: &'a Question,
     call: &'a Call,
     ruling: Ruling,
 }
 
 impl CallPath {
-    /// Answers whether what is asked about may happen.
+    /// Answers whether a call may happen. Never makes a permit: nothing here leads to a provider.
     pub async fn check(&self, question: &Question, who: Who) -> Result<Answer, NotChecked> {
         let shared = &self.shared;
         let call = question.call(CallId(Ulid::generate()), who);
@@ -63,30 +60,34 @@ impl CallPath {
             Ruling::strictest(policy.judge_scope(&call, scope, &gathered.facts))
         };
         let (mut kind, mut ruling) = judged(&gathered);
+        // The same order as for calls: a question that was let past its limits in case of an approval counts if it is
+        // allowed without one.
         if kind == Kind::Allow && gathered.owes_rate() {
             shared.facts.charge(&account, &mut gathered).await;
             (kind, ruling) = judged(&gathered);
         }
-        let mut asking = Asking {
+        let mut asking = PendingCheck {
             question,
             call: &call,
             ruling,
         };
         let answer = match kind {
-            Kind::Allow | Kind::Deny => self.answered(&asking, kind, None).await?,
+            Kind::Allow | Kind::Deny => self.record_answer(&asking, kind, None).await?,
             Kind::Confirm | Kind::RequireApproval => {
                 match self
                     .ask_person(&mut asking, &account, &mut gathered)
                     .await?
                 {
                     Some(answer) => answer,
+                    // The limit is now among the facts as used up, so judging again gives its ruling.
                     None => {
                         (_, asking.ruling) = judged(&gathered);
-                        self.answered(&asking, Kind::Deny, None).await?
+                        self.record_answer(&asking, Kind::Deny, None).await?
                     }
                 }
             }
         };
+        // Only an allowed call can happen, so only that one counts as an earlier call and keeps its reserved amount.
         if answer.kind == Kind::Allow {
             let (facts, target) = (&shared.facts, &call.target);
             facts.allowed(|| account, target, &policy, gathered).await;
@@ -94,35 +95,37 @@ impl CallPath {
         Ok(answer)
     }
 
-    /// Asks a person; `None` where no person has said yes and the question has no room in its rate limit.
+    /// Requests approval. `None` if there is none yet and the question has no room in its rate limit.
     async fn ask_person(
         &self,
-        asking: &mut Asking<'_>,
+        asking: &mut PendingCheck<'_>,
         account: &Account,
         gathered: &mut Gathered,
     ) -> Result<Option<Answer>, NotChecked> {
         let Some(approval_service) = self.approval_service() else {
-            let reason = "it needs approval, and nobody can be asked here";
-            asking.refuse(NOBODY_RULE, reason);
-            return self.answered(asking, Kind::Deny, None).await.map(Some);
+            let reason = "it needs approval, but this gateway has no approval service";
+            asking.refuse(NO_APPROVALS_RULE, reason);
+            return self.record_answer(asking, Kind::Deny, None).await.map(Some);
         };
         let (question, call) = (asking.question, asking.call);
         let facts = &self.shared.facts;
         facts.held(call, gathered).await;
         let who = &call.attempt.host.who;
         let settings = approval_service.settings();
-        let put = self.put(asking, question.binding(who), &settings);
+        let put = self.approval_question(asking, question.binding(who), &settings);
         let asked = approval_service.ask(put, whole(asking), call.attempt.id);
         let answer = match asked.await.map_err(NotChecked::NoApprovals)? {
             Asked::Claimed(claim) => {
                 let yes = Some((claim.approval, None));
-                let answer = self.answered(asking, Kind::Allow, yes).await;
+                let answer = self.record_answer(asking, Kind::Allow, yes).await;
+                // As for calls: the record first, then the approval is used up. Without a record it can be used again.
                 match &answer {
                     Ok(_) => approval_service.used(&claim.id).await,
                     Err(_) => approval_service.give_back(&claim.id).await,
                 }
                 answer
             }
+            // As in hold: only an approval lets a question past its rate limits.
             Asked::Pending { .. }
                 if gathered.owes_rate() && !facts.charge(account, gathered).await =>
             {
@@ -138,30 +141,32 @@ impl CallPath {
                     url: &url,
                 });
                 let needed = Some((approval, Some(url)));
-                self.answered(asking, Kind::RequireApproval, needed).await
+                self.record_answer(asking, Kind::RequireApproval, needed)
+                    .await
             }
             Asked::Denied(_) => {
                 let rule = asking.ruling.rule.clone();
-                asking.refuse(&rule, "a person decided that this call may not happen");
-                self.answered(asking, Kind::Deny, None).await
+                asking.refuse(&rule, "an approver denied this call");
+                self.record_answer(asking, Kind::Deny, None).await
             }
             Asked::TooMany { limit } => {
                 asking.refuse(TOO_MANY_RULE, &too_many(limit));
-                self.answered(asking, Kind::Deny, None).await
+                self.record_answer(asking, Kind::Deny, None).await
             }
         };
         answer.map(Some)
     }
 
-    /// What a person is asked.
-    fn put(
+    /// The question to the approver.
+    fn approval_question(
         &self,
-        asking: &Asking<'_>,
+        asking: &PendingCheck<'_>,
         binding: Digest,
         settings: &ApprovalSettings,
     ) -> callgate_record::Question {
         let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
         let mut request = BoundRequest::of(asking.call);
+        // The question as it came, with every field: the answer is bound to all of them, so the approver must see them.
         request.others = Some(asking.question.bound().to_owned());
         callgate_record::Question {
             asking: self
@@ -176,14 +181,14 @@ impl CallPath {
         }
     }
 
-    /// Puts an answer on record and tells of it. Without a record there is none.
-    async fn answered(
+    /// Records an answer and emits its event. An answer that cannot be recorded is not given.
+    async fn record_answer(
         &self,
-        asking: &Asking<'_>,
+        asking: &PendingCheck<'_>,
         kind: Kind,
         approval: Option<(ApprovalId, Option<String>)>,
     ) -> Result<Answer, NotChecked> {
-        let Asking {
+        let PendingCheck {
             question,
             call,
             ruling,
@@ -196,8 +201,8 @@ impl CallPath {
         let id = approval.as_ref().map(|(id, _)| id);
         let recorded = self.recorder().checked(call, ruling, decision, id).await;
         recorded.map_err(|error| {
-            let told = error.to_string();
-            self.events().emit(RecordFailed { error: &told });
+            let error_text = error.to_string();
+            self.events().emit(RecordFailed { error: &error_text });
             NotChecked::NotRecorded(error)
         })?;
         self.events().emit(CheckServed {
@@ -215,8 +220,8 @@ impl CallPath {
     }
 }
 
-/// What an approver is shown: what is judged, and the question with every field that the answer is bound to.
-fn whole(asking: &Asking<'_>) -> Whole {
+/// What the approver is shown: the call, and the question with every field that the answer is bound to.
+fn whole(asking: &PendingCheck<'_>) -> Whole {
     Whole {
         tool: asking.call.target.name().to_owned(),
         arguments: BoundRequest::of(asking.call).arguments,
@@ -224,7 +229,7 @@ fn whole(asking: &Asking<'_>) -> Whole {
     }
 }
 
-impl Asking<'_> {
+impl PendingCheck<'_> {
     fn refuse(&mut self, rule: &str, reason: &str) {
         rule.clone_into(&mut self.ruling.rule);
         reason.clone_into(&mut self.ruling.reason);

@@ -1,5 +1,5 @@
-//! The host's side of a call whose host is never sent a request: questions of the server are kept here
-//! until a round ends and they are asked in its answer.
+//! The caller of a call whose host cannot be sent requests: it collects the server's questions until the round ends and its
+//! answer carries them to the host.
 
 use std::{
     fmt,
@@ -18,45 +18,45 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::{AskFailed, Caller};
 
-/// After a question, how long others are waited for that are asked at the same time.
-const BATCH: Duration = Duration::from_millis(20);
-/// Questions of one call that may be open at once; more are not asked.
-const MAX_OPEN: usize = 32;
+/// How long further questions are waited for after the first: a server that asks several at once is answered in one round.
+const BATCH_WINDOW: Duration = Duration::from_millis(20);
+/// Open questions per call. A further one fails at the server as if the host could not be asked.
+const MAX_OPEN_QUESTIONS: usize = 32;
 
-/// The questions of one call, and the way to its host in the current round.
+/// The questions of one call, and its host in the current round.
 pub(crate) struct DeferredQuestions {
     capabilities: String,
-    state: Mutex<State>,
-    news: Notify,
+    state: Mutex<QuestionsState>,
+    added: Notify,
 }
 
-struct State {
-    round: Round,
-    open: Vec<Question>,
+struct QuestionsState {
+    round: HostRound,
+    open: Vec<DeferredQuestion>,
     asked: u64,
-    /// What the server asked for and the host cannot give.
+    /// The capability that the server asked for and the host did not declare.
     missing: Option<&'static str>,
 }
 
 /// What belongs to the current request of the host.
-struct Round {
-    /// Nobody while the call is parked: the host may have gone, and nothing of it is to be kept.
+struct HostRound {
+    /// `None` while the call is parked: the host may be gone, and its connection must not be kept open.
     caller: Option<Arc<dyn Caller>>,
     level: Option<LogLevel>,
-    /// What progress is told under, where that is not what the server was given.
-    progress: Progress,
+    /// How the token of progress notifications is translated.
+    progress: ProgressToken,
 }
 
-enum Progress {
-    /// The server's notifications carry the right token.
-    AsItIs,
-    /// They get this one.
-    Under(String),
-    /// The host of this round wants none.
-    Untold,
+enum ProgressToken {
+    /// The first round: the server was given this host's token.
+    Unchanged,
+    /// A later round, whose request has its own token.
+    WithToken(String),
+    /// The request of this round asks for no progress.
+    Dropped,
 }
 
-struct Question {
+struct DeferredQuestion {
     number: u64,
     key: String,
     frame: Frame,
@@ -70,62 +70,62 @@ impl fmt::Debug for DeferredQuestions {
 }
 
 impl DeferredQuestions {
-    /// The tray of a call in its first round.
+    /// For a call in its first round.
     pub(crate) fn new(attempt: &Attempt, caller: Arc<dyn Caller>) -> Arc<Self> {
-        let round = Round {
+        let round = HostRound {
             caller: Some(caller),
             level: level(&attempt.frame),
-            progress: Progress::AsItIs,
+            progress: ProgressToken::Unchanged,
         };
         Arc::new(Self {
             capabilities: attempt.host.capabilities.clone(),
-            state: Mutex::new(State {
+            state: Mutex::new(QuestionsState {
                 round,
                 open: Vec::new(),
                 asked: 0,
                 missing: None,
             }),
-            news: Notify::new(),
+            added: Notify::new(),
         })
     }
 
-    /// Goes on in another round: what the server says from now on belongs to that request.
-    pub(crate) fn take_over(&self, request: &Frame, caller: Arc<dyn Caller>) {
+    /// Begins another round: notifications from now on belong to its request.
+    pub(crate) fn attach_host(&self, request: &Frame, caller: Arc<dyn Caller>) {
         let token = request.meta("progressToken");
-        let progress = token.map_or(Progress::Untold, |token| {
-            Progress::Under(token.as_text().to_owned())
+        let progress = token.map_or(ProgressToken::Dropped, |token| {
+            ProgressToken::WithToken(token.as_text().to_owned())
         });
-        self.lock().round = Round {
+        self.lock().round = HostRound {
             caller: Some(caller),
             level: level(request),
             progress,
         };
     }
 
-    /// Ends a round: until the next one nobody hears what the server says.
-    pub(crate) fn rest(&self) {
+    /// Ends a round. Notifications before the next one are dropped.
+    pub(crate) fn detach_host(&self) {
         self.lock().round.caller = None;
     }
 
-    /// Waits until there are questions, and those that come with them.
-    pub(crate) async fn gathered(&self) {
+    /// Waits until there are questions and no more arrive for [`BATCH_WINDOW`].
+    pub(crate) async fn collected(&self) {
         while self.lock().open.is_empty() {
-            self.news.notified().await;
+            self.added.notified().await;
         }
         let mut known = 0;
         while known != self.lock().open.len() {
             known = self.lock().open.len();
-            tokio::time::sleep(BATCH).await;
+            tokio::time::sleep(BATCH_WINDOW).await;
         }
     }
 
-    /// Hands the host's answers to those who asked. What is missing, or cannot be an answer, stays open.
+    /// Delivers the host's answers to the server. A question without a valid answer stays open and is asked again.
     pub(crate) fn answer(&self, responses: Option<Json<'_>>) {
         let mut state = self.lock();
         for question in std::mem::take(&mut state.open) {
             let given = responses.and_then(|responses| responses.get(&question.key));
             let reply = given
-                .filter(|given| question.takes(*given))
+                .filter(|given| question.accepts(*given))
                 .and_then(|given| question.reply(given));
             match reply {
                 Some(reply) => drop(question.reply.send(reply)),
@@ -137,11 +137,11 @@ impl DeferredQuestions {
     /// The open questions as `inputRequests`.
     pub(crate) fn questions(&self) -> String {
         let state = self.lock();
-        let asked: Vec<String> = state.open.iter().map(Question::as_member).collect();
+        let asked: Vec<String> = state.open.iter().map(DeferredQuestion::as_member).collect();
         format!("{{{}}}", asked.join(","))
     }
 
-    /// What the host would have to declare for this call, if it was asked something that it cannot do.
+    /// The error that names the capability which this call needs and the host lacks.
     pub(crate) fn missing(&self) -> Option<RpcError> {
         self.lock().missing.map(stateless::missing_capability)
     }
@@ -151,40 +151,42 @@ impl DeferredQuestions {
             .is_ok_and(|declared| declared.get(capability).is_some())
     }
 
-    fn enter(&self, frame: Frame) -> Option<(u64, oneshot::Receiver<Frame>)> {
+    fn add(&self, frame: Frame) -> Option<(u64, oneshot::Receiver<Frame>)> {
         let mut state = self.lock();
-        if state.open.len() >= MAX_OPEN {
+        if state.open.len() >= MAX_OPEN_QUESTIONS {
             return None;
         }
         state.asked += 1;
         let number = state.asked;
-        let name = frame.id().map(name_of).unwrap_or_default();
+        let name = frame.id().map(key_of).unwrap_or_default();
         let taken = state.open.iter().any(|other| other.key == name);
+        // Keys come from the server's ids, which the host's answers must match. They are made unique here, because a server
+        // is free to repeat an id.
         let key = if taken || name.is_empty() {
             format!("{name}.{number}")
         } else {
             name
         };
         let (reply, receiver) = oneshot::channel();
-        state.open.push(Question {
+        state.open.push(DeferredQuestion {
             number,
             key,
             frame,
             reply,
         });
+        // The lock is released first, so that the woken task does not wait for it.
         drop(state);
-        self.news.notify_one();
+        self.added.notify_one();
         Some((number, receiver))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QuestionsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Caller for DeferredQuestions {
-    /// Only what belongs to a request is told beside its answer: progress, and the log messages that it
-    /// asked for. Changes are told to who listens for them.
+    /// Passes on what the stateless era allows beside an answer: progress, and log messages of the level that the request named.
     fn notify(&self, notification: Bytes) {
         let Ok(frame) = Frame::parse(notification.clone(), Strictness::Envelope) else {
             return;
@@ -196,15 +198,16 @@ impl Caller for DeferredQuestions {
         };
         match frame.method() {
             Some(methods::PROGRESS) => match &round.progress {
-                Progress::AsItIs => caller.notify(notification),
-                Progress::Under(token) => {
+                ProgressToken::Unchanged => caller.notify(notification),
+                ProgressToken::WithToken(token) => {
                     let told = frame.edit().param("progressToken", token).finish();
                     caller.notify(told);
                 }
-                Progress::Untold => {}
+                ProgressToken::Dropped => {}
             },
             Some(methods::MESSAGE) => {
                 let level = frame.param("level").and_then(LogLevel::read);
+                // A message without a known level counts as most urgent, so that it is not lost.
                 let wanted = round
                     .level
                     .is_some_and(|wanted| level.unwrap_or(LogLevel::Emergency) >= wanted);
@@ -213,6 +216,7 @@ impl Caller for DeferredQuestions {
                 }
             }
             Some(
+                // In this era only a subscription's stream carries changes.
                 methods::TOOLS_CHANGED
                 | methods::PROMPTS_CHANGED
                 | methods::RESOURCES_CHANGED
@@ -229,11 +233,13 @@ impl Caller for DeferredQuestions {
             let needed = request.method().and_then(stateless::capability_for);
             let needed = needed.ok_or(AskFailed::NoWay)?;
             if !self.declares(needed) {
+                // Kept for the host's answer. The server only learns that the host cannot be asked.
                 self.lock().missing = Some(needed);
                 return Err(AskFailed::NoWay);
             }
-            let (number, reply) = self.enter(request).ok_or(AskFailed::NoWay)?;
-            let _open = OpenQuestion {
+            // Dropped with this future: a question that its server gives up is not asked in the next round.
+            let (number, reply) = self.add(request).ok_or(AskFailed::NoWay)?;
+            let _open = QuestionGuard {
                 questions: self,
                 number,
             };
@@ -242,13 +248,13 @@ impl Caller for DeferredQuestions {
     }
 }
 
-/// A question that is open as long as somebody waits for its answer.
-struct OpenQuestion<'a> {
+/// Removes a question when the server stops waiting for its answer.
+struct QuestionGuard<'a> {
     questions: &'a DeferredQuestions,
     number: u64,
 }
 
-impl Drop for OpenQuestion<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         let number = self.number;
         self.questions
@@ -258,8 +264,8 @@ impl Drop for OpenQuestion<'_> {
     }
 }
 
-impl Question {
-    /// The question as a member of `inputRequests`. What names an elicitation is gone in this form.
+impl DeferredQuestion {
+    /// The question as a member of `inputRequests`. This form has no `elicitationId`.
     fn as_member(&self) -> String {
         let plain = self
             .frame
@@ -276,8 +282,8 @@ impl Question {
         )
     }
 
-    /// Whether this can be an answer at all.
-    fn takes(&self, given: Json<'_>) -> bool {
+    /// Whether `given` has the form of an answer. One of another form counts as missing.
+    fn accepts(&self, given: Json<'_>) -> bool {
         let kind = |key: &str| given.get(key).map(Json::kind);
         match self.frame.method() {
             Some(methods::ELICITATION) => {
@@ -299,8 +305,8 @@ impl Question {
     }
 }
 
-/// What a question is called: the server's own id, where it is a text.
-fn name_of(id: &Id) -> String {
+/// The key of a question: the server's id if it is a string, else one made from it.
+fn key_of(id: &Id) -> String {
     let json = Json::validate(id.raw().as_bytes(), Strictness::Full).ok();
     let text = json.and_then(|json| json.as_str().map(|text| text.into_owned()));
     text.unwrap_or_else(|| format!("question-{}", id.raw()))

@@ -1,10 +1,8 @@
-//! What happens, said once and told three ways: a line in the log, a count in the metrics, and an
-//! event for whoever listens.
+//! Events. Each one is reported in up to three ways: a log line, a metric, and a message to listeners of `/events`.
 //!
-//! Each thing that can happen is a struct of its own ([`calls`], [`checks`], [`approvals`], [`upstreams`], [`gateway`]), and
-//! [`Events::emit`] is the only way to tell of it: nobody else writes such a line or counts it.
-//! Events are kept only while somebody listens or did so a short while ago; otherwise telling
-//! costs a log line that is mostly switched off and a few atomic additions.
+//! Each event is a struct ([`calls`], [`checks`], [`approval_events`], [`upstreams`], [`gateway`]), and [`Events::emit`] is the
+//! only way to report it. Events are kept only while there is a listener, or was one recently; without one, an event costs a
+//! log line that is mostly switched off and a few atomic additions.
 
 pub mod approval_events;
 pub mod calls;
@@ -35,66 +33,62 @@ use crate::Metrics;
 pub use listener::{Delivery, Listener};
 use ring::Ring;
 
-/// What is kept for listeners that come back. Beyond it the oldest goes, and who missed it is told.
+/// The size of the ring for listeners that reconnect. Beyond it the oldest events are dropped, and a listener that missed some
+/// gets a gap.
 const KEPT_BYTES: usize = 8 * 1024 * 1024;
-/// How long events are kept when nobody listens any more.
+/// How long events are kept after the last listener left.
 const KEPT_FOR: Duration = Duration::from_secs(600);
-/// Names that hosts make up are told up to this length.
+/// Names that hosts make up are cut to this length.
 const MAX_NAME_CHARS: usize = 256;
 
-/// Something that can happen.
+/// Something that is logged and counted, and reported to listeners.
 pub trait Event {
-    /// Its name: of the line in the log, and of the event that listeners get.
+    /// The name of its log line and of its message to listeners.
     const NAME: &'static str;
 
-    /// Whether listeners are told; else it is only a line in the log, and perhaps a count.
-    const TOLD: bool = true;
+    /// Whether listeners get it. Otherwise it is only a log line, and perhaps a metric.
+    const IS_DELIVERED: bool = true;
 
-    /// Writes its line to the log.
     fn log(&self);
 
-    /// Counts it.
     fn count(&self, _metrics: &Metrics) {}
 
-    /// What listeners are told.
-    fn shown(&self) -> Shown<'_> {
-        Shown::new(Self::NAME)
+    /// The fields for listeners.
+    fn fields(&self) -> EventFields<'_> {
+        EventFields::new(Self::NAME)
     }
 }
 
-/// What listeners are told about an event.
+/// The fields of an event for listeners.
 #[derive(Debug)]
-pub struct Shown<'a> {
-    /// Its name.
+pub struct EventFields<'a> {
     pub kind: &'static str,
-    /// The record that tells more.
+    /// The id of the call in the record.
     pub record_id: Option<CallId>,
-    /// Whose doing it is; `None` for the gateway's own.
+    /// The caller; `None` for events of the gateway itself.
     pub who: Option<&'a Who>,
-    /// Whose it is, where nobody did it; else the tenant of whoever did.
+    /// The tenant, if it is not the caller's.
     pub tenant: Option<&'a str>,
-    /// The server it is about.
     pub server: Option<&'a str>,
     /// The tool, or the method of any other request.
     pub tool: Option<Cow<'a, str>>,
-    /// What it was checked under.
+    /// The scope of the policy that was applied.
     pub scope: Option<&'a str>,
-    /// What was asked for: `server:tool`.
+    /// The target, as `server:tool`.
     pub command: Option<String>,
     /// `allow`, `deny` or `require_approval`.
     pub decision: Option<&'static str>,
     /// The rule that decided.
     pub rule: Option<&'a str>,
-    /// Why.
     pub reason: Option<String>,
-    /// How it came in: `stdio`, `http`, or `local` for the same process.
+    /// `stdio`, `http`, or `local` for the gateway process itself.
     pub transport: &'a str,
-    /// What else there is to know.
+    /// The fields that only this kind of event has.
     pub meta: Map<String, Value>,
 }
 
-impl<'a> Shown<'a> {
-    /// An event of the gateway itself, with nothing more to say yet.
+impl<'a> EventFields<'a> {
+    /// An event of the gateway itself, without further fields.
     pub fn new(kind: &'static str) -> Self {
         Self {
             kind,
@@ -113,14 +107,14 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Adds something to know.
+    /// Adds a field to `meta`.
     pub fn meta(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.meta.insert(key.to_owned(), value.into());
         self
     }
 }
 
-/// Where everything that happens is told. Cheap to clone.
+/// The sink of all events. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Events {
     inner: Arc<Inner>,
@@ -128,20 +122,20 @@ pub struct Events {
 
 #[derive(Debug)]
 struct Inner {
-    /// Tells the events of this process start from any other's.
+    /// The id of this process start. Event ids begin with it, so that a listener's last id of an earlier start is recognised.
     boot: String,
     metrics: Metrics,
-    /// Whether events are kept. Read without the lock, so that telling nobody is nearly free.
+    /// Whether events are kept. Read without the lock, so that events without a listener are nearly free.
     listening: AtomicBool,
-    /// How many there were, kept or not.
+    /// How many events there were, kept or not.
     emitted: AtomicU64,
     ring: Mutex<Ring>,
     arrived: watch::Sender<u64>,
 }
 
-/// The fields in the order in which they are written.
+/// An event as JSON. The order of the fields is the order on the wire.
 #[derive(Serialize)]
-struct Written<'a> {
+struct EventJson<'a> {
     r#type: &'static str,
     timestamp: String,
     id: String,
@@ -169,7 +163,7 @@ struct Written<'a> {
 }
 
 impl Events {
-    /// A place to tell what happens; what can be counted is counted in `metrics`.
+    /// A sink that updates `metrics`.
     pub fn new(metrics: Metrics) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -183,69 +177,71 @@ impl Events {
         }
     }
 
-    /// Tells that something happened.
+    /// Logs and counts an event, and passes it to listeners.
     pub fn emit<E: Event>(&self, event: E) {
         event.log();
         event.count(&self.inner.metrics);
-        if !E::TOLD {
+        if !E::IS_DELIVERED {
             return;
         }
         if self.inner.listening.load(Ordering::Acquire) {
-            self.keep(event.shown());
+            self.keep(event.fields());
         } else {
-            // It is numbered all the same: who comes back later is told how many were missed.
+            // Numbered all the same, so that a listener that reconnects later learns how many it missed.
             self.inner.emitted.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// What is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.inner.metrics
     }
 
-    /// Listens from now on, or from behind the event `last_id` on.
+    /// Listens to events from now on, or to those after the event `last_id`.
     pub fn listen(&self, last_id: Option<&str>) -> Listener {
         Listener::new(self.clone(), last_id)
     }
 
-    fn keep(&self, shown: Shown<'_>) {
+    fn keep(&self, fields: EventFields<'_>) {
         let mut ring = self.ring();
+        // Numbered under the ring's lock, so that events are stored in the order of their numbers.
         let n = self.inner.emitted.fetch_add(1, Ordering::AcqRel) + 1;
+        // The last listener has not returned in time: events are only counted again, until the next listener comes.
         if ring.has_lapsed(Instant::now(), KEPT_FOR) {
             ring.clear();
             self.inner.listening.store(false, Ordering::Release);
             return;
         }
-        let kind = shown.kind;
-        let data = self.written(n, shown);
+        let kind = fields.kind;
+        let data = self.to_json(n, fields);
         ring.push(n, kind, data.into());
+        // Announced without the lock, which the woken listeners take at once.
         drop(ring);
         self.inner.arrived.send_replace(n);
     }
 
-    fn written(&self, n: u64, shown: Shown<'_>) -> Vec<u8> {
+    fn to_json(&self, n: u64, fields: EventFields<'_>) -> Vec<u8> {
         let boot = &self.inner.boot;
-        let agent = shown.who.map(|who| name(&who.agent));
-        let written = Written {
-            r#type: shown.kind,
+        let agent = fields.who.map(|who| name(&who.agent));
+        let written = EventJson {
+            r#type: fields.kind,
             timestamp: format!("{:.6}", Timestamp::now()),
             id: self.id(n),
-            record_id: shown.record_id,
-            tenant: shown
+            record_id: fields.record_id,
+            tenant: fields
                 .tenant
-                .or(shown.who.map(|who| who.tenant.as_str()))
+                .or(fields.who.map(|who| who.tenant.as_str()))
                 .unwrap_or(FIRST_TENANT),
             agent: agent.unwrap_or("callgate"),
-            session: shown.who.map_or(boot, |who| &who.session),
-            server: shown.server,
-            tool: shown.tool.as_deref().map(name),
-            scope: shown.scope,
-            command: shown.command,
-            decision: shown.decision,
-            rule: shown.rule,
-            reason: shown.reason,
-            transport: shown.transport,
-            meta: shown.meta,
+            session: fields.who.map_or(boot, |who| &who.session),
+            server: fields.server,
+            tool: fields.tool.as_deref().map(name),
+            scope: fields.scope,
+            command: fields.command,
+            decision: fields.decision,
+            rule: fields.rule,
+            reason: fields.reason,
+            transport: fields.transport,
+            meta: fields.meta,
         };
         serde_json::to_vec(&written).expect("an event is made of strings and JSON values")
     }
@@ -268,7 +264,7 @@ impl Default for Events {
     }
 }
 
-/// A name that a host made up, cut to a length.
+/// Cuts a name that a host made up: it goes into log lines and events.
 pub(crate) fn name(text: &str) -> &str {
     let end = text.char_indices().nth(MAX_NAME_CHARS);
     end.map_or(text, |(at, _)| &text[..at])

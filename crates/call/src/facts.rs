@@ -1,8 +1,8 @@
-//! facts: what the policy needs to know about this call, looked up before it is decided. A call whose
-//! policy needs nothing costs nothing here.
+//! facts: gathers what the policy needs to know about a call before it is decided. A policy that needs nothing costs nothing
+//! here.
 //!
-//! What tokens did before is in a ledger. What the ledger cannot tell never widens: a limit is then used
-//! up, an earlier call did not happen, and a budget is spent.
+//! The ledger has what tokens did before. A ledger that fails never allows more: limits then count as used up, earlier calls
+//! as not made, and budgets as spent.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use crate::Guard;
 
-use self::reserved::Reserved;
+use self::reserved::ReservedAmount;
 
 mod paths;
 mod protected;
@@ -31,26 +31,25 @@ mod reserved;
 pub use paths::real as real_path;
 pub use protected::{is_another_name, reach};
 
-/// How long finding out where paths lead may take. Later than that it is not known, and the call is
-/// refused.
+/// The deadline for resolving a call's paths. After it they are unknown, and a rule on paths denies the call.
 const PATHS_DEADLINE: Duration = Duration::from_secs(1);
-/// How many calls may look at the file system at once; a folder that hangs holds no more threads.
-const LOOKING_AT_ONCE: usize = 16;
+/// How many calls resolve paths at once. A network folder that hangs can block this many threads and no more.
+const MAX_PATH_LOOKUPS: usize = 16;
 
-/// What facts are made of.
+/// The sources of facts.
 #[derive(Debug)]
 pub(crate) struct FactSources {
-    /// Counts for the limits of policies. Without one, what needs a count is refused.
+    /// Counts for the limits of policies. Unset, every limit counts as used up.
     ledger: OnceLock<Arc<dyn Ledger>>,
-    looking: Arc<Semaphore>,
-    /// Who is asked in place of rules.
+    path_lookups: Arc<Semaphore>,
+    /// The gateway that is asked instead of evaluating rules.
     guard: ArcSwapOption<Box<dyn Guard>>,
 }
 
-/// Longer names of agents are cut where they are counted.
+/// Names of agents are cut to this length for counting: they come from outside and are keys of the ledger.
 const MAX_AGENT_CHARS: usize = 128;
 
-/// Whom a call of a host counts for.
+/// The account that a host's call counts for: its tenant and token, never a name that the client gives itself.
 pub(crate) fn account_of(who: &Who) -> Account {
     Account {
         owner: who.owner(),
@@ -58,7 +57,7 @@ pub(crate) fn account_of(who: &Who) -> Account {
     }
 }
 
-/// Whom a question counts for that names an agent.
+/// The account that a question counts for, which may name an agent.
 pub(crate) fn account_of_question(who: &Who, agent: Option<&str>) -> Account {
     let account = account_of(who);
     let agent = agent.filter(|agent| !agent.is_empty() && *agent != account.owner.principal);
@@ -75,22 +74,22 @@ pub(crate) fn account_of_question(who: &Who, agent: Option<&str>) -> Account {
     }
 }
 
-/// The facts of one call, and what was set aside for it.
+/// The facts of one call, and what was reserved and counted for it.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) facts: Facts,
-    /// Given back when the call does not happen.
-    reserved: Option<Reserved>,
-    /// The limits that this request was counted against.
+    /// Released when the call does not happen.
+    reserved: Option<ReservedAmount>,
+    /// The limits that this request was counted against now.
     taken: Vec<RateLimit>,
-    /// The limits that this call was counted against when it was held; a yes lets it run without being counted again.
+    /// The limits that this call was counted against when it was held. If it is approved, it is not counted again.
     owing: Vec<RateLimit>,
-    /// The held call that what it paid was noted for.
+    /// The fingerprint under which the ledger noted what a held call has paid.
     noted: Option<Digest>,
 }
 
 impl Gathered {
-    /// Whether the call was let past a limit because it may have been approved.
+    /// Whether the call was let past a limit in case it is approved.
     pub(crate) fn owes_rate(&self) -> bool {
         !self.owing.is_empty()
     }
@@ -100,14 +99,14 @@ impl Default for FactSources {
     fn default() -> Self {
         Self {
             ledger: OnceLock::new(),
-            looking: Arc::new(Semaphore::new(LOOKING_AT_ONCE)),
+            path_lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
             guard: ArcSwapOption::empty(),
         }
     }
 }
 
 impl FactSources {
-    /// Counts in this ledger from now on. A path is given its ledger once, before the first call.
+    /// Sets the ledger, once, before the first call.
     pub(crate) fn set_ledger(&self, ledger: Arc<dyn Ledger>) {
         let _ = self.ledger.set(ledger);
     }
@@ -117,6 +116,7 @@ impl FactSources {
         let needs = policy.needs(call);
         if needs.is_empty() {
             let mut gathered = Gathered::default();
+            // Found while the needs were computed; without them `decide` would search the arguments again.
             gathered.facts.leads = needs.leads;
             return gathered;
         }
@@ -137,6 +137,7 @@ impl FactSources {
         needs: Needs,
         protected: &Arc<Protected>,
     ) -> Gathered {
+        // Counted before deciding: two calls at once must not both find room for one.
         let (owing, due) = self.paid_before(call, needs.rates).await;
         let counted = self.count(account, due).await;
         let mut facts = Facts {
@@ -168,12 +169,13 @@ impl FactSources {
         }
     }
 
-    /// The limits that a call was counted against when it was held, and those that it was not.
+    /// Splits limits into those that a call was counted against when it was held, and the others.
     async fn paid_before(
         &self,
         call: &Call,
         rates: Vec<RateLimit>,
     ) -> (Vec<RateLimit>, Vec<RateLimit>) {
+        // Asked first, because the fingerprint of a call costs more than this.
         let Some(ledger) = self.ledger.get().filter(|ledger| ledger.has_paid()) else {
             return (Vec::new(), rates);
         };
@@ -181,11 +183,11 @@ impl FactSources {
             return (Vec::new(), rates);
         }
         let paid = ledger.paid(fingerprint(&call.attempt, &call.target)).await;
-        let paid = paid.unwrap_or_else(told);
+        let paid = paid.unwrap_or_else(report);
         rates.into_iter().partition(|rate| paid.contains(rate))
     }
 
-    /// Counts a request. Limits that cannot be counted are used up.
+    /// Counts a request. Limits that cannot be counted are reported as used up.
     async fn count(&self, account: &Account, limits: Vec<RateLimit>) -> Counted {
         if limits.is_empty() {
             return Counted::default();
@@ -201,7 +203,7 @@ impl FactSources {
             Ok(counted) => counted,
             Err(error) => Counted {
                 used_up: limits,
-                ..told(error)
+                ..report(error)
             },
         }
     }
@@ -210,17 +212,17 @@ impl FactSources {
         match self.ledger.get() {
             Some(ledger) if !priors.is_empty() => {
                 let met = ledger.met(account, priors).await;
-                met.unwrap_or_else(told)
+                met.unwrap_or_else(report)
             }
             Some(_) | None => Vec::new(),
         }
     }
 
-    /// Sets aside what a call is said to cost, and says what was spent before: all there is, where that
-    /// is not known.
-    async fn reserve(&self, account: &Account, cost: Cost) -> (Option<Reserved>, f64) {
+    /// Reserves a call's cost and returns what was spent before: infinity if that is unknown, so that no budget has room.
+    async fn reserve(&self, account: &Account, cost: Cost) -> (Option<ReservedAmount>, f64) {
         let amount = match cost {
             Cost::Of(cost) => cost,
+            // Nothing to reserve, but the amount spent before is needed all the same.
             Cost::Unsaid | Cost::Unreadable => 0.0,
         };
         let Some(ledger) = self.ledger.get() else {
@@ -229,29 +231,32 @@ impl FactSources {
         match ledger.reserve(&account.owner, amount).await {
             Ok(reservation) => {
                 let before = reservation.before;
-                (Some(Reserved::new(ledger.clone(), reservation)), before)
+                (
+                    Some(ReservedAmount::new(ledger.clone(), reservation)),
+                    before,
+                )
             }
             Err(error) => {
-                told::<()>(error);
+                report::<()>(error);
                 (None, f64::INFINITY)
             }
         }
     }
 
-    /// Notes that a call waits for a person, with what it has paid by then.
+    /// Notes in the ledger what a held call has paid, so that it is not counted again when it returns.
     pub(crate) async fn held(&self, call: &Call, gathered: &mut Gathered) {
         let paid: Vec<RateLimit> = [&gathered.taken[..], &gathered.owing].concat();
         let Some(ledger) = self.ledger.get().filter(|_| !paid.is_empty()) else {
             return;
         };
         let call = fingerprint(&call.attempt, &call.target);
-        // A call that could not be noted pays again when it comes back.
-        ledger.note_paid(call, paid).await.unwrap_or_else(told);
+        // If this fails, the call is counted again when it returns: too strict, never too loose.
+        ledger.note_paid(call, paid).await.unwrap_or_else(report);
         gathered.noted = Some(call);
     }
 
-    /// Counts a request after all that no person has approved. Returns `false` where a limit has no room for it: then
-    /// the facts say so.
+    /// Counts a request that was let past its limits and is not approved. `false` if a limit has no room; the facts then have it
+    /// as used up.
     pub(crate) async fn charge(&self, account: &Account, gathered: &mut Gathered) -> bool {
         let owing = std::mem::take(&mut gathered.owing);
         let counted = self.count(account, owing).await;
@@ -260,15 +265,17 @@ impl FactSources {
         gathered.facts.used_up.is_empty()
     }
 
-    /// Another gateway is asked in place of rules from now on, or none is.
+    /// Sets or removes the guard.
     pub(crate) fn set_guard(&self, guard: Option<Box<dyn Guard>>) {
         self.guard.store(guard.map(Arc::new));
     }
 
-    /// Whether nobody has decided about an approval at the guard yet.
+    /// Whether an approval at the guard is undecided.
     pub(crate) async fn is_pending_elsewhere(&self, id: &ApprovalId) -> bool {
         match self.guard.load_full() {
             Some(guard) => guard.is_pending(id).await,
+            // The guard was removed while the call waited. Its approval can no longer be found, so the call waits until its
+            // time is over.
             None => true,
         }
     }
@@ -278,9 +285,9 @@ impl FactSources {
         Some(Box::new(guard.ask(call, inquiries).await))
     }
 
-    /// Looks again at what may have changed while a call waited. It is still one request, so it counts
-    /// and costs nothing more.
-    pub(crate) async fn look_again(&self, call: &Call, policy: &Policy, gathered: &mut Gathered) {
+    /// Gathers again what may have changed while a call waited: history, paths and the guard's answer.
+    pub(crate) async fn refresh(&self, call: &Call, policy: &Policy, gathered: &mut Gathered) {
+        // Not rates and costs: it is still one request, and it was counted when it came.
         let needs = policy.needs(call);
         let account = account_of(&call.attempt.host.who);
         let met = self.met(&account, needs.prior).await;
@@ -295,7 +302,7 @@ impl FactSources {
         }
     }
 
-    /// Notes that a call is on record and goes on. `account` is made only where a rule looks back.
+    /// Notes that a call is recorded and goes on. `account` is called only if a rule uses the history.
     pub(crate) fn allowed(
         &self,
         account: impl FnOnce() -> Account,
@@ -318,14 +325,15 @@ impl FactSources {
         };
         match (settled, noted) {
             (None, None) => Either::Left(ready(())),
+            // A ledger in memory is done at once. Boxing a future for it would cost an allocation per call.
             (None, Some(Either::Left(noted))) => {
-                noted.into_inner().unwrap_or_else(told);
+                noted.into_inner().unwrap_or_else(report);
                 Either::Left(ready(()))
             }
             (settled, noted) => {
                 let both = async move {
                     for written in settled.into_iter().chain(noted) {
-                        written.await.unwrap_or_else(told);
+                        written.await.unwrap_or_else(report);
                     }
                 };
                 Either::Right(both.boxed())
@@ -333,7 +341,6 @@ impl FactSources {
         }
     }
 
-    /// What each token has used of its limits, by tenant and token.
     pub(crate) async fn usage(&self) -> Result<Vec<Usage>, LedgerError> {
         match self.ledger.get() {
             Some(ledger) => ledger.usage().await,
@@ -342,31 +349,33 @@ impl FactSources {
     }
 
     async fn real_paths(&self, asked: Vec<String>) -> HashMap<String, RealPath> {
-        self.look(asked, RealPath::Unknown, paths::real).await
+        self.inspect_paths(asked, RealPath::Unknown, paths::real)
+            .await
     }
 
-    /// Looks whether what a call leads to is protected.
+    /// Finds out whether a call's paths lead to protected places.
     async fn reach(&self, facts: &mut Facts, leads: Option<Leads>, protected: &Arc<Protected>) {
         let asked = leads.as_ref().map(Leads::paths).unwrap_or_default();
         facts.leads = leads;
         if !asked.is_empty() {
             let protected = protected.clone();
             let reach = move |path: &str| protected::reach(path, &protected);
-            facts.reached = self.look(asked, Reach::Unknown, reach).await;
+            facts.reached = self.inspect_paths(asked, Reach::Unknown, reach).await;
         }
     }
 
-    /// Looks at the file system, for so long and no longer. What was not seen by then is `unknown`.
-    async fn look<T: Clone + Send + 'static>(
+    /// Inspects paths in the file system. Those without a result before the deadline are `unknown`.
+    async fn inspect_paths<T: Clone + Send + 'static>(
         &self,
         asked: Vec<String>,
         unknown: T,
         see: impl Fn(&str) -> T + Send + 'static,
     ) -> HashMap<String, T> {
-        let looking = async {
-            let permit = self.looking.clone().acquire_owned().await.ok()?;
+        let lookup = async {
+            let permit = self.path_lookups.clone().acquire_owned().await.ok()?;
             let asked = asked.clone();
             let found = spawn_blocking(move || {
+                // Held by the thread, not by this future: a lookup that hangs after its deadline still counts as one.
                 let _permit = permit;
                 let seen = |path: String| {
                     let seen = see(&path);
@@ -376,7 +385,7 @@ impl FactSources {
             });
             found.await.ok()
         };
-        match timeout(PATHS_DEADLINE, looking).await {
+        match timeout(PATHS_DEADLINE, lookup).await {
             Ok(Some(found)) => found,
             Ok(None) | Err(_) => asked
                 .into_iter()
@@ -386,8 +395,8 @@ impl FactSources {
     }
 }
 
-/// Tells the operator what the ledger could not do, and goes on with nothing.
-fn told<T: Default>(error: LedgerError) -> T {
+/// Logs that the ledger failed, and continues with an empty result.
+fn report<T: Default>(error: LedgerError) -> T {
     crate::log::limits_not_read(&error);
     T::default()
 }

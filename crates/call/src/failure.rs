@@ -1,5 +1,5 @@
-//! How a forwarded call can fail, and what is said about it: to the host, to the operator, to
-//! the record. Each failure knows its effect; only one without effect may be tried again.
+//! How a forwarded call can fail, and what the host, the operator and the record get to know about it. Each failure has its
+//! effect; only a call without effect may be repeated.
 
 use std::time::Duration;
 
@@ -10,45 +10,39 @@ use callgate_wire::{RpcError, methods, quote};
 /// Why a provider has no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server is not there, or went away during the call.
+    /// The server is not connected, or disconnected during the call.
     #[error("upstream \"{server}\" unavailable")]
     Unavailable {
-        /// The server.
         server: ServerName,
         /// Whether the call had been sent.
         effect: Effect,
-        /// What the operator should know.
+        /// For the operator only: it can contain paths and the server's own words.
         detail: String,
     },
-    /// The server did not answer in time; it was told to stop.
+    /// The server did not answer before the deadline; a cancellation was sent to it.
     #[error("upstream \"{server}\" timed out after {}", seconds(*.timeout))]
     TimedOut {
-        /// The server.
         server: ServerName,
         /// The tool or method.
         name: String,
-        /// How long was waited.
         timeout: Duration,
         /// Whether the call had been sent.
         effect: Effect,
     },
-    /// Nobody waits for the answer any more.
+    /// The host cancelled the call or disconnected.
     #[error("cancelled by the host")]
     Cancelled {
         /// Whether the call had been sent.
         effect: Effect,
     },
-    /// The server answered with more than may be read.
-    #[error("upstream \"{server}\" answered with more than the frame limit")]
-    TooLarge {
-        /// The server.
-        server: ServerName,
-    },
-    /// The request carries a state that nobody here gave it.
-    #[error("`requestState` is refused: it was not made here")]
+    /// The answer is larger than the frame limit.
+    #[error("upstream \"{server}\" sent an answer larger than the frame limit")]
+    TooLarge { server: ServerName },
+    /// The request carries a `requestState` that this gateway did not issue.
+    #[error("`requestState` refused: this gateway did not issue it")]
     UnknownState,
-    /// The call's own task broke.
-    #[error("the gateway failed while the call was under way")]
+    /// The provider panicked, or the call's task did.
+    #[error("the gateway failed during the call")]
     Broken,
 }
 
@@ -59,13 +53,14 @@ impl Failure {
             Self::Unavailable { effect, .. }
             | Self::TimedOut { effect, .. }
             | Self::Cancelled { effect } => *effect,
+            // There was an answer, so the server has done its work; only the answer is lost.
             Self::TooLarge { .. } => Effect::Done,
             Self::UnknownState => Effect::None,
             Self::Broken => Effect::Unknown,
         }
     }
 
-    /// The same of a call that turned out not to have been sent.
+    /// The same failure for a call that turned out not to have been sent.
     #[must_use]
     pub fn not_sent(self) -> Self {
         let effect = Effect::None;
@@ -91,9 +86,9 @@ impl Failure {
         }
     }
 
-    /// How the record calls it.
     pub fn status(&self) -> Status {
         match (self, self.effect()) {
+            // Before `Cancelled`: a call that was sent may have run, whatever the host did afterwards.
             (_, Effect::Unknown) => Status::Unknown,
             (Self::Cancelled { .. }, Effect::None) => Status::Cancelled,
             (_, Effect::None | Effect::Done) => Status::Error,
@@ -112,7 +107,7 @@ impl Failure {
         }
     }
 
-    /// What the operator is told beyond the message.
+    /// More than the message, for the operator.
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::Unavailable { detail, .. } => Some(detail),
@@ -121,9 +116,10 @@ impl Failure {
         }
     }
 
-    /// What the host is told. On tools/call an absent server has a code of its own; elsewhere
-    /// that code means something else, so it is an internal error with the same data.
+    /// The error for the host.
     pub fn to_rpc(&self, method: &str) -> RpcError {
+        // -32002 means an unavailable server only on `tools/call`. On other methods MCP uses it for a missing resource, so
+        // they get an internal error with the same data.
         let on_tools = method == methods::TOOLS_CALL;
         let unavailable = if on_tools {
             RpcError::UNAVAILABLE

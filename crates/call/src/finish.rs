@@ -1,5 +1,4 @@
-//! finish: what happened is put on record and told, and the host gets its answer. Always the last
-//! step.
+//! finish: records the outcome, emits the event, and builds the answer for the host. Always the last step.
 
 use std::time::Duration;
 
@@ -18,22 +17,22 @@ use crate::{
     resolve::Unresolved,
 };
 
-/// Who answers, in every door and era, as JSON text.
+/// The `serverInfo` of every door and era, as JSON text.
 pub const SERVER_INFO: &str = concat!(
     r#"{"name":"callgate","version":""#,
     env!("CARGO_PKG_VERSION"),
     r#""}"#
 );
 
-/// The rule named when a call cannot be put on record.
+/// The rule of a call that cannot be recorded.
 const NO_RECORD_RULE: &str = "deny:gateway:no_record";
 
-/// The first line of what a host is told about a call that policy refuses.
+/// The first line of the answer to a denied call.
 pub const DENIED_HEADLINE: &str = "[callgate] Action denied by policy.";
-/// The first line of what a host is told about a call that needs a person.
+/// The first line of the answer to a call that needs approval.
 pub const APPROVAL_HEADLINE: &str = "[callgate] Action requires approval.";
 
-/// A refusal, as it is told to the host.
+/// Why a call is refused.
 #[derive(Debug)]
 pub(crate) enum Refusal<'a> {
     Denied(&'a Ruling),
@@ -44,20 +43,21 @@ pub(crate) enum Refusal<'a> {
     },
 }
 
-/// What the host gets, and why it is no good answer.
+/// The answer to the host, and what its door and span need to know about it.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// `None` where the host wants no answer any more.
+    /// `None` if the host no longer wants an answer.
     pub(crate) frame: Option<Pieces>,
+    /// Why the call did not succeed.
     pub(crate) error: Option<String>,
-    /// The code, where the answer is an error.
+    /// The code of a JSON-RPC error. A tool result with `isError` has none.
     pub(crate) code: Option<i64>,
-    /// The approval that the call waits for, where it was held.
+    /// The approval that a held call waits for.
     pub(crate) held: Option<ApprovalId>,
 }
 
 impl Answer {
-    /// A good answer.
+    /// The answer to a call that succeeded.
     pub(crate) fn of(frame: Option<Bytes>) -> Self {
         Self {
             frame: frame.map(Pieces::from),
@@ -68,8 +68,8 @@ impl Answer {
     }
 }
 
-/// What [`finish`] needs to end a forwarded call.
-pub(crate) struct Ended<'a> {
+/// A forwarded call that has ended.
+pub(crate) struct ForwardedCall<'a> {
     pub(crate) attempt: &'a Attempt,
     pub(crate) target: &'a Target,
     pub(crate) open: Open,
@@ -77,17 +77,21 @@ pub(crate) struct Ended<'a> {
     pub(crate) latency: Latency,
 }
 
-/// No record, no call. The host learns that, the operator learns why.
+/// The ruling for a call that cannot be recorded. It does not say why: the error is for the operator.
 pub(crate) fn no_record() -> Ruling {
     Ruling::new(
         NO_RECORD_RULE,
-        "the gateway cannot write its record, and no call is made without one",
+        "the gateway cannot write its record, so it makes no calls",
     )
 }
 
 /// Ends a call that was forwarded.
-pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_>) -> Answer {
-    let Ended {
+pub(crate) async fn finish(
+    recorder: &Recorder,
+    events: &Events,
+    ended: ForwardedCall<'_>,
+) -> Answer {
+    let ForwardedCall {
         attempt,
         target,
         open,
@@ -95,13 +99,14 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
         latency,
     } = ended;
     let total = latency.total;
-    let (frame, told, code) = match outcome {
+    let (frame, summary, code) = match outcome {
         Ok((reply, read)) => {
-            let told = Told::of_reply(&read);
+            let summary = CallSummary::of_reply(&read);
+            // The record before the answer: what a host has seen is on record, even if the process dies right after.
             recorder.finished(open, answered(&reply, read, total)).await;
             let id = attempt.frame.id();
             let code = code_of(&reply);
-            (id.map(|id| for_host(&reply, attempt, id)), told, code)
+            (id.map(|id| for_host(&reply, attempt, id)), summary, code)
         }
         Err(failure) => {
             let error = failure.to_rpc(attempt.frame.method().unwrap_or_default());
@@ -110,17 +115,17 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
                 .await;
             let id = attempt.frame.id().filter(|_| wants_answer(&failure));
             let frame = id.map(|id| message::error(Some(id), &error).into());
-            (frame, Told::of_failure(&failure), Some(error.code))
+            (frame, CallSummary::of_failure(&failure), Some(error.code))
         }
     };
-    let error = told.error.as_ref();
+    let error = summary.error.as_ref();
     match target.source() {
         ToolSource::Server => events.emit(ProxyToolCall {
             target,
-            result_length: told.text_length,
+            result_length: summary.text_length,
             duration: total,
             error,
-            detail: told.detail.as_deref(),
+            detail: summary.detail.as_deref(),
         }),
         ToolSource::Builtin | ToolSource::Plugin => events.emit(ToolCall {
             target,
@@ -131,12 +136,12 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
     events.emit(CallFinished {
         attempt,
         target,
-        status: told.status,
-        effect: told.effect,
+        status: summary.status,
+        effect: summary.effect,
         latency,
-        error: told.error.as_ref(),
+        error: summary.error.as_ref(),
     });
-    let error = told.error.map(|error| error.message);
+    let error = summary.error.map(|error| error.message);
     Answer {
         frame,
         error,
@@ -145,8 +150,8 @@ pub(crate) async fn finish(recorder: &Recorder, events: &Events, ended: Ended<'_
     }
 }
 
-/// How a call ended, as far as it is told to others than the host.
-struct Told {
+/// How a call ended, for events and metrics: without the server's own words, which may repeat arguments.
+struct CallSummary {
     status: Status,
     effect: Effect,
     text_length: usize,
@@ -154,13 +159,13 @@ struct Told {
     detail: Option<String>,
 }
 
-impl Told {
+impl CallSummary {
     fn of_reply(read: &Inspected) -> Self {
         Self {
             status: read.status,
             effect: Effect::Done,
             text_length: read.text_length,
-            error: read.told.clone(),
+            error: read.safe_error.clone(),
             detail: None,
         }
     }
@@ -202,6 +207,7 @@ fn failed(failure: &Failure, error: &RpcError, total: Duration) -> Outcome<'stat
 
 fn wants_answer(failure: &Failure) -> bool {
     match failure {
+        // By the specification a cancelled request gets no response.
         Failure::Cancelled { .. } => false,
         Failure::Unavailable { .. }
         | Failure::TimedOut { .. }
@@ -215,7 +221,7 @@ fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Ends an attempt that led nowhere.
+/// Ends an attempt that could not be resolved.
 pub(crate) fn finish_unresolved(
     recorder: &Recorder,
     events: &Events,
@@ -233,13 +239,13 @@ pub(crate) fn finish_unresolved(
     let id = attempt.frame.id();
     Answer {
         frame: id.map(|id| message::error(Some(id), error).into()),
-        error: Some(format!("the request led nowhere ({code})")),
+        error: Some(format!("the request could not be resolved ({code})")),
         code: Some(code),
         held: None,
     }
 }
 
-/// Answers a call that was refused or held: a tool result where one can carry it, else an error.
+/// Answers a call that was refused or held: `tools/call` with a tool result, which the model sees, other methods with an error.
 pub(crate) fn refuse(attempt: &Attempt, refusal: &Refusal<'_>) -> Answer {
     let request = &attempt.frame;
     let (Refusal::Denied(ruling) | Refusal::NeedsApproval { ruling, .. }) = refusal;
@@ -261,7 +267,7 @@ pub(crate) fn refuse(attempt: &Attempt, refusal: &Refusal<'_>) -> Answer {
     }
 }
 
-/// Answers a request that cannot go on with an error.
+/// Answers a request with an error.
 pub(crate) fn rejected(request: &Frame, error: &RpcError) -> Answer {
     let frame = request
         .id()
@@ -274,7 +280,7 @@ pub(crate) fn rejected(request: &Frame, error: &RpcError) -> Answer {
     }
 }
 
-/// Answers a call whose server asked what its host did not answer: a tool's result where one can say so.
+/// Answers a call whose server asked what its host did not answer.
 pub(crate) fn refused_rounds(request: &Frame, error: &RpcError) -> Answer {
     if request.method() != Some(methods::TOOLS_CALL) {
         return rejected(request, error);
@@ -287,13 +293,14 @@ pub(crate) fn refused_rounds(request: &Frame, error: &RpcError) -> Answer {
     }
 }
 
-/// A reply under the host's id, as the host's era wants it.
+/// A reply under the host's id, in the form of the host's era.
 fn for_host(reply: &Reply, attempt: &Attempt, id: &Id) -> Pieces {
     let frame = &reply.frame;
     let method = attempt.frame.method().unwrap_or_default();
     if let Some(asked) = url_asked(reply, attempt) {
         return for_stateless_host(message::result(id, &asked), method).into();
     }
+    // Edited, not rebuilt: within an era every byte of a reply but its id reaches the host unchanged.
     let (told, edit) = match (reply.era, attempt.host.era) {
         (Era::Handshake, Era::Handshake) => (None, frame.edit()),
         (Era::Stateless, Era::Handshake) => (
@@ -315,7 +322,7 @@ fn for_host(reply: &Reply, attempt: &Attempt, id: &Id) -> Pieces {
     }
 }
 
-/// What a handshake server asks a stateless host by a refusal, where that host can be asked.
+/// The questions that a handshake server asks by an error, as a result for a stateless host that can be asked.
 fn url_asked(reply: &Reply, attempt: &Attempt) -> Option<String> {
     let crosses = reply.era == Era::Handshake && attempt.host.era == Era::Stateless;
     if !crosses || !may_ask(attempt.frame.method().unwrap_or_default()) {
@@ -323,11 +330,12 @@ fn url_asked(reply: &Reply, attempt: &Attempt) -> Option<String> {
     }
     let declared = attempt.host.capabilities.as_bytes();
     let declared = Json::validate(declared, Strictness::Envelope).ok()?;
+    // A host that cannot be asked gets the server's error instead.
     declared.get("elicitation")?;
     bridge::asks_for_url(&reply.frame)
 }
 
-/// An answer of our own, as the host's era wants it.
+/// An answer of the gateway in the form of the host's era.
 fn of_our_own(attempt: &Attempt, answer: Bytes) -> Bytes {
     match attempt.host.era {
         Era::Handshake => answer,
@@ -335,7 +343,7 @@ fn of_our_own(attempt: &Attempt, answer: Bytes) -> Bytes {
     }
 }
 
-/// An answer of our own for a host of the stateless era.
+/// An answer of the gateway in the form of the stateless era.
 pub fn for_stateless_host(answer: Bytes, method: &str) -> Bytes {
     match Frame::parse(answer.clone(), Strictness::Envelope) {
         Ok(frame) => {
@@ -350,7 +358,8 @@ fn code_of(reply: &Reply) -> Option<i64> {
     error.get("code").and_then(Json::as_i64)
 }
 
-/// Answers a call whose intent or arguments do not hold: always a tool result, which the model can mend.
+/// Answers a call whose intent or arguments are wrong: always with a tool result, so that the model sees it and can correct the
+/// call.
 pub(crate) fn refuse_fault(attempt: &Attempt, fault: &Fault) -> Answer {
     let (code, text) = (quote(fault.code()), quote(&fault.to_string()));
     let result = format!(
@@ -364,8 +373,8 @@ pub(crate) fn refuse_fault(attempt: &Attempt, fault: &Fault) -> Answer {
     }
 }
 
-/// A call whose host does not wait any more.
-pub(crate) fn given_up(ruling: &Ruling) -> Answer {
+/// The end of a call whose host no longer waits: no answer.
+pub(crate) fn cancelled_answer(ruling: &Ruling) -> Answer {
     Answer {
         error: Some(ruling.rule.clone()),
         ..Answer::of(None)
@@ -405,6 +414,7 @@ fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal<'_>) -> Bytes {
         quote(rule),
         quote(reason)
     );
+    // Hosts show the message of an error in one line; rule and reason are in its data.
     let headline = lines.lines().next().unwrap_or_default();
     message::error(
         Some(id),
@@ -416,8 +426,7 @@ fn refusal_frame(request: &Frame, id: &Id, refusal: &Refusal<'_>) -> Bytes {
     )
 }
 
-/// The approval that a call needs, for hosts that read `_meta`: under our own keys, and under those of
-/// gateways that hosts know already.
+/// The approval that a call needs, as `_meta`: under our own keys, and under those of AgentGuard, which hosts read already.
 pub(crate) fn approval_meta(id: &ApprovalId, url: &str) -> String {
     let url = quote(url);
     let keys = |prefix| format!(r#""{prefix}/approval_id":"{id}","{prefix}/approval_url":{url}"#);
@@ -428,7 +437,7 @@ pub(crate) fn approval_meta(id: &ApprovalId, url: &str) -> String {
     )
 }
 
-/// What a host is told about a call that needs a person.
+/// The text for a call that needs approval.
 pub(crate) fn approval_lines(ruling: &Ruling, id: &ApprovalId, url: &str) -> String {
     let reason = &ruling.reason;
     format!("{APPROVAL_HEADLINE}\nReason: {reason}\nApproval ID: {id}\nApprove at: {url}")

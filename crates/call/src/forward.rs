@@ -1,4 +1,4 @@
-//! forward: the provider does the call. This is the only place that reaches one.
+//! forward: the only place that calls a provider.
 
 use std::panic::AssertUnwindSafe;
 
@@ -8,26 +8,28 @@ use futures_util::FutureExt;
 
 use crate::{Exchange, Failure, Providers, Reply};
 
-/// Hands a recorded call to its provider, unless it was cancelled by then. A provider that panics is a failed call, not a
-/// lost one.
+/// Passes a recorded call to its provider, unless it was cancelled by then.
 pub(crate) async fn forward(
     providers: &dyn Providers,
     call: Recorded<Permit>,
     exchange: Exchange,
 ) -> Result<Reply, Failure> {
+    // The last check before the call leaves: from here on a cancelled call may have had an effect.
     if exchange.cancelled.is_cancelled() {
         let effect = Effect::None;
         return Err(Failure::Cancelled { effect });
     }
     let server = call.call().target.server().clone();
+    // A reload can remove the server after the call was resolved.
     let Some(provider) = providers.provider(&server) else {
-        let detail = "the server is not configured any more".to_owned();
+        let detail = "the server is no longer configured".to_owned();
         return Err(Failure::Unavailable {
             server,
             effect: Effect::None,
             detail,
         });
     };
+    // A panic must not skip `finish`: the call would stay open in the record.
     let forwarding = async { provider.forward(call, exchange).await };
     let forwarded = AssertUnwindSafe(forwarding).catch_unwind().await;
     forwarded.unwrap_or(Err(Failure::Broken))

@@ -1,26 +1,24 @@
-//! inspect: what is looked at in a reply before it goes to the host. Replies are never changed
-//! here; they are only read for how the call ended.
+//! inspect: reads how a call ended from its reply. It never changes a reply.
 
 use callgate_record::{Failed, Status};
 use callgate_wire::{FrameKind, Json, RpcError};
 
 use crate::{Reply, events::calls::CallError};
 
-/// What is said about a result with `isError`.
+/// The error of a result with `isError`.
 const TOOL_ERROR: &str = "the tool reported an error";
 
-/// How a reply reads: what the record and the log say about it.
+/// What the record and the log need to know about a reply.
 #[derive(Debug)]
 pub(crate) struct Inspected {
     pub(crate) status: Status,
     pub(crate) error: Option<Failed>,
-    /// The same without the server's own words, which may repeat arguments.
-    pub(crate) told: Option<CallError>,
+    /// The error without the server's own words, which may repeat arguments.
+    pub(crate) safe_error: Option<CallError>,
     /// Characters of the result's text blocks, for the log line.
     pub(crate) text_length: usize,
 }
 
-/// Reads a reply.
 pub(crate) fn inspect(reply: &Reply) -> Inspected {
     match reply.frame.kind() {
         FrameKind::Error => {
@@ -29,7 +27,7 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
             Inspected {
                 status: Status::Error,
                 error,
-                told: Some(CallError {
+                safe_error: Some(CallError {
                     code: "RPC_ERROR",
                     message: format!("the server answered with error {code}"),
                 }),
@@ -45,11 +43,12 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
                 } else {
                     Status::Success
                 },
+                // Not the result's text, which can be long and is stored as the response anyway.
                 error: is_error.then(|| Failed {
                     code: 0,
                     message: TOOL_ERROR.to_owned(),
                 }),
-                told: is_error.then(|| CallError {
+                safe_error: is_error.then(|| CallError {
                     code: "TOOL_ERROR",
                     message: TOOL_ERROR.to_owned(),
                 }),
@@ -62,7 +61,7 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
     }
 }
 
-/// The error of a reply as the record has it.
+/// The error of a reply, for the record.
 pub(crate) fn failed(error: Json<'_>) -> Failed {
     let RpcError { code, message, .. } = RpcError::read(error);
     Failed { code, message }

@@ -1,8 +1,8 @@
-//! intent: what a caller declared must hold, and its arguments must fit the tool's schema, before policy is
-//! asked. Calls by doors that declare nothing have nothing to do here.
+//! intent: checks a declared intent against the tool, and the arguments against the tool's schema, before policy is asked.
+//! Calls without a declaration pass.
 //!
-//! The check of arguments is a service to the model, which learns what would fit. A schema that cannot be
-//! read, refers elsewhere or is too large checks nothing: the server has the last word on its arguments.
+//! The check of arguments serves the model, which learns how to correct them; it is not a security check. A schema that cannot
+//! be compiled, refers to other documents or is too large checks nothing: the server validates its arguments itself.
 
 use std::{
     collections::HashMap,
@@ -18,23 +18,22 @@ use serde_json::Value;
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 /// Arguments larger than this are not checked.
 const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
-/// How many schemas are kept compiled; beyond it all are forgotten.
-const MAX_KEPT: usize = 1000;
-/// How many things that do not fit are named.
+/// How many compiled schemas are cached. A full cache is emptied.
+const MAX_COMPILED: usize = 1000;
+/// How many violations are listed.
 const MAX_NAMED: usize = 5;
-/// How much of one of them is shown.
+/// How much of one violation is shown.
 const MAX_NAMED_CHARS: usize = 200;
 /// How much of a schema is shown.
 const MAX_SHOWN_CHARS: usize = 6000;
 
-/// What is wrong with an attempt whatever it is aimed at.
-pub(crate) fn stated(attempt: &Attempt) -> Option<&Fault> {
+/// The fault of a malformed declaration, which is independent of the target.
+pub(crate) fn declaration_fault(attempt: &Attempt) -> Option<&Fault> {
     attempt.declared.as_ref()?.fault.as_ref()
 }
 
-/// Whether what was declared holds for the tool as it is now, and the arguments fit it. `Ok` may carry a
-/// warning.
-pub(crate) fn holds(
+/// Checks a declaration and the arguments against the tool as it is now. `Ok` may carry a warning.
+pub(crate) fn check(
     declared: &Declared,
     call: &Call,
     policy: &Policy,
@@ -44,22 +43,22 @@ pub(crate) fn holds(
         return Ok(None);
     };
     let warning = declared.against(tool)?;
-    // The schema of a tool that the caller may not see is not told; policy refuses the call.
+    // The error shows the schema, which must stay hidden from callers that may not see the tool. Policy denies their call.
     if policy.shows_to(tool, &call.attempt.host.who) {
         schemas.check(tool, call.attempt.frame.param("arguments"))?;
     }
     Ok(warning)
 }
 
-/// The schemas of tools, compiled when they are first needed.
+/// A cache of compiled schemas.
 #[derive(Debug, Default)]
 pub(crate) struct Schemas {
-    /// By the tool's own place in memory, which is another in another snapshot.
-    compiled: Mutex<HashMap<usize, Compiled>>,
+    /// By the tool's address, which differs between snapshots. An address can be reused, so `CompiledSchema::of` is compared too.
+    compiled: Mutex<HashMap<usize, CompiledSchema>>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledSchema {
     of: Weak<Tool>,
     /// `None` for a schema that checks nothing.
     validator: Option<Arc<Validator>>,
@@ -77,6 +76,7 @@ impl Schemas {
         let Ok(arguments) = serde_json::from_str::<Value>(text) else {
             return Ok(());
         };
+        // The fast check first; collecting the errors is needed only for the text.
         if validator.is_valid(&arguments) {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Schemas {
             .map(|error| named(&error.instance_path().to_string(), &error.to_string()))
             .collect();
         Err(Fault::Arguments {
-            text: self_healing(tool, &named),
+            text: correction_text(tool, &named),
         })
     }
 
@@ -94,17 +94,18 @@ impl Schemas {
         let key = Arc::as_ptr(tool) as usize;
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = compiled.get(&key)
+            // The address may belong to another tool by now.
             && kept.of.upgrade().is_some_and(|of| Arc::ptr_eq(&of, tool))
         {
             return kept.validator.clone();
         }
-        if compiled.len() >= MAX_KEPT {
+        if compiled.len() >= MAX_COMPILED {
             compiled.clear();
         }
         let validator = compile(tool).map(Arc::new);
         let of = Arc::downgrade(tool);
         let kept = validator.clone();
-        compiled.insert(key, Compiled { of, validator });
+        compiled.insert(key, CompiledSchema { of, validator });
         kept
     }
 }
@@ -115,7 +116,8 @@ fn compile(tool: &Tool) -> Option<Validator> {
         return None;
     }
     let schema: Value = serde_json::from_str(text).ok()?;
-    // A server's patterns run in linear time; those that cannot, check nothing.
+    // Patterns come from the server and run over the host's arguments. This engine is linear in time; a pattern that needs
+    // backtracking makes the schema check nothing, instead of being a way to stall the gateway.
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
     options.build(&schema).ok()
 }
@@ -133,15 +135,15 @@ fn named(path: &str, what: &str) -> String {
     }
 }
 
-/// What a model needs to mend its call.
-fn self_healing(tool: &Tool, named: &[String]) -> String {
+/// The text from which a model can correct its call.
+fn correction_text(tool: &Tool, named: &[String]) -> String {
     let schema = schema_text(tool).unwrap_or("{}");
     let (shown, cut): (String, &str) = match schema.char_indices().nth(MAX_SHOWN_CHARS) {
         None => (schema.to_owned(), ""),
         Some((at, _)) => (schema[..at].to_owned(), "… (cut; use describe_tool)"),
     };
     format!(
-        "Arguments do not fit the schema of '{}':\n{}\nSchema: {shown}{cut}\nMend the arguments and call again.",
+        "Arguments do not fit the schema of '{}':\n{}\nSchema: {shown}{cut}\nCorrect the arguments and call again.",
         tool.canonical(),
         named.join("\n")
     )

@@ -1,22 +1,21 @@
 //! The life of a call.
 //!
-//! Every door hands a request to [`CallPath::start`], and nothing else leads to a provider. The
-//! steps are files: [`receive`], [`resolve`], [`intent`], [`facts`], then `decide` of the gate, [`hold`],
-//! the recorder, [`forward`], [`inspect`] and [`finish`]. `path.rs` is their order.
+//! Every door passes its requests to [`CallPath::start`]; there is no other way to a provider. The steps are files:
+//! [`receive`], [`resolve`], [`intent`], [`facts`], then `decide` in the gate, [`hold`], `path/recording.rs`, [`forward`],
+//! [`inspect`] and [`finish`]. `path.rs` has their order.
 //!
-//! A call belongs to the path. Whoever waits for its answer walks the steps; when the door goes away
-//! the call is cancelled, and ends in a task of the path: its end is still put on record.
+//! The task that polls a call's [`Pending`] runs the steps. When its door drops it, the call is cancelled and the rest becomes
+//! a task of the path, so its end is still recorded.
 //!
-//! A server that asks in the middle of a call is answered by the host. Where host and server are of
-//! different eras, that takes several rounds: `path/rounds.rs` and `path/repeat.rs`.
+//! A question that a server asks during a call goes to the host. Where host and server speak different eras, this takes
+//! several rounds: `path/rounds.rs` and `path/repeat.rs`.
 //!
-//! What happens is told in one place: [`Events`] writes the log line, counts, and tells whoever
-//! listens; each step is also a span.
+//! [`Events`] is the only place that reports what happens: it writes the log line, updates the metrics and notifies listeners.
+//! Each step is also a span.
 //!
-//! [`CallPath::check`] answers whether a call may happen that somebody else would make.
+//! [`CallPath::check`] answers whether a call may happen that another gateway or program would make.
 //!
-//! This room knows no provider and no door, only the ports they fill ([`Provider`],
-//! [`Providers`], [`Caller`]).
+//! This room knows neither providers nor doors, only the ports that they implement ([`Provider`], [`Providers`], [`Caller`]).
 
 mod announce;
 mod approval_service;
@@ -53,7 +52,7 @@ pub use facts::{is_another_name, reach, real_path};
 pub use failure::Failure;
 pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_host};
 pub use metrics::{Latency, Metrics, Standing};
-pub use path::{CallPath, Patience, Pending, ScriptRun, ScriptRunEnd};
+pub use path::{CallPath, DrainDeadlines, Pending, ScriptRun, ScriptRunEnd};
 pub use ports::{
     AskFailed, Caller, Exchange, Guard, InHouse, Provider, Providers, Reply, Resident,
 };

@@ -5,38 +5,38 @@ use callgate_record::{ApprovalsError, LedgerError};
 use crate::ApprovalServiceError;
 
 pub(crate) fn pending_not_counted(error: &ApprovalServiceError) {
-    tracing::warn!(%error, "pending approvals cannot be counted; 0 is shown");
+    tracing::warn!(%error, "could not count the pending approvals; showing 0");
 }
 
 /// The log has the use too, and the mark is derived from it later.
 pub(crate) fn use_not_marked(error: &ApprovalServiceError) {
-    tracing::warn!(%error, "a used approval could not be marked as used yet");
+    tracing::warn!(%error, "could not mark an approval as used; it will be marked from the log");
 }
 
 pub(crate) fn approval_not_given_back(error: &ApprovalServiceError) {
-    tracing::warn!(%error, "an approval whose call was not made could not be given back");
+    tracing::warn!(%error, "could not release an approval whose call was not made");
 }
 
 pub(crate) fn changes_not_read(error: &ApprovalServiceError) {
-    tracing::warn!(%error, "decisions of other processes cannot be read; trying again");
+    tracing::warn!(%error, "could not read the decisions of other processes; trying again");
 }
 
 pub(crate) fn decisions_not_settled(error: &ApprovalsError) {
-    tracing::warn!(%error, "decisions may be missing on record, and held calls may be kept too long");
+    tracing::warn!(%error, "could not settle approvals: decisions may be missing from the record, and sealed calls may be stored too long");
 }
 
 pub(crate) fn settling_panicked() {
-    tracing::error!("the task that puts decisions on record panicked");
+    tracing::error!("the task that records decisions panicked");
 }
 
 pub(crate) fn decision_not_marked(error: &ApprovalsError) {
-    tracing::warn!(%error, "a decision could not be marked as recorded; it will be recorded again");
+    tracing::warn!(%error, "could not mark a decision as recorded; it will be recorded again");
 }
 
 pub(crate) fn approval_not_kept(error: &ApprovalServiceError) {
-    tracing::error!(%error, "the request for approval could not be stored; the call is refused");
+    tracing::error!(%error, "could not store the approval request; the call is refused");
 }
 
 pub(crate) fn limits_not_read(error: &LedgerError) {
-    tracing::error!(%error, "the ledger of limits cannot be read; limits are treated as used up");
+    tracing::error!(%error, "could not read or write the usage ledger; limits are treated as used up");
 }

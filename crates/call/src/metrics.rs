@@ -1,7 +1,7 @@
-//! What is counted, for Prometheus to fetch.
+//! Metrics, in the format of Prometheus.
 //!
-//! Labels are names of the configuration and the catalog. What a host made up is never one, and
-//! a server that lists ever new tools cannot make ever new series: see [`MAX_SERIES`].
+//! Labels are names from the configuration and the catalog, never names that a host made up. A server that keeps listing new
+//! tools cannot create series without limit: see [`MAX_SERIES`].
 
 use std::{
     fmt,
@@ -20,19 +20,18 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// How many series of calls there may be; beyond it the calls of new tools are counted under their
-/// server alone.
+/// How many series of calls there may be. Calls of further tools are counted under their server, without a tool.
 const MAX_SERIES: usize = 10_000;
-/// Seconds that a call takes as a whole.
+/// In seconds, for the whole call.
 const TOTAL_BUCKETS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0,
 ];
-/// Seconds of it that are the gateway's own.
+/// In seconds, for the gateway's share of a call.
 const ADDED_BUCKETS: [f64; 11] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0,
 ];
 
-/// Everything that is counted. Cheap to clone.
+/// All metrics. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -41,10 +40,10 @@ pub struct Metrics {
 struct Inner {
     registry: Registry,
     calls: Family<CallLabels, Counter>,
-    /// How many of them were asked for first.
+    /// How many label sets of `calls` were created.
     series: AtomicUsize,
     decisions: Family<ClassLabels, Counter>,
-    /// The same by class, looked up once.
+    /// The counters of `decisions`, looked up once.
     by_class: [(Decision, Counter); 3],
     total: Histogram,
     added: Histogram,
@@ -54,7 +53,7 @@ struct Inner {
     pending_approvals: Gauge,
     record_owed: Gauge,
     index_lag: Gauge,
-    /// One at a time: what is looked up for a scrape is set, then written.
+    /// Scrapes run one at a time: the gauges are set and then rendered, and another scrape must not clear them in between.
     scraping: Mutex<()>,
 }
 
@@ -69,36 +68,34 @@ impl fmt::Debug for Inner {
 pub struct Latency {
     /// From receiving the request to having the answer.
     pub total: Duration,
-    /// What the provider took of it.
+    /// The part of it between sending the call to its provider and having the reply.
     pub forwarded: Duration,
 }
 
 impl Latency {
-    /// What the gateway took of it.
+    /// The rest: the gateway's own share.
     pub fn added(self) -> Duration {
         self.total.saturating_sub(self.forwarded)
     }
 }
 
-/// Whose frame it was.
+/// The sender of a malformed frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Side {
-    /// A host's.
     Host,
-    /// A server's.
     Upstream,
 }
 
-/// What is looked up at the moment of a scrape.
+/// The values that are read when a scrape comes.
 #[derive(Debug, Clone, Default)]
 pub struct Standing {
-    /// Each server, and how it stands.
+    /// Each server, and its status.
     pub upstreams: Vec<(String, String)>,
-    /// Calls that wait for a person.
+    /// Calls that wait for approval.
     pub pending_approvals: usize,
-    /// Entries of the record that have happened and could not be written yet.
+    /// Record entries that could not be written yet.
     pub record_owed: usize,
-    /// Entries of this process that are in the record and not yet in its index.
+    /// Record entries of this process that are not indexed yet.
     pub index_lag: u64,
 }
 
@@ -125,13 +122,13 @@ struct UpstreamLabels {
     status: &'static str,
 }
 
-/// How a server can stand; a scrape has one series for each.
+/// The statuses of a server; a scrape has one series for each.
 const STATUSES: [&str; 4] = ["starting", "ok", "degraded", "stopped"];
 
 impl Default for Metrics {
     fn default() -> Self {
         let decisions: Family<ClassLabels, Counter> = Family::default();
-        // A count that is there from the beginning can be watched for its first increase.
+        // Counters exist from the start: `rate()` in Prometheus does not see the first increase of a new series.
         let by_class =
             [Decision::Allow, Decision::Deny, Decision::RequireApproval].map(|decision| {
                 let class = decision.as_str();
@@ -162,10 +159,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Everything in the text form that Prometheus reads.
+    /// All metrics in the text format of Prometheus.
     pub fn render(&self, standing: &Standing) -> String {
         let inner = &*self.inner;
-        let _one_at_a_time = inner
+        let _scrape = inner
             .scraping
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -175,12 +172,12 @@ impl Metrics {
         text
     }
 
-    /// A call ended; `None` where it was aimed at nothing there is.
+    /// Counts a finished call; `None` if it had no target.
     pub(crate) fn call(&self, target: Option<&Target>, status: Status) {
         let calls = &self.inner.calls;
         let (server, tool) = match target {
             None => (String::new(), String::new()),
-            // A method is whatever the host says, and so is a URI.
+            // Methods and URIs are the host's own words, so they are not labels.
             Some(
                 other @ (Target::Prompt(_)
                 | Target::Resource(_)
@@ -194,10 +191,12 @@ impl Metrics {
             tool,
             status: status.as_str(),
         };
+        // Known label sets do not count against the limit.
         if let Some(known) = calls.get(&labels) {
             known.inc();
             return;
         }
+        // Two threads may both count a new label set. The limit is then reached early, which is harmless.
         if self.inner.series.fetch_add(1, Ordering::Relaxed) >= MAX_SERIES {
             labels.tool = String::new();
         }
@@ -238,54 +237,58 @@ impl Side {
 impl Inner {
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("calls", "Calls by how they ended", self.calls.clone());
+        registry.register(
+            "calls",
+            "Finished calls, by server, tool and status",
+            self.calls.clone(),
+        );
         registry.register(
             "decisions",
-            "Decisions by class of rule",
+            "Policy decisions, by class",
             self.decisions.clone(),
         );
         registry.register(
             "call_duration_seconds",
-            "From receiving a request to having its answer",
+            "Seconds from receiving a request to having its answer",
             self.total.clone(),
         );
         registry.register(
             "added_duration_seconds",
-            "What the gateway itself took of it",
+            "Seconds of a call that the gateway itself spent",
             self.added.clone(),
         );
         registry.register(
             "frame_errors",
-            "Messages that were no frames, by who sent them",
+            "Malformed messages, by sender",
             self.frame_errors.clone(),
         );
         registry.register(
             "events_dropped",
-            "Events that a listener of /events came too late for",
+            "Events lost to a listener of /events that fell behind",
             self.events_dropped.clone(),
         );
         registry.register(
             "upstream_state",
-            "1 for the status that a server has, 0 for the others",
+            "1 for the current status of a server, 0 for the others",
             self.upstreams.clone(),
         );
         registry.register(
             "pending_approvals",
-            "Calls that wait for a person",
+            "Calls that wait for approval",
             self.pending_approvals.clone(),
         );
         registry.register(
             "record_owed_entries",
-            "Entries of the record that have happened and could not be written yet",
+            "Record entries that could not be written yet",
             self.record_owed.clone(),
         );
         registry.register(
             "record_index_lag_entries",
-            "Entries of this process that are in the record and not yet in its index",
+            "Record entries of this process that are not indexed yet",
             self.index_lag.clone(),
         );
         for side in [Side::Host, Side::Upstream] {
-            // A count that is there from the beginning can be watched for its first increase.
+            // From the start, as above.
             drop(self.frame_errors.get_or_create(&side.labels()));
         }
     }
@@ -297,14 +300,15 @@ impl Inner {
         self.record_owed.set(gauge(standing.record_owed));
         self.index_lag
             .set(i64::try_from(standing.index_lag).unwrap_or(i64::MAX));
+        // A server that was removed from the configuration must not keep its last status.
         self.upstreams.clear();
-        for (server, stands) in &standing.upstreams {
+        for (server, current) in &standing.upstreams {
             for status in STATUSES {
                 let labels = UpstreamLabels {
                     server: server.clone(),
                     status,
                 };
-                let is = i64::from(status == stands);
+                let is = i64::from(status == current);
                 self.upstreams.get_or_create(&labels).set(is);
             }
         }

@@ -1,5 +1,5 @@
-//! Parked calls: forwarded, under way at their servers, and waiting for answers that their hosts bring in
-//! a later request. They belong to the path and end with it.
+//! Parked calls: forwarded, running at their servers, and waiting for answers that their hosts bring in a later request. They
+//! end with the process.
 
 use std::{
     collections::HashMap,
@@ -19,79 +19,76 @@ use ulid::Ulid;
 use crate::{
     Failure, Reply,
     deferred_questions::DeferredQuestions,
-    seal::{About, Binding, Seal, SealKey, State},
+    seal::{Binding, RequestState, Seal, SealKey, StateSubject},
 };
 
-/// How long a parked call waits for its host; then it is cancelled.
+/// How long a parked call waits for its host before it is cancelled.
 const LIFETIME: Duration = Duration::from_secs(600);
-/// How long a host may come back to a held call by its state. Approvals have a time of their own.
+/// How long a host may return to a held call with its state. Approvals expire on their own.
 const HELD_LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// Calls that are parked at once for a tenant. One more makes the call of the same token that waits longest give way; a token
-/// without any takes the place of the tenant's that waits longest.
+/// Parked calls per tenant. A further one evicts the oldest call of the same token, or, if that token has none, the tenant's
+/// oldest.
 const MAX_PARKED: usize = 1000;
 
 /// The calls that wait for their hosts.
 #[derive(Debug)]
 pub(crate) struct Parking {
     seal: Seal,
-    /// This process: what another one parked is not here.
+    /// The id of this process. Parked calls are in memory, so a state of another process cannot be served.
     node: Ulid,
     parked: Mutex<Calls>,
 }
 
-/// Parked calls, and whose they are.
+/// Parked calls and their owners.
 type Calls = HashMap<Ulid, (Owner, Parked)>;
 
-/// A parked call.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    /// Its first round.
+    /// The record entry of its first round.
     pub(crate) parent: CallId,
     pub(crate) questions: Arc<DeferredQuestions>,
-    /// Cancels it at its server.
+    /// Cancels the call at its server.
     pub(crate) stop: CancellationToken,
-    /// The person's yes that it rests on. Its later rounds rest on the same.
+    /// The approval that it was permitted by, which covers its later rounds too.
     pub(crate) agreed: Option<Agreed>,
-    /// Until when it waits; nothing while a round goes on.
+    /// The deadline for the host's next request; `None` during a round.
     pub(crate) until: watch::Sender<Option<Instant>>,
-    /// Its end.
     pub(crate) running: JoinHandle<Result<Reply, Failure>>,
 }
 
 /// Which round of a call a request is.
 #[derive(Debug)]
 pub(crate) enum Round {
-    /// The first one, or one that its server knows about.
+    /// The first one, or a later one of a call whose rounds its server tracks itself.
     First,
-    /// The first one again, after a person was asked for: nothing was sent before.
-    Back(Back),
+    /// The first one again, after a person was asked. Nothing was sent before.
+    Returned(ReturningHost),
     /// A later one of a parked call.
-    Again {
-        /// Where the call is parked.
+    Later {
         park: Ulid,
-        /// The first round.
+        /// The record entry of the first round.
         parent: CallId,
-        /// The yes that the first round rests on.
+        /// The approval of the first round.
         agreed: Option<Agreed>,
     },
 }
 
-/// A host that comes back to a held call.
+/// A host that returns to a held call.
 #[derive(Debug)]
-pub(crate) struct Back {
-    /// What a yes must be for.
+pub(crate) struct ReturningHost {
+    /// The digest of the call that its user was asked about.
     pub(crate) binding: Digest,
-    /// How often its host was asked to come again.
+    /// How often its host was asked to return.
     pub(crate) asked: u8,
-    /// The request without what was only for us.
+    /// The request without the state and the answers for the gateway.
     pub(crate) request: Frame,
-    /// What the host answers, as JSON text.
+    /// The host's answers, as JSON text.
     responses: Option<String>,
 }
 
-impl Back {
-    /// What the host says to a question of ours; `None` for what is no answer.
-    pub(crate) fn says(&self, question: &str) -> Option<bool> {
+impl ReturningHost {
+    /// The host's answer to a question of the gateway; `None` if it is missing or malformed.
+    pub(crate) fn answer_to(&self, question: &str) -> Option<bool> {
         let responses = self.responses.as_deref()?;
         let responses = Json::validate(responses.as_bytes(), Strictness::Envelope).ok()?;
         let action = responses.get(question)?.get("action")?.as_str()?;
@@ -112,73 +109,81 @@ impl Parking {
         }
     }
 
-    /// Which round this request is; refused, when it claims to belong to a parked call and does not.
+    /// Which round this request is; an error if its state is not valid.
     pub(crate) fn round_of(&self, attempt: &Attempt) -> Result<Round, RpcError> {
+        // A text without our mark is a server's own state, which passes unchanged.
         let state = attempt.frame.param(REQUEST_STATE).and_then(Json::as_str);
         let Some(text) = state.filter(|text| self.seal.is_ours(text)) else {
             return Ok(Round::First);
         };
         let binding = Binding::of(&attempt.host, &attempt.frame);
         let opened = self.seal.open(&text, &binding);
-        let state = opened.ok_or_else(|| refused("it was not made for this request"))?;
+        let state = opened.ok_or_else(|| refused("it was issued for another request"))?;
         if state.expires < now() {
             return Err(refused("it has expired"));
         }
         match state.about {
-            About::Parked { node, park } => self.known(node, park),
-            About::Held { binding, asked } => back(&attempt.frame, binding, asked),
+            StateSubject::Parked { node, park } => self.find(node, park),
+            StateSubject::Held { binding, asked } => returned(&attempt.frame, binding, asked),
         }
     }
 
-    /// The parked call that a state of ours means.
-    fn known(&self, node: Ulid, park: Ulid) -> Result<Round, RpcError> {
+    /// Finds the parked call of a state.
+    fn find(&self, node: Ulid, park: Ulid) -> Result<Round, RpcError> {
         if node != self.node {
-            return Err(refused("the gateway that knew it is gone"));
+            return Err(refused("the gateway process that issued it has ended"));
         }
         let parked = self.lock();
+        // Looked at and not taken: this request is decided and recorded first, and a denied one must leave the call parked.
         let known = parked.get(&park).map(|(_, known)| known);
+        // A call that was cancelled at its deadline stays in the table until another one is parked.
         let known = known.filter(|known| !known.stop.is_cancelled());
-        let known = known.ok_or_else(|| refused("it was used before, or given up"))?;
-        Ok(Round::Again {
+        let known =
+            known.ok_or_else(|| refused("it was already used, or its call was cancelled"))?;
+        Ok(Round::Later {
             park,
             parent: known.parent,
             agreed: known.agreed.clone(),
         })
     }
 
-    /// What the host of a held call has to bring back.
+    /// Seals the state that the host of a held call returns with.
     pub(crate) fn hold(&self, attempt: &Attempt, binding: Digest, asked: u8) -> String {
-        let state = State {
-            about: About::Held { binding, asked },
+        let state = RequestState {
+            about: StateSubject::Held { binding, asked },
             expires: now() + HELD_LIFETIME.as_secs(),
         };
         let binding = Binding::of(&attempt.host, &attempt.frame);
         self.seal.close(state, &binding)
     }
 
-    /// Takes a call out of its place; nobody else can, after that.
+    /// Takes a parked call. Of several requests with one state, the first one gets it.
     pub(crate) fn claim(&self, park: Ulid) -> Result<Parked, RpcError> {
         let parked = self.lock().remove(&park);
-        let (_, parked) = parked.ok_or_else(|| refused("it was used before, or given up"))?;
+        let (_, parked) =
+            parked.ok_or_else(|| refused("it was already used, or its call was cancelled"))?;
+        // No deadline during a round: the host is here.
         parked.until.send_replace(None);
         Ok(parked)
     }
 
-    /// Parks a call, and gives what its host has to bring back.
+    /// Parks a call and seals the state that its host returns with.
     pub(crate) fn park(&self, call: Parked, attempt: &Attempt) -> String {
+        // A new id in each round, so that a state can be used only once.
         let park = Ulid::generate();
         let node = self.node;
-        let state = State {
-            about: About::Parked { node, park },
+        let state = RequestState {
+            about: StateSubject::Parked { node, park },
             expires: now() + LIFETIME.as_secs(),
         };
         call.until.send_replace(Some(Instant::now() + LIFETIME));
         let owner = attempt.host.who.owner();
         let mut parked = self.lock();
+        // Calls that have ended meanwhile, so that they evict nothing.
         parked.retain(|_, (_, known)| !known.running.is_finished());
-        let gives_way = gives_way(&parked, &owner);
-        if let Some((_, given_up)) = gives_way.and_then(|oldest| parked.remove(&oldest)) {
-            given_up.stop.cancel();
+        let to_evict = to_evict(&parked, &owner);
+        if let Some((_, evicted)) = to_evict.and_then(|oldest| parked.remove(&oldest)) {
+            evicted.stop.cancel();
         }
         parked.insert(park, (owner, call));
         drop(parked);
@@ -186,7 +191,7 @@ impl Parking {
         self.seal.close(state, &binding)
     }
 
-    /// Cancels whatever waits, because nobody can come back any more.
+    /// Cancels every parked call.
     pub(crate) fn cancel_all(&self) {
         for (_, (_, parked)) in self.lock().drain() {
             parked.stop.cancel();
@@ -198,28 +203,29 @@ impl Parking {
     }
 }
 
-/// The call that makes room for another of `owner`, where its tenant has too many.
-fn gives_way(parked: &Calls, owner: &Owner) -> Option<Ulid> {
+/// The call to evict for a new one of `owner`, if its tenant has too many.
+fn to_evict(parked: &Calls, owner: &Owner) -> Option<Ulid> {
     let of_tenant = parked
         .iter()
         .filter(|(_, (whose, _))| whose.tenant == owner.tenant);
     if of_tenant.clone().count() < MAX_PARKED {
         return None;
     }
+    // Calls of the same token sort first: a token that parks many calls evicts its own before those of others.
     let order =
         |(_, (whose, known)): &(&Ulid, &(Owner, Parked))| (whose != owner, *known.until.borrow());
     of_tenant.min_by_key(order).map(|(park, _)| *park)
 }
 
-/// A host that comes back to a held call: the request as it was at first.
-fn back(request: &Frame, binding: Digest, asked: u8) -> Result<Round, RpcError> {
+/// A host that returns to a held call, with the request as it was at first.
+fn returned(request: &Frame, binding: Digest, asked: u8) -> Result<Round, RpcError> {
     let edit = request
         .edit()
         .remove_members(&[INPUT_RESPONSES, REQUEST_STATE]);
     let plain = Frame::parse(edit.finish(), Strictness::Full);
-    let plain = plain.map_err(|_| refused("it was not made for this request"))?;
+    let plain = plain.map_err(|_| refused("it was issued for another request"))?;
     let responses = request.param(INPUT_RESPONSES);
-    Ok(Round::Back(Back {
+    Ok(Round::Returned(ReturningHost {
         binding,
         asked,
         responses: responses.map(|responses| responses.as_text().to_owned()),
@@ -228,7 +234,7 @@ fn back(request: &Frame, binding: Digest, asked: u8) -> Result<Round, RpcError> 
 }
 
 fn refused(why: &str) -> RpcError {
-    let message = format!("`requestState` is refused: {why}");
+    let message = format!("`requestState` refused: {why}");
     RpcError::new(RpcError::INVALID_PARAMS, message)
 }
 
@@ -258,7 +264,7 @@ mod tests {
         };
         let judge = |node, expires| {
             let park = Ulid::generate();
-            let about = About::Parked { node, park };
+            let about = StateSubject::Parked { node, park };
             let params = |state: &str| {
                 format!(
                     r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"requestState":"{state}"}}}}"#
@@ -266,7 +272,9 @@ mod tests {
             };
             let frame = Frame::parse(params("").into(), Strictness::Full).unwrap();
             let binding = Binding::of(&host, &frame);
-            let state = parking.seal.close(State { about, expires }, &binding);
+            let state = parking
+                .seal
+                .close(RequestState { about, expires }, &binding);
             let attempt = Attempt {
                 id: CallId(Ulid::nil()),
                 parent: None,
@@ -282,12 +290,12 @@ mod tests {
             let judged = parking.round_of(&attempt);
             judged.map(|_| ()).map_err(|error| error.message)
         };
-        let refused = |why: &str| Err(format!("`requestState` is refused: {why}"));
+        let refused = |why: &str| Err(format!("`requestState` refused: {why}"));
         let (ours, later) = (parking.node, now() + 60);
         assert_eq!(judge(ours, now() - 1), refused("it has expired"));
-        let gone = "the gateway that knew it is gone";
+        let gone = "the gateway process that issued it has ended";
         assert_eq!(judge(Ulid::generate(), later), refused(gone));
-        let unknown = "it was used before, or given up";
+        let unknown = "it was already used, or its call was cancelled";
         assert_eq!(judge(ours, later), refused(unknown));
     }
 }

@@ -1,9 +1,11 @@
-//! The one path: the order of the steps, and who walks them.
+//! The one path: the order of the steps, and the task that runs them. A door calls [`CallPath::start`] and gets a
+//! [`Pending`]. The task that polls the `Pending`, usually the door's own, runs the steps: no task is spawned for a call.
+//! When the door drops the `Pending` before the answer is ready, the call is cancelled and the rest of it moves to a task of
+//! the path, so that `finish` still writes the outcome to the record.
 //!
-//! A door calls [`CallPath::start`] and polls the [`Pending`] that it gets; polling that walks the steps, in the door's own
-//! task. When the door stops polling and drops it, the call is cancelled, and what is left of it (above all `finish`)
-//! becomes a task of the path. `forward` polls the provider, which asks the host's questions through the [`Caller`] that
-//! the door handed in.
+//! `Shared::run` receives a call, and `Shared::steps` has the other steps in the order of the table in ARCHITECTURE.md: resolve,
+//! intent, facts, decide, hold, record (`until_recorded`), and forward, which ends with inspect and finish. During `forward`, the provider sends the host notifications and questions
+//! through the [`Caller`] that the door passed to `start`.
 
 mod drain;
 mod entering;
@@ -35,21 +37,21 @@ use crate::{
     finish::{Answer, finish_unresolved},
     intent::{self, Schemas},
     parking::{Parking, Round},
-    receive::{Begun, receive},
+    receive::{ReceivedAttempt, receive},
     resolve::{Unresolved, resolve},
     seal::SealKey,
     trace::CallSpan,
 };
-pub use drain::Patience;
-use entering::Entered;
+pub use drain::DrainDeadlines;
+use entering::InFlight;
+use pending::PathOutput;
 pub use pending::Pending;
-use pending::Walked;
 use repeat::Rounds;
-use rounds::OnRecord;
-use script_run::Below;
+use rounds::RecordedRound;
+use script_run::ParentRun;
 pub use script_run::{ScriptRun, ScriptRunEnd};
 
-/// The way of every call, whatever door it came through.
+/// The path that every call takes, from every door. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct CallPath {
     pub(crate) shared: Arc<Shared>,
@@ -62,33 +64,32 @@ pub(crate) struct Shared {
     telemetry: Telemetry,
     registry: Arc<Registry>,
     pub(crate) facts: FactSources,
-    /// Where people are asked about held calls.
+    /// Unset where the gateway has no approvals; a call that needs one is then denied.
     approval_service: OnceLock<ApprovalService>,
     parking: Parking,
     schemas: Schemas,
     tasks: TaskTracker,
-    /// Why the last call could not be put on record; nothing once one could.
+    /// Why the last write of a record entry failed; `None` after the next successful one. Health checks read it.
     record_trouble: ArcSwapOption<String>,
 }
 
-/// What all steps of a call share.
-struct Walk<'a> {
+/// What the steps of one call share.
+struct CallContext<'a> {
     started: Instant,
     exchange: Exchange,
     span: &'a CallSpan,
-    /// The rounds before this one, where the host is asked in between.
+    /// The earlier rounds of a call that is repeated with the host's answers (`path/repeat.rs`).
     rounds: Option<Box<Rounds>>,
 }
 
 impl CallPath {
-    /// A path over `providers` that puts everything on record with `recorder` and tells of it
-    /// through `telemetry`. What hosts carry between the rounds of a call is sealed with a key that
-    /// only this process has.
+    /// A path to `providers` that records with `recorder` and reports to `telemetry`. The states that hosts carry between
+    /// the rounds of a call are sealed with a random key, so they do not outlive this process.
     pub fn new(providers: Arc<dyn Providers>, recorder: Recorder, telemetry: Telemetry) -> Self {
         Self::sealing_with(&SealKey::random(), providers, recorder, telemetry)
     }
 
-    /// The same with a key that outlives this process.
+    /// [`CallPath::new`] with a key that outlives this process.
     pub fn sealing_with(
         key: &SealKey,
         providers: Arc<dyn Providers>,
@@ -113,92 +114,93 @@ impl CallPath {
         }
     }
 
-    /// The same with a desk where people are asked. Without one, what needs a person is refused.
+    /// Sets the approval service. Without one, a call that needs approval is denied.
     #[must_use]
     pub fn asking_at(self, approval_service: ApprovalService) -> Self {
-        // A path is given its desk once, before anybody calls.
+        // Set once, before the first call; a second service would be ignored.
         let _ = self.shared.approval_service.set(approval_service);
         self
     }
 
-    /// Another gateway is asked in place of rules from now on, or none is. The policy says whether it is.
+    /// Sets or removes the guard: the gateway that is asked instead of evaluating rules. The policy decides whether it is asked.
     pub fn set_guard(&self, guard: Option<Box<dyn Guard>>) {
         self.shared.facts.set_guard(guard);
     }
 
-    /// The same with a ledger that counts for the limits of policies. Without one, what needs a count is
-    /// refused.
+    /// Sets the ledger that counts for rate limits, history and budgets. Without one, every limit counts as used up.
     #[must_use]
     pub fn counting_in(self, ledger: Arc<dyn Ledger>) -> Self {
         self.shared.facts.set_ledger(ledger);
         self
     }
 
-    /// What each token has used of its limits, by tenant and token.
+    /// The usage of each token, by tenant and token.
     pub async fn usage(&self) -> Result<Vec<Usage>, LedgerError> {
         self.shared.facts.usage().await
     }
 
-    /// What can be called.
     pub fn providers(&self) -> &Arc<dyn Providers> {
         &self.shared.providers
     }
 
-    /// The calls under way.
+    /// The calls in flight.
     pub fn registry(&self) -> &Registry {
         &self.shared.registry
     }
 
-    /// The recorder, for what happens outside of calls.
+    /// The recorder, for entries outside of calls.
     pub fn recorder(&self) -> &Recorder {
         &self.shared.recorder
     }
 
-    /// Why the last call could not be put on record; nothing once one could.
+    /// Why the last write of a record entry failed; `None` after the next successful one.
     pub fn record_trouble(&self) -> Option<String> {
         let trouble = self.shared.record_trouble.load();
         trouble.as_deref().cloned()
     }
 
-    /// Where people are asked about held calls.
     pub fn approval_service(&self) -> Option<&ApprovalService> {
         self.shared.approval_service.get()
     }
 
-    /// Where what happens is told.
     pub fn events(&self) -> &Events {
         &self.shared.telemetry.events
     }
 
-    /// Makes spans, where somebody wants them.
     pub fn spans(&self) -> &Spans {
         &self.shared.telemetry.spans
     }
 
-    /// Takes a call: from now on it can be cancelled, and draining waits for it.
+    /// Accepts a call. From here on it can be cancelled through the registry, and draining waits for it. Nothing runs before
+    /// the `Pending` is polled.
     pub fn start(&self, received: Received, caller: Arc<dyn Caller>) -> Pending {
-        self.start_below(received, caller, None)
+        self.start_under(received, caller, None)
     }
 
-    /// The same for a call that is a part of something.
-    fn start_below(
+    /// [`CallPath::start`] for a call that a script makes.
+    fn start_under(
         &self,
         received: Received,
         caller: Arc<dyn Caller>,
-        below: Option<Below>,
+        parent_run: Option<ParentRun>,
     ) -> Pending {
         let entered = match self.enter(&received) {
             Ok(entered) => entered,
             Err(refused) => return *refused,
         };
+        // One token for the registry, the door and the steps: a cancellation by the host, a dropped `Pending` and
+        // the end of draining all reach the call in one way.
         let cancelled = entered.0.cancelled.clone();
         let exchange = Exchange {
             caller,
             cancelled: cancelled.clone(),
             trace: None,
         };
-        let walking = self.shared.clone().walk(received, exchange, below, entered);
-        let answer = CallerDriven::new(walking, self.shared.tasks.clone());
+        let running = self
+            .shared
+            .clone()
+            .run(received, exchange, parent_run, entered);
+        let answer = CallerDriven::new(running, self.shared.tasks.clone());
         Pending {
             answer,
             code: None,
@@ -209,85 +211,93 @@ impl CallPath {
 }
 
 impl Shared {
-    /// The whole way of a call that was taken in. It keeps its place until it has its answer.
-    async fn walk(
+    /// Runs an accepted call to its answer. One function instead of a block around it: a nested future would be copied twice
+    /// (docs/notes/hot-path.md).
+    async fn run(
         self: Arc<Self>,
         received: Received,
         exchange: Exchange,
-        below: Option<Below>,
-        entered: Entered,
-    ) -> Walked {
-        let Begun {
+        parent_run: Option<ParentRun>,
+        entered: InFlight,
+    ) -> PathOutput {
+        let ReceivedAttempt {
             mut attempt,
             nowhere,
             started,
             trace,
         } = receive(received);
-        if let Some(Below { parent, via }) = below {
+        if let Some(ParentRun { parent, via }) = parent_run {
             attempt.parent = Some(parent);
             attempt.via = via;
         }
         let span = self.telemetry.spans.call(&attempt, trace);
         let answer = match nowhere {
             None => {
-                let walk = Walk {
+                let context = CallContext {
                     started,
                     exchange,
                     span: &span,
                     rounds: None,
                 };
-                self.steps(attempt, walk).await
+                self.steps(attempt, context).await
             }
+            // The view knows no such name. The attempt is recorded all the same: probing for tools must leave a trace.
             Some(error) => {
                 let nowhere = Unresolved::of_view(attempt, *error);
                 finish_unresolved(&self.recorder, &self.telemetry.events, nowhere)
             }
         };
         span.end(started.elapsed(), answer.error.as_deref());
+        // Last: draining waits for this, and the log must not be closed before the call's end is written.
         drop(entered);
         (answer.frame, answer.code, answer.held)
     }
 
-    /// The steps in their order. Each hands on to the next, or ends the call with an answer.
-    async fn steps(self: &Arc<Self>, attempt: Attempt, mut walk: Walk<'_>) -> Answer {
-        match self.up_to_record(attempt, &mut walk).await {
-            Ok((recorded, on_record, round)) => {
-                self.forward(recorded, on_record, round, walk).await
+    /// The steps in their order. Each step passes its result to the next one or ends the call with an answer.
+    async fn steps(self: &Arc<Self>, attempt: Attempt, mut context: CallContext<'_>) -> Answer {
+        match self.until_recorded(attempt, &mut context).await {
+            Ok((recorded, recorded_round, round)) => {
+                self.forward(recorded, recorded_round, round, context).await
             }
             Err(answer) => answer,
         }
     }
 
-    async fn up_to_record(
+    /// The steps from resolve to record: all of them come before anything is sent.
+    async fn until_recorded(
         self: &Arc<Self>,
         attempt: Attempt,
-        walk: &mut Walk<'_>,
-    ) -> Result<(Recorded<Permit>, Box<OnRecord>, Round), Answer> {
-        self.read_intent(&attempt)?;
+        context: &mut CallContext<'_>,
+    ) -> Result<(Recorded<Permit>, Box<RecordedRound>, Round), Answer> {
+        // Before resolve, because a malformed declaration is wrong for every target.
+        self.check_declaration(&attempt)?;
+        // Before resolve as well: a host that returns with a sealed state means the request that it made first, and that
+        // request is resolved and decided again.
         let (attempt, round) = self.find_round(attempt)?;
-        let call = self.resolve(attempt, walk.span).await?;
+        let call = self.resolve(attempt, context.span).await?;
+        // One snapshot for intent, facts, decide and record: a reload in between must not mix two policies in one verdict.
         let policy = self.providers.policy();
-        self.hold_to_intent(&call, &policy, walk.span)?;
-        let (verdict, mut gathered) = self.decide(call, &policy, walk.span).await;
-        let permit = self.permit(verdict, &mut gathered, &round, walk).await?;
-        let (recorded, on_record) = self.record(permit, gathered, &policy, walk).await?;
-        Ok((recorded, on_record, round))
+        self.check_intent(&call, &policy, context.span)?;
+        let (verdict, mut gathered) = self.decide(call, &policy, context.span).await;
+        let permit = self.hold(verdict, &mut gathered, &round, context).await?;
+        let (recorded, recorded_round) = self.record(permit, gathered, &policy, context).await?;
+        Ok((recorded, recorded_round, round))
     }
 
-    /// A declaration that cannot be read ends the call before anything is looked up.
-    fn read_intent(&self, attempt: &Attempt) -> Result<(), Answer> {
-        match intent::stated(attempt) {
+    /// Ends a call whose declared intent is malformed.
+    fn check_declaration(&self, attempt: &Attempt) -> Result<(), Answer> {
+        match intent::declaration_fault(attempt) {
             Some(fault) => Err(self.faulted(attempt, None, fault)),
             None => Ok(()),
         }
     }
 
-    /// resolve: what is called.
+    /// resolve: finds the target.
     async fn resolve(&self, attempt: Attempt, span: &CallSpan) -> Result<Call, Answer> {
         let resolving = resolve(&*self.providers, attempt);
-        match span.step("resolve").over(resolving).await {
+        match span.step("resolve").around(resolving).await {
             Ok(call) => {
-                span.aim(&call.target);
+                span.set_target(&call.target);
                 Ok(call)
             }
             Err(unresolved) => {
@@ -297,13 +307,13 @@ impl Shared {
         }
     }
 
-    /// intent: what a call declares holds for the tool as it is now.
-    fn hold_to_intent(&self, call: &Call, policy: &Policy, span: &CallSpan) -> Result<(), Answer> {
+    /// intent: checks the declaration against the tool as it is now.
+    fn check_intent(&self, call: &Call, policy: &Policy, span: &CallSpan) -> Result<(), Answer> {
         let Some(declared) = &call.attempt.declared else {
             return Ok(());
         };
-        let holds = || intent::holds(declared, call, policy, &self.schemas);
-        match span.step("intent").of(holds) {
+        let check = || intent::check(declared, call, policy, &self.schemas);
+        match span.step("intent").run(check) {
             Ok(None) => {}
             Ok(Some(warning)) => self.telemetry.events.emit(IntentDoubtful {
                 call,
@@ -314,14 +324,15 @@ impl Shared {
         Ok(())
     }
 
-    /// facts and decide: what policy says to the call, and what it was told for that.
+    /// facts and decide: gathers what the policy needs to know, and evaluates it.
     async fn decide(&self, call: Call, policy: &Policy, span: &CallSpan) -> (Verdict, Gathered) {
         let gathering = self.facts.gather(&call, policy);
-        let mut gathered = span.step("facts").over(gathering).await;
+        let mut gathered = span.step("facts").around(gathering).await;
         let facts = &gathered.facts;
-        let verdict = span.step("decide").of(|| decide(call, policy, facts));
+        let verdict = span.step("decide").run(|| decide(call, policy, facts));
         match verdict {
-            // It was let past its rate limit for the sake of an approval that it does not need any more.
+            // The call was not counted, because an earlier hold had paid for it. It needs no approval any more, so it
+            // counts like any other call, and the limit may now deny it.
             Verdict::Permit(permit) if gathered.owes_rate() => {
                 let call = permit.into_call();
                 let account = account_of(&call.attempt.host.who);
@@ -333,17 +344,19 @@ impl Shared {
         }
     }
 
-    /// hold: a call that needs a person waits, unless the person's yes to an earlier round covers it.
-    async fn permit(
+    /// hold: waits for a person, unless an approval of an earlier round covers the call.
+    async fn hold(
         self: &Arc<Self>,
         verdict: Verdict,
         gathered: &mut Gathered,
         round: &Round,
-        walk: &Walk<'_>,
+        context: &CallContext<'_>,
     ) -> Result<Permit, Answer> {
-        let earlier = match (round, walk.rounds.as_deref()) {
-            (Round::Again { agreed, .. }, _) | (_, Some(Rounds { agreed, .. })) => agreed.as_ref(),
-            (Round::First | Round::Back(_), None) => None,
+        // A person is asked once per call. `release` still compares the approval with the call, so an approval of one call
+        // cannot release another one.
+        let earlier = match (round, context.rounds.as_deref()) {
+            (Round::Later { agreed, .. }, _) | (_, Some(Rounds { agreed, .. })) => agreed.as_ref(),
+            (Round::First | Round::Returned(_), None) => None,
         };
         let verdict = match (verdict, earlier) {
             (Verdict::Hold(held), Some(agreed)) => held.release(Consent::of_earlier_round(agreed)),
@@ -352,15 +365,20 @@ impl Shared {
         match verdict {
             Verdict::Permit(permit) => Ok(permit),
             Verdict::Hold(held) => {
-                let back = match round {
-                    Round::Back(back) => Some(back),
-                    Round::First | Round::Again { .. } => None,
+                let returning = match round {
+                    Round::Returned(returning) => Some(returning),
+                    Round::First | Round::Later { .. } => None,
                 };
-                let keeping = self.held(held, gathered, (&walk.exchange, back), walk.span);
-                // Boxed, so that calls which are not held do not carry the room for it.
-                Box::pin(keeping).await
+                let holding = self.wait_for_person(
+                    held,
+                    gathered,
+                    (&context.exchange, returning),
+                    context.span,
+                );
+                // Boxed to keep the future of calls that are not held small.
+                Box::pin(holding).await
             }
-            Verdict::Deny(denied) => Err(self.denied(&denied, walk.span)),
+            Verdict::Deny(denied) => Err(self.denied(&denied, context.span)),
         }
     }
 }

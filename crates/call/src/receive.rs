@@ -8,23 +8,22 @@ use ulid::Ulid;
 
 use crate::TraceContext;
 
-/// What a door hands to the path: a request that the scanner let through.
+/// What a door passes to the path: a request that the scanner accepted.
 #[derive(Debug)]
 pub struct Received {
-    /// The request.
     pub frame: Frame,
     /// The host that sent it.
     pub host: Arc<Host>,
     /// The door it came through.
     pub door: Door,
-    /// The trace it is part of, where that was said beside the request: in an HTTP header.
+    /// The trace context beside the request, from an HTTP header.
     pub trace: Option<TraceContext>,
-    /// What the view made of it.
+    /// How the view understood the request.
     pub reading: Reading,
 }
 
 impl Received {
-    /// A request that is the call that it seems to be, and part of no trace.
+    /// A request without a translation by the view, and without a trace.
     pub fn plain(frame: Frame, host: Arc<Host>, door: Door) -> Self {
         Self {
             frame,
@@ -36,29 +35,28 @@ impl Received {
     }
 }
 
-/// What a view makes of a request.
+/// How a view understands a request.
 #[derive(Debug)]
 pub enum Reading {
-    /// It is the call that it seems to be.
     Plain,
-    /// It stood for another call, which is in its place now, and this was declared with it.
+    /// It stood for another call, which has replaced it. Its caller declared this intent.
     Declared(Arc<Declared>),
-    /// The view has nothing of that name: the attempt ends here, and is put on record.
+    /// The view has no such name. The attempt is recorded and answered with this error.
     Nowhere(Box<RpcError>),
 }
 
 /// An attempt that was just received.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct ReceivedAttempt {
     pub(crate) attempt: Attempt,
-    /// Why the view leads it nowhere.
+    /// The error of a name that the view does not have.
     pub(crate) nowhere: Option<Box<RpcError>>,
     pub(crate) started: Instant,
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// Mints the call's id and notes when it came.
-pub(crate) fn receive(received: Received) -> Begun {
+/// Gives the call its id and start time.
+pub(crate) fn receive(received: Received) -> ReceivedAttempt {
     let Received {
         frame,
         host,
@@ -80,7 +78,7 @@ pub(crate) fn receive(received: Received) -> Begun {
         frame,
         declared,
     };
-    Begun {
+    ReceivedAttempt {
         attempt,
         nowhere,
         started: Instant::now(),

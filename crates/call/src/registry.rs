@@ -1,5 +1,4 @@
-//! The calls that are under way, by session and the host's own request id: what a cancellation
-//! is looked up in, and what draining waits for.
+//! The calls in flight, by session and the host's request id: cancellations are looked up here, and draining cancels from here.
 
 use std::{
     collections::hash_map::Entry,
@@ -10,39 +9,40 @@ use callgate_wire::Id;
 use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
 
-/// Calls under way.
+/// The calls in flight.
 #[derive(Debug, Default)]
 pub struct Registry {
     running: Mutex<HashMap<Key, CancellationToken>>,
 }
 
-/// A session and the id of its request. Shared by the table and the call's place in it.
+/// A session and the id of its request. Shared by the table and the call's entry.
 type Key = Arc<(String, Id)>;
 
-/// A call's place in the registry, given back however the call ends.
+/// A call's entry in the registry. Dropping it removes the entry, however the call ends.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RegistryEntry {
     registry: Arc<Registry>,
     key: Key,
     pub(crate) cancelled: CancellationToken,
 }
 
 impl Registry {
-    /// Notes a call. `None` when this session has a call of the same id under way already.
-    pub(crate) fn enter(self: &Arc<Self>, session: &str, id: &Id) -> Option<Place> {
+    /// Adds a call. `None` if this session has a call with the same id in flight.
+    pub(crate) fn enter(self: &Arc<Self>, session: &str, id: &Id) -> Option<RegistryEntry> {
         let key = key(session, id);
+        // Looked up and added under one lock: two requests with one id must not both get in.
         let cancelled = match self.lock().entry(key.clone()) {
             Entry::Occupied(_) => return None,
             Entry::Vacant(place) => place.insert(CancellationToken::new()).clone(),
         };
-        Some(Place {
+        Some(RegistryEntry {
             registry: self.clone(),
             key,
             cancelled,
         })
     }
 
-    /// What fires when a session's call is cancelled; `None` when there is no such call.
+    /// The cancellation token of a session's call; `None` if it is not in flight.
     pub(crate) fn token(&self, session: &str, id: &Id) -> Option<CancellationToken> {
         self.lock().get(&key(session, id)).cloned()
     }
@@ -54,7 +54,7 @@ impl Registry {
         }
     }
 
-    /// Cancels every call of a session that went away.
+    /// Cancels every call of a session that has ended.
     pub fn cancel_session(&self, session: &str) {
         for (key, token) in self.lock().iter() {
             if key.0 == session {
@@ -68,12 +68,10 @@ impl Registry {
         self.lock().values().for_each(CancellationToken::cancel);
     }
 
-    /// How many calls are under way.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether nothing is under way.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -89,7 +87,7 @@ fn key(session: &str, id: &Id) -> Key {
     Arc::new((session.to_owned(), id.clone()))
 }
 
-impl Drop for Place {
+impl Drop for RegistryEntry {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.key);
     }

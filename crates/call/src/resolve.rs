@@ -1,4 +1,4 @@
-//! resolve: a request names exactly one target, or it ends here.
+//! resolve: finds the one target that a request names, or ends the attempt.
 
 use std::borrow::Cow;
 
@@ -10,16 +10,16 @@ use callgate_wire::{Frame, Json, RpcError, Strictness, methods, quote};
 
 use crate::Providers;
 
-/// The code of an error about a tool that is kept away.
+/// The code of the error for a quarantined tool.
 pub const QUARANTINED: &str = "TOOL_QUARANTINED";
 
-/// What methods about one task begin with.
+/// The prefix of methods about tasks.
 const ABOUT_TASKS: &str = "tasks/";
 
-/// The members of a completion's `ref` that say what it is about.
+/// The members of a completion's `ref`.
 const REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
-/// An attempt that led nowhere, with what the host and the record are told.
+/// An attempt without a target, with the error for the host and the record.
 #[derive(Debug)]
 pub(crate) struct Unresolved {
     pub(crate) attempt: Attempt,
@@ -29,7 +29,7 @@ pub(crate) struct Unresolved {
 }
 
 impl Unresolved {
-    /// An attempt for which the view itself has no name.
+    /// An attempt with a name that the view does not have.
     pub(crate) fn of_view(attempt: Attempt, error: RpcError) -> Self {
         Self {
             attempt,
@@ -47,15 +47,15 @@ impl Unresolved {
     }
 }
 
-/// Finds the target of an attempt. A server that is still in its first connect is waited for.
+/// Finds the target of an attempt. Waits for a server that is in its first connect.
 pub(crate) async fn resolve(
     providers: &dyn Providers,
     attempt: Attempt,
 ) -> Result<Call, Unresolved> {
-    let asked = match Asked::read(&attempt.frame) {
+    let asked = match RequestedTarget::read(&attempt.frame) {
         Ok(Some(asked)) => asked,
         Ok(None) => match task(providers, &attempt) {
-            // Boxed, so that calls of tools do not carry the room for it.
+            // Boxed to keep the future of tool calls small.
             None => return Box::pin(resolve_method(providers, attempt)).await,
             Some(Ok(target)) => return Ok(Call { attempt, target }),
             Some(Err(error)) => {
@@ -80,6 +80,7 @@ pub(crate) async fn resolve(
     };
     let who = &attempt.host.who;
     let mut found = asked.find(&providers.catalog(), &providers.policy(), who);
+    // Looked up first and waited for only on failure: the common case must not wait for a slow server that it does not call.
     if let Err(error) = &found
         && let Some(server) = worth_waiting_for(error)
     {
@@ -87,13 +88,13 @@ pub(crate) async fn resolve(
         found = asked.find(&providers.catalog(), &providers.policy(), who);
     }
     match found {
-        Ok(target) => Ok(spelled_out(attempt, target)),
-        Err(error) => Err(nowhere(attempt, error)),
+        Ok(target) => Ok(with_own_uri(attempt, target)),
+        Err(error) => Err(unresolved(attempt, error)),
     }
 }
 
-/// The call, with the server's own URI in place of a wrapped one: policy and record see what the server will get.
-fn spelled_out(mut attempt: Attempt, target: Target) -> Call {
+/// The call with the server's own URI in place of a wrapped one, so that policy and record see what the server will get.
+fn with_own_uri(mut attempt: Attempt, target: Target) -> Call {
     let frame = &attempt.frame;
     let is_own = |asked: Option<Json<'_>>, of: &Reference| {
         let asked = asked.and_then(|uri| uri.as_str());
@@ -117,9 +118,9 @@ fn spelled_out(mut attempt: Attempt, target: Target) -> Call {
     Call { attempt, target }
 }
 
-/// What a request asks for, by the name or URI that it gives.
+/// The name or URI in a request.
 #[derive(Debug)]
-enum Asked<'f> {
+enum RequestedTarget<'f> {
     Tool(Cow<'f, str>),
     Prompt(Cow<'f, str>),
     Resource(Cow<'f, str>),
@@ -127,8 +128,8 @@ enum Asked<'f> {
     CompletionOfResource(Cow<'f, str>),
 }
 
-impl<'f> Asked<'f> {
-    /// `None` for a method that names nothing of its own.
+impl<'f> RequestedTarget<'f> {
+    /// `None` for methods without a name or URI.
     fn read(frame: &'f Frame) -> Result<Option<Self>, &'static str> {
         let param = |key| frame.param(key).and_then(|value| value.as_str());
         let asked = match frame.method().unwrap_or_default() {
@@ -154,15 +155,15 @@ impl<'f> Asked<'f> {
         const WHAT: &str =
             "`params.ref` must be a `ref/prompt` with a `name` or a `ref/resource` with a `uri`";
         let reference = reference.ok_or(WHAT)?;
-        // A server that folds case could take it for another reference.
-        let is_twin = |key: Json<'_>| {
+        // A server that ignores case could read `Name` where policy read `name`, and complete another reference.
+        let is_case_variant = |key: Json<'_>| {
             key.as_str().is_some_and(|key| {
                 let lower = key.to_lowercase();
                 REFERENCE.contains(&lower.as_str()) && !REFERENCE.contains(&&*key)
             })
         };
-        if reference.members().any(|(key, _)| is_twin(key)) {
-            return Err("a member of `params.ref` differs from a known one only in case");
+        if reference.members().any(|(key, _)| is_case_variant(key)) {
+            return Err("a member of `params.ref` differs from a known member only in case");
         }
         let member = |key| reference.get(key).and_then(|value| value.as_str());
         let completion = match member("type").as_deref() {
@@ -186,17 +187,17 @@ impl<'f> Asked<'f> {
     }
 }
 
-/// The resource that a request about one means; a server in its first connect is waited for.
+/// The resource of a URI. Waits for servers in their first connect if no known one has it.
 pub async fn resolve_resource(providers: &dyn Providers, uri: &str) -> Result<Reference, RpcError> {
     let mut found = providers.catalog().resource(uri);
     if found.is_err() {
         providers.first_connect(None).await;
         found = providers.catalog().resource(uri);
     }
-    found.map_err(|error| told(&error))
+    found.map_err(|error| to_rpc(&error))
 }
 
-/// Whether waiting for a first connect could help, and for whose.
+/// Whether waiting for a first connect could help, and for which server: `Some(None)` means any.
 fn worth_waiting_for(error: &ResolveError) -> Option<Option<&ServerName>> {
     match error {
         ResolveError::NeverSeen { server } => Some(Some(server)),
@@ -207,8 +208,7 @@ fn worth_waiting_for(error: &ResolveError) -> Option<Option<&ServerName>> {
     }
 }
 
-/// What a request about a task is aimed at. `None` for other requests. To all but the token whose call made a task, the task
-/// does not exist.
+/// The target of a request about a task; `None` for other requests.
 fn task(providers: &dyn Providers, attempt: &Attempt) -> Option<Result<Target, RpcError>> {
     let frame = &attempt.frame;
     let method = frame.method().unwrap_or_default();
@@ -217,7 +217,7 @@ fn task(providers: &dyn Providers, attempt: &Attempt) -> Option<Result<Target, R
     }
     let catalog = providers.catalog();
     let id = frame.param("taskId").and_then(|id| id.as_str());
-    // A single server's own ids are the hosts' as well.
+    // With a single server, hosts see its own ids; with several, ids carry the server.
     let named = id.as_deref().and_then(|id| match catalog.only_server() {
         Some(only) => Some((only.clone(), id.to_owned(), None)),
         None => {
@@ -226,18 +226,23 @@ fn task(providers: &dyn Providers, attempt: &Attempt) -> Option<Result<Target, R
         }
     });
     let who = &attempt.host.who;
+    // Checked here and answered like an unknown id: other tokens must not learn that the task exists.
     let own = named.filter(|(server, id, _)| providers.owns_task(who, server, id));
     let found = own.map(|(server, _, task)| Target::Method {
         server,
         method: method.to_owned(),
         task,
     });
-    let unknown = || RpcError::new(RpcError::INVALID_PARAMS, "`params.taskId` names no task");
+    let unknown = || {
+        RpcError::new(
+            RpcError::INVALID_PARAMS,
+            "`params.taskId` must be the id of a known task",
+        )
+    };
     Some(found.ok_or_else(unknown))
 }
 
-/// Any other request passes through to the only server there is; with several, nobody knows
-/// whose it would be.
+/// Any other method goes to the server if there is exactly one. With several it would be ambiguous.
 async fn resolve_method(providers: &dyn Providers, attempt: Attempt) -> Result<Call, Unresolved> {
     let method = attempt.frame.method().unwrap_or_default().to_owned();
     match providers.catalog().only_server().cloned() {
@@ -265,13 +270,13 @@ async fn resolve_method(providers: &dyn Providers, attempt: Attempt) -> Result<C
     }
 }
 
-fn nowhere(attempt: Attempt, error: ResolveError) -> Unresolved {
+fn unresolved(attempt: Attempt, error: ResolveError) -> Unresolved {
     let told = match &error {
-        // On other methods the code of an absent server means something else.
+        // On other methods -32002 means a missing resource.
         ResolveError::NeverSeen { .. } if attempt.frame.method() != Some(methods::TOOLS_CALL) => {
             RpcError {
                 code: RpcError::INTERNAL,
-                ..told(&error)
+                ..to_rpc(&error)
             }
         }
         ResolveError::NeverSeen { .. }
@@ -279,7 +284,7 @@ fn nowhere(attempt: Attempt, error: ResolveError) -> Unresolved {
         | ResolveError::NotOfServer { .. }
         | ResolveError::Quarantined { .. }
         | ResolveError::Unknown { .. }
-        | ResolveError::UnknownResource { .. } => told(&error),
+        | ResolveError::UnknownResource { .. } => to_rpc(&error),
     };
     let (server, status) = match error {
         ResolveError::NeverSeen { server } | ResolveError::NotOfServer { server, .. } => {
@@ -298,7 +303,7 @@ fn nowhere(attempt: Attempt, error: ResolveError) -> Unresolved {
     }
 }
 
-fn told(error: &ResolveError) -> RpcError {
+fn to_rpc(error: &ResolveError) -> RpcError {
     let message = error.to_string();
     match error {
         ResolveError::NeverSeen { server } => {

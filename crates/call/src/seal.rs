@@ -1,7 +1,7 @@
-//! What a host carries between the rounds of a parked or held call, and cannot read or change.
+//! Sealed states: what a host carries between the rounds of a parked or held call and can neither read nor change.
 //!
-//! The text is encrypted and authenticated, and bound to who asked for what: in other hands, or beside
-//! other parameters, it does not open.
+//! A state is encrypted, authenticated, and bound to the principal and its request: it does not open for another principal or
+//! with other parameters.
 
 use std::fmt;
 
@@ -20,7 +20,6 @@ use ulid::Ulid;
 pub struct SealKey([u8; 32]);
 
 impl SealKey {
-    /// A key of these bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -28,24 +27,28 @@ impl SealKey {
     /// A key that only this process has.
     pub fn random() -> Self {
         let mut bytes = [0; 32];
-        aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random numbers");
+        // Without randomness nothing can be sealed, and a guessable key would let hosts forge states.
+        aws_lc_rs::rand::fill(&mut bytes)
+            .expect("the operating system's random number generator works");
         Self(bytes)
     }
 }
 
 impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the bytes: a derived `Debug` would print them.
         f.write_str("SealKey")
     }
 }
 
 /// Seals states and opens them again.
 pub(crate) struct Seal {
+    // Random nonces, because processes that share the key have no common counter.
     key: RandomizedNonceKey,
-    /// What the texts begin with: states of another key are somebody else's.
+    /// The prefix of texts sealed with this key. A text without it is a server's own state.
     mark: String,
-    /// What sealed bytes in a store begin with.
-    kept_mark: [u8; SEAL_MARK_BYTES],
+    /// The prefix of bytes sealed with this key in a store.
+    stored_mark: [u8; SEAL_MARK_BYTES],
 }
 
 impl fmt::Debug for Seal {
@@ -54,30 +57,28 @@ impl fmt::Debug for Seal {
     }
 }
 
-/// What is sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct State {
-    /// What it is about.
-    pub(crate) about: About,
-    /// Until when it counts, in seconds since 1970.
+pub(crate) struct RequestState {
+    pub(crate) about: StateSubject,
+    /// When it expires, in seconds since 1970.
     pub(crate) expires: u64,
 }
 
-/// What a state is about.
+/// The call of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum About {
-    /// A call that is under way at its server.
+pub(crate) enum StateSubject {
+    /// A call that is running at its server.
     Parked {
-        /// The gateway that has the call.
+        /// The gateway process that has the call.
         node: Ulid,
-        /// The call's place there, which is another one in each round.
+        /// The id of the parked call, which changes with each round.
         park: Ulid,
     },
-    /// A call that needs a person's yes. Nothing of it is kept here, so any gateway with the key goes on.
+    /// A call that needs a person. The gateway keeps nothing of it, so any process with the key can continue it.
     Held {
-        /// What the yes must be for.
+        /// The digest of the call that has to be confirmed or approved.
         binding: Digest,
-        /// How often its host was asked to come again.
+        /// How often its host was asked to return.
         asked: u8,
     },
 }
@@ -89,6 +90,7 @@ impl Binding {
     /// The principal, the method and all parameters but those that change from round to round.
     pub(crate) fn of(host: &Host, frame: &Frame) -> Self {
         let mut text = Vec::new();
+        // Each part with its length, so that no two requests give the same text by a shifted boundary.
         let mut put = |part: &[u8]| {
             text.extend_from_slice(&(part.len() as u64).to_be_bytes());
             text.extend_from_slice(part);
@@ -101,6 +103,7 @@ impl Binding {
             .into_iter()
             .flat_map(|params| params.members());
         for (key, value) in members {
+            // `_meta` has progress tokens and trace contexts, which are new in each request.
             let changes = [INPUT_RESPONSES, REQUEST_STATE, "_meta"];
             let name = key.as_str().unwrap_or_default();
             if !changes.contains(&&*name) {
@@ -114,26 +117,27 @@ impl Binding {
 
 impl Seal {
     pub(crate) fn new(key: &SealKey) -> Self {
+        // The mark is a digest of the key, so processes with one key recognise each other's states.
         let digest = Digest::of(&key.0);
         let mark = format!("callgate.{}.", digest.short());
-        let mut kept_mark = [0; SEAL_MARK_BYTES];
-        kept_mark.copy_from_slice(&digest.as_bytes()[..SEAL_MARK_BYTES]);
+        let mut stored_mark = [0; SEAL_MARK_BYTES];
+        stored_mark.copy_from_slice(&digest.as_bytes()[..SEAL_MARK_BYTES]);
         let key = RandomizedNonceKey::new(&AES_256_GCM, &key.0)
             .expect("the key has the length that the cipher wants");
         Self {
             key,
             mark,
-            kept_mark,
+            stored_mark,
         }
     }
 
-    /// Whether a text claims to be one of ours.
+    /// Whether a text begins like one sealed with this key. Only `open` proves it.
     pub(crate) fn is_ours(&self, text: &str) -> bool {
         text.starts_with(&self.mark)
     }
 
-    /// Seals a state.
-    pub(crate) fn close(&self, state: State, binding: &Binding) -> String {
+    pub(crate) fn close(&self, state: RequestState, binding: &Binding) -> String {
+        // The binding is authenticated and not part of the text: to open it, the same request has to be made again.
         let mut text = state.to_bytes();
         let aad = Aad::from(binding.0.as_bytes());
         let nonce = self
@@ -145,30 +149,30 @@ impl Seal {
         format!("{}{}", self.mark, URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Seals bytes that are kept in a store, beside what they are about. The result begins with a mark of the key.
+    /// Seals bytes for a store, bound to `about`. The result begins with a mark of the key.
     pub(crate) fn close_bytes(&self, mut bytes: Vec<u8>, about: &str) -> Vec<u8> {
-        let aad = Aad::from(kept_about(about));
+        let aad = Aad::from(stored_aad(about));
         let nonce = self
             .key
             .seal_in_place_append_tag(aad, &mut bytes)
             .expect("what fits in memory can be sealed");
         let nonce: &[u8; NONCE_LEN] = nonce.as_ref();
-        [&self.kept_mark[..], nonce, &bytes].concat()
+        [&self.stored_mark[..], nonce, &bytes].concat()
     }
 
-    /// Opens such bytes; `None` when they were sealed with another key, or about something else.
+    /// Opens sealed bytes; `None` if they were sealed with another key or for another `about`.
     pub(crate) fn open_bytes(&self, sealed: &[u8], about: &str) -> Option<Vec<u8>> {
-        let sealed = sealed.strip_prefix(&self.kept_mark[..])?;
+        let sealed = sealed.strip_prefix(&self.stored_mark[..])?;
         let (nonce, bytes) = sealed.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut bytes = bytes.to_vec();
-        let aad = Aad::from(kept_about(about));
+        let aad = Aad::from(stored_aad(about));
         let opened = self.key.open_in_place(nonce, aad, &mut bytes).ok()?;
         Some(opened.to_vec())
     }
 
-    /// Opens a text; `None` when it was not made here, or for another request.
-    pub(crate) fn open(&self, text: &str, binding: &Binding) -> Option<State> {
+    /// Opens a state; `None` if it was sealed with another key or for another request.
+    pub(crate) fn open(&self, text: &str, binding: &Binding) -> Option<RequestState> {
         let sealed = URL_SAFE_NO_PAD
             .decode(text.strip_prefix(&self.mark)?)
             .ok()?;
@@ -177,24 +181,25 @@ impl Seal {
         let mut text = text.to_vec();
         let aad = Aad::from(binding.0.as_bytes());
         let opened = self.key.open_in_place(nonce, aad, &mut text).ok()?;
-        State::from_bytes(opened)
+        RequestState::from_bytes(opened)
     }
 }
 
-/// What sealed bytes in a store are bound to. A state is bound to a digest, which this can never be.
-fn kept_about(about: &str) -> Vec<u8> {
+/// The associated data of bytes in a store. States are bound to a digest and bytes to this text, so neither opens as the
+/// other.
+fn stored_aad(about: &str) -> Vec<u8> {
     format!("callgate kept {about}").into_bytes()
 }
 
-impl State {
+impl RequestState {
     fn to_bytes(self) -> Vec<u8> {
         let expires = self.expires.to_be_bytes();
         match self.about {
-            About::Parked { node, park } => {
+            StateSubject::Parked { node, park } => {
                 let parts: [&[u8]; 4] = [&[0], &expires, &node.to_bytes(), &park.to_bytes()];
                 parts.concat()
             }
-            About::Held { binding, asked } => {
+            StateSubject::Held { binding, asked } => {
                 let parts: [&[u8]; 4] = [&[1], &expires, &[asked], binding.as_bytes()];
                 parts.concat()
             }
@@ -207,14 +212,14 @@ impl State {
         let about = match kind {
             0 => {
                 let (node, park) = rest.split_first_chunk()?;
-                About::Parked {
+                StateSubject::Parked {
                     node: Ulid::from_bytes(*node),
                     park: Ulid::from_bytes(park.try_into().ok()?),
                 }
             }
             1 => {
                 let (asked, binding) = rest.split_first()?;
-                About::Held {
+                StateSubject::Held {
                     binding: Digest::from_bytes(binding.try_into().ok()?),
                     asked: *asked,
                 }
@@ -257,8 +262,8 @@ mod tests {
     #[test]
     fn a_sealed_state_opens_only_for_its_request_and_principal() {
         let seal = Seal::new(&SealKey::new([7; 32]));
-        let held = State {
-            about: About::Held {
+        let held = RequestState {
+            about: StateSubject::Held {
                 binding: Digest::of(b"a call"),
                 asked: 3,
             },
@@ -266,8 +271,8 @@ mod tests {
         };
         let first = binding("p", r#"{"name":"t","arguments":{"a":1}}"#);
         assert_eq!(seal.open(&seal.close(held, &first), &first), Some(held));
-        let state = State {
-            about: About::Parked {
+        let state = RequestState {
+            about: StateSubject::Parked {
                 node: Ulid::from_bytes([1; 16]),
                 park: Ulid::from_bytes([2; 16]),
             },
@@ -317,8 +322,8 @@ mod tests {
     fn altered_sealed_states_do_not_open() {
         let seal = Seal::new(&SealKey::random());
         let binding = binding("p", "{}");
-        let state = State {
-            about: About::Parked {
+        let state = RequestState {
+            about: StateSubject::Parked {
                 node: Ulid::nil(),
                 park: Ulid::nil(),
             },

@@ -1,11 +1,11 @@
-//! How others learn what happens here: events with their log lines and counts, and spans.
+//! Where a call path reports: events with their log lines and metrics, and spans.
 
 use crate::{Events, Spans};
 
-/// Where a call path tells what happens. Cheap to clone.
+/// Events and spans. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Telemetry {
-    /// Log lines, counts, and events for listeners.
+    /// Log lines, metrics, and events for listeners.
     pub events: Events,
     /// Spans; none without an exporter.
     pub spans: Spans,

@@ -1,6 +1,6 @@
-//! Spans: one per call, one below it for each step, and the context they are part of.
+//! Spans: one per call and one below it for each step, and their W3C trace context.
 //!
-//! Without an exporter no span is made, and a host's own context passes as it came.
+//! Without an exporter no span is created, and a host's own context passes unchanged.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -16,53 +16,53 @@ use opentelemetry::{
     },
 };
 
-/// A span's name before it is known what the call is aimed at.
+/// A span's name before the target is known.
 const UNRESOLVED: &str = "tool.call";
-/// A tracestate that is longer than this is not continued, as its standard permits.
+/// A longer tracestate is dropped, as its standard permits.
 const MAX_STATE_BYTES: usize = 512;
 
-/// Where a call stands in a trace: W3C `traceparent` and `tracestate` as they are written.
+/// A W3C trace context: `traceparent` and `tracestate`, as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
     parent: String,
     state: Option<String>,
 }
 
-/// Makes the spans of calls, where somebody wants them.
+/// Creates spans if there is an exporter. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Spans {
     tracer: Option<Arc<BoxedTracer>>,
 }
 
-/// The span of one call; nothing without an exporter.
+/// The span of one call; empty without an exporter.
 #[derive(Debug)]
 pub(crate) struct CallSpan {
-    live: Option<Live>,
-    /// What the host sent beside its request.
+    live: Option<LiveSpan>,
+    /// The context beside the host's request, to pass on where no span is created.
     received: Option<TraceContext>,
 }
 
-struct Live {
+struct LiveSpan {
     tracer: Arc<BoxedTracer>,
     context: Context,
 }
 
 /// The span of one step. It ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Step(Option<Context>);
+pub(crate) struct CallStepSpan(Option<Context>);
 
-/// The span of an agent's step; nothing without an exporter.
+/// The span of an agent's step; empty without an exporter.
 #[derive(Debug)]
 pub struct StepSpan(Option<Context>);
 
 impl StepSpan {
-    /// Where the step stands in its trace: what its calls hang below.
+    /// The context of the step, the parent of its calls' spans.
     pub fn context(&self) -> Option<TraceContext> {
         let context = self.0.as_ref()?;
         Some(TraceContext::of(context.span().span_context()))
     }
 
-    /// Notes something about the step.
+    /// Sets an attribute of the span.
     pub fn note(&self, key: &'static str, value: String) {
         if let Some(context) = &self.0 {
             context.span().set_attribute(KeyValue::new(key, value));
@@ -84,7 +84,7 @@ impl StepSpan {
 }
 
 impl TraceContext {
-    /// Takes a context as it is written; `None` where that is not one.
+    /// Parses a context; `None` if `parent` is malformed.
     pub fn new(parent: &str, state: Option<&str>) -> Option<Self> {
         span_context(parent, None)?;
         Some(Self {
@@ -95,12 +95,10 @@ impl TraceContext {
         })
     }
 
-    /// The `traceparent`.
     pub fn parent(&self) -> &str {
         &self.parent
     }
 
-    /// The `tracestate`.
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
@@ -131,14 +129,13 @@ impl TraceContext {
 }
 
 impl Spans {
-    /// Spans of `tracer`.
     pub fn of(tracer: BoxedTracer) -> Self {
         Self {
             tracer: Some(Arc::new(tracer)),
         }
     }
 
-    /// Begins the span of an agent's step, which the spans of its calls hang below.
+    /// Begins the span of an agent's step, the parent of its calls' spans.
     pub fn step(&self, name: &'static str) -> StepSpan {
         StepSpan(self.tracer.as_ref().map(|tracer| {
             let builder = SpanBuilder::from_name(name);
@@ -173,7 +170,7 @@ impl Spans {
             .with_kind(SpanKind::Server)
             .with_attributes([record].into_iter().chain(request));
         let span = tracer.build_with_context(builder, &context);
-        let live = Live {
+        let live = LiveSpan {
             tracer: tracer.clone(),
             context: context.with_span(span),
         };
@@ -193,7 +190,7 @@ impl fmt::Debug for Spans {
 }
 
 impl CallSpan {
-    /// A span that nobody sees.
+    /// A span that is not exported.
     pub(crate) fn silent() -> Self {
         Self {
             live: None,
@@ -201,8 +198,8 @@ impl CallSpan {
         }
     }
 
-    /// Names the span after what the call is aimed at.
-    pub(crate) fn aim(&self, target: &Target) {
+    /// Names the span after the call's target.
+    pub(crate) fn set_target(&self, target: &Target) {
         let Some(live) = &self.live else {
             return;
         };
@@ -220,25 +217,30 @@ impl CallSpan {
     }
 
     /// Begins the span of a step.
-    pub(crate) fn step(&self, name: &'static str) -> Step {
-        Step(self.live.as_ref().map(|live| {
+    pub(crate) fn step(&self, name: &'static str) -> CallStepSpan {
+        CallStepSpan(self.live.as_ref().map(|live| {
             let builder = SpanBuilder::from_name(name);
             let span = live.tracer.build_with_context(builder, &live.context);
             live.context.with_span(span)
         }))
     }
 
-    /// What the provider is to hand on: the step's own place in the trace, or what came beside a
-    /// request that says nothing of it. `None` where the request stays as it is.
-    pub(crate) fn handed_on(&self, step: &Step, attempt: &Attempt) -> Option<TraceContext> {
+    /// The context for the provider's request: the step's own, or the one that came beside a request without one. `None` if the
+    /// request stays as it is.
+    pub(crate) fn outgoing_context(
+        &self,
+        step: &CallStepSpan,
+        attempt: &Attempt,
+    ) -> Option<TraceContext> {
         match &step.0 {
             Some(context) => Some(TraceContext::of(context.span().span_context())),
+            // The request carries its host's context already, which passes unchanged.
             None if attempt.frame.meta("traceparent").is_some() => None,
             None => self.received.clone(),
         }
     }
 
-    /// Ends the span; `error` says why the host got no good answer.
+    /// Ends the span; `error` says why the call did not succeed.
     pub(crate) fn end(self, duration: Duration, error: Option<&str>) {
         let Some(live) = self.live else {
             return;
@@ -254,14 +256,15 @@ impl CallSpan {
     }
 }
 
-impl Step {
-    /// Does the step's work.
-    pub(crate) fn of<T>(self, work: impl FnOnce() -> T) -> T {
+impl CallStepSpan {
+    /// Runs the work of a step.
+    pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
         work()
     }
 
-    /// Does the step's work, and waits for it. An `async fn` would have room for the work twice.
-    pub(crate) fn over<T>(self, work: impl Future<Output = T>) -> impl Future<Output = T> {
+    /// Runs the work of a step within its span.
+    pub(crate) fn around<T>(self, work: impl Future<Output = T>) -> impl Future<Output = T> {
+        // Not an `async fn`, whose future would reserve space for the work twice: as argument and as local.
         work.map(move |done| {
             drop(self);
             done
@@ -269,13 +272,13 @@ impl Step {
     }
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for LiveSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Live")
+        f.write_str("LiveSpan")
     }
 }
 
-impl Drop for Step {
+impl Drop for CallStepSpan {
     fn drop(&mut self) {
         if let Some(context) = &self.0 {
             context.span().end();
@@ -283,7 +286,7 @@ impl Drop for Step {
     }
 }
 
-/// Reads a `traceparent`. Versions to come may append fields; version 0 may not.
+/// Parses a `traceparent`. Later versions may append fields; version 0 may not.
 fn span_context(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     let mut fields = parent.split('-');
     let (version, trace, span, flags) = (
@@ -305,6 +308,7 @@ fn span_context(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     let context = SpanContext::new(
         TraceId::from_hex(trace).ok()?,
         SpanId::from_hex(span).ok()?,
+        // Only this flag is defined; the standard forbids passing on others.
         TraceFlags::new(flags) & TraceFlags::SAMPLED,
         true,
         state.unwrap_or_default(),

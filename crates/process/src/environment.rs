@@ -1,8 +1,8 @@
-//! What a child sees of the environment. Pure: the gateway's own variables are handed in, nothing is read here.
+//! The environment of a child. Pure: the gateway's own variables are passed in; nothing is read here.
 
 use std::collections::BTreeMap;
 
-/// Variables every child gets when the gateway has them, because programs find themselves at home by them.
+/// Variables that every child gets if the gateway has them: programs use them to find their files and the user.
 const PASSED: [&str; 9] = [
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ",
 ];
@@ -13,28 +13,27 @@ const PASSED_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
 /// The gateway's own settings, tokens among them; a child gets one only when its own `env` names it.
 const OWN_PREFIX: &str = "CALLGATE_";
 
-/// A value names a variable that is not set and gives no default.
+/// A reference names a variable that is not set, and gives no default.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("environment variable `{name}` is not set; set it, or write `${{{name}:-default}}`")]
 pub struct MissingVariable {
-    /// The variable that is not set.
     pub name: String,
 }
 
 /// How much of the gateway's environment a child inherits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Inherit {
-    /// Only what programs need to find their way around.
+    /// Only what most programs need. Everything else could be a secret of another program.
     #[default]
     Minimal,
     /// Everything except the gateway's own settings (`inherit_env: true`).
     All,
 }
 
-/// Replaces `${VAR}` and `${VAR:-default}` in `template` by what `lookup` says.
+/// Replaces `${VAR}` and `${VAR:-default}` in `template` by the values of `lookup`.
 ///
-/// The default is taken when the variable is unset or empty, as in a shell, and it ends at the first `}`. Whatever does not
-/// have one of the two forms stays as it is, a lone `$` and `$VAR` included; replaced text is not looked at again.
+/// The default applies if the variable is unset or empty, as in a shell, and ends at the first `}`. Other text stays as it is,
+/// including a lone `$` and `$VAR`. Replaced text is not expanded again.
 pub fn expand(
     template: &str,
     lookup: impl Fn(&str) -> Option<String>,
@@ -69,6 +68,7 @@ pub fn minimal(
         .into_iter()
         .filter(|(name, _)| passes(inherit, name))
         .collect();
+    // After the filter: a variable that the configuration names is passed even if its prefix is ours.
     chosen.extend(own.iter().cloned());
     chosen.into_iter().collect()
 }

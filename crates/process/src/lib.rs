@@ -1,8 +1,7 @@
-//! Other people's programs as child processes: what they are started with, who watches over them, what they wrote to
-//! stderr, and their end.
+//! Child processes: their command lines and environments, the wardens that watch over them, their stderr, and how they end.
 //!
 //! A [`Process`] hangs below a [warden], so that nothing it starts outlives the gateway. This room knows nothing of MCP:
-//! what is written to a child and read from it is bytes.
+//! it passes bytes to and from a child.
 
 #[cfg(feature = "children")]
 mod log;

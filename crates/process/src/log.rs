@@ -3,5 +3,5 @@
 use std::{io, path::Path};
 
 pub(crate) fn stderr_not_written(path: &Path, error: &io::Error) {
-    tracing::warn!(path = %path.display(), %error, "a server's stderr is no longer written to its file");
+    tracing::warn!(path = %path.display(), %error, "could not write a server's stderr log; no more lines will be written to it");
 }

@@ -1,7 +1,7 @@
-//! One server's child process as the gateway holds it: its pipes, what it wrote to stderr, how it ended, and its end.
+//! A server's child process: its pipes, its stderr, closing it, and how it ended.
 //!
-//! The gateway's direct child is always the [warden](crate::warden); the server hangs below it. This module never sends the
-//! warden `SIGKILL` while it may still hold descendants, because that alone would set them free.
+//! The gateway's direct child is always the [warden](crate::warden), and the server is the warden's child. This module never
+//! sends the warden `SIGKILL` while it may have descendants, because they would then outlive the gateway.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -18,47 +18,36 @@ use tokio::time::{Instant, timeout};
 use crate::stderr_tail::StderrTail;
 use crate::warden::{self, tree};
 
-/// How long a warden may take to go once its whole tree has been sent `SIGKILL`.
+/// How long a warden may take to exit after its tree was sent `SIGKILL`.
 const KILL_SLACK: Duration = Duration::from_secs(1);
 
-/// How often a tree that the warden failed to end is killed again from here.
+/// How often a tree that its warden failed to end is killed again from here.
 const KILL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long the last bytes of stderr are waited for after the process has ended.
 const STDERR_SLACK: Duration = Duration::from_secs(1);
 
-/// What to start.
 #[derive(Debug, Clone)]
 pub struct ProcessSpec {
     /// The program that is started as the warden; normally [`warden::program`].
     pub warden_program: PathBuf,
     /// The server's command, looked up on the `PATH` of `env`.
     pub command: String,
-    /// The server's arguments.
     pub args: Vec<String>,
-    /// The server's whole environment; nothing is inherited beside it.
+    /// The server's whole environment; nothing else is inherited.
     pub env: Vec<(String, String)>,
-    /// The server's working folder; the gateway's own where there is none.
+    /// The server's working folder; the gateway's own if `None`.
     pub cwd: Option<PathBuf>,
 }
 
-/// Why no process was started. A command that does not exist is seen later, as [`Ending::NotStarted`].
+/// Why no process was started. A command that does not exist is reported later, as [`Ending::NotStarted`].
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// The working folder is not there.
     #[error("working folder `{}` does not exist", .folder.display())]
-    FolderMissing {
-        /// The folder that was asked for.
-        folder: PathBuf,
-    },
-    /// The system would not start another process.
-    #[error("cannot start the warden `{}`: {source}", .program.display())]
-    WardenNotStarted {
-        /// The program that was to be the warden.
-        program: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    FolderMissing { folder: PathBuf },
+    /// The system could not start another process.
+    #[error("could not start the warden `{}`: {source}", .program.display())]
+    WardenNotStarted { program: PathBuf, source: io::Error },
 }
 
 /// How a process ended.
@@ -70,16 +59,10 @@ pub enum Ending {
         message: String,
     },
     /// The command ran and ended with this code; 128 plus a signal's number if a signal ended it.
-    Exited {
-        /// The exit code.
-        code: i32,
-    },
-    /// The warden itself was ended by a signal from elsewhere; descendants of the server may be left.
-    WardenKilled {
-        /// The signal's number.
-        signal: i32,
-    },
-    /// The system did not say how it ended.
+    Exited { code: i32 },
+    /// A signal from elsewhere ended the warden. Descendants of the server may still be running.
+    WardenKilled { signal: i32 },
+    /// The exit status could not be read.
     Unknown,
 }
 
@@ -110,7 +93,7 @@ pub struct Process {
     warden: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
-    /// Only where it is not drained here.
+    /// `None` if stderr is drained here.
     stderr_pipe: Option<ChildStderr>,
     stderr: StderrTail,
     /// Copies stderr into the tail until stderr ends; joined in [`Process::wait`].
@@ -127,7 +110,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts `spec` under a warden and leaves its stderr to whoever takes it. Needs a tokio runtime.
+    /// Starts `spec` under a warden and leaves its stderr to be taken with [`Process::take_stderr`]. Needs a tokio runtime.
     pub fn spawn_piped(spec: &ProcessSpec) -> Result<Self, SpawnError> {
         Self::start(spec, None)
     }
@@ -155,8 +138,7 @@ impl Process {
         })
     }
 
-    /// The same for a process that works in a private folder: a gateway that is killed cannot remove it, so
-    /// the warden does.
+    /// [`Process::spawn_piped`] for a process with a private folder, which the warden removes if the gateway is killed.
     pub fn spawn_for(spec: &ProcessSpec, folder: &Path) -> Result<Self, SpawnError> {
         Self::start(spec, Some(folder))
     }
@@ -171,7 +153,7 @@ impl Process {
         self.stdout.take()
     }
 
-    /// The other pipe from a process of [`Process::spawn_piped`], once.
+    /// The stderr pipe of a process started with [`Process::spawn_piped`], once.
     pub fn take_stderr(&mut self) -> Option<ChildStderr> {
         self.stderr_pipe.take()
     }
@@ -181,7 +163,7 @@ impl Process {
         &self.stderr
     }
 
-    /// The warden's process id, until its end has been seen.
+    /// The warden's process id; `None` once its exit status was collected.
     pub fn warden_pid(&self) -> Option<u32> {
         self.warden.id()
     }
@@ -208,7 +190,7 @@ impl Process {
         if let Ok(ending) = timeout(times.after_term, self.wait()).await {
             return ending;
         }
-        // The warden kills the tree now too, by its own clock; this holds when it is stopped or that clock is slower.
+        // The warden kills the tree now too, by its own clock. This covers a warden that is stopped or late.
         let deadline = Instant::now() + KILL_SLACK;
         while Instant::now() < deadline {
             self.kill_tree();
@@ -240,7 +222,7 @@ impl Process {
 
     async fn join_drain(&mut self) {
         if let Some(drain) = &mut self.drain {
-            // A process that could not be killed may hold stderr open for ever.
+            // A process that could not be killed may keep stderr open for ever.
             if timeout(STDERR_SLACK, &mut *drain).await.is_err() {
                 drain.abort();
             }
@@ -248,7 +230,7 @@ impl Process {
         }
     }
 
-    /// The warden's id cannot have passed to another process: it is `None` once its end has been collected.
+    // The id cannot belong to another process by now: it is `None` once the exit status was collected.
     fn pid(&self) -> Option<Pid> {
         self.warden
             .id()
@@ -258,14 +240,14 @@ impl Process {
 
     fn signal_warden(&self, signal: Signal) {
         if let Some(pid) = self.pid() {
-            // It may have ended a moment ago, which is what was wanted.
+            // Fails if the warden has just ended, which is the aim.
             let _ = kill_process(pid, signal);
         }
     }
 
     fn kill_tree(&self) {
         if let Some(pid) = self.pid() {
-            // Without a readable /proc the warden is alone with the task, as it says of itself.
+            // Fails without a readable /proc. The warden then kills the server's process group.
             let _ = tree::signal_below(pid, Signal::KILL);
         }
     }

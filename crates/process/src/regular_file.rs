@@ -1,5 +1,5 @@
-//! Reading a file that other programs can replace. Nothing but a regular file is read: a pipe would keep its reader
-//! waiting for a writer, and a device may have no end.
+//! Reading files that other programs can replace. Only regular files are read: opening a pipe would wait for a writer, and a
+//! device may have no end.
 
 use std::{
     fs::{File, OpenOptions},
@@ -10,18 +10,18 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file for reading. Opening does not block, whatever stands there.
+/// Opens a regular file for reading. Never blocks, whatever kind of file is there.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(flags).open(path)?;
+    // Checked on the open file: checking the path first would leave time to replace it.
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
+        false => Err(io::Error::other("not a regular file")),
     }
 }
 
-/// The content of a regular file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     open(path)?.read_to_end(&mut content)?;
@@ -47,10 +47,10 @@ mod tests {
         }
         for name in ["pipe", ""] {
             let error = read(&path(name)).expect_err("it is not a file");
-            assert_eq!(error.to_string(), "it is not a regular file", "{name}");
+            assert_eq!(error.to_string(), "not a regular file", "{name}");
         }
         let error = read(Path::new("/dev/zero")).expect_err("it is a device");
-        assert_eq!(error.to_string(), "it is not a regular file");
+        assert_eq!(error.to_string(), "not a regular file");
         let missing = read(&path("missing")).expect_err("there is nothing");
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }

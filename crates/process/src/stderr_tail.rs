@@ -1,6 +1,6 @@
-//! The last lines a server wrote to stderr: in memory for error messages, and in a small rotated file for `servers logs`.
+//! The last lines of a server's stderr: in memory for error messages, and in a small rotated file for `servers logs`.
 //!
-//! What a server prints is text from outside. It is kept as it came and shown on a terminal only through [`sanitise`].
+//! A server's output is untrusted text. It is stored as it came and printed to a terminal only through [`sanitise`].
 //! Memory and file are both bounded; a server that floods stderr loses its oldest lines, never the gateway's memory.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ pub const LINE_BYTES: usize = 4 * 1024;
 /// How large the file grows before it is moved to `.1`, over an earlier `.1`.
 pub const LOG_BYTES: u64 = 1024 * 1024;
 
-/// A bounded memory of what one server wrote to stderr; clones share it, so it can outlive a restart of the server.
+/// The last stderr lines of one server. Clones share them, so they can outlive a restart of the server.
 #[derive(Debug, Clone, Default)]
 pub struct StderrTail {
     shared: Arc<Shared>,
@@ -43,7 +43,7 @@ impl StderrTail {
         }
     }
 
-    /// Takes in what was read from stderr; lines may be spread over any number of pieces.
+    /// Adds bytes read from stderr. A line may be spread over any number of calls.
     pub fn push(&self, bytes: &[u8]) {
         let completed = {
             let mut lines = self.shared.lines();
@@ -61,7 +61,7 @@ impl StderrTail {
         self.shared.write(&completed);
     }
 
-    /// Says that stderr has ended: a last line without a line break is complete.
+    /// Stderr has ended: a last line without a line break is complete.
     pub fn finish(&self) {
         let completed = {
             let mut lines = self.shared.lines();
@@ -73,7 +73,7 @@ impl StderrTail {
         self.shared.write(&completed);
     }
 
-    /// The lines in memory, oldest first, as the server wrote them but for bytes that are not UTF-8.
+    /// The lines in memory, oldest first; invalid UTF-8 is replaced.
     pub fn lines(&self) -> Vec<String> {
         let lines = self.shared.lines();
         let open = (!lines.open.is_empty()).then(|| text(&lines.open));
@@ -113,17 +113,17 @@ pub fn sanitise(text: &str) -> String {
 #[derive(Debug, Default)]
 struct Shared {
     lines: Mutex<Lines>,
-    /// The file to append to; none was asked for, or it could not be written and was given up.
+    /// The file to append to; `None` if there is none, or after a write to it failed.
     log: Mutex<Option<PathBuf>>,
 }
 
 impl Shared {
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        // Every change leaves the lines whole, so a panic elsewhere spoils nothing.
+        // A poisoned lock is harmless: no change leaves the lines in an invalid state.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends completed lines to the file; the first failure is told and ends the writing, never the server.
+    /// Appends completed lines to the file. The first failure is logged and ends the writing, not the server.
     fn write(&self, completed: &[u8]) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(path) = log.as_deref().filter(|_| !completed.is_empty()) else {
@@ -178,8 +178,8 @@ fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
 }
 
-/// Opens the file anew each time: several gateways on one data folder may write it, and either may have rotated it.
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Opened each time: several gateways with one data folder may write the file, and another one may have rotated it.
     let mut file = open(path)?;
     if file.metadata()?.len() + bytes.len() as u64 > LOG_BYTES {
         let mut rotated = OsString::from(path);
@@ -190,7 +190,7 @@ fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// The folder is made by whoever writes first, and kept to the user alone.
+/// Opens the file, and creates it and its folder for the user alone.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o600);

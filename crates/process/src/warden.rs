@@ -1,13 +1,13 @@
-//! The warden: a small process between the gateway and one server, so that no descendant of that server outlives the gateway.
+//! The warden: a small process between the gateway and one server, so that no descendant of the server outlives the gateway.
 //!
-//! It is `callgate-warden warden PARENT_PID -- COMMAND ARGS…`, a program that is nothing else and so takes next to no memory
-//! for each server; where that is missing it is our own binary with the same arguments. It becomes the reaper of every
-//! process below it, so a grandchild that called `setsid` or was forked twice comes back to it instead of escaping to init.
-//! It watches the gateway through a pidfd, which fires even after `kill -9`. It carries no bytes: the server owns the pipes.
-//! It does not restart anything and it cannot outlive a `SIGKILL` aimed at itself; its name differs from the gateway's so
-//! that `killall callgate` does not hit it.
+//! It is `callgate-warden warden PARENT_PID -- COMMAND ARGS…`, a separate program because a small one takes next to no memory
+//! per server. Where it is not installed, the main binary runs with the same arguments. The warden becomes the subreaper of
+//! every process below it, so a grandchild that called `setsid` or forked twice is adopted by it instead of by init. It watches
+//! the gateway through a pidfd, which fires even after `kill -9`. It passes no bytes: the server owns the pipes. It restarts
+//! nothing and does not survive a `SIGKILL` of itself; its name differs from the gateway's, so that `killall callgate` does not
+//! hit it.
 //!
-//! Linux is promised. Elsewhere the parent is polled and only the server's own process group is killed.
+//! Linux is fully supported. Elsewhere the parent is polled and only the server's own process group is killed.
 
 pub(crate) mod tree;
 
@@ -29,10 +29,10 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 /// The hidden subcommand under which the binary calls [`run`].
 pub const SUBCOMMAND: &str = "warden";
 
-/// Names a folder that is removed when the gateway is gone.
+/// The option for a folder that is removed when the gateway is gone.
 pub const REMOVE_FLAG: &str = "--remove";
 
-/// The program that is nothing but a warden, which is installed beside the binary.
+/// The separate warden program, which is installed beside the main binary.
 const PROGRAM: &str = "callgate-warden";
 
 /// The name a warden carries in process lists, both as `argv[0]` and as its thread name.
@@ -50,19 +50,19 @@ pub const NOT_STARTED_PREFIX: &str = "callgate: cannot start `";
 /// The exit code when the warden itself could not be set up.
 const EXIT_NO_WARDEN: u8 = 125;
 
-/// A process in uninterruptible sleep, or of another user, may never go; the warden does not wait for it longer than this.
+/// How long the warden waits for killed processes: one in uninterruptible sleep, or of another user, may never end.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How soon the tree is looked at again while it is being killed.
+/// How often a tree that is being killed is checked.
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a gateway that was killed may take to be gone.
-const DYING: Duration = Duration::from_millis(200);
+/// How long a killed gateway may take to exit.
+const GATEWAY_EXIT_GRACE: Duration = Duration::from_millis(200);
 
-/// How often the parent is looked at where the system has no pidfd.
+/// How often the parent is checked where the system has no pidfd.
 const PARENT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The program to start as a warden: the small one beside this binary, else this very binary.
+/// The program to start as a warden: the small one beside this binary, else this binary.
 pub fn program() -> io::Result<PathBuf> {
     let beside = std::env::current_exe()?.with_file_name(PROGRAM);
     if beside.is_file() {
@@ -71,7 +71,7 @@ pub fn program() -> io::Result<PathBuf> {
     own_program()
 }
 
-/// This very binary.
+/// This binary.
 ///
 /// On Linux this is `/proc/self/exe`, which still names the running program after an upgrade has replaced the file.
 pub fn own_program() -> io::Result<PathBuf> {
@@ -82,7 +82,7 @@ pub fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// The whole of the small program: reads `warden PARENT_PID [--remove FOLDER] -- COMMAND ARGS…`, and runs it.
+/// The `main` of the small program: parses `warden PARENT_PID [--remove FOLDER] -- COMMAND ARGS…` and runs the warden.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter().skip(1);
     let parent = args
@@ -101,7 +101,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             None => run(parent, args.collect()),
         },
         _ => {
-            let usage = "this program belongs to callgate, which starts it for each server";
+            let usage = "callgate-warden cannot be run by hand: callgate starts it for each server";
             let _ = writeln!(io::stderr(), "error: {usage}\nhelp: run `callgate --help`");
             ExitCode::from(EXIT_NO_WARDEN)
         }
@@ -116,17 +116,18 @@ pub fn run(parent: u32, argv: Vec<OsString>) -> ExitCode {
     run_with_grace(parent, argv, TERM_GRACE)
 }
 
-/// [`run`] for a process with a private folder. A gateway removes that itself; one that was killed cannot.
+/// [`run`] for a process with a private folder, which is removed if the gateway was killed before it could do so.
 pub fn run_and_remove(parent: u32, argv: Vec<OsString>, folder: &Path) -> ExitCode {
     let code = run(parent, argv);
     let parent = i32::try_from(parent).ok().and_then(Pid::from_raw);
-    // The sockets of a killed gateway close a moment before it is gone, and that may be why all ended here.
-    let end = Instant::now() + DYING;
+    // The sockets of a killed gateway close shortly before its process ends. The command may have ended because of that, so
+    // the gateway gets some time to exit before it counts as alive.
+    let end = Instant::now() + GATEWAY_EXIT_GRACE;
     while Instant::now() < end && getppid() == parent {
         std::thread::sleep(KILL_INTERVAL);
     }
     if getppid() != parent {
-        // Whoever starts the next step looks for what is left.
+        // If this fails, the next agent step removes left-over folders.
         let _ = std::fs::remove_dir_all(folder);
     }
     code
@@ -137,7 +138,7 @@ pub fn run_with_grace(parent: u32, argv: Vec<OsString>, grace: Duration) -> Exit
     match Warden::start(parent, &argv) {
         Ok(warden) => warden.watch(grace),
         Err(error) => {
-            // Nobody is left to tell when stderr is closed, and the exit code says the same.
+            // Fails if stderr is closed; the exit code has the same meaning.
             let _ = writeln!(io::stderr(), "callgate: {error}");
             ExitCode::from(error.exit_code())
         }
@@ -147,11 +148,11 @@ pub fn run_with_grace(parent: u32, argv: Vec<OsString>, grace: Duration) -> Exit
 /// Why no child was started.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error("a warden needs a command after `--`")]
+    #[error("no command given after `--`")]
     NoCommand,
-    #[error("the gateway was gone before its warden started")]
+    #[error("the gateway ended before its warden started")]
     ParentGone,
-    #[error("cannot set up a warden: {0}")]
+    #[error("could not set up the warden: {0}")]
     Setup(#[from] io::Error),
     #[error("cannot start `{command}`: {reason}")]
     NotStarted { command: String, reason: String },
@@ -166,7 +167,7 @@ impl StartError {
     }
 }
 
-/// What the warden is doing; it only ever moves downwards.
+/// The warden's phase. It only moves downwards.
 #[derive(Clone, Copy)]
 enum Phase {
     Running,
@@ -174,10 +175,10 @@ enum Phase {
     Killing { until: Instant },
 }
 
-/// Whether anything is left below the warden.
-enum Below {
-    Something,
-    Nothing,
+/// Whether processes are left below the warden.
+enum Descendants {
+    Left,
+    None,
 }
 
 struct Warden {
@@ -197,7 +198,7 @@ impl Warden {
         rename_and_become_reaper()?;
         allow_huge_pages();
         let parent = Parent::open(parent)?;
-        // The handlers stand before there is a child, so no signal from here on can leave one behind.
+        // Before the child is started: a signal that arrives without a handler would end the warden and leave the child behind.
         let child_signals = signal_pipe(&[SIGCHLD])?;
         let stop_signals = signal_pipe(&[SIGTERM, SIGINT, SIGHUP])?;
         if parent.is_gone() {
@@ -220,7 +221,7 @@ impl Warden {
             child_signals,
             stop_signals,
         };
-        if let Err(error) = let_go_of_surroundings() {
+        if let Err(error) = release_pipes_and_folder() {
             warden.signal_below(Signal::KILL);
             return Err(error.into());
         }
@@ -230,7 +231,7 @@ impl Warden {
     fn watch(mut self, grace: Duration) -> ExitCode {
         let mut phase = Phase::Running;
         loop {
-            if let Below::Nothing = self.reap() {
+            if let Descendants::None = self.reap() {
                 break;
             }
             phase = self.advance(phase, grace);
@@ -246,13 +247,13 @@ impl Warden {
     }
 
     /// Collects every child that has ended, adopted orphans included, so that no zombies pile up.
-    fn reap(&mut self) -> Below {
+    fn reap(&mut self) -> Descendants {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.child => self.ended = Some(status),
                 Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => return Below::Something,
-                Err(_) => return Below::Nothing,
+                Ok(None) => return Descendants::Left,
+                Err(_) => return Descendants::None,
             }
         }
     }
@@ -279,12 +280,12 @@ impl Warden {
     fn signal_below(&self, signal: Signal) {
         let whole_tree = tree::signal_below(rustix::process::getpid(), signal);
         if whole_tree.is_err() {
-            // Without a readable /proc the child's own group is all that can be named. It may be empty already.
+            // Without a readable /proc, only the child's own process group is known. It may already be empty.
             let _ = kill_process_group(self.child, signal);
         }
     }
 
-    /// Sleeps until a child ends, a signal comes, the parent goes, or the phase wants another look.
+    /// Sleeps until a child ends, a signal arrives, the parent ends, or the phase times out.
     fn sleep(&mut self, phase: Phase) {
         let timeout = match phase {
             Phase::Running => None,
@@ -305,13 +306,13 @@ impl Warden {
             PollFd::new(&self.child_signals, PollFlags::IN),
             PollFd::new(&self.stop_signals, PollFlags::IN),
         ];
-        // The pidfd of a dead parent stays readable for ever and would turn the last phase into a busy loop.
+        // Not in the last phase: the pidfd of a dead parent stays readable and would make this a busy loop.
         if let (Some(pidfd), Phase::Running | Phase::Terminating { .. }) =
             (&self.parent.pidfd, phase)
         {
             fds.push(PollFd::new(pidfd, PollFlags::IN));
         }
-        // An interrupted poll is a wake-up like any other: every condition is looked at afresh.
+        // An interrupted poll needs no handling: the caller checks every condition again.
         let _ = poll(&mut fds, timeout.as_ref());
         drain(&mut self.child_signals);
     }
@@ -329,10 +330,10 @@ impl Warden {
     }
 }
 
-/// The gateway, as seen from below.
+/// The gateway, the parent of the warden.
 struct Parent {
     pid: Option<Pid>,
-    /// Readable once the parent is gone; absent where the system has no such thing.
+    /// Readable once the parent is gone; `None` where the system has no pidfds.
     pidfd: Option<OwnedFd>,
 }
 
@@ -343,7 +344,7 @@ impl Parent {
             pid,
             pidfd: pid.and_then(open_pidfd),
         };
-        // Looked at after opening: from here on the pidfd cannot mean a later process of the same number.
+        // Checked after opening: if the parent is still alive, the pidfd cannot be that of a later process with its number.
         if parent.is_gone() {
             Err(StartError::ParentGone)
         } else {
@@ -378,10 +379,10 @@ fn rename_and_become_reaper() -> io::Result<()> {
     Ok(())
 }
 
-/// The gateway does without huge pages, to stay small, and its children inherit that; servers are to have what they
-/// would have without us. Where it cannot be said, nothing is lost but speed.
 #[cfg(target_os = "linux")]
 fn allow_huge_pages() {
+    // The gateway disables huge pages to stay small, and its children inherit that. Servers should run as they would without
+    // the gateway. If this fails, they only lose speed.
     let _ = rustix::thread::disable_transparent_huge_pages(false);
 }
 
@@ -398,7 +399,7 @@ fn signal_pipe(signals: &[i32]) -> io::Result<UnixStream> {
     Ok(read)
 }
 
-/// Empties a signal pipe and says whether there was anything in it.
+/// Empties a signal pipe; `true` if there was anything in it.
 fn drain(pipe: &mut UnixStream) -> bool {
     let mut any = false;
     let mut buffer = [0; 64];
@@ -408,8 +409,8 @@ fn drain(pipe: &mut UnixStream) -> bool {
     any
 }
 
-/// Gives up the server's pipes, so that closing one end is seen at the other, and its folder, so that it can be removed.
-fn let_go_of_surroundings() -> io::Result<()> {
+/// Releases the server's pipes, so that closing one end is seen at the other, and its working folder, so that it can be removed.
+fn release_pipes_and_folder() -> io::Result<()> {
     let null = OpenOptions::new()
         .read(true)
         .write(true)

@@ -48,7 +48,7 @@ fn a_confirmation_is_asked_at_the_host() {
     assert_eq!(done["result"]["isError"], Value::Null, "{done}");
     assert_eq!(asked.len(), 1);
     assert!(
-        asked[0].contains("Should `n:effect` be called?"),
+        asked[0].contains("Allow the call of `n:effect`?"),
         "{asked:?}"
     );
     for action in ["decline", "cancel"] {

@@ -48,8 +48,7 @@ fn approvals_can_be_decided_on_the_command_line() {
     stdout(&run(&bed, &["approvals", "deny", &denied]));
     let told = wipe(&mut host, "d");
     assert!(
-        told.to_string()
-            .contains("a person decided that this call may not happen"),
+        told.to_string().contains("an approver denied this call"),
         "{told}"
     );
     assert_eq!(ledger(&bed), Vec::<String>::new());
@@ -245,7 +244,7 @@ fn concurrent_decisions_give_one_effect_and_one_conflict() {
         both.sort_unstable();
         assert_eq!(both, [200, 409], "round {round}");
         let answer = wipe(&mut host, &key).to_string();
-        assert_eq!(answer.contains("may not happen"), no == 200, "{answer}");
+        assert_eq!(answer.contains("an approver denied"), no == 200, "{answer}");
         let effects = ledger(&bed)
             .iter()
             .filter(|line| line.ends_with(&key))

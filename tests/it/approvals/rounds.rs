@@ -158,7 +158,7 @@ fn a_stateless_host_confirms_by_repeating_the_call() {
         assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
         let asked = &answer["result"]["inputRequests"]["confirmation"]["params"]["message"];
         let asked = asked.as_str().expect("a message");
-        assert!(asked.starts_with("Should `n:wipe` be called?"), "{asked}");
+        assert!(asked.starts_with("Allow the call of `n:wipe`?"), "{asked}");
         answer["result"]["requestState"].clone()
     };
     let state = question(&post(&served, &wipe(&forms, "a", None)).1);

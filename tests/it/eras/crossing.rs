@@ -123,17 +123,17 @@ fn foreign_forged_and_used_request_states_are_refused() {
     let refused = |answer: &Value, why: &str| {
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         let message = answer["error"]["message"].as_str().unwrap_or_default();
-        assert_eq!(message, format!("`requestState` is refused: {why}"));
+        assert_eq!(message, format!("`requestState` refused: {why}"));
     };
     let state = asked(&post(&served, &round(None, Value::Null)).1);
     let text = state.as_str().expect("a string");
     let forged = json!(format!("{text}-TAMPERED"));
-    let not_ours = "it was not made for this request";
+    let not_ours = "it was issued for another request";
     refused(&post(&served, &round(Some(&forged), alice())).1, not_ours);
     let foreign = json!("somebody else's");
     refused(
         &post(&served, &round(Some(&foreign), alice())).1,
-        "it was not made here",
+        "this gateway did not issue it",
     );
     let other = round(Some(&state), alice()).replace(r#""k":1.0"#, r#""k":2.0"#);
     refused(&post(&served, &other).1, not_ours);
@@ -144,13 +144,13 @@ fn foreign_forged_and_used_request_states_are_refused() {
         not_ours,
     );
     greeted(&post(&served, &round(Some(&state), alice())).1);
-    let used = "it was used before, or given up";
+    let used = "it was already used, or its call was cancelled";
     refused(&post(&served, &round(Some(&state), alice())).1, used);
     assert_eq!(calls(&bed), 1);
     drop(served);
 
     let served = bed.serve();
-    let gone = "the gateway that knew it is gone";
+    let gone = "the gateway process that issued it has ended";
     refused(&post(&served, &round(Some(&state), alice())).1, gone);
     assert_eq!(calls(&bed), 1);
 }

@@ -68,7 +68,7 @@ fn a_call_approved_at_the_guard_continues_at_the_asking_gateway() {
     assert_eq!(told(&guard, &guard.admin_token, "POST", &route).0, 200);
     let refused = wipe(&mut host, "c").to_string();
     assert!(
-        refused.contains("a person decided that this call may not happen"),
+        refused.contains("an approver denied this call"),
         "{refused}"
     );
     drop(host);

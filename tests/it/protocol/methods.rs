@@ -161,7 +161,7 @@ fn a_request_id_still_in_use_is_refused() {
     let refused = host.recv().expect("an answer");
     assert_eq!(
         error(&refused),
-        r#"{"code":-32600,"message":"a request of this id is still under way"}"#
+        r#"{"code":-32600,"message":"a request with this id is still in flight"}"#
     );
     let question = callgate_testkit::Frame::parse(&question).expect("a frame");
     let answer = weird::answer(&question).expect("roots can be told");

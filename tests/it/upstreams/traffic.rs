@@ -220,7 +220,7 @@ fn an_oversized_reply_fails_only_its_call() {
     assert_eq!(fits.len(), 4_000_000);
     let response = call(&mut host, "x__big", r#"{"bytes":4194304}"#);
     let expected = json!({
-        "code": -32002, "message": "upstream \"x\" answered with more than the frame limit",
+        "code": -32002, "message": "upstream \"x\" sent an answer larger than the frame limit",
         "data": {"namespace": "x", "effect": "done"},
     });
     assert_eq!(response["error"], expected);

@@ -1,7 +1,7 @@
-//! Approvals as they are shown to people who decide: a call that waits is shown whole, as it will run.
+//! Approvals as approvers see them: a pending call is shown whole, as it will run.
 //!
-//! Whole calls are kept sealed, with a key that every process of the data folder has. The store erases them with the
-//! decision; from then on an approval shows what may be kept, without secrets.
+//! Whole calls are stored sealed, with a key that every process of the data folder has. The store erases them with the
+//! decision; afterwards an approval shows its call without secrets.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use jiff::Timestamp;
 
 use crate::seal::{Seal, SealKey};
 
-/// A list shows whole calls until they come to this many bytes; the others are shown one by one.
+/// A list opens sealed calls up to this many bytes in total; the others are opened one by one on their own pages.
 const MAX_REVEALED_BYTES: usize = 16 * 1024 * 1024;
 
-/// Shows approvals to people.
+/// Approvals with their calls opened.
 #[derive(Debug)]
 pub struct ApprovalView {
     store: Arc<dyn Approvals>,
@@ -32,7 +32,7 @@ impl ApprovalView {
         }
     }
 
-    /// One approval, for a person who may decide by what is shown. No further question is put under it from then on.
+    /// One approval for an approver. From now on no further question joins it, because the approver has not seen that one.
     pub fn show(
         &self,
         id: &ApprovalId,
@@ -45,13 +45,12 @@ impl ApprovalView {
         Ok(Some(approval))
     }
 
-    /// The approvals that wait, newest first and as far as they are kept; at most `limit`.
+    /// Pending approvals, newest first, at most `limit`, with their calls still sealed.
     pub fn waiting(&self, limit: usize, now: Timestamp) -> Result<Vec<Approval>, ApprovalsError> {
         self.store.list(&Which::pending(), limit, now)
     }
 
-    /// The approvals that are looked for, newest first; at most `limit`. With `to_decide` a person may decide by this
-    /// list alone.
+    /// Matching approvals, newest first, at most `limit`. Set `to_decide` if the list itself is what an approver decides by.
     pub fn list(
         &self,
         (which, limit): (&Which, usize),
@@ -69,29 +68,32 @@ impl ApprovalView {
         Ok(all)
     }
 
-    /// Puts the sealed call into a question about it.
+    /// Seals the whole call into its question.
     pub(super) fn seal(
         &self,
         question: &mut Question,
         whole: &Whole,
     ) -> Result<(), ApprovalsError> {
         let bytes = serde_json::to_vec(whole).map_err(|error| ApprovalsError {
-            reason: format!("a held call cannot be sealed: {error}"),
+            reason: format!("could not seal the held call: {error}"),
         })?;
+        // Bound to the call's digest: a sealed call moved to another row of the store does not open.
         let about = question.binding.to_string();
         question.sealed = self.seal.close_bytes(bytes, &about);
         Ok(())
     }
 
-    /// Puts the whole calls in place of what is kept of them, where there is something to open.
+    /// Replaces the redacted calls of an approval with the opened ones.
     fn reveal(&self, approval: &mut Approval, to_decide: bool) -> Result<(), ApprovalsError> {
         let is_pending = approval.status == ApprovalStatus::Pending;
+        // The flag tells the store that an approver sees these calls: no further question joins the approval from then on.
         let kept = self.store.kept(&approval.id, is_pending && to_decide)?;
         let mut is_whole = is_pending && !kept.is_empty();
         let mut all = Vec::with_capacity(kept.len());
         for mut one in kept {
             match self.opened(&one) {
                 Some(whole) => one.asking.reveal(whole),
+                // One call that cannot be opened makes the approval unreadable: it covers all of them.
                 None => is_whole = false,
             }
             all.push(one.asking);

@@ -1,13 +1,11 @@
-//! What people decide about held calls.
+//! Decisions about held calls.
 
 use callgate_record::{Answer, Approval, Decision};
 
-use super::{Event, Shown, name};
+use super::{Event, EventFields, name};
 
-/// A person decided.
 #[derive(Debug)]
 pub struct ApprovalResolved<'a> {
-    /// What they decided about, and how.
     pub approval: &'a Approval,
 }
 
@@ -28,9 +26,9 @@ impl Event for ApprovalResolved<'_> {
         );
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         let Approval { id, asking, .. } = self.approval;
-        let shown = Shown {
+        let fields = EventFields {
             record_id: Some(asking.record_id),
             tenant: Some(&asking.tenant),
             server: Some(&asking.server),
@@ -38,12 +36,12 @@ impl Event for ApprovalResolved<'_> {
             command: Some(format!("{}:{}", asking.server, name(&asking.tool))),
             decision: self.decision().map(Decision::as_str),
             rule: Some(&asking.rule),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
         .meta("approval_id", id.as_str());
         match &self.approval.resolution {
-            None => shown,
-            Some(resolution) => shown
+            None => fields,
+            Some(resolution) => fields
                 .meta("by", resolution.by.as_str())
                 .meta("way", resolution.way.as_str()),
         }

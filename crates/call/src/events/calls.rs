@@ -1,4 +1,4 @@
-//! What happens to calls. Arguments and results are never among what is told.
+//! Events of calls. None has arguments or results: logs and listeners may be less protected than the record.
 
 use std::time::Duration;
 
@@ -6,13 +6,12 @@ use callgate_gate::{ApprovalId, Attempt, Call, Fault, Ruling, Target};
 use callgate_record::{Decision, Effect, Status};
 use callgate_wire::methods;
 
-use super::{Event, Shown, name};
+use super::{Event, EventFields, name};
 use crate::{Failure, Latency, Metrics};
 
-/// A call is on record and goes to its provider.
+/// A call was recorded and is sent to its provider.
 #[derive(Debug)]
 pub struct CallStarted<'a> {
-    /// The call.
     pub call: &'a Call,
     /// The rule that permits it.
     pub ruling: &'a Ruling,
@@ -36,35 +35,28 @@ impl Event for CallStarted<'_> {
         metrics.decision(Decision::Allow);
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         let Call { attempt, target } = self.call;
         decided(Self::NAME, attempt, target, Decision::Allow, self.ruling)
     }
 }
 
-/// What came of a call that went to its provider.
+/// A forwarded call ended.
 #[derive(Debug)]
 pub struct CallFinished<'a> {
-    /// What was received.
     pub attempt: &'a Attempt,
-    /// What it was aimed at.
     pub target: &'a Target,
-    /// How the record calls it.
     pub status: Status,
-    /// What is known about its effect.
     pub effect: Effect,
-    /// How long it took.
     pub latency: Latency,
-    /// Why there is no result, in words that are safe to tell.
+    /// Why the call did not succeed, without the server's own words.
     pub error: Option<&'a CallError>,
 }
 
-/// What went wrong with a call: a stable word, and a message without anything of the server's.
+/// The error of a call: a stable code, and a message without the server's own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
-    /// The word.
     pub code: &'static str,
-    /// The message.
     pub message: String,
 }
 
@@ -96,41 +88,38 @@ impl Event for CallFinished<'_> {
         metrics.latency(self.latency);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        let shown = of_call(Self::NAME, self.attempt, self.target)
+    fn fields(&self) -> EventFields<'_> {
+        let fields = of_call(Self::NAME, self.attempt, self.target)
             .meta("status", self.status.as_str())
             .meta("effect", self.effect.as_str())
             .meta("duration_ms", milliseconds(self.latency.total))
             .meta("added_ms", milliseconds(self.latency.added()));
         match self.error {
-            None => shown,
-            Some(error) => Shown {
+            None => fields,
+            Some(error) => EventFields {
                 reason: Some(error.message.clone()),
-                ..shown
+                ..fields
             }
             .meta("error", error.code),
         }
     }
 }
 
-/// One line per forwarded call, for whoever reads logs.
+/// The log line of a call to an upstream server.
 #[derive(Debug)]
 pub struct ProxyToolCall<'a> {
-    /// What it was aimed at.
     pub target: &'a Target,
-    /// Characters of the result's text.
+    /// Characters in the result's text blocks.
     pub result_length: usize,
-    /// How long it took.
     pub duration: Duration,
-    /// What went wrong.
     pub error: Option<&'a CallError>,
-    /// What the operator is told beyond that.
+    /// More about the error, for the operator.
     pub detail: Option<&'a str>,
 }
 
 impl Event for ProxyToolCall<'_> {
     const NAME: &'static str = "proxy.tool.call";
-    const TOLD: bool = false;
+    const IS_DELIVERED: bool = false;
 
     fn log(&self) {
         tracing::info!(
@@ -152,20 +141,17 @@ impl Event for ProxyToolCall<'_> {
     }
 }
 
-/// One line per call of a built-in tool or a plugin, for whoever reads logs.
+/// The log line of a call to a built-in tool or a plugin.
 #[derive(Debug)]
 pub struct ToolCall<'a> {
-    /// What it was aimed at.
     pub target: &'a Target,
-    /// How long it took.
     pub duration: Duration,
-    /// What went wrong.
     pub error: Option<&'a CallError>,
 }
 
 impl Event for ToolCall<'_> {
     const NAME: &'static str = "tool call";
-    const TOLD: bool = false;
+    const IS_DELIVERED: bool = false;
 
     fn log(&self) {
         tracing::info!(
@@ -179,13 +165,11 @@ impl Event for ToolCall<'_> {
     }
 }
 
-/// An attempt that led nowhere ended. Nobody knows a tool or server of the name it asked for, so
-/// the name is told and counted under no label.
+/// An attempt could not be resolved. The requested name is the host's invention, so it is not a metric label.
 #[derive(Debug)]
 pub struct CallUnresolved<'a> {
-    /// What was received.
     pub attempt: &'a Attempt,
-    /// Why it led nowhere: the JSON-RPC code.
+    /// The JSON-RPC code of the error.
     pub code: i64,
 }
 
@@ -205,10 +189,10 @@ impl Event for CallUnresolved<'_> {
         metrics.call(None, Status::Error);
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         let frame = &self.attempt.frame;
         let asked = frame.param("name").and_then(|asked| asked.as_str());
-        Shown {
+        EventFields {
             command: asked.map(|asked| name(&asked).to_owned()),
             ..of_attempt(Self::NAME, self.attempt)
         }
@@ -218,14 +202,11 @@ impl Event for CallUnresolved<'_> {
     }
 }
 
-/// A call was refused.
+/// A call was denied.
 #[derive(Debug)]
 pub struct Denied<'a> {
-    /// What was received.
     pub attempt: &'a Attempt,
-    /// What it was aimed at.
     pub target: &'a Target,
-    /// The rule that refuses it.
     pub ruling: &'a Ruling,
 }
 
@@ -241,7 +222,7 @@ impl Event for Denied<'_> {
         metrics.call(Some(self.target), Status::Blocked);
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         decided(
             Self::NAME,
             self.attempt,
@@ -252,16 +233,14 @@ impl Event for Denied<'_> {
     }
 }
 
-/// A call needs a person's yes.
+/// A call needs approval.
 #[derive(Debug)]
 pub struct ApprovalRequired<'a> {
-    /// The call.
     pub call: &'a Call,
-    /// The rule that asks for a person.
+    /// The rule that requires approval.
     pub ruling: &'a Ruling,
-    /// What is asked for.
     pub approval: &'a ApprovalId,
-    /// Where it is given.
+    /// The page where it is decided.
     pub url: &'a str,
 }
 
@@ -278,7 +257,7 @@ impl Event for ApprovalRequired<'_> {
         metrics.call(Some(&self.call.target), Status::Blocked);
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         let Call { attempt, target } = self.call;
         decided(
             Self::NAME,
@@ -292,14 +271,13 @@ impl Event for ApprovalRequired<'_> {
     }
 }
 
-/// A call was refused for its declared intent or its arguments, before policy was asked.
+/// A call was refused for its declared intent or its arguments. Policy was not asked.
 #[derive(Debug)]
 pub struct IntentRefused<'a> {
-    /// What was received.
     pub attempt: &'a Attempt,
-    /// What it was aimed at, where that was found out.
+    /// `None` if the call was refused before its target was resolved.
     pub target: Option<&'a Target>,
-    /// What is wrong with it. Its text may repeat what the caller wrote, and is not told.
+    /// Only its code is reported: its text may repeat arguments.
     pub fault: &'a Fault,
 }
 
@@ -328,21 +306,22 @@ impl Event for IntentRefused<'_> {
     }
 
     fn count(&self, metrics: &Metrics) {
+        // Wrong arguments are an error of the call. A wrong intent is a refusal, and counts like one of policy.
         if self.fault.is_of_intent() {
             metrics.decision(Decision::Deny);
         }
         metrics.call(self.target, self.status());
     }
 
-    fn shown(&self) -> Shown<'_> {
-        let shown = match self.target {
+    fn fields(&self) -> EventFields<'_> {
+        let fields = match self.target {
             Some(target) => of_call(Self::NAME, self.attempt, target),
             None => of_attempt(Self::NAME, self.attempt),
         };
-        Shown {
+        EventFields {
             decision: Some(Decision::Deny.as_str()),
             reason: Some(self.fault.code().to_owned()),
-            ..shown
+            ..fields
         }
         .meta("status", self.status().as_str())
         .meta("code", self.fault.code())
@@ -352,15 +331,13 @@ impl Event for IntentRefused<'_> {
 /// A declared intent is allowed, though the server's annotations say otherwise.
 #[derive(Debug)]
 pub struct IntentDoubtful<'a> {
-    /// The call.
     pub call: &'a Call,
-    /// What differs.
     pub warning: &'a str,
 }
 
 impl Event for IntentDoubtful<'_> {
     const NAME: &'static str = "intent.doubtful";
-    const TOLD: bool = false;
+    const IS_DELIVERED: bool = false;
 
     fn log(&self) {
         let Call { attempt, target } = self.call;
@@ -392,8 +369,8 @@ pub(super) fn decided<'a>(
     target: &'a Target,
     decision: Decision,
     ruling: &'a Ruling,
-) -> Shown<'a> {
-    Shown {
+) -> EventFields<'a> {
+    EventFields {
         decision: Some(decision.as_str()),
         rule: Some(&ruling.rule),
         reason: Some(ruling.reason.clone()),
@@ -405,8 +382,8 @@ pub(super) fn of_call<'a>(
     event: &'static str,
     attempt: &'a Attempt,
     target: &'a Target,
-) -> Shown<'a> {
-    Shown {
+) -> EventFields<'a> {
+    EventFields {
         server: Some(target.server().as_str()),
         tool: Some(target.label()),
         scope: Some(target.scope()),
@@ -415,17 +392,18 @@ pub(super) fn of_call<'a>(
     }
 }
 
-fn of_attempt<'a>(event: &'static str, attempt: &'a Attempt) -> Shown<'a> {
-    let shown = Shown {
+fn of_attempt<'a>(event: &'static str, attempt: &'a Attempt) -> EventFields<'a> {
+    let fields = EventFields {
         record_id: Some(attempt.id),
         who: Some(&attempt.host.who),
         scope: Some(scope(attempt)),
         transport: attempt.door.transport.as_str(),
-        ..Shown::new(event)
+        ..EventFields::new(event)
     };
     match attempt.frame.id() {
-        Some(id) => shown.meta("request_id", name(id.raw())),
-        None => shown,
+        // Cut, because a host can make its request ids as long as it likes.
+        Some(id) => fields.meta("request_id", name(id.raw())),
+        None => fields,
     }
 }
 

@@ -1,17 +1,15 @@
-//! Calls that were cancelled.
+//! Events of cancelled calls.
 
 use callgate_gate::{Attempt, Target};
 use callgate_record::{Effect, Status};
 
-use super::{Event, Shown, calls::of_call};
+use super::{Event, EventFields, calls::of_call};
 use crate::Metrics;
 
-/// A call was cancelled before it was put on record as about to be forwarded.
+/// A call was cancelled before it was sent.
 #[derive(Debug)]
 pub struct CallCancelled<'a> {
-    /// What was received.
     pub attempt: &'a Attempt,
-    /// What it was aimed at.
     pub target: &'a Target,
 }
 
@@ -32,17 +30,16 @@ impl Event for CallCancelled<'_> {
         metrics.call(Some(self.target), Status::Cancelled);
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         of_call(Self::NAME, self.attempt, self.target)
             .meta("status", Status::Cancelled.as_str())
             .meta("effect", Effect::None.as_str())
     }
 }
 
-/// The gateway stops, and calls did not heed their cancellation. Their outcome is unknown.
+/// The gateway stops while calls ignore their cancellation. Their outcome is unknown.
 #[derive(Debug)]
 pub struct CallsGivenUp {
-    /// How many.
     pub calls: usize,
 }
 
@@ -53,7 +50,7 @@ impl Event for CallsGivenUp {
         tracing::warn!(calls = self.calls, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown::new(Self::NAME).meta("calls", self.calls)
+    fn fields(&self) -> EventFields<'_> {
+        EventFields::new(Self::NAME).meta("calls", self.calls)
     }
 }

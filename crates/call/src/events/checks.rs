@@ -1,25 +1,21 @@
-//! What is asked of others and answered to them. Arguments are never among what is told.
+//! Events of checks, answered and asked. None has arguments.
 
 use callgate_gate::{ApprovalId, Call, Ruling};
 use callgate_record::Decision;
 
 use super::{
-    Event, Shown,
+    Event, EventFields,
     calls::{decided, log_decision, of_call},
 };
 use crate::Metrics;
 
-/// Somebody asked whether a call may happen, and was answered. Nobody here knows a server or tool of that
-/// name, so it is counted under no label.
+/// A check was answered. Its server and tool are names from outside, so they are not metric labels.
 #[derive(Debug)]
 pub struct CheckServed<'a> {
-    /// What was asked about.
     pub call: &'a Call,
-    /// The scope that was asked.
+    /// The scope of the question.
     pub scope: &'a str,
-    /// What was answered.
     pub decision: Decision,
-    /// The rule that says it.
     pub ruling: &'a Ruling,
 }
 
@@ -40,25 +36,23 @@ impl Event for CheckServed<'_> {
         metrics.decision(self.decision);
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         let Call { attempt, target } = self.call;
-        Shown {
+        EventFields {
             scope: Some(self.scope),
             ..decided(Self::NAME, attempt, target, self.decision, self.ruling)
         }
     }
 }
 
-/// Somebody asked whether a call may happen, and it needs a person's yes.
+/// A checked call needs approval.
 #[derive(Debug)]
 pub struct CheckNeedsApproval<'a> {
-    /// What was asked about.
     pub call: &'a Call,
-    /// The rule that asks for a person.
+    /// The rule that requires approval.
     pub ruling: &'a Ruling,
-    /// What is asked for.
     pub approval: &'a ApprovalId,
-    /// Where it is given.
+    /// The page where it is decided.
     pub url: &'a str,
 }
 
@@ -70,7 +64,7 @@ impl Event for CheckNeedsApproval<'_> {
         log_decision(Self::NAME, attempt, target, self.ruling);
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         let Call { attempt, target } = self.call;
         let decision = Decision::RequireApproval;
         decided(Self::NAME, attempt, target, decision, self.ruling)
@@ -79,16 +73,13 @@ impl Event for CheckNeedsApproval<'_> {
     }
 }
 
-/// Another gateway could not be asked about a call, and what is set for that counts.
+/// The guard could not be asked about a call, and its failure mode decided.
 #[derive(Debug)]
 pub struct FailedToAsk<'a> {
-    /// The call.
     pub call: &'a Call,
-    /// The rule that counts.
     pub rule: &'a str,
-    /// What went wrong.
     pub error: &'a str,
-    /// What counts in place of an answer.
+    /// The decision of the failure mode.
     pub decision: Decision,
 }
 
@@ -107,9 +98,9 @@ impl Event for FailedToAsk<'_> {
         );
     }
 
-    fn shown(&self) -> Shown<'_> {
+    fn fields(&self) -> EventFields<'_> {
         let Call { attempt, target } = self.call;
-        Shown {
+        EventFields {
             decision: Some(self.decision.as_str()),
             rule: Some(self.rule),
             reason: Some(self.error.to_owned()),

@@ -1,14 +1,12 @@
-//! What happens to the gateway itself: its start, its configuration, its record, its hosts' frames.
+//! Events of the gateway itself: its start, configuration, record, and malformed frames of hosts.
 
 use callgate_gate::Transport;
 
-use super::{Event, Shown};
+use super::{Event, EventFields};
 use crate::{Metrics, metrics::Side};
 
-/// The gateway runs.
 #[derive(Debug)]
 pub struct GatewayStarted<'a> {
-    /// Its version.
     pub version: &'a str,
 }
 
@@ -19,15 +17,14 @@ impl Event for GatewayStarted<'_> {
         tracing::info!(version = self.version, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown::new(Self::NAME).meta("version", self.version)
+    fn fields(&self) -> EventFields<'_> {
+        EventFields::new(Self::NAME).meta("version", self.version)
     }
 }
 
-/// Another configuration was taken over.
+/// A changed configuration was loaded.
 #[derive(Debug)]
 pub struct ConfigReloaded<'a> {
-    /// The file.
     pub file: &'a str,
     /// How many servers there are now.
     pub servers: usize,
@@ -40,13 +37,13 @@ impl Event for ConfigReloaded<'_> {
         tracing::info!(file = self.file, servers = self.servers, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        let shown = Shown::new(Self::NAME).meta("file", self.file);
-        shown.meta("servers", self.servers)
+    fn fields(&self) -> EventFields<'_> {
+        let fields = EventFields::new(Self::NAME).meta("file", self.file);
+        fields.meta("servers", self.servers)
     }
 }
 
-/// Settings changed that count after a restart.
+/// Settings changed that take effect only after a restart.
 #[derive(Debug)]
 pub struct NeedsRestart<'a> {
     /// Their keys in the file.
@@ -60,12 +57,12 @@ impl Event for NeedsRestart<'_> {
         tracing::warn!(keys = self.keys, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown::new(Self::NAME).meta("keys", self.keys)
+    fn fields(&self) -> EventFields<'_> {
+        EventFields::new(Self::NAME).meta("keys", self.keys)
     }
 }
 
-/// Another `callgate.lock` counts from now on.
+/// A changed `callgate.lock` was loaded.
 #[derive(Debug)]
 pub struct LockReloaded;
 
@@ -77,10 +74,10 @@ impl Event for LockReloaded {
     }
 }
 
-/// Another policy counts from now on.
+/// A changed policy was loaded.
 #[derive(Debug)]
 pub struct PolicyReloaded<'a> {
-    /// Its name or file.
+    /// The policy's name or file.
     pub policy: &'a str,
 }
 
@@ -91,15 +88,14 @@ impl Event for PolicyReloaded<'_> {
         tracing::info!(policy = self.policy, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown::new(Self::NAME).meta("policy", self.policy)
+    fn fields(&self) -> EventFields<'_> {
+        EventFields::new(Self::NAME).meta("policy", self.policy)
     }
 }
 
-/// Policy is looser than it was, or may be.
+/// A changed policy is looser than before, or may be.
 #[derive(Debug)]
 pub struct PolicyLoosened<'a> {
-    /// In what.
     pub what: &'a str,
 }
 
@@ -110,15 +106,15 @@ impl Event for PolicyLoosened<'_> {
         tracing::warn!(what = self.what, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             reason: Some(self.what.to_owned()),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
     }
 }
 
-/// The index of the record was not as a gateway left it, and was made again from the log.
+/// The index of the record was not as a gateway left it and was rebuilt from the log.
 #[derive(Debug)]
 pub struct IndexRebuilt;
 
@@ -129,21 +125,19 @@ impl Event for IndexRebuilt {
         tracing::warn!("{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        let reason = "index.sqlite was not as callgate left it, and was rebuilt from the log";
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        let reason = "index.sqlite was not as callgate had left it; it was rebuilt from the log";
+        EventFields {
             reason: Some(reason.to_owned()),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
     }
 }
 
-/// A configuration or policy cannot be used; the last good one stays.
+/// A configuration or policy is invalid; the last good one stays in use.
 #[derive(Debug)]
 pub struct PolicyRejected<'a> {
-    /// The file.
     pub file: &'a str,
-    /// What is wrong with it.
     pub reason: &'a str,
 }
 
@@ -154,21 +148,19 @@ impl Event for PolicyRejected<'_> {
         tracing::warn!(file = self.file, reason = self.reason, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             reason: Some(self.reason.to_owned()),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
         .meta("file", self.file)
     }
 }
 
-/// A host sent something that is no frame. It was answered, and the next one works.
+/// A host sent a malformed frame. It got an error, and the connection goes on.
 #[derive(Debug)]
 pub struct FrameError<'a> {
-    /// How it came in.
     pub transport: Transport,
-    /// What is wrong with it.
     pub error: &'a str,
 }
 
@@ -184,41 +176,40 @@ impl Event for FrameError<'_> {
         metrics.frame_error(Side::Host);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             transport: self.transport.as_str(),
             reason: Some(self.error.to_owned()),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
     }
 }
 
-/// The record cannot be written. Calls are refused meanwhile.
+/// An entry could not be written to the record. Its call is refused.
 #[derive(Debug)]
 pub struct RecordFailed<'a> {
-    /// What went wrong, with the file and the system's own words.
+    /// The error, with the file and the system's message.
     pub error: &'a str,
 }
 
 impl Event for RecordFailed<'_> {
     const NAME: &'static str = "record.failed";
-    const TOLD: bool = false;
+    const IS_DELIVERED: bool = false;
 
     fn log(&self) {
         tracing::error!(error = self.error, "{}", Self::NAME);
     }
 }
 
-/// Spans cannot be handed to the collector; calls go on without them.
+/// Spans could not be exported to the collector. Calls are not affected.
 #[derive(Debug)]
 pub struct SpansNotExported<'a> {
-    /// What went wrong.
     pub error: &'a str,
 }
 
 impl Event for SpansNotExported<'_> {
     const NAME: &'static str = "otlp.failed";
-    const TOLD: bool = false;
+    const IS_DELIVERED: bool = false;
 
     fn log(&self) {
         tracing::warn!(error = self.error, "{}", Self::NAME);

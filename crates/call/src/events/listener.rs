@@ -1,45 +1,45 @@
-//! Somebody who listens: each event once and in order, and a word where some are missing.
+//! Listeners of `/events`: each gets every event once and in order, and a gap where events are missing.
 
 use std::{sync::atomic::Ordering, time::Instant};
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::{Events, ring::Kept};
+use super::{Events, ring::StoredEvent};
 
-/// How much is handed out at once; a listener that is behind gets the rest with its next question.
+/// The size of one batch; a listener that is behind gets the rest with the next one.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// One listener. What it does not fetch waits for it in the ring, and what falls out of the ring
-/// meanwhile is told as a gap.
+/// A listener. Events wait for it in the ring, and those that the ring drops meanwhile become a gap. A slow listener therefore
+/// costs no memory of its own.
 #[derive(Debug)]
 pub struct Listener {
     events: Events,
-    /// The number of the last event that was handed out.
+    /// The number of the last event that was delivered.
     last: u64,
-    /// A gap of unknown length to be told first: the listener came with another start's id.
-    stranger: bool,
+    /// Whether the listener gave an id that this process did not issue. It first gets a gap of unknown length.
+    has_unknown_id: bool,
     arrived: watch::Receiver<u64>,
 }
 
 /// An event as a listener gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// What to come back with.
+    /// The id to reconnect with.
     pub id: String,
-    /// Its name; `gap` where events are missing.
+    /// The event's name, or `gap`.
     pub kind: &'static str,
-    /// The JSON.
     pub data: Bytes,
 }
 
 impl Listener {
     pub(super) fn new(events: Events, last_id: Option<&str>) -> Self {
         let mut ring = events.ring();
+        // Under the ring's lock up to `drop`, so that no event falls between the position read here and the first one kept.
         ring.enter();
         events.inner.listening.store(true, Ordering::Release);
         let emitted = events.inner.emitted.load(Ordering::Acquire);
-        let (last, stranger) = match last_id {
+        let (last, has_unknown_id) = match last_id {
             None => (emitted, false),
             Some(id) => match events.number(id).filter(|n| *n <= emitted) {
                 Some(n) => (n, false),
@@ -51,7 +51,7 @@ impl Listener {
         Self {
             events,
             last,
-            stranger,
+            has_unknown_id,
             arrived,
         }
     }
@@ -59,6 +59,7 @@ impl Listener {
     /// The next events; waits until there is at least one.
     pub async fn next(&mut self) -> Vec<Delivery> {
         loop {
+            // Before fetching: an event that arrives during the fetch must wake the next wait.
             self.arrived.mark_unchanged();
             let deliveries = self.fetch();
             if !deliveries.is_empty() {
@@ -72,13 +73,13 @@ impl Listener {
 
     fn fetch(&mut self) -> Vec<Delivery> {
         let mut out = Vec::new();
-        if std::mem::take(&mut self.stranger) {
+        if std::mem::take(&mut self.has_unknown_id) {
             out.push(self.gap(None));
         }
         let ring = self.events.ring();
         let mut bytes = 0;
-        let mut fetched: Vec<Kept> = Vec::new();
-        for kept in ring.behind(self.last) {
+        let mut fetched: Vec<StoredEvent> = Vec::new();
+        for kept in ring.after(self.last) {
             bytes += kept.data.len();
             fetched.push(kept.clone());
             if bytes > BATCH_BYTES {
@@ -87,10 +88,11 @@ impl Listener {
         }
         let emitted = self.events.inner.emitted.load(Ordering::Acquire);
         drop(ring);
+        // Events were counted while none were kept, so they are missing although the ring is empty.
         if fetched.is_empty() && self.last < emitted {
             out.extend(self.skip_to(emitted));
         }
-        for Kept { n, kind, data } in fetched {
+        for StoredEvent { n, kind, data } in fetched {
             out.extend(self.skip_to(n - 1));
             self.last = n;
             let id = self.events.id(n);
@@ -99,7 +101,7 @@ impl Listener {
         out
     }
 
-    /// Goes on behind the event `n`, and tells how many are missing before it.
+    /// Continues after the event `n`; returns a gap if events before it are missing.
     fn skip_to(&mut self, n: u64) -> Option<Delivery> {
         let lost = n.checked_sub(self.last).filter(|lost| *lost > 0)?;
         self.last = n;
@@ -127,7 +129,7 @@ impl Drop for Listener {
 }
 
 impl Events {
-    /// The number in one of our own ids.
+    /// The number in an id of this process.
     fn number(&self, id: &str) -> Option<u64> {
         let number = id.strip_prefix(&self.inner.boot)?.strip_prefix('-')?;
         number.parse().ok()

@@ -1,4 +1,4 @@
-//! The newest events, as many as fit.
+//! The newest events, up to a limit in bytes.
 
 use std::{
     collections::VecDeque,
@@ -7,24 +7,23 @@ use std::{
 
 use bytes::Bytes;
 
-/// What an event takes besides its text.
+/// The memory of an event besides its text, estimated.
 const OVERHEAD_BYTES: usize = 64;
 
-/// The newest events in the order of their numbers, and whether anybody wants them.
+/// The newest events in the order of their numbers, and the number of listeners.
 #[derive(Debug)]
 pub(super) struct Ring {
-    kept: VecDeque<Kept>,
+    kept: VecDeque<StoredEvent>,
     bytes: usize,
     limit: usize,
     listeners: usize,
-    /// When the last listener went.
-    deserted: Option<Instant>,
+    /// When the last listener left; `None` while there is one.
+    idle_since: Option<Instant>,
 }
 
-/// An event that is kept.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
-    /// Its number, from 1 on. Numbers may be missing: what happened while nobody listened.
+pub(super) struct StoredEvent {
+    /// From 1. Events without a listener have numbers too, so numbers here may be missing.
     pub(super) n: u64,
     pub(super) kind: &'static str,
     pub(super) data: Bytes,
@@ -37,14 +36,14 @@ impl Ring {
             bytes: 0,
             limit,
             listeners: 0,
-            deserted: None,
+            idle_since: None,
         }
     }
 
-    /// Keeps an event; the oldest go when there is no room.
+    /// Stores an event, and drops the oldest ones if there is no room.
     pub(super) fn push(&mut self, n: u64, kind: &'static str, data: Bytes) {
         self.bytes += data.len() + OVERHEAD_BYTES;
-        self.kept.push_back(Kept { n, kind, data });
+        self.kept.push_back(StoredEvent { n, kind, data });
         while self.bytes > self.limit {
             let Some(oldest) = self.kept.pop_front() else {
                 return;
@@ -53,36 +52,37 @@ impl Ring {
         }
     }
 
-    /// What is kept behind the event `n`.
-    pub(super) fn behind(&self, n: u64) -> impl Iterator<Item = &Kept> {
+    /// The events after number `n`.
+    pub(super) fn after(&self, n: u64) -> impl Iterator<Item = &StoredEvent> {
         let start = self.kept.partition_point(|kept| kept.n <= n);
         self.kept.range(start..)
     }
 
-    /// The number before the oldest event that is kept.
+    /// The number before the oldest event.
     pub(super) fn start(&self) -> Option<u64> {
         self.kept.front().map(|oldest| oldest.n - 1)
     }
 
     pub(super) fn enter(&mut self) {
         self.listeners += 1;
-        self.deserted = None;
+        self.idle_since = None;
     }
 
     pub(super) fn leave(&mut self, now: Instant) {
         self.listeners -= 1;
         if self.listeners == 0 {
-            self.deserted = Some(now);
+            self.idle_since = Some(now);
         }
     }
 
-    /// Whether the last listener went longer ago than `patience`.
+    /// Whether the last listener left longer ago than `patience`.
     pub(super) fn has_lapsed(&self, now: Instant, patience: Duration) -> bool {
-        self.deserted
-            .is_some_and(|deserted| now.saturating_duration_since(deserted) >= patience)
+        self.idle_since
+            .is_some_and(|idle_since| now.saturating_duration_since(idle_since) >= patience)
     }
 
     pub(super) fn clear(&mut self) {
+        // A new queue: `clear` would keep the memory.
         self.kept = VecDeque::new();
         self.bytes = 0;
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn numbers(ring: &Ring, behind: u64) -> Vec<u64> {
-        ring.behind(behind).map(|kept| kept.n).collect()
+        ring.after(behind).map(|kept| kept.n).collect()
     }
 
     #[test]

@@ -1,19 +1,17 @@
-//! What happens to servers.
+//! Events of upstream servers.
 
 use callgate_gate::{
     ServerName,
     visible::{Layout, visible},
 };
 
-use super::{Event, Shown};
+use super::{Event, EventFields};
 use crate::{Metrics, metrics::Side};
 
-/// A server is there.
+/// A server is connected.
 #[derive(Debug)]
 pub struct UpstreamUp<'a> {
-    /// The server.
     pub server: &'a ServerName,
-    /// `stdio` or `http`.
     pub transport: &'a str,
     /// How many tools it lists.
     pub tools: usize,
@@ -26,24 +24,21 @@ impl Event for UpstreamUp<'_> {
         tracing::info!(server = %self.server, tools = self.tools, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             server: Some(self.server.as_str()),
             transport: self.transport,
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
         .meta("tools", self.tools)
     }
 }
 
-/// A server that was there is gone.
+/// A connected server is gone.
 #[derive(Debug)]
 pub struct UpstreamDown<'a> {
-    /// The server.
     pub server: &'a ServerName,
-    /// `stdio` or `http`.
     pub transport: &'a str,
-    /// What is known about why.
     pub reason: &'a str,
 }
 
@@ -54,12 +49,12 @@ impl Event for UpstreamDown<'_> {
         tracing::warn!(server = %self.server, reason = self.reason, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             server: Some(self.server.as_str()),
             transport: self.transport,
             reason: Some(self.reason.to_owned()),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
     }
 }
@@ -67,11 +62,9 @@ impl Event for UpstreamDown<'_> {
 /// A server is not started.
 #[derive(Debug)]
 pub struct UpstreamOff<'a> {
-    /// The server.
     pub server: &'a ServerName,
-    /// Whether the configuration says so; else something is wrong.
+    /// Whether the configuration disables it; otherwise it cannot be started.
     pub is_switched_off: bool,
-    /// Why.
     pub reason: &'a str,
 }
 
@@ -86,23 +79,21 @@ impl Event for UpstreamOff<'_> {
         }
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             server: Some(self.server.as_str()),
             reason: Some(self.reason.to_owned()),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
     }
 }
 
-/// A tool is kept from hosts until somebody has looked at it.
+/// A tool is hidden from hosts until a person accepts its definition.
 #[derive(Debug)]
 pub struct ToolQuarantined<'a> {
-    /// The server.
     pub server: &'a ServerName,
-    /// The tool as its server calls it.
+    /// The tool's name at its server.
     pub tool: &'a str,
-    /// Why.
     pub reason: &'a str,
 }
 
@@ -114,24 +105,22 @@ impl Event for ToolQuarantined<'_> {
         tracing::warn!(server = %self.server, tool, reason, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             server: Some(self.server.as_str()),
             tool: Some(self.tool.into()),
             reason: Some(self.reason.to_owned()),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
     }
 }
 
-/// Something about a new tool's definition deserves a second look. It is offered all the same.
+/// A new tool's definition has suspicious traits. Hosts see the tool all the same.
 #[derive(Debug)]
 pub struct ToolFlagged<'a> {
-    /// The server.
     pub server: &'a ServerName,
-    /// The tool as its server calls it.
+    /// The tool's name at its server.
     pub tool: &'a str,
-    /// What is odd about it.
     pub flags: &'a [String],
 }
 
@@ -143,22 +132,20 @@ impl Event for ToolFlagged<'_> {
         tracing::warn!(server = %self.server, tool, reason, "{}", Self::NAME);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             server: Some(self.server.as_str()),
             tool: Some(self.tool.into()),
             reason: Some(self.flags.join("; ")),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
     }
 }
 
-/// A server said something that is no frame. The next one works.
+/// A server sent a malformed frame. The connection goes on.
 #[derive(Debug)]
 pub struct UpstreamFrameError<'a> {
-    /// The server.
     pub server: &'a ServerName,
-    /// What is wrong with it.
     pub error: &'a str,
 }
 
@@ -173,21 +160,19 @@ impl Event for UpstreamFrameError<'_> {
         metrics.frame_error(Side::Upstream);
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
             server: Some(self.server.as_str()),
             reason: Some(self.error.to_owned()),
-            ..Shown::new(Self::NAME)
+            ..EventFields::new(Self::NAME)
         }
     }
 }
 
-/// An attempt to reach a server, as one line.
+/// The log line of an attempt to connect to a server.
 #[derive(Debug)]
 pub struct ProxyConnect<'a> {
-    /// The server.
     pub server: &'a ServerName,
-    /// `stdio` or `http`.
     pub transport: &'a str,
     /// How many tools it lists, or why it cannot be reached.
     pub outcome: Result<usize, &'a str>,
@@ -195,7 +180,7 @@ pub struct ProxyConnect<'a> {
 
 impl Event for ProxyConnect<'_> {
     const NAME: &'static str = "proxy.connect";
-    const TOLD: bool = false;
+    const IS_DELIVERED: bool = false;
 
     fn log(&self) {
         match self.outcome {
@@ -219,24 +204,22 @@ impl Event for ProxyConnect<'_> {
     }
 }
 
-/// The first round of connects has settled.
+/// The first connect of every server has succeeded or failed.
 #[derive(Debug)]
 pub struct ProxyInit {
-    /// Servers that are switched on.
+    /// Servers that the configuration enables.
     pub servers: usize,
-    /// Those that were reached.
     pub connected: usize,
-    /// Those that were not.
     pub failed: usize,
     /// Tools of the connected ones.
     pub tools: usize,
-    /// Tools that say nothing about their effects.
+    /// Tools without annotations about their effects.
     pub unannotated: usize,
 }
 
 impl Event for ProxyInit {
     const NAME: &'static str = "proxy.init";
-    const TOLD: bool = false;
+    const IS_DELIVERED: bool = false;
 
     fn log(&self) {
         tracing::info!(

@@ -1,5 +1,5 @@
-//! Where a path really is: links followed one after the other as far as it exists, a link that leads
-//! nowhere yet included, since whoever writes to it creates what it names.
+//! The real path behind a path: every link is followed, also a dangling one, because writing to it creates its target. The part
+//! that does not exist yet is kept as it is.
 
 use std::{
     collections::VecDeque,
@@ -10,29 +10,29 @@ use std::{
 use callgate_gate::RealPath;
 use rustix::io::Errno;
 
-/// A chain of links longer than this leads in a circle.
+/// A longer chain of links is taken for a cycle. The kernel's limit is 40 as well.
 const MAX_LINKS: usize = 40;
 
-/// Where an absolute path really is. It looks at the file system, and may wait for it.
+/// The real path of an absolute path. Blocks on the file system.
 pub fn real(path: &str) -> RealPath {
     match resolved(Path::new(path)) {
         Ok(real) => match real.into_os_string().into_string() {
             Ok(real) => RealPath::At(real),
-            // A name that is no text cannot be matched by any pattern.
+            // Patterns match text, and a name that is not UTF-8 could slip past all of them.
             Err(_) => RealPath::Unknown,
         },
         Err(_) => RealPath::Unknown,
     }
 }
 
-/// The same, with what the system said where that cannot be found out.
+/// [`real`] with the system's error.
 pub(super) fn resolved(path: &Path) -> io::Result<PathBuf> {
     let mut ahead: VecDeque<PathBuf> = parts(path).collect();
     let mut real = PathBuf::from("/");
     let mut links = 0;
     while let Some(part) = ahead.pop_front() {
         if part == Path::new("..") {
-            // Nothing is above the root.
+            // The kernel resolves `..` after the link before it, so it is applied to the real path and not to the text.
             real.pop();
             continue;
         }
@@ -54,7 +54,8 @@ pub(super) fn resolved(path: &Path) -> io::Result<PathBuf> {
                     .for_each(|part| ahead.push_front(part));
             }
             Ok(_) => real = next,
-            // What is not there, or not ours to see, is not a link that we could follow either.
+            // A part that is missing, or that we may not read, cannot be followed as a link. Its name still has to be
+            // matched: the call may create it, and the server may have other rights than we have.
             Err(error) if is_absent(&error) => real = next,
             Err(error) => return Err(error),
         }

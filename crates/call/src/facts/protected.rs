@@ -1,4 +1,4 @@
-//! Whether a path leads to what governs the gateway: by its name, through links, or as another name of the same file.
+//! Whether a path leads to the gateway's own configuration: by name, through links, or as a hard link of the same file.
 
 use std::{ffi::OsStr, fs, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -7,18 +7,18 @@ use rustix::io::Errno;
 
 use super::paths;
 
-/// How many files of a protected folder are compared with one that has several names.
+/// How many files of protected folders are compared with a hard-linked file.
 const MAX_COMPARED: usize = 100_000;
 
-/// Where an absolute path leads. It looks at the file system, and may wait for it.
+/// Where an absolute path leads. Blocks on the file system.
 pub fn reach(path: &str, protected: &Protected) -> Reach {
-    // What names a place means it, wherever links lead.
+    // By name first: a protected place stays protected even if a link at its name leads elsewhere now.
     if protected.covers(path) && !has_dots(path) {
         return Reach::Inside;
     }
     let real = match paths::resolved(Path::new(path)) {
         Ok(real) => real,
-        // No program gets anywhere by such a path either.
+        // The kernel refuses such a path for every program, so nothing can be reached by it.
         Err(error) if leads_nowhere(&error) => return Reach::Elsewhere,
         Err(_) => return Reach::Unknown,
     };
@@ -37,8 +37,9 @@ pub fn reach(path: &str, protected: &Protected) -> Reach {
     Reach::Elsewhere
 }
 
-/// Whether this is a protected file under another name. A file with one name is not looked for.
+/// Whether this file is a hard link of a protected one.
 pub fn is_another_name(data: &fs::Metadata, protected: &Protected) -> bool {
+    // A file with one name cannot be another name, which spares the walk in nearly all cases.
     if !data.is_file() || data.nlink() < 2 {
         return false;
     }
@@ -47,7 +48,7 @@ pub fn is_another_name(data: &fs::Metadata, protected: &Protected) -> bool {
     places.any(|place| has_the_same(Path::new(place), data, &mut left))
 }
 
-/// Whether `wanted` is this file, or lies in this folder. When there is too much to compare it is taken for one.
+/// Whether `wanted` is this file or in this folder. True if there is too much to compare: unknown counts as protected.
 fn has_the_same(place: &Path, wanted: &fs::Metadata, left: &mut usize) -> bool {
     *left = left.saturating_sub(1);
     if *left == 0 {
@@ -57,13 +58,13 @@ fn has_the_same(place: &Path, wanted: &fs::Metadata, left: &mut usize) -> bool {
         return false;
     };
     if data.file_type().is_symlink() {
-        // What a governing link leads to governs; it is a place of its own.
+        // The target of a protected link is a protected place of its own, so only the target itself is compared.
         return fs::metadata(place).is_ok_and(|data| is_same(&data, wanted));
     }
     if !data.is_dir() {
         return is_same(&data, wanted);
     }
-    // A hard link never leaves its file system.
+    // Hard links never cross file systems.
     if data.dev() != wanted.dev() {
         return false;
     }

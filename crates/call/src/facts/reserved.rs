@@ -1,17 +1,17 @@
-//! An amount that is set aside for a call before it is decided.
+//! An amount that is reserved for a call before it is decided.
 
 use std::sync::Arc;
 
 use callgate_record::{Ledger, Reservation};
 
-/// A reservation that is given back when it is dropped, unless the call happens.
+/// A reservation that is released when it is dropped, unless the call happens.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct ReservedAmount {
     ledger: Arc<dyn Ledger>,
     reservation: Option<Reservation>,
 }
 
-impl Reserved {
+impl ReservedAmount {
     pub(super) fn new(ledger: Arc<dyn Ledger>, reservation: Reservation) -> Self {
         Self {
             ledger,
@@ -25,7 +25,7 @@ impl Reserved {
     }
 }
 
-impl Drop for Reserved {
+impl Drop for ReservedAmount {
     fn drop(&mut self) {
         let amount = self.reservation.take();
         if let Some(reservation) = amount.filter(|reservation| reservation.amount > 0.0) {

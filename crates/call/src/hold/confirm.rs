@@ -1,5 +1,5 @@
-//! A confirmation: the person at the host is asked whether this call is meant, where the host can ask.
-//! It is never an approval; a host that cannot ask leaves the call to an approver.
+//! Confirmation: the host asks its user whether the call is intended. A confirmation is never an approval; if the host cannot
+//! ask, the call needs an approver.
 
 use callgate_gate::{
     BoundRequest, Call, Consent, Denied, Hold, Permit, Ruling, Verdict,
@@ -7,100 +7,106 @@ use callgate_gate::{
 };
 use callgate_wire::{Era, Frame, Id, Strictness, message, methods, quote};
 
-use super::come_again::{self, CONFIRMATION, Shows};
-use crate::{AskFailed, Exchange, parking::Back};
+use super::host_question::{self, CONFIRMATION, ElicitationModes};
+use crate::{AskFailed, Exchange, parking::ReturningHost};
 
-/// What does not fit into this many characters is left to an approver: a person confirms only what was shown.
+/// Calls whose text has more characters need an approver: a user can only confirm what was shown.
 const SHOWN_CHARS: usize = 10_000;
 
-/// What came of asking.
-pub(super) enum Confirmed {
-    /// Yes.
-    Permit(Permit),
-    /// No.
-    Refused(Denied),
-    /// Nobody waits for the answer any more.
+/// The result of asking the host.
+pub(super) enum Confirmation {
+    Confirmed(Permit),
+    Declined(Denied),
+    /// The host cancelled the call.
     Cancelled(Hold),
-    /// The host is asked in the answer, and comes again.
-    ComeAgain(Hold),
-    /// It was not asked: a confirmation is not enough, or the host cannot.
-    Unasked(Hold),
+    /// The host has to be asked in the answer, and returns.
+    AskInAnswer(Hold),
+    /// A confirmation is not enough, or the host cannot ask.
+    NotAsked(Hold),
 }
 
-/// Asks the person at the host, where that is enough and possible.
-pub(super) async fn confirm(hold: Hold, exchange: &Exchange, back: Option<&Back>) -> Confirmed {
+/// Asks the host's user, if a confirmation is enough and the host can ask.
+pub(super) async fn confirm(
+    hold: Hold,
+    exchange: &Exchange,
+    returning: Option<&ReturningHost>,
+) -> Confirmation {
     let host = &hold.call().attempt.host;
-    let can_ask = hold.asks_for_confirmation() && Shows::of(&host.capabilities).form;
+    let can_ask = hold.asks_for_confirmation() && ElicitationModes::of(&host.capabilities).form;
     if !can_ask || text(&hold).chars().count() > SHOWN_CHARS {
-        return Confirmed::Unasked(hold);
+        return Confirmation::NotAsked(hold);
     }
     match host.era {
         Era::Handshake => ask(hold, exchange).await,
-        Era::Stateless => brought(hold, back),
+        Era::Stateless => from_returning_host(hold, returning),
     }
 }
 
-/// What a host brings that cannot be sent a question.
-fn brought(hold: Hold, back: Option<&Back>) -> Confirmed {
-    // A yes to what the call was is no yes to what it is now.
-    let same = back.filter(|back| back.binding == hold.binding());
-    match same.and_then(|back| back.says(CONFIRMATION)) {
-        Some(true) => said_yes(hold),
-        Some(false) => said_no(hold),
-        None if come_again::is_possible(&hold.call().attempt, back) => Confirmed::ComeAgain(hold),
-        None => Confirmed::Unasked(hold),
+/// The answer of a host that cannot be sent requests.
+fn from_returning_host(hold: Hold, returning: Option<&ReturningHost>) -> Confirmation {
+    // The user confirmed the call as it was then. If its arguments or its tool differ now, the answer does not count.
+    let same = returning.filter(|returning| returning.binding == hold.binding());
+    match same.and_then(|returning| returning.answer_to(CONFIRMATION)) {
+        Some(true) => confirmed(hold),
+        Some(false) => declined(hold),
+        None if host_question::is_possible(&hold.call().attempt, returning) => {
+            Confirmation::AskInAnswer(hold)
+        }
+        None => Confirmation::NotAsked(hold),
     }
 }
 
-async fn ask(hold: Hold, exchange: &Exchange) -> Confirmed {
+async fn ask(hold: Hold, exchange: &Exchange) -> Confirmation {
+    // The id does not matter: the caller sends the request under an id of its own.
     let bytes = message::request(&Id::number(0), methods::ELICITATION, Some(&params(&hold)));
     let Ok(request) = Frame::parse(bytes, Strictness::Full) else {
-        return Confirmed::Unasked(hold);
+        return Confirmation::NotAsked(hold);
     };
     let asked = tokio::select! {
         asked = exchange.caller.ask(request) => asked,
         () = exchange.cancelled.cancelled() => {
-            return Confirmed::Cancelled(hold);
+            return Confirmation::Cancelled(hold);
         }
     };
     match asked.as_ref().map(answer) {
-        Ok(Some(true)) => said_yes(hold),
-        Ok(Some(false)) => said_no(hold),
-        // A host that said it can ask and does not is like one that cannot.
+        Ok(Some(true)) => confirmed(hold),
+        Ok(Some(false)) => declined(hold),
+        // A host that declared the capability and did not ask is treated like one without it: an approver decides.
         Ok(None)
         | Err(AskFailed::Denied(_) | AskFailed::NoWay | AskFailed::Gone | AskFailed::TimedOut) => {
-            Confirmed::Unasked(hold)
+            Confirmation::NotAsked(hold)
         }
     }
 }
 
-fn said_yes(hold: Hold) -> Confirmed {
+fn confirmed(hold: Hold) -> Confirmation {
     let consent = Consent::confirmed(hold.binding());
     match hold.release(consent) {
-        Verdict::Permit(permit) => Confirmed::Permit(permit),
-        Verdict::Hold(hold) => Confirmed::Unasked(hold),
-        Verdict::Deny(denied) => Confirmed::Refused(denied),
+        Verdict::Permit(permit) => Confirmation::Confirmed(permit),
+        Verdict::Hold(hold) => Confirmation::NotAsked(hold),
+        Verdict::Deny(denied) => Confirmation::Declined(denied),
     }
 }
 
-fn said_no(hold: Hold) -> Confirmed {
-    Confirmed::Refused(hold.deny("the user did not confirm this call"))
+fn declined(hold: Hold) -> Confirmation {
+    Confirmation::Declined(hold.deny("the user did not confirm this call"))
 }
 
-/// What the host's person is shown.
+/// The parameters of the elicitation.
 pub(super) fn params(hold: &Hold) -> String {
     form(&quote(&text(hold)))
 }
 
-/// The whole call, in words.
+/// The call as the user sees it.
 fn text(hold: &Hold) -> String {
     let (call, ruling): (&Call, &Ruling) = (hold.call(), hold.ruling());
     let name = format!("{}:{}", call.target.server(), call.target.name());
     let BoundRequest { arguments, others } = BoundRequest::of(call);
+    // Escaped to one line: arguments could otherwise fake further lines of this text, such as another reason.
     let line = |text: &str| visible(text, Layout::OneLine);
-    let beside = others.map(|others| format!("\nBeside the arguments: {}", line(&others)));
+    let beside = others.map(|others| format!("\nOther parameters: {}", line(&others)));
     format!(
-        "Should `{}` be called?\nReason: {}\nArguments: {}{}",
+        "Allow the call of `{}`?\nReason: {}\nArguments: {}{}",
         line(&name),
         ruling.reason,
         line(&arguments),
@@ -108,12 +114,12 @@ fn text(hold: &Hold) -> String {
     )
 }
 
-/// A form with nothing to fill in: it is accepted or not.
+/// A form without fields, to be accepted or declined.
 pub(super) fn form(quoted: &str) -> String {
     format!(r#"{{"message":{quoted},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#)
 }
 
-/// Yes or no; `None` for what is no answer.
+/// `None` for a reply that is neither yes nor no.
 fn answer(reply: &Frame) -> Option<bool> {
     match reply.result_member("action")?.as_str()?.as_ref() {
         "accept" => Some(true),

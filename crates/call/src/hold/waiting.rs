@@ -1,5 +1,5 @@
-//! Waiting for a person while the host waits for its answer. The host sees signs of life meanwhile, and
-//! the server's own time has not begun: it is asked only when somebody said yes.
+//! Waiting for a person while the host waits for its answer. The host gets heartbeats meanwhile. The server's deadline has not
+//! begun: the call is sent only after the approval.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{ApprovalService, Exchange, approval_service::ApprovalSettings};
 
-/// How often the host sees that its call is still waited for.
+/// How often the host is sent a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Progress must grow, and must leave room for what the server says later.
+/// By how much each heartbeat raises the progress. MCP requires progress to grow, so heartbeats must stay below the values
+/// that the server reports later.
 const PROGRESS_STEP: f64 = 1e-6;
 
-/// A wait for one held call.
-pub(super) struct Wait<'a> {
+/// The wait of one held call.
+pub(super) struct DecisionWait<'a> {
     approval_service: &'a ApprovalService,
     settings: &'a ApprovalSettings,
     exchange: &'a Exchange,
@@ -24,22 +25,21 @@ pub(super) struct Wait<'a> {
     token: Option<String>,
     until: Option<Instant>,
     changes: watch::Receiver<u64>,
-    beats: u32,
-    next_beat: Instant,
-    told: Option<ApprovalId>,
+    heartbeats: u32,
+    next_heartbeat: Instant,
+    announced: Option<ApprovalId>,
 }
 
 /// Why a wait ended.
-pub(super) enum Woken {
-    /// Something may have been decided.
-    Look,
-    /// The host does not want the answer any more.
+pub(super) enum WaitEnd {
+    /// A decision may have been made.
+    Recheck,
+    /// The host cancelled the call.
     Cancelled,
-    /// It has been long enough.
-    Over,
+    TimedOut,
 }
 
-impl<'a> Wait<'a> {
+impl<'a> DecisionWait<'a> {
     pub(super) fn new(
         approval_service: &'a ApprovalService,
         settings: &'a ApprovalSettings,
@@ -55,76 +55,74 @@ impl<'a> Wait<'a> {
             token: token.map(|token| token.as_text().to_owned()),
             until: (!settings.wait.is_zero()).then(|| now + settings.wait),
             changes: approval_service.changes(),
-            beats: 0,
-            next_beat: now,
-            told: None,
+            heartbeats: 0,
+            next_heartbeat: now,
+            announced: None,
         }
     }
 
-    /// Where the person is asked.
     pub(super) fn approval_service(&self) -> &'a ApprovalService {
         self.approval_service
     }
 
-    /// Where an approver finds an approval.
     pub(super) fn url(&self, id: &ApprovalId) -> String {
         self.settings.url(id)
     }
 
-    /// Whether this approval was not told of before.
+    /// Whether this approval was not announced before.
     pub(super) fn is_first(&mut self, id: &ApprovalId) -> bool {
-        let is_first = self.told.as_ref() != Some(id);
-        self.told = Some(id.clone());
+        let is_first = self.announced.as_ref() != Some(id);
+        self.announced = Some(id.clone());
         is_first
     }
 
-    /// Whether there is nothing to wait for.
+    /// Whether the wait is over, or none is configured.
     pub(super) fn is_over(&self) -> bool {
         self.until.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Whether it has been waited at all.
     pub(super) fn has_waited(&self) -> bool {
-        self.beats > 0
+        self.heartbeats > 0
     }
 
-    /// Waits until there may be something new about an approval.
-    pub(super) async fn on(&mut self, id: &ApprovalId, url: &str) -> Woken {
+    /// Waits until the approval may have changed.
+    pub(super) async fn on(&mut self, id: &ApprovalId, url: &str) -> WaitEnd {
         let Some(until) = self.until else {
-            return Woken::Over;
+            return WaitEnd::TimedOut;
         };
         loop {
             let now = Instant::now();
             if now >= until {
-                return Woken::Over;
+                return WaitEnd::TimedOut;
             }
-            if now >= self.next_beat {
-                self.beat(id, url);
-                self.next_beat = now + HEARTBEAT;
+            if now >= self.next_heartbeat {
+                self.send_heartbeat(id, url);
+                self.next_heartbeat = now + HEARTBEAT;
             }
             tokio::select! {
-                () = self.exchange.cancelled.cancelled() => return Woken::Cancelled,
-                _ = self.changes.changed() => return Woken::Look,
-                () = tokio::time::sleep_until(until.min(self.next_beat)) => {
-                    // What was decided before this wait began was not told.
+                () = self.exchange.cancelled.cancelled() => return WaitEnd::Cancelled,
+                _ = self.changes.changed() => return WaitEnd::Recheck,
+                () = tokio::time::sleep_until(until.min(self.next_heartbeat)) => {
+                    // Rechecked with every heartbeat: a decision made before this wait subscribed to changes was not signalled.
                     if Instant::now() < until {
-                        self.beat(id, url);
-                        self.next_beat = Instant::now() + HEARTBEAT;
-                        return Woken::Look;
+                        self.send_heartbeat(id, url);
+                        self.next_heartbeat = Instant::now() + HEARTBEAT;
+                        return WaitEnd::Recheck;
                     }
                 }
             }
         }
     }
 
-    fn beat(&mut self, id: &ApprovalId, url: &str) {
-        self.beats += 1;
+    fn send_heartbeat(&mut self, id: &ApprovalId, url: &str) {
+        self.heartbeats += 1;
         let Some(token) = &self.token else {
+            // Progress needs the host's token. Without one, the transport may still show that the call is alive.
             return self.exchange.caller.keep_alive();
         };
         let params = format!(
             r#"{{"progressToken":{token},"progress":{},"message":{}}}"#,
-            f64::from(self.beats) * PROGRESS_STEP,
+            f64::from(self.heartbeats) * PROGRESS_STEP,
             quote(&format!("waiting for approval {id} at {url}"))
         );
         let progress = message::notification(methods::PROGRESS, Some(&params));
@@ -132,10 +130,10 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// What the record says of a call that nobody decided about in time.
+/// The error in the record of a call that was not decided in time.
 pub(super) fn undecided() -> Failed {
     Failed {
         code: 0,
-        message: "nobody decided while it waited for approval".to_owned(),
+        message: "the approval was not decided in time".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! forward, inspect and finish: the provider is asked, its reply read, and the end put on record.
+//! forward, inspect and finish: calls the provider, reads its reply, and records how the call ended.
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,14 +7,14 @@ use callgate_record::Recorded;
 use callgate_wire::{Era, bridge};
 
 use super::{
-    Shared, Walk,
-    questions::{About, Gated, carried},
+    CallContext, Shared,
+    questions::{GatedCaller, QuestionContext, questions_in_reply},
     repeat::Rounds,
-    rounds::OnRecord,
+    rounds::RecordedRound,
 };
 use crate::{
     Failure, Latency, Reply,
-    finish::{Answer, Ended, Refusal, finish, refuse},
+    finish::{Answer, ForwardedCall, Refusal, finish, refuse},
     forward::forward,
     inspect::inspect,
     parking::Round,
@@ -22,57 +22,62 @@ use crate::{
 };
 
 impl Shared {
-    /// forward: the provider is asked, in the way that the host can be asked meanwhile.
+    /// forward: calls the provider. Whether the host can be sent requests meanwhile decides which function does so.
     pub(super) async fn forward(
         self: &Arc<Self>,
         recorded: Recorded<Permit>,
-        on_record: Box<OnRecord>,
+        recorded_round: Box<RecordedRound>,
         round: Round,
-        walk: Walk<'_>,
+        context: CallContext<'_>,
     ) -> Answer {
         match round {
-            Round::First if on_record.attempt.host.era == Era::Handshake => {
-                self.ask_meanwhile(recorded, on_record, walk).await
+            Round::First if recorded_round.attempt.host.era == Era::Handshake => {
+                self.forward_with_live_host(recorded, recorded_round, context)
+                    .await
             }
-            // Boxed like what is held.
-            Round::First | Round::Back(_) => {
-                Box::pin(self.first_round(recorded, walk.exchange, on_record, walk.span)).await
+            // Boxed to keep the future of handshake hosts small, which are the common case.
+            Round::First | Round::Returned(_) => {
+                Box::pin(self.first_round(recorded, context.exchange, recorded_round, context.span))
+                    .await
             }
-            Round::Again { park, .. } => {
-                let span = (park, walk.span);
-                Box::pin(self.next_round(recorded, walk.exchange, on_record, span)).await
+            Round::Later { park, .. } => {
+                let span = (park, context.span);
+                Box::pin(self.next_round(recorded, context.exchange, recorded_round, span)).await
             }
         }
     }
 
-    /// Forwards the call of a host that can be asked while it waits.
-    async fn ask_meanwhile(
+    /// Forwards the call of a host that can be sent requests while it waits.
+    async fn forward_with_live_host(
         self: &Arc<Self>,
         recorded: Recorded<Permit>,
-        round: Box<OnRecord>,
-        walk: Walk<'_>,
+        round: Box<RecordedRound>,
+        context: CallContext<'_>,
     ) -> Answer {
-        let Walk {
+        let CallContext {
             span,
             mut exchange,
             rounds,
             ..
-        } = walk;
+        } = context;
         let step = span.step("forward");
-        exchange.trace = span.handed_on(&step, &round.attempt);
+        exchange.trace = span.outgoing_context(&step, &round.attempt);
+        // The unguarded caller is kept for `repeat`, which puts its own gate around it: each question is decided once.
         let caller = exchange.caller.clone();
-        let about = About::call(&round.attempt, round.target.server());
-        exchange.caller = Gated::new(self, about, exchange.caller);
+        let question_context = QuestionContext::call(&round.attempt, round.target.server());
+        exchange.caller = GatedCaller::new(self, question_context, exchange.caller);
         let sent = Instant::now();
         let outcome = step
-            .over(forward(&*self.providers, recorded, exchange))
+            .around(forward(&*self.providers, recorded, exchange))
             .await;
+        // Taken out before the round is recorded, which consumes both. Only a reply with questions is copied.
         let asking = outcome.as_ref().ok().filter(|reply| asks(reply)).cloned();
         let first = asking.is_some().then(|| {
             let server = round.target.server().clone();
             (round.attempt.clone(), server, round.agreed.clone())
         });
-        let answer = self.put_on_record(round, sent, outcome, span).await;
+        // The round is finished in the record before the next one begins, so that a crash between them leaves no open call.
+        let answer = self.finish_round(round, sent, outcome, span).await;
         match (asking, first) {
             (Some(reply), Some((attempt, server, agreed))) => {
                 let new = || Box::new(Rounds::of(&attempt, server, agreed));
@@ -83,10 +88,10 @@ impl Shared {
         }
     }
 
-    /// Ends a forwarded call.
-    pub(super) async fn put_on_record(
+    /// inspect and finish: ends a forwarded call.
+    pub(super) async fn finish_round(
         &self,
-        round: Box<OnRecord>,
+        round: Box<RecordedRound>,
         sent: Instant,
         outcome: Result<Reply, Failure>,
         span: &CallSpan,
@@ -95,15 +100,16 @@ impl Shared {
             forwarded: sent.elapsed(),
             total: round.started.elapsed(),
         };
+        // Before `finish`, which consumes the reply.
         let carried = match &outcome {
-            Ok(reply) => carried(reply, round.attempt.host.era),
+            Ok(reply) => questions_in_reply(reply, round.attempt.host.era),
             Err(_) => Vec::new(),
         };
         let inspected = |reply| {
-            let read = span.step("inspect").of(|| inspect(&reply));
+            let read = span.step("inspect").run(|| inspect(&reply));
             (reply, read)
         };
-        let ended = Ended {
+        let ended = ForwardedCall {
             attempt: &round.attempt,
             target: &round.target,
             open: round.open,
@@ -111,19 +117,20 @@ impl Shared {
             latency,
         };
         let finishing = finish(&self.recorder, &self.telemetry.events, ended);
-        let answer = span.step("finish").over(finishing).await;
+        let answer = span.step("finish").around(finishing).await;
+        // After the end is on record: the server has done its work, and a denied question changes only what the host gets.
         if carried.is_empty() {
             return answer;
         }
-        let about = About::call(&round.attempt, round.target.server());
-        match Box::pin(self.questions_in(&about, carried)).await {
+        let question_context = QuestionContext::call(&round.attempt, round.target.server());
+        match Box::pin(self.decide_questions(&question_context, carried)).await {
             Ok(()) => answer,
             Err(ruling) => refuse(&round.attempt, &Refusal::Denied(&ruling)),
         }
     }
 }
 
-/// Whether a server answers with questions that its host has to be asked.
+/// Whether a reply consists of questions for the host.
 fn asks(reply: &Reply) -> bool {
     reply.era == Era::Stateless && bridge::asks(&reply.frame)
 }

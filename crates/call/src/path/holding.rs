@@ -1,4 +1,4 @@
-//! hold: what becomes of calls that need a person.
+//! hold: connects the hold step to the path, and answers calls that it does not release.
 
 use callgate_gate::{Call, Hold, Permit, Ruling};
 use callgate_record::Decision;
@@ -8,42 +8,49 @@ use crate::{
     Exchange,
     events::cancelled::CallCancelled,
     facts::Gathered,
-    finish::{Answer, Refusal, given_up, refuse},
-    hold::{Asks, HoldStep, Unreleased, question},
-    parking::Back,
+    finish::{Answer, Refusal, cancelled_answer, refuse},
+    hold::{HoldStep, HostQuestion, Unreleased, question},
+    parking::ReturningHost,
     trace::CallSpan,
 };
 
 impl Shared {
-    /// Keeps a held call until it is released, or says what the host is told.
-    pub(super) async fn held(
+    /// Runs the hold step. A call that it does not release ends here, with the answer for its host.
+    pub(super) async fn wait_for_person(
         &self,
         held: Hold,
         gathered: &mut Gathered,
-        (exchange, back): (&Exchange, Option<&Back>),
+        (exchange, returning): (&Exchange, Option<&ReturningHost>),
         span: &CallSpan,
     ) -> Result<Permit, Answer> {
         if exchange.cancelled.is_cancelled() {
-            // No person is asked about a call that will not be made.
+            // An approver must not be asked about a call that will not be made.
             return Err(self.cancelled(held.call(), held.ruling(), Decision::RequireApproval));
         }
-        let keeper = HoldStep {
+        let step = HoldStep {
             providers: &*self.providers,
             recorder: &self.recorder,
             events: &self.telemetry.events,
             facts: &self.facts,
             approval_service: self.approval_service.get(),
-            back,
+            returning,
         };
-        let keeping = keeper.keep(held, gathered, exchange);
-        let unreleased = match span.step("hold").over(keeping).await {
+        let holding = step.hold(held, gathered, exchange);
+        let unreleased = match span.step("hold").around(holding).await {
             Ok(permit) => return Ok(permit),
             Err(unreleased) => *unreleased,
         };
         Err(match unreleased {
             Unreleased::NeedsApproval { hold, id, url } => {
                 let (ruling, id, url) = (hold.ruling(), &id, url.as_str());
-                match question(&hold, Asks::Approval(id, url), back, &self.parking) {
+                // A host that can be asked in an answer is given a question and a sealed state; any other host gets the
+                // refusal in words, with the address of the approval.
+                match question(
+                    &hold,
+                    HostQuestion::Approval(id, url),
+                    returning,
+                    &self.parking,
+                ) {
                     Some(question) => Answer::of(Some(question)),
                     None => {
                         let refusal = Refusal::NeedsApproval { ruling, id, url };
@@ -51,20 +58,24 @@ impl Shared {
                     }
                 }
             }
-            Unreleased::NeedsConfirmation(hold) => {
-                Answer::of(question(&hold, Asks::Confirmation, back, &self.parking))
-            }
+            Unreleased::NeedsConfirmation(hold) => Answer::of(question(
+                &hold,
+                HostQuestion::Confirmation,
+                returning,
+                &self.parking,
+            )),
             Unreleased::Refused(denied, approval) => {
+                // Not `denied`: the record distinguishes a person's refusal from a rule's.
                 self.recorder.refused_by_person(&denied, approval.as_ref());
-                self.tell_denied(&denied)
+                self.report_denied(&denied)
             }
             Unreleased::Denied(denied) => self.denied(&denied, span),
             Unreleased::Cancelled(hold, approval) => {
                 let (call, ruling, asks) = (hold.call(), hold.ruling(), Decision::RequireApproval);
                 self.recorder
                     .cancelled(call, ruling, asks, approval.as_ref());
-                self.tell_cancelled(call);
-                given_up(ruling)
+                self.report_cancelled(call);
+                cancelled_answer(ruling)
             }
             Unreleased::NotRecorded(hold, error) => {
                 let Call { attempt, target } = hold.call();
@@ -73,9 +84,9 @@ impl Shared {
         })
     }
 
-    /// Ends a permitted call that was cancelled before it was put on record. An approval that it has claimed is free
-    /// again: no "about to forward" names it, so it has sent nothing.
-    pub(super) async fn withdrawn(&self, permit: Permit) -> Answer {
+    /// Ends a permitted call that was cancelled before it was recorded.
+    pub(super) async fn cancel_permitted(&self, permit: Permit) -> Answer {
+        // The claimed approval can be used again: no "about to forward" entry names it, so the call was not sent.
         if let (Some(approval), Some(approval_service)) =
             (permit.approval(), self.approval_service.get())
         {
@@ -84,14 +95,14 @@ impl Shared {
         self.cancelled(permit.call(), permit.ruling(), Decision::Allow)
     }
 
-    /// Puts a call that was cancelled before it was sent on record, and tells of it.
+    /// Ends a call that was cancelled before it was sent.
     fn cancelled(&self, call: &Call, ruling: &Ruling, decision: Decision) -> Answer {
         self.recorder.cancelled(call, ruling, decision, None);
-        self.tell_cancelled(call);
-        given_up(ruling)
+        self.report_cancelled(call);
+        cancelled_answer(ruling)
     }
 
-    fn tell_cancelled(&self, call: &Call) {
+    fn report_cancelled(&self, call: &Call) {
         let Call { attempt, target } = call;
         let events = &self.telemetry.events;
         events.emit(CallCancelled { attempt, target });

@@ -1,4 +1,4 @@
-//! A call as its door sees it.
+//! A call in flight, as its door sees it.
 
 use std::{
     future::poll_fn,
@@ -12,45 +12,43 @@ use tokio_util::sync::CancellationToken;
 
 use crate::CallerDriven;
 
-/// A call under way, from the door's side: whoever waits for the answer walks the steps. Dropping it
-/// cancels the call, which then ends in a task of the path.
+/// A call in flight. Polling it runs the steps; dropping it cancels the call, which then ends in a task of the path.
 #[derive(Debug)]
 pub struct Pending {
-    pub(super) answer: CallerDriven<Walked>,
+    pub(super) answer: CallerDriven<PathOutput>,
     pub(super) code: Option<i64>,
     pub(super) held: Option<ApprovalId>,
     pub(super) cancelled: CancellationToken,
 }
 
-/// What the walk gives: the answer, its code where it is an error, and what it waits for where it was held.
-pub(super) type Walked = (Option<Pieces>, Option<i64>, Option<ApprovalId>);
+/// The result of the steps: the answer, its code if it is an error, and the approval that the call waits for if it was held.
+pub(super) type PathOutput = (Option<Pieces>, Option<i64>, Option<ApprovalId>);
 
 impl Pending {
-    /// The code of the answer, once it is there and where it is an error.
+    /// The error code of the answer; `None` before the answer is ready, and for answers that are not errors.
     pub fn code(&self) -> Option<i64> {
         self.code
     }
 
-    /// The approval that the call waits for, once it is answered and where it was held.
+    /// The approval that the call waits for; `None` before the answer is ready, and for calls that were not held.
     pub fn held(&self) -> Option<&ApprovalId> {
         self.held.as_ref()
     }
 
-    /// Lets the call go on by itself, for a door that may be kept from waiting: by a host that does not
-    /// read what it asked for.
+    /// Moves the call to a task of the path. For a door that may be unable to poll, because its host does not read the stream.
     pub fn hand_over(&mut self) {
         self.answer.hand_over();
     }
 
-    /// Waits for the answer; `None` when the host asked for none any more.
+    /// Waits for the answer; `None` when the host no longer wants one, because it cancelled the call.
     pub async fn answer(&mut self) -> Option<Pieces> {
         poll_fn(|context| self.poll_answer(context)).await
     }
 
-    /// The same for whoever is a future already.
+    /// [`Pending::answer`] for callers that are futures themselves.
     pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
-        let walked = std::task::ready!(Pin::new(&mut self.answer).poll(context));
-        let (answer, code, held) = walked;
+        let output = std::task::ready!(Pin::new(&mut self.answer).poll(context));
+        let (answer, code, held) = output;
         self.code = code;
         self.held = held;
         Poll::Ready(answer)
@@ -59,6 +57,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
+        // Before `answer` is dropped, which moves the rest of the call to a task: that task must find the call cancelled.
         self.cancelled.cancel();
     }
 }

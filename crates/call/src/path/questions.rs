@@ -1,7 +1,7 @@
-//! Questions of servers to hosts: sampling, elicitation, roots. Each is decided like a call, by the same policy, and is on
-//! record below the call that it belongs to, with the host's answer.
+//! Questions from servers to hosts: sampling, elicitation, roots. The same policy decides each one like a call, and the record
+//! has it, with the host's answer, below the call that it belongs to.
 //!
-//! A question whose rule asks for a person is refused: its call is under way at the server and cannot be held.
+//! A question whose rule requires approval is denied: its call is already running at the server and cannot be held.
 
 use std::{
     fmt,
@@ -27,14 +27,14 @@ use crate::{
     inspect::failed,
 };
 
-/// The rule named when a question would need a person's yes.
+/// The rule of a question that would need approval.
 const NEEDS_PERSON_RULE: &str = "deny:gateway:question_needs_approval";
-/// The rule named when two readers could understand a question differently.
+/// The rule of a question that two JSON parsers could read differently.
 const UNCLEAR_RULE: &str = "deny:gateway:unclear_question";
 
-/// What a question belongs to: the call that is under way, or a session.
+/// What a question belongs to: a call in flight, or a session.
 #[derive(Debug, Clone)]
-pub(super) struct About {
+pub(super) struct QuestionContext {
     parent: Option<CallId>,
     via: Option<Arc<str>>,
     host: Arc<Host>,
@@ -42,8 +42,7 @@ pub(super) struct About {
     server: ServerName,
 }
 
-impl About {
-    /// The call that is under way.
+impl QuestionContext {
     pub(super) fn call(attempt: &Attempt, server: &ServerName) -> Self {
         Self {
             parent: Some(attempt.id),
@@ -55,33 +54,42 @@ impl About {
     }
 }
 
-/// A question that is on record and has no answer yet.
-struct OpenQuestion {
+/// A recorded question without an answer.
+struct RecordedQuestion {
     open: Open,
     asked: Instant,
 }
 
-/// The way to a host on which every question is decided first.
-pub(super) struct Gated {
+/// A caller that asks its host only what policy permits.
+pub(super) struct GatedCaller {
+    // Weak: the path owns the providers, and they own resident hosts, so a strong reference would be a cycle.
     path: Weak<Shared>,
-    about: About,
+    question_context: QuestionContext,
     host: Arc<dyn Caller>,
 }
 
-impl Gated {
-    pub(super) fn new(path: &Arc<Shared>, about: About, host: Arc<dyn Caller>) -> Arc<Self> {
+impl GatedCaller {
+    pub(super) fn new(
+        path: &Arc<Shared>,
+        question_context: QuestionContext,
+        host: Arc<dyn Caller>,
+    ) -> Arc<Self> {
         let path = Arc::downgrade(path);
-        Arc::new(Self { path, about, host })
+        Arc::new(Self {
+            path,
+            question_context,
+            host,
+        })
     }
 }
 
-impl fmt::Debug for Gated {
+impl fmt::Debug for GatedCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gated").finish_non_exhaustive()
+        f.debug_struct("GatedCaller").finish_non_exhaustive()
     }
 }
 
-impl Caller for Gated {
+impl Caller for GatedCaller {
     fn notify(&self, notification: Bytes) {
         self.host.notify(notification);
     }
@@ -93,56 +101,64 @@ impl Caller for Gated {
     fn ask(&self, request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {
         Box::pin(async move {
             let path = self.path.upgrade().ok_or(AskFailed::Gone)?;
-            let (about, host, tasks) = (self.about.clone(), self.host.clone(), path.tasks.clone());
-            // A server that gives its question up leaves the record to be ended, so that goes on by itself.
+            let (question_context, host, tasks) = (
+                self.question_context.clone(),
+                self.host.clone(),
+                path.tasks.clone(),
+            );
+            // If the server drops its question, the record entry must still be ended. `CallerDriven` moves the rest to a task
+            // of the path, and the drop guard tells that task to stop waiting for the host.
             let given_up = CancellationToken::new();
             let _given_up = given_up.clone().drop_guard();
-            let asking = async move { path.put_question(&about, request, &*host, given_up).await };
+            let asking = async move {
+                path.ask_host(&question_context, request, &*host, given_up)
+                    .await
+            };
             CallerDriven::new(asking, tasks).await
         })
     }
 }
 
-/// A host that can be asked outside of any call.
-struct Standing {
+/// A host that can be asked outside of calls.
+struct ResidentHost {
     path: Weak<Shared>,
     host: Arc<Host>,
     door: Door,
     caller: Arc<dyn Caller>,
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for ResidentHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standing").finish_non_exhaustive()
+        f.debug_struct("ResidentHost").finish_non_exhaustive()
     }
 }
 
-impl Resident for Standing {
+impl Resident for ResidentHost {
     fn asked_by(&self, server: &ServerName) -> Arc<dyn Caller> {
-        let about = About {
+        let question_context = QuestionContext {
             parent: None,
             via: None,
             host: self.host.clone(),
             door: self.door,
             server: server.clone(),
         };
-        Arc::new(Gated {
+        Arc::new(GatedCaller {
             path: self.path.clone(),
-            about,
+            question_context,
             host: self.caller.clone(),
         })
     }
 }
 
 impl CallPath {
-    /// A host that servers may ask outside of any call, for [`attach`](crate::Providers::attach).
+    /// A host that servers may ask outside of calls, for [`attach`](crate::Providers::attach).
     pub fn resident(
         &self,
         host: Arc<Host>,
         door: Door,
         caller: Arc<dyn Caller>,
     ) -> Arc<dyn Resident> {
-        Arc::new(Standing {
+        Arc::new(ResidentHost {
             path: Arc::downgrade(&self.shared),
             host,
             door,
@@ -152,16 +168,17 @@ impl CallPath {
 }
 
 impl Shared {
-    /// Decides a question, puts it on record, asks the host, and puts the answer on record.
-    async fn put_question(
+    /// Decides and records a question, asks the host, and records the answer.
+    async fn ask_host(
         &self,
-        about: &About,
+        question_context: &QuestionContext,
         request: Frame,
         host: &dyn Caller,
         given_up: CancellationToken,
     ) -> Result<Frame, AskFailed> {
-        let question = self.admit(about, request.clone()).await?;
+        let question = self.admit(question_context, request.clone()).await?;
         let asked = tokio::select! {
+            // An answer that is ready counts, even if the server has given up: the record says what the host answered.
             biased;
             asked = host.ask(request) => asked,
             () = given_up.cancelled() => Err(AskFailed::Gone),
@@ -170,6 +187,7 @@ impl Shared {
             Ok(reply) if reply.error().is_some() => (Status::Error, Effect::Done),
             Ok(_) => (Status::Success, Effect::Done),
             Err(AskFailed::Denied(_) | AskFailed::NoWay) => (Status::Error, Effect::None),
+            // The host may have shown the question to a person before it disconnected.
             Err(AskFailed::Gone | AskFailed::TimedOut) => (Status::Unknown, Effect::Unknown),
         };
         let outcome = Outcome {
@@ -189,17 +207,16 @@ impl Shared {
         asked
     }
 
-    /// Decides about the questions that a reply carries to its host, and puts them on record. Their answers come with
-    /// another request.
-    pub(super) async fn questions_in(
+    /// Decides and records the questions inside a reply. Their answers arrive with another request.
+    pub(super) async fn decide_questions(
         &self,
-        about: &About,
+        question_context: &QuestionContext,
         questions: Vec<Frame>,
     ) -> Result<(), Box<Ruling>> {
         let mut open = Vec::new();
         let mut refused = None;
         for question in questions {
-            match self.admit(about, question).await {
+            match self.admit(question_context, question).await {
                 Ok(question) => open.push(question),
                 Err(AskFailed::Denied(ruling)) => {
                     refused = Some(ruling);
@@ -208,10 +225,11 @@ impl Shared {
                 Err(AskFailed::NoWay | AskFailed::Gone | AskFailed::TimedOut) => {}
             }
         }
-        for OpenQuestion { open, asked } in open {
+        // All or none: a reply cannot be passed on with a question cut out, so one denied question denies the others.
+        for RecordedQuestion { open, asked } in open {
             let (status, effect) = match refused {
                 None => (Status::Success, Effect::Unknown),
-                // Its reply is not passed on, so it was not asked.
+                // The reply is withheld, so the host never saw the question.
                 Some(_) => (Status::Error, Effect::None),
             };
             let outcome = Outcome {
@@ -221,7 +239,7 @@ impl Shared {
                 response: None,
                 error: refused.as_ref().map(|_| Failed {
                     code: 0,
-                    message: "another question of the same answer is denied".to_owned(),
+                    message: "another question in the same answer was denied".to_owned(),
                 }),
             };
             self.recorder.finished(open, outcome).await;
@@ -229,25 +247,31 @@ impl Shared {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Decides a question and puts it on record.
-    async fn admit(&self, about: &About, request: Frame) -> Result<OpenQuestion, AskFailed> {
+    /// Decides and records a question.
+    async fn admit(
+        &self,
+        question_context: &QuestionContext,
+        request: Frame,
+    ) -> Result<RecordedQuestion, AskFailed> {
         let asked = Instant::now();
+        // Frames of servers are parsed leniently because replies pass unchanged. A question is decided by its content, so it
+        // must read the same to every parser.
         let is_clear = Frame::parse(request.bytes().clone(), Strictness::Full).is_ok();
         let method = request.method().unwrap_or_default().to_owned();
         let attempt = Attempt {
             id: CallId(Ulid::generate()),
-            parent: about.parent,
-            via: about.via.clone(),
-            host: about.host.clone(),
+            parent: question_context.parent,
+            via: question_context.via.clone(),
+            host: question_context.host.clone(),
             door: Door {
                 source: Source::Server,
-                ..about.door
+                ..question_context.door
             },
             frame: request,
             declared: None,
         };
         let target = Target::Method {
-            server: about.server.clone(),
+            server: question_context.server.clone(),
             method,
             task: None,
         };
@@ -260,11 +284,12 @@ impl Shared {
         let permit = match decide(call, &policy, &gathered.facts) {
             Verdict::Permit(permit) if is_clear => permit,
             Verdict::Permit(permit) => {
-                let reason = "two readers could understand this question differently";
+                let reason =
+                    "the question is ambiguous: two JSON parsers could read it differently";
                 return Err(self.refuse_question(&permit.refuse(UNCLEAR_RULE, reason)));
             }
             Verdict::Hold(hold) => {
-                let reason = "it needs approval, and a question of a server cannot be held";
+                let reason = "it needs approval, but a question from a server cannot be held";
                 return Err(self.refuse_question(&hold.refuse(NEEDS_PERSON_RULE, reason)));
             }
             Verdict::Deny(denied) => return Err(self.refuse_question(&denied)),
@@ -275,7 +300,7 @@ impl Shared {
                 self.facts
                     .allowed(account, &target, &policy, gathered)
                     .await;
-                Ok(OpenQuestion { open, asked })
+                Ok(RecordedQuestion { open, asked })
             }
             Err(error) => {
                 self.not_recorded(&attempt, &target, &error);
@@ -297,17 +322,20 @@ impl Shared {
     }
 }
 
-/// The questions that a reply asks its host, where it reaches the host as it is.
-pub(super) fn carried(reply: &Reply, host: Era) -> Vec<Frame> {
+/// The questions in a reply that reaches its host unchanged. Where eras differ, the path asks them itself, one by one.
+pub(super) fn questions_in_reply(reply: &Reply, host: Era) -> Vec<Frame> {
     let frame = &reply.frame;
     if reply.era == Era::Stateless && host == Era::Stateless && bridge::asks(frame) {
         let asked = frame.result_member(INPUT_REQUESTS);
         let asked = asked.into_iter().flat_map(Json::members);
-        return asked.filter_map(|(_, question)| one(question)).collect();
+        return asked
+            .filter_map(|(_, question)| question_frame(question))
+            .collect();
     }
     let Some(error) = frame.error() else {
         return Vec::new();
     };
+    // Handshake servers can also ask with an error, whose data lists the addresses to open.
     if error.get("code").and_then(Json::as_i64) != Some(RpcError::URL_ELICITATION_REQUIRED) {
         return Vec::new();
     }
@@ -317,14 +345,16 @@ pub(super) fn carried(reply: &Reply, host: Era) -> Vec<Frame> {
     asked.filter_map(url).collect()
 }
 
-/// A question in an answer. One whose method stands there twice is asked about whole, and found unclear.
-fn one(question: Json<'_>) -> Option<Frame> {
+/// The request for a question in a reply.
+fn question_frame(question: Json<'_>) -> Option<Frame> {
     let named = |key: &str| {
         let is_key = move |(name, _): &(Json<'_>, Json<'_>)| name.as_str().as_deref() == Some(key);
         question.members().filter(is_key).count()
     };
     let method = question.get("method").and_then(Json::as_str);
     let method = method.unwrap_or_default();
+    // With a repeated key the host might read the other one. The whole question becomes the parameters, which `admit` then
+    // finds ambiguous.
     let params = if named("method") > 1 || named("params") > 1 {
         Some(question)
     } else {

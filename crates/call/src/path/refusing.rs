@@ -1,4 +1,4 @@
-//! Calls that end before anything is sent: put on record, told, and answered.
+//! Calls that end before anything is sent: recorded, reported as events, and answered.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Shared {
-    /// A request that claims to belong to a parked call, and does not.
-    pub(super) fn no_round(&self, attempt: Attempt, error: RpcError) -> Answer {
+    /// Ends a request with a sealed state that is not valid for it.
+    pub(super) fn refuse_round(&self, attempt: Attempt, error: RpcError) -> Answer {
         let unresolved = Unresolved {
             attempt,
             server: None,
@@ -26,7 +26,7 @@ impl Shared {
         finish_unresolved(&self.recorder, &self.telemetry.events, unresolved)
     }
 
-    /// Ends an attempt whose intent or arguments do not hold: nothing was asked, nothing is sent.
+    /// Ends an attempt whose declared intent or arguments are wrong. Policy was not asked.
     pub(super) fn faulted(
         &self,
         attempt: &Attempt,
@@ -43,12 +43,13 @@ impl Shared {
     }
 
     pub(super) fn denied(&self, denied: &Denied, span: &CallSpan) -> Answer {
+        // A denied call is complete with its entry, so this is its finish step.
         let _step = span.step("finish");
         self.recorder.denied(denied);
-        self.tell_denied(denied)
+        self.report_denied(denied)
     }
 
-    pub(super) fn tell_denied(&self, denied: &Denied) -> Answer {
+    pub(super) fn report_denied(&self, denied: &Denied) -> Answer {
         let Call { attempt, target } = denied.call();
         let ruling = denied.ruling();
         self.telemetry.events.emit(events::calls::Denied {
@@ -68,7 +69,9 @@ impl Shared {
         let events = &self.telemetry.events;
         let error = error.to_string();
         events.emit(RecordFailed { error: &error });
+        // Shown by the health check until an entry is written again: a gateway that refuses all calls must not look healthy.
         self.record_trouble.store(Some(Arc::new(error)));
+        // The host learns that the call was refused, not why: the error names files and is for the operator.
         let ruling = no_record();
         events.emit(events::calls::Denied {
             attempt,

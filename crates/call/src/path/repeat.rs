@@ -1,6 +1,6 @@
-//! Rounds of a call whose server answers with questions and whose host wants to be asked: the questions go
-//! to the host as requests, and the call is made again with its answers. Each time it is decided and on
-//! record like any other, as a child of the first.
+//! Rounds of a call whose stateless server replies with questions and whose host expects requests: the path sends the questions
+//! to the host as requests and repeats the call with the answers. Each repetition is decided and recorded like any other
+//! call, as a child of the first.
 
 use std::{
     sync::Arc,
@@ -18,8 +18,8 @@ use futures_util::future::try_join_all;
 use ulid::Ulid;
 
 use super::{
-    Shared, Walk,
-    questions::{About, Gated},
+    CallContext, Shared,
+    questions::{GatedCaller, QuestionContext},
 };
 use crate::{
     AskFailed, Caller, Exchange, Reply,
@@ -27,49 +27,49 @@ use crate::{
     trace::CallSpan,
 };
 
-/// More rounds than this are a server that does not know what it wants.
+/// The number of rounds after which the call fails: the server would otherwise keep the host asking for ever.
 const MAX_ROUNDS: u32 = 8;
-/// Questions of one round that are asked; a server with more is not heard out.
+/// The number of questions in one round; a reply with more fails the call.
 const MAX_QUESTIONS: usize = 32;
-/// How long a server is left alone that wants to be asked again and asks nothing, times the round.
+/// The pause, times the round, before a call is repeated for a server that sent a state and no questions.
 const PACE: Duration = Duration::from_millis(200);
 
-/// What all rounds of one call share.
+/// What the rounds of one call share.
 #[derive(Clone)]
 pub(super) struct Rounds {
-    /// The request as the host made it.
+    /// The host's request. Each repetition edits this one, so answers of earlier rounds do not pile up.
     original: Frame,
     server: ServerName,
     parent: CallId,
-    made: u32,
-    /// The person's yes that the first of them rests on, and so the others.
+    count: u32,
+    /// The approval of the first round, which covers the later ones.
     pub(super) agreed: Option<Agreed>,
 }
 
 impl Rounds {
-    /// A call before its first round.
+    /// A call after its first round.
     pub(super) fn of(attempt: &Attempt, server: ServerName, agreed: Option<Agreed>) -> Self {
         Self {
             original: attempt.frame.clone(),
             server,
             parent: attempt.id,
-            made: 1,
+            count: 1,
             agreed,
         }
     }
 }
 
-/// Why there is no next round.
+/// Why a call is not repeated.
 #[derive(Debug)]
 enum NoRound {
-    /// The server or the host did not do its part.
+    /// The server asked something unusable, or the host did not answer.
     Failed(RpcError),
-    /// Policy refuses a question.
+    /// Policy denies a question.
     Denied(Box<Ruling>),
 }
 
 impl Shared {
-    /// Asks the host what the server's answer asks, and makes the call again.
+    /// Asks the host the questions in a reply, and repeats the call with its answers.
     pub(super) async fn repeat(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -79,6 +79,7 @@ impl Shared {
         span: &CallSpan,
     ) -> Answer {
         let id = attempt.frame.id().cloned();
+        // The exchange of the first round is gone with its reply. The registry still has the host's cancellation.
         let cancelled = id.and_then(|id| self.registry.token(&attempt.host.who.session, &id));
         let exchange = Exchange {
             caller,
@@ -90,7 +91,7 @@ impl Shared {
             Err(NoRound::Failed(error)) => return refused_rounds(&attempt.frame, &error),
             Err(NoRound::Denied(ruling)) => return refuse(attempt, &Refusal::Denied(&ruling)),
         };
-        rounds.made += 1;
+        rounds.count += 1;
         let again = Attempt {
             id: CallId(Ulid::generate()),
             parent: Some(rounds.parent),
@@ -100,13 +101,14 @@ impl Shared {
             door: attempt.door,
             declared: attempt.declared.clone(),
         };
-        let walk = Walk {
+        let context = CallContext {
             started: Instant::now(),
             exchange,
             span,
             rounds: Some(rounds),
         };
-        self.steps(again, walk).await
+        // From the top: policy may have changed, and a server must not get past it by asking once.
+        self.steps(again, context).await
     }
 
     async fn next_request(
@@ -116,26 +118,28 @@ impl Shared {
         reply: &Reply,
         exchange: &Exchange,
     ) -> Result<Frame, NoRound> {
-        if rounds.made >= MAX_ROUNDS {
-            let message = format!("the server still asks after {MAX_ROUNDS} rounds");
+        if rounds.count >= MAX_ROUNDS {
+            let message = format!("the server still asked questions after {MAX_ROUNDS} rounds");
             return Err(internal(&message));
         }
         let questions = reply.frame.result_member(INPUT_REQUESTS);
         let questions: Vec<_> = questions.into_iter().flat_map(Json::members).collect();
         let state = reply.frame.result_member(REQUEST_STATE);
         if questions.len() > MAX_QUESTIONS || (questions.is_empty() && state.is_none()) {
-            return Err(internal("the server's questions cannot be asked"));
+            return Err(internal("the server asked too many questions, or none"));
         }
-        let about = About::call(attempt, &rounds.server);
-        let gated = Gated::new(self, about, exchange.caller.clone());
+        let question_context = QuestionContext::call(attempt, &rounds.server);
+        let gated = GatedCaller::new(self, question_context, exchange.caller.clone());
+        // All requests are built before the first is sent: the host is not asked for a round that fails anyway.
         let mut asking = Vec::new();
         for (number, (key, question)) in questions.iter().enumerate() {
             let request = question_of(*question, number, &attempt.host.capabilities)?;
             asking.push(ask(&*gated, key.as_text(), request));
         }
         let asked = async {
+            // A server that only wants to be called again would otherwise spin with the gateway.
             if asking.is_empty() {
-                tokio::time::sleep(PACE * rounds.made).await;
+                tokio::time::sleep(PACE * rounds.count).await;
             }
             try_join_all(asking).await
         };
@@ -150,19 +154,19 @@ impl Shared {
         if let Some(state) = state {
             edit = edit.param(REQUEST_STATE, state.as_text());
         }
-        let unreadable = |_| internal("the server's questions cannot be repeated");
+        let unreadable = |_| internal("the call could not be repeated with the host's answers");
         Frame::parse(edit.finish(), Strictness::Full).map_err(unreadable)
     }
 }
 
-/// One question as a request; only what the host said it can be asked.
+/// A question as a request; an error where the host does not declare the capability for it.
 fn question_of(question: Json<'_>, number: usize, declared: &str) -> Result<Frame, NoRound> {
     let method = question
         .get("method")
         .and_then(Json::as_str)
         .unwrap_or_default();
     let Some(needed) = capability_for(&method) else {
-        return Err(internal("the server asks what no host can answer"));
+        return Err(internal("the server asked a question of an unknown kind"));
     };
     let declares = Json::validate(declared.as_bytes(), Strictness::Envelope)
         .is_ok_and(|declared| declared.get(needed).is_some());
@@ -172,16 +176,16 @@ fn question_of(question: Json<'_>, number: usize, declared: &str) -> Result<Fram
     let params = question.get("params").map(Json::as_text);
     let request = message::request(&Id::number(number as u64), &method, params);
     let frame = Frame::parse(request, Strictness::Envelope);
-    let frame = frame.map_err(|_| internal("the server's question is no request"))?;
+    let frame = frame.map_err(|_| internal("the server's question is not a valid request"))?;
     let mode = frame.param("mode").and_then(Json::as_str);
     if method != methods::ELICITATION || mode.as_deref() != Some("url") {
         return Ok(frame);
     }
-    // The handshake versions name what is opened in a browser.
+    // The handshake versions require an `elicitationId` for a page that is opened in a browser; the stateless one has none.
     let name = quote(&Ulid::generate().to_string());
     let named = frame.edit().param("elicitationId", &name).finish();
     Frame::parse(named, Strictness::Envelope)
-        .map_err(|_| internal("the server's question is no request"))
+        .map_err(|_| internal("the server's question is not a valid request"))
 }
 
 /// The host's answer as a member of `inputResponses`.
@@ -201,6 +205,7 @@ async fn ask(caller: &dyn Caller, key: &str, request: Frame) -> Result<String, N
     }
 }
 
+// The effect is unknown: the server may have done part of the call before it asked.
 fn internal(message: &str) -> NoRound {
     NoRound::Failed(RpcError::new(RpcError::INTERNAL, message).with_data(r#"{"effect":"unknown"}"#))
 }

@@ -1,6 +1,5 @@
-//! Rounds of a call whose host cannot be sent requests: when its server asks something, the call is parked,
-//! the host is answered with the questions, and a later request of it brings the answers. The server does
-//! the call once.
+//! Rounds of a call whose host cannot be sent requests. When the server asks something, the call is parked and the answer to
+//! the host carries the questions; the host's next request brings the answers. The server sees one call.
 
 use std::{sync::Arc, time::Instant};
 
@@ -17,7 +16,7 @@ use ulid::Ulid;
 
 use super::{
     Shared,
-    questions::{About, Gated},
+    questions::{GatedCaller, QuestionContext},
 };
 use crate::{
     Exchange, Failure, Reply,
@@ -28,94 +27,99 @@ use crate::{
     trace::CallSpan,
 };
 
-/// A round that is on record and has to be ended there. Boxed where it is handed on, like what was decided.
-pub(super) struct OnRecord {
+/// A round that is recorded as about to be forwarded; its outcome still has to be recorded. Boxed where it is passed on, to
+/// keep the future of a call small.
+pub(super) struct RecordedRound {
     pub(super) attempt: Attempt,
     pub(super) target: Target,
     pub(super) open: Open,
     pub(super) started: Instant,
-    /// The person's yes that it rests on.
+    /// The approval that it was permitted by.
     pub(super) agreed: Option<Agreed>,
 }
 
-type Outcomes = Result<Reply, Failure>;
+type ForwardResult = Result<Reply, Failure>;
 
-/// A call that ended, and what is told of it.
-struct Over<'a> {
-    outcome: Outcomes,
+/// The end of a call, with the times and the span of the round that saw it.
+struct EndedCall<'a> {
+    outcome: ForwardResult,
     sent: Instant,
     span: &'a CallSpan,
 }
 
-/// How waiting for a call ended.
+/// What a round waited for.
 enum Waited {
-    Over(Outcomes),
-    Asked,
+    Ended(ForwardResult),
+    Questions,
 }
 
 impl Shared {
-    /// Which round of a call this request is. A later one stands for the request that began the call.
+    /// Which round of a call this request is. The request of a returning host is replaced by the one that it stands for.
     pub(super) fn find_round(&self, mut attempt: Attempt) -> Result<(Attempt, Round), Answer> {
         let round = match attempt.host.era {
+            // Only stateless hosts are given states.
             Era::Handshake => Round::First,
             Era::Stateless => match self.parking.round_of(&attempt) {
                 Ok(round) => round,
-                Err(error) => return Err(self.no_round(attempt, error)),
+                Err(error) => return Err(self.refuse_round(attempt, error)),
             },
         };
         match &round {
             Round::First => {}
-            Round::Back(back) => attempt.frame = back.request.clone(),
-            Round::Again { parent, .. } => attempt.parent = Some(*parent),
+            Round::Returned(returning) => attempt.frame = returning.request.clone(),
+            Round::Later { parent, .. } => attempt.parent = Some(*parent),
         }
         Ok((attempt, round))
     }
 
-    /// The first round: forwards the call.
+    /// The first round: forwards the call, and parks it if its server asks something.
     pub(super) async fn first_round(
         self: &Arc<Self>,
         recorded: Recorded<Permit>,
         exchange: Exchange,
-        round: Box<OnRecord>,
+        round: Box<RecordedRound>,
         span: &CallSpan,
     ) -> Answer {
         let step = span.step("forward");
         let questions = DeferredQuestions::new(&round.attempt, exchange.caller);
+        // A token of its own: a parked call outlives this request, whose token fires when its `Pending` is dropped.
         let stop = CancellationToken::new();
-        let about = About::call(&round.attempt, round.target.server());
+        let question_context = QuestionContext::call(&round.attempt, round.target.server());
         let inner = Exchange {
-            caller: Gated::new(self, about, questions.clone()),
+            caller: GatedCaller::new(self, question_context, questions.clone()),
             cancelled: stop.clone(),
-            trace: span.handed_on(&step, &round.attempt),
+            trace: span.outgoing_context(&step, &round.attempt),
         };
         let sent = Instant::now();
         let providers = self.providers.clone();
-        let mut forwarding: BoxFuture<'static, Outcomes> =
+        // Boxed and 'static, because a parked call moves into a task.
+        let mut forwarding: BoxFuture<'static, ForwardResult> =
             Box::pin(async move { forward(&*providers, recorded, inner).await });
         let waited = tokio::select! {
-            // First, so that a call that is cancelled already is not begun.
+            // The cancellation first, so that an already cancelled call is not sent.
             biased;
             () = exchange.cancelled.cancelled() => {
                 stop.cancel();
-                Waited::Over(forwarding.as_mut().await)
+                Waited::Ended(forwarding.as_mut().await)
             }
-            outcome = &mut forwarding => Waited::Over(outcome),
-            () = questions.gathered() => Waited::Asked,
+            outcome = &mut forwarding => Waited::Ended(outcome),
+            () = questions.collected() => Waited::Questions,
         };
         drop(step);
-        if let Waited::Over(outcome) = waited {
-            let over = Over {
+        if let Waited::Ended(outcome) = waited {
+            let ended_call = EndedCall {
                 outcome,
                 sent,
                 span,
             };
-            return self.over(round, over, &questions).await;
+            return self.end_round(round, ended_call, &questions).await;
         }
-        // The record of this round ends when the call does: until then nobody knows what came of it.
+        // This round's entry stays open until the call ends, because only then its outcome is known. If the process dies
+        // meanwhile, the entry reads `unknown`, which is right.
         let (attempt, parent) = (round.attempt.clone(), round.attempt.id);
         let agreed = round.agreed.clone();
         let until = watch::Sender::new(None);
-        let running = self.clone().run_on(Running {
+        let running = self.clone().run_parked(ParkedRun {
             forwarding,
             round,
             sent,
@@ -130,20 +134,22 @@ impl Shared {
             until,
             running: self.tasks.spawn(running),
         };
-        Answer::of(self.questions_of(parked, &attempt))
+        Answer::of(self.park_and_ask(parked, &attempt))
     }
 
-    /// A later round: hands the answers to who asked, and waits on. What is permitted and on record here is
-    /// that they are handed over.
+    /// A later round: delivers the host's answers to the server's questions and waits again. The permit and the record entry
+    /// of this round are for that delivery; the call itself was forwarded in the first round.
     pub(super) async fn next_round(
         self: &Arc<Self>,
         recorded: Recorded<Permit>,
         exchange: Exchange,
-        round: Box<OnRecord>,
+        round: Box<RecordedRound>,
         (park, span): (Ulid, &CallSpan),
     ) -> Answer {
         let sent = Instant::now();
         let call = recorded.into_call();
+        // Claimed after the round was recorded, not when it was found: two requests with one state both get here, and one
+        // of them takes the call.
         let mut parked = match self.parking.claim(park) {
             Ok(parked) => parked,
             Err(error) => {
@@ -153,31 +159,34 @@ impl Shared {
             }
         };
         let frame = &call.attempt.frame;
-        parked.questions.take_over(frame, exchange.caller);
+        parked.questions.attach_host(frame, exchange.caller);
+        // A cancelled request delivers nothing; the select below then ends the call.
         if !exchange.cancelled.is_cancelled() {
             parked.questions.answer(frame.param(INPUT_RESPONSES));
         }
         let questions = parked.questions.clone();
         let waited = tokio::select! {
+            // An outcome that is ready wins over a cancellation: the server has done its work.
             biased;
-            outcome = &mut parked.running => Waited::Over(ended(outcome)),
-            () = questions.gathered() => Waited::Asked,
+            outcome = &mut parked.running => Waited::Ended(joined(outcome)),
+            () = questions.collected() => Waited::Questions,
             () = exchange.cancelled.cancelled() => {
                 parked.stop.cancel();
-                Waited::Over(ended((&mut parked.running).await))
+                Waited::Ended(joined((&mut parked.running).await))
             }
         };
         match waited {
-            Waited::Over(outcome) => {
-                let over = Over {
+            Waited::Ended(outcome) => {
+                let ended_call = EndedCall {
                     outcome,
                     sent,
                     span,
                 };
-                self.over(round, over, &questions).await
+                self.end_round(round, ended_call, &questions).await
             }
-            Waited::Asked => {
-                let answer = self.questions_of(parked, &round.attempt);
+            Waited::Questions => {
+                let answer = self.park_and_ask(parked, &round.attempt);
+                // The answers were delivered, and the call goes on: its effect is known in the first round's entry.
                 let outcome = Outcome {
                     status: Status::Success,
                     effect: Effect::Unknown,
@@ -191,11 +200,12 @@ impl Shared {
         }
     }
 
-    /// Parks a call and asks its host.
-    fn questions_of(&self, parked: Parked, attempt: &Attempt) -> Option<bytes::Bytes> {
+    /// Parks a call; the answer asks its host.
+    fn park_and_ask(&self, parked: Parked, attempt: &Attempt) -> Option<bytes::Bytes> {
         let id = attempt.frame.id()?;
         let questions = parked.questions.questions();
-        parked.questions.rest();
+        // Notifications until the next round have no request to belong to, and the host may never return.
+        parked.questions.detach_host();
         let state = quote(&self.parking.park(parked, attempt));
         let result = format!(
             r#"{{"resultType":"{INPUT_REQUIRED}","inputRequests":{questions},"requestState":{state}}}"#
@@ -204,32 +214,32 @@ impl Shared {
         Some(for_stateless_host(message::result(id, &result), method))
     }
 
-    /// Ends a round with the call.
-    async fn over(
+    /// Ends the round in which the call ended.
+    async fn end_round(
         &self,
-        round: Box<OnRecord>,
-        over: Over<'_>,
+        round: Box<RecordedRound>,
+        ended_call: EndedCall<'_>,
         questions: &DeferredQuestions,
     ) -> Answer {
         let missing = questions
             .missing()
             .map(|error| (error, round.attempt.frame.clone()));
-        let Over {
+        let EndedCall {
             outcome,
             sent,
             span,
-        } = over;
-        let answer = self.put_on_record(round, sent, outcome, span).await;
+        } = ended_call;
+        let answer = self.finish_round(round, sent, outcome, span).await;
         match missing {
-            // Whatever the server made of it, the host has to know what it would have needed.
+            // The error names the capability, whatever the server replied: with it, the host can declare it and try again.
             Some((error, request)) => rejected(&request, &error),
             None => answer,
         }
     }
 
-    /// A parked call goes on until it ends, or until its host has not come back for too long.
-    async fn run_on(self: Arc<Self>, running: Running) -> Outcomes {
-        let Running {
+    /// Waits for a parked call to end, and cancels it when its host does not return in time.
+    async fn run_parked(self: Arc<Self>, running: ParkedRun) -> ForwardResult {
+        let ParkedRun {
             mut forwarding,
             round,
             sent,
@@ -239,30 +249,30 @@ impl Shared {
         let outcome = tokio::select! {
             biased;
             outcome = &mut forwarding => outcome,
-            () = passed(&mut until) => {
+            () = deadline_passed(&mut until) => {
                 stop.cancel();
                 forwarding.await
             }
         };
-        let kept = outcome.clone();
-        // The span of the round that began it has ended with that round's answer.
-        self.put_on_record(round, sent, outcome, &CallSpan::silent())
+        let result = outcome.clone();
+        // A silent span: the first round's span ended with that round's answer.
+        self.finish_round(round, sent, outcome, &CallSpan::silent())
             .await;
-        kept
+        result
     }
 }
 
-/// A call that goes on by itself.
-struct Running {
-    forwarding: BoxFuture<'static, Outcomes>,
-    round: Box<OnRecord>,
+/// A parked call, which runs in a task of the path.
+struct ParkedRun {
+    forwarding: BoxFuture<'static, ForwardResult>,
+    round: Box<RecordedRound>,
     sent: Instant,
     stop: CancellationToken,
     until: watch::Receiver<Option<tokio::time::Instant>>,
 }
 
-/// Waits until the time that is set has passed, however often it changes.
-async fn passed(until: &mut watch::Receiver<Option<tokio::time::Instant>>) {
+/// Waits for the deadline in `until`, which each round clears and sets again.
+async fn deadline_passed(until: &mut watch::Receiver<Option<tokio::time::Instant>>) {
     loop {
         let set = *until.borrow_and_update();
         let passing = async {
@@ -274,18 +284,18 @@ async fn passed(until: &mut watch::Receiver<Option<tokio::time::Instant>>) {
         tokio::select! {
             () = passing => return,
             changed = until.changed() => if changed.is_err() {
-                // Nobody knows the call any more, so nobody can come back to it.
+                // The sender is in `Parked`. Without it the call cannot be found again.
                 return;
             },
         }
     }
 }
 
-fn ended(joined: Result<Outcomes, tokio::task::JoinError>) -> Outcomes {
+fn joined(joined: Result<ForwardResult, tokio::task::JoinError>) -> ForwardResult {
     joined.unwrap_or(Err(Failure::Broken))
 }
 
-fn failed(error: &callgate_wire::RpcError, round: &OnRecord) -> Outcome<'static> {
+fn failed(error: &callgate_wire::RpcError, round: &RecordedRound) -> Outcome<'static> {
     Outcome {
         status: Status::Error,
         effect: Effect::None,

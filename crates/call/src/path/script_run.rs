@@ -1,6 +1,5 @@
-//! What encloses calls and is none itself: a script. It is on record from before it begins, and its end is as
-//! well; the calls that it makes are its children there. Nothing leads from here to a provider but
-//! [`ScriptRun::call`], which is the path itself.
+//! A script run: it makes calls and is not a call itself. The record has its start and its end, and the script's calls as its
+//! children. The only way from here to a provider is [`ScriptRun::call`], which is the call path.
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,15 +8,15 @@ use callgate_record::{Effect, Failed, Open, Outcome, Status};
 use callgate_wire::{Era, Json, Strictness, message};
 use tokio_util::sync::CancellationToken;
 
-use super::{CallPath, Pending, Shared, pending::Walked};
+use super::{CallPath, Pending, Shared, pending::PathOutput};
 use crate::{
     Caller, CallerDriven, Received,
     events::gateway::RecordFailed,
     finish::{Refusal, for_stateless_host, no_record, refuse},
-    receive::{Begun, receive},
+    receive::{ReceivedAttempt, receive},
 };
 
-/// The inside of something that is on record and makes calls.
+/// A recorded script run, for the script to make calls with. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ScriptRun {
     path: CallPath,
@@ -25,33 +24,34 @@ pub struct ScriptRun {
     cancelled: CancellationToken,
 }
 
-/// What a call is a part of.
-pub(super) struct Below {
+/// The script run that makes a call.
+pub(super) struct ParentRun {
     pub(super) parent: CallId,
+    /// The part of the script that makes the call, if not the whole.
     pub(super) via: Option<Arc<str>>,
 }
 
-/// What came of it.
+/// How a script ended.
 #[derive(Debug)]
 pub struct ScriptRunEnd {
     /// The JSON of the result that the host gets.
     pub result: String,
-    /// Why it is no good one.
+    /// Why the script failed; `None` for success.
     pub failed: Option<String>,
 }
 
 impl ScriptRun {
-    /// Its id, which is the parent of its calls.
+    /// The run's id in the record, which is the parent of its calls.
     pub fn id(&self) -> CallId {
         self.id
     }
 
-    /// Fires when nobody waits for it any more.
+    /// Fires when the host cancels the run or disconnects.
     pub fn cancelled(&self) -> &CancellationToken {
         &self.cancelled
     }
 
-    /// Makes a call, like any other. `via` is what in it makes the call, if it is not the whole.
+    /// Makes a call through the path. `via` names the part of the script that makes it, if not the whole.
     pub fn call(
         &self,
         received: Received,
@@ -59,14 +59,14 @@ impl ScriptRun {
         via: Option<Arc<str>>,
     ) -> Pending {
         let parent = self.id;
-        let below = Below { parent, via };
-        self.path.start_below(received, caller, Some(below))
+        let parent_run = ParentRun { parent, via };
+        self.path.start_under(received, caller, Some(parent_run))
     }
 }
 
 impl CallPath {
-    /// Puts on record that a script begins, lets `work` do it, and puts its end on record. Like a call it can
-    /// be cancelled, and draining waits for it.
+    /// Records the start of a script, runs `work`, and records the end. Like a call, a run can be cancelled, and draining
+    /// waits for it.
     pub fn run_script<W, F>(&self, received: Received, work: W) -> Pending
     where
         W: FnOnce(ScriptRun) -> F + Send + 'static,
@@ -79,10 +79,11 @@ impl CallPath {
         let cancelled = place.cancelled.clone();
         let path = self.clone();
         let ended = cancelled.clone();
-        let walking = async move {
-            let Begun {
+        let running = async move {
+            let ReceivedAttempt {
                 attempt, started, ..
             } = receive(received);
+            // Before the script starts: its calls name this entry as their parent.
             let answer = match path.shared.recorder.running(&attempt).await {
                 Err(error) => {
                     let error = error.to_string();
@@ -98,6 +99,7 @@ impl CallPath {
                         id: attempt.id,
                         cancelled: ended.clone(),
                     };
+                    // A cancelled script is dropped where it waits: it must not start further calls.
                     let ended = tokio::select! {
                         ended = work(inside) => Some(ended),
                         () = ended.cancelled() => None,
@@ -109,7 +111,7 @@ impl CallPath {
             answer
         };
         Pending {
-            answer: CallerDriven::new(walking, self.shared.tasks.clone()),
+            answer: CallerDriven::new(running, self.shared.tasks.clone()),
             code: None,
             held: None,
             cancelled,
@@ -118,14 +120,14 @@ impl CallPath {
 }
 
 impl Shared {
-    /// Ends it on record, and makes the answer; none where nobody waits for it.
+    /// Records the end and builds the answer; `None` where the run was cancelled.
     async fn ended(
         &self,
         attempt: &Attempt,
         open: Open,
         started: Instant,
         ended: Option<ScriptRunEnd>,
-    ) -> Walked {
+    ) -> PathOutput {
         let failed = match &ended {
             None => Some("cancelled by the host"),
             Some(ended) => ended.failed.as_deref(),
@@ -139,6 +141,7 @@ impl Shared {
             } else {
                 Status::Success
             },
+            // Effects are those of the script's calls, which have their own entries.
             effect: Effect::Done,
             duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
             response,

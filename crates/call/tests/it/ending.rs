@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use callgate_call::{Failure, Patience};
+use callgate_call::{DrainDeadlines, Failure};
 use callgate_gate::Listing;
 use callgate_record::{Effect, Status};
 use callgate_wire::Id;
@@ -272,7 +272,7 @@ async fn draining_abandons_calls_that_ignore_cancellation() {
     let stage = Stage::played_by(until_released(&release));
     let _pending = stage.start(&tool_call("7", "fs__read"));
     stage.reached(1).await;
-    let patience = Patience {
+    let patience = DrainDeadlines {
         calls: Duration::ZERO,
         cancelled: Duration::from_millis(1),
     };

@@ -56,7 +56,7 @@ async fn calls_needing_approval_are_refused_without_approvers() {
     let told = refusal(&stage.call("fs__delete").await);
     assert_eq!(
         told,
-        "[callgate] Action denied by policy.\nReason: it needs approval, and nobody can be asked here\nRule: deny:gateway:no_approvals"
+        "[callgate] Action denied by policy.\nReason: it needs approval, but this gateway has no approval service\nRule: deny:gateway:no_approvals"
     );
     assert_eq!(stage.journal.story(), ["owe refused Blocked"]);
 }
@@ -109,7 +109,7 @@ async fn a_denial_is_answered_and_recorded() {
     let told = refusal(&stage.call("fs__delete").await);
     assert_eq!(
         told,
-        "[callgate] Action denied by policy.\nReason: a person decided that this call may not happen\nRule: require_approval:mcp_tool:*:*"
+        "[callgate] Action denied by policy.\nReason: an approver denied this call\nRule: require_approval:mcp_tool:*:*"
     );
     let story = stage.journal.story();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The processes below a process, as `/proc` shows them, and signals to all of them. It never signals the root itself.
+//! The processes below a process, from `/proc`, and signals to all of them. The root itself is never signalled.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -6,11 +6,11 @@ use std::io;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Sends `signal` to every living process below `root`, and says how many there were.
+/// Sends `signal` to every living process below `root`; returns how many there were.
 ///
 /// A process group that lies wholly below `root` is signalled as one, which the kernel does atomically: a member that
-/// forks at that moment cannot slip its child past the signal. A process that went away in between is no error; one that
-/// may not be signalled (another user's) is counted but left.
+/// forks at that moment cannot slip its child past the signal. A process that has ended meanwhile is ignored; one
+/// that may not be signalled (another user's) is counted and left.
 pub(crate) fn signal_below(root: Pid, signal: Signal) -> io::Result<usize> {
     let targets = Targets::choose(&scan()?, root.as_raw_nonzero().get());
     for group in targets
@@ -36,12 +36,12 @@ struct Row {
     zombie: bool,
 }
 
-/// Whom a signal goes to.
+/// The processes to signal.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Targets {
     /// Groups without a single member outside the tree.
     groups: Vec<i32>,
-    /// Processes that share a group with a stranger.
+    /// Processes that share a group with one outside the tree.
     singles: Vec<i32>,
     living: usize,
 }
@@ -81,7 +81,7 @@ fn below(rows: &[Row], root: i32) -> HashSet<i32> {
     let mut open = vec![root];
     while let Some(pid) = open.pop() {
         for child in children.get(&pid).into_iter().flatten() {
-            // A scan is no snapshot: a reused id could close a circle.
+            // A scan is not a snapshot, so a reused id could form a cycle.
             if *child != root && found.insert(*child) {
                 open.push(*child);
             }
@@ -100,7 +100,7 @@ fn scan() -> io::Result<Vec<Row>> {
                 .first()
                 .is_some_and(u8::is_ascii_digit)
         })
-        // A process that ended since the folder was listed is not there any more, and need not be.
+        // A process that has ended since the folder was listed is skipped.
         .filter_map(|entry| fs::read(entry.path().join("stat")).ok())
         .filter_map(|stat| parse_stat(&String::from_utf8_lossy(&stat)))
         .collect();

@@ -1,8 +1,8 @@
-//! A held call of a host that can be asked in an answer: it is told whom to ask, and comes again with a
-//! sealed state. Nothing is kept for it meanwhile.
+//! A held call of a host that can be asked in an answer: the answer carries a question and a sealed state, and the host
+//! returns with both. The gateway keeps nothing meanwhile.
 //!
-//! What the host answers is at most a confirmation. That it accepts a question about an approval means that
-//! it wants to go on, and is no approval.
+//! The host's answer is at most a confirmation. Accepting the question about an approval means that the host wants to
+//! continue; it does not approve the call.
 
 use bytes::Bytes;
 use callgate_gate::{ApprovalId, Attempt, Hold};
@@ -14,41 +14,41 @@ use callgate_wire::{
 use super::confirm;
 use crate::{
     finish::{approval_lines, approval_meta, for_stateless_host},
-    parking::{Back, Parking},
+    parking::{Parking, ReturningHost},
 };
 
-/// What the question about a confirmation is called.
+/// The key of the confirmation in `inputRequests`.
 pub(super) const CONFIRMATION: &str = "confirmation";
-/// What the question about an approval is called.
+/// The key of the approval in `inputRequests`.
 const APPROVAL: &str = "approval";
-/// After so many rounds the host is told as one that cannot be asked: it may not be asking anybody.
-const MAX_ASKED: u8 = 10;
+/// How often a host may return with one call. A host that accepts without asking its user would otherwise loop for ever; it
+/// then gets the refusal in words.
+const MAX_RETURNS: u8 = 10;
 
-/// What a host is to ask its person.
+/// The question that a host puts to its user.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Asks<'a> {
-    /// Whether the call is meant.
+pub(crate) enum HostQuestion<'a> {
+    /// Whether the call is intended.
     Confirmation,
-    /// That this approval is given, there.
+    /// The id of the pending approval, and where it is decided.
     Approval(&'a ApprovalId, &'a str),
 }
 
-/// How a host can put something before its person.
+/// The elicitation modes that a host supports.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Shows {
+pub(super) struct ElicitationModes {
     pub(super) form: bool,
     pub(super) url: bool,
 }
 
-impl Shows {
-    /// What the host declared.
+impl ElicitationModes {
     pub(super) fn of(capabilities: &str) -> Self {
         let json = Json::validate(capabilities.as_bytes(), Strictness::Envelope).ok();
         let elicitation = json.and_then(|json| json.get("elicitation"));
         let Some(elicitation) = elicitation.filter(|declared| declared.is_object()) else {
             return Self::default();
         };
-        // An empty declaration means forms; one that names modes must name this one.
+        // By the specification an empty declaration means forms, for compatibility with hosts older than the modes.
         let is_empty = elicitation.members().next().is_none();
         Self {
             form: is_empty || elicitation.get("form").is_some(),
@@ -57,40 +57,45 @@ impl Shows {
     }
 }
 
-/// Whether a call can be answered with a question of ours. One that carries what its server asked cannot:
-/// there is one place for a state.
-pub(super) fn is_possible(attempt: &Attempt, back: Option<&Back>) -> bool {
+/// Whether a call can be answered with a question of the gateway.
+pub(super) fn is_possible(attempt: &Attempt, returning: Option<&ReturningHost>) -> bool {
     let frame = &attempt.frame;
+    // A request that answers its server's question carries the server's state, and a request has room for one.
     attempt.host.era == Era::Stateless
         && may_ask(frame.method().unwrap_or_default())
         && frame.param(REQUEST_STATE).is_none()
         && frame.param(INPUT_RESPONSES).is_none()
-        && back.is_none_or(|back| back.asked < MAX_ASKED)
+        && returning.is_none_or(|returning| returning.asked < MAX_RETURNS)
 }
 
-/// The answer that asks the host to come again; `None` where it is told in words instead.
+/// The answer that asks the host to return; `None` where the refusal is given in words instead.
 pub(crate) fn question(
     hold: &Hold,
-    asks: Asks<'_>,
-    back: Option<&Back>,
+    asks: HostQuestion<'_>,
+    returning: Option<&ReturningHost>,
     parking: &Parking,
 ) -> Option<Bytes> {
     let attempt = &hold.call().attempt;
-    if !is_possible(attempt, back) {
+    if !is_possible(attempt, returning) {
         return None;
     }
     let (name, params, meta) = match asks {
-        Asks::Confirmation => (CONFIRMATION, confirm::params(hold), String::new()),
-        Asks::Approval(id, url) => {
-            if back.and_then(|back| back.says(APPROVAL)) == Some(false) {
+        HostQuestion::Confirmation => (CONFIRMATION, confirm::params(hold), String::new()),
+        HostQuestion::Approval(id, url) => {
+            // After its user declined, the host gets the refusal in words and not the same question again.
+            if returning.and_then(|returning| returning.answer_to(APPROVAL)) == Some(false) {
                 return None;
             }
             let lines = approval_lines(hold.ruling(), id, url);
-            let params = shown(Shows::of(&attempt.host.capabilities), &lines, url)?;
+            let params = approval_question(
+                ElicitationModes::of(&attempt.host.capabilities),
+                &lines,
+                url,
+            )?;
             (APPROVAL, params, approval_meta(id, url))
         }
     };
-    let asked = back.map_or(0, |back| back.asked) + 1;
+    let asked = returning.map_or(0, |returning| returning.asked) + 1;
     let state = quote(&parking.hold(attempt, hold.binding(), asked));
     let method = methods::ELICITATION;
     let result = format!(
@@ -101,15 +106,15 @@ pub(crate) fn question(
     Some(for_stateless_host(answer, method))
 }
 
-/// The question about an approval: the page itself where the host can open it.
-fn shown(shows: Shows, lines: &str, url: &str) -> Option<String> {
+/// The question about an approval: the approval page if the host can open it, else a form.
+fn approval_question(modes: ElicitationModes, lines: &str, url: &str) -> Option<String> {
     let (lines, url) = (quote(lines), quote(url));
-    match shows {
-        Shows { url: true, .. } => {
+    match modes {
+        ElicitationModes { url: true, .. } => {
             Some(format!(r#"{{"mode":"url","message":{lines},"url":{url}}}"#))
         }
-        Shows { form: true, .. } => Some(confirm::form(&lines)),
-        Shows { .. } => None,
+        ElicitationModes { form: true, .. } => Some(confirm::form(&lines)),
+        ElicitationModes { .. } => None,
     }
 }
 
@@ -128,8 +133,8 @@ mod tests {
             (r#"{"elicitation":null}"#, false, false),
             (r#"{"sampling":{}}"#, false, false),
         ] {
-            let shows = Shows::of(capabilities);
-            assert_eq!((shows.form, shows.url), (form, url), "{capabilities}");
+            let modes = ElicitationModes::of(capabilities);
+            assert_eq!((modes.form, modes.url), (form, url), "{capabilities}");
         }
     }
 }

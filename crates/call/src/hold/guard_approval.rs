@@ -1,5 +1,5 @@
-//! A held call whose approval is given at another gateway: it is put on record here, and decided again by
-//! asking there. Nothing about the approval is kept here.
+//! A held call whose approval is given at the guard, another gateway. The call is recorded here; the approval exists only
+//! there, and each check asks the guard again.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use super::{HoldStep, Release, Unreleased, unreleased, waiting};
 use crate::{ApprovalService, Exchange, approval_service::ApprovalSettings, facts::Gathered};
 
-/// How often it is asked how an approval stands.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the guard is asked whether an approval is decided.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl HoldStep<'_> {
-    /// Keeps a call until the guard lets it go, as long as the terms say.
-    pub(super) async fn keep_elsewhere(
+    /// Holds a call until the guard decides, or until the configured wait is over.
+    pub(super) async fn hold_at_guard(
         &self,
         hold: Hold,
         (id, url): (ApprovalId, String),
@@ -29,7 +29,7 @@ impl HoldStep<'_> {
             },
         );
         let until = Instant::now() + wait;
-        let told = self.tell(&hold, &id, &url, wait.is_zero()).await;
+        let told = self.announce(&hold, &id, &url, wait.is_zero()).await;
         if let Err(error) = told {
             return unreleased(Unreleased::NotRecorded(hold, error));
         }
@@ -42,19 +42,22 @@ impl HoldStep<'_> {
                 }
                 return unreleased(Unreleased::NeedsApproval { hold, id, url });
             }
+            // The host would otherwise see nothing until the answer.
             exchange.caller.keep_alive();
             tokio::select! {
                 () = exchange.cancelled.cancelled() => {
                     return unreleased(Unreleased::Cancelled(hold, Some(id)));
                 }
-                () = tokio::time::sleep_until(until.min(Instant::now() + LOOK_EVERY)) => {}
+                () = tokio::time::sleep_until(until.min(Instant::now() + POLL_INTERVAL)) => {}
             }
+            // Not a check, because the guard records each of those.
             if self.facts.is_pending_elsewhere(&id).await {
                 continue;
             }
             let policy = self.providers.policy();
             let call = hold.into_call();
-            self.facts.look_again(&call, &policy, gathered).await;
+            // The verdict comes from the guard, not from the approval: the guard applies its whole policy again.
+            self.facts.refresh(&call, &policy, gathered).await;
             hold = match decide(call, &policy, &gathered.facts) {
                 Verdict::Permit(permit) => return Ok(permit),
                 Verdict::Deny(denied) => return unreleased(Unreleased::Denied(denied)),
