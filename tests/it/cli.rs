@@ -317,7 +317,7 @@ fn doctor_names_problems_and_remedies() {
         ok      configuration `$DIR/callgate.yaml`
         ok      data folder `$DIR/data` is yours alone
         ok      the record: 0 entries of 0 writers
-        problem server dead is stopped: 0 tools; the server went away; it said: callgate: cannot start `/no/such/program`: no such command, or the interpreter its first line names is missing
+        problem server dead is stopped: 0 tools; the server disconnected; last stderr line: callgate: cannot start `/no/such/program`: no such command, or the interpreter its first line names is missing
                 help: `callgate servers logs dead`
         problem server unset is stopped: 0 tools; environment variable `NOT_SET` is not set; set it, or write `${NOT_SET:-default}`
     "#]].assert_eq(&normalised(&bed, &ran.stdout));

@@ -1,4 +1,4 @@
-//! One live connection to a server: what is sent, who waits for what, and when it is over.
+//! One live connection to a server: requests, their replies, and its end.
 
 mod parts;
 mod watch;
@@ -68,8 +68,8 @@ impl fmt::Debug for Inner {
 }
 
 impl Drop for Inner {
-    /// A connection that is given up before it was closed leaves no task behind that waits for its end.
     fn drop(&mut self) {
+        // A connection that is dropped without being closed must not leave tasks that wait for its end.
         self.ended.cancel();
     }
 }
@@ -77,44 +77,34 @@ impl Drop for Inner {
 /// Limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionLimits {
-    /// Largest message from the server.
+    /// Largest message from the server, in bytes.
     pub(crate) frame_bytes: usize,
-    /// Calls under way at once; more wait their turn.
+    /// Calls in flight at once; further ones wait.
     pub(crate) concurrency: usize,
 }
 
-/// Why a request of our own housekeeping has no result.
+/// Why a housekeeping request has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HousekeepingError {
-    /// The stream ended.
-    #[error("the server went away")]
+    #[error("the server disconnected")]
     Gone,
-    /// The server did not answer in time.
     #[error("no answer to `{method}` within {}s", .after.as_secs_f64())]
     TimedOut {
-        /// The method that was asked.
         method: &'static str,
-        /// How long was waited.
         after: Duration,
     },
-    /// The server refused the request, or the way to it broke.
+    /// The server refused the request, or the transport broke.
     #[error("{detail}")]
     Lost {
-        /// The HTTP status, when that was the answer.
+        /// The HTTP status, if there was a response.
         status: Option<u16>,
-        /// What went wrong.
         detail: String,
     },
-    /// The answer was over the frame limit.
-    #[error("the answer to `{method}` is over the frame limit")]
-    TooLarge {
-        /// The method that was asked.
-        method: &'static str,
-    },
+    #[error("the answer to `{method}` exceeds the frame limit")]
+    TooLarge { method: &'static str },
 }
 
 impl Connection {
-    /// Over a child's standard streams.
     pub(crate) fn over_stdio<R, W>(
         reader: R,
         writer: W,
@@ -135,7 +125,6 @@ impl Connection {
         parts.connect(link, limits, wiring)
     }
 
-    /// Over Streamable HTTP.
     pub(crate) fn over_streamable(
         client: HttpClient,
         endpoint: Endpoint,
@@ -153,6 +142,7 @@ impl Connection {
         });
         let (pending, ended) = (parts.pending.clone(), parts.ended.clone());
         let inbound = link.inbound().clone();
+        // No single reader ends with this transport, so a task waits for the end of the connection.
         parts.tasks.spawn(async move {
             ended.cancelled().await;
             pending.close();
@@ -161,7 +151,6 @@ impl Connection {
         parts.connect(link, limits, wiring)
     }
 
-    /// Over HTTP+SSE of 2024-11-05.
     pub(crate) async fn over_legacy_sse(
         client: HttpClient,
         endpoint: Endpoint,
@@ -177,7 +166,7 @@ impl Connection {
         Ok(parts.connect(link, limits, wiring))
     }
 
-    /// From now on nobody but these hosts hears what its server says outside of calls.
+    /// Restricts what the server sends outside of calls to these hosts, from now on.
     pub(crate) fn claim(&self, audience: Audience) {
         let _ = self.inner.claimed.set(audience);
     }
@@ -187,17 +176,17 @@ impl Connection {
         &self.inner.ended
     }
 
-    /// Whether no call is under way.
+    /// Whether no call is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.inner.pending.is_empty()
     }
 
-    /// Whether calls are under way, and all of them wait for answers of their hosts.
+    /// Whether calls are in flight, and all of them wait for answers of their hosts.
     pub(crate) fn waits_for_hosts(&self) -> bool {
         self.inner.pending.waits_for_hosts()
     }
 
-    /// Ends our side: the server sees that nothing more comes. Calls under way end with it.
+    /// Closes our side, which the server notices. Calls in flight end.
     pub(crate) fn close(&self) {
         self.inner.link.close();
     }
@@ -217,6 +206,7 @@ impl Connection {
         makes_task: Option<Arc<TaskMaker>>,
     ) -> Result<Reply, Failure> {
         let inner = &*self.inner;
+        // A handshake server never gets the state, so it would run the call from the start again.
         if self.is_foreign(&recorded.call().attempt) {
             return Err(Failure::UnknownState);
         }
@@ -227,14 +217,16 @@ impl Connection {
             timeout,
             deadline: Instant::now() + timeout,
         };
+        // Waiting for a slot counts against the call's own timeout, which began above.
         let slot = inner.slots.acquire();
         let Ok(_slot) = watch.unless_stopped(slot, &exchange).await? else {
-            return Err(watch.unavailable(Effect::None, "the connection was closed"));
+            return Err(watch.unavailable(Effect::None, "the connection is closed"));
         };
         let id = inner.pending.fresh_id();
         let (message, on_behalf) = self.write_call(recorded, id, &exchange, makes_task);
+        // Before the message is sent: a fast reply must find its request in the table.
         let Some(reply) = inner.pending.enter(id, Some(Arc::clone(&on_behalf))) else {
-            return Err(watch.unavailable(Effect::None, "the server went away"));
+            return Err(watch.unavailable(Effect::None, "the server disconnected"));
         };
         let waiting = WaitingGuard {
             pending: &inner.pending,
@@ -245,10 +237,11 @@ impl Connection {
             awaits: Some(id),
         });
         let Ok(mut sent) = watch.unless_stopped(sent, &exchange).await? else {
-            return Err(watch.unavailable(Effect::None, "the server went away"));
+            return Err(watch.unavailable(Effect::None, "the server disconnected"));
         };
         let replying = sent.reply(reply);
         let ended = watch.reply(replying, &exchange, &on_behalf).await;
+        // Before the cancellation below, so that a reply that crosses it is ignored.
         drop(waiting);
         match ended {
             Ok(ended) => self.reply_of(ended, &watch),
@@ -291,16 +284,16 @@ impl Connection {
                 server: self.inner.server.clone(),
             }),
             Ended::Gone => {
-                Err(watch.unavailable(Effect::Unknown, "the server went away during the call"))
+                Err(watch.unavailable(Effect::Unknown, "the server disconnected during the call"))
             }
             Ended::Lost { effect, detail, .. } => Err(watch.unavailable(effect, &detail)),
         }
     }
 
-    /// Takes a call back that was cancelled or timed out, or tells the server to stop working on it.
+    /// Withdraws a cancelled or timed-out call if it is still queued, or sends the server a cancellation.
     fn abandon(&self, id: u64, sent: &Sent, failure: Failure) -> Failure {
         if sent.withdraw() {
-            // The message was still queued: the server never sees it and need not be told.
+            // The message was still queued: the server never sees it, so the call had no effect.
             return failure.not_sent();
         }
         let reason = failure.to_string();
@@ -313,7 +306,7 @@ impl Connection {
         failure
     }
 
-    /// Does something until the connection ends.
+    /// Runs a task until the connection ends.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let ended = self.inner.ended.clone();
         self.inner.tasks.spawn(async move {
@@ -324,25 +317,23 @@ impl Connection {
         });
     }
 
-    /// What is listened for here.
     pub(crate) fn listening(&self) -> &Listening {
         &self.inner.listening
     }
 
-    /// The era that is spoken here.
     pub(crate) fn era(&self) -> Era {
         self.inner.profile.era
     }
 
-    /// Whether a request carries a state that no server of this era can have given.
+    /// Whether a request carries a `requestState`, which a server of this era cannot have issued.
     fn is_foreign(&self, attempt: &Attempt) -> bool {
         self.era() == Era::Handshake
             && attempt.host.era == Era::Stateless
             && attempt.frame.param(REQUEST_STATE).is_some()
     }
 
-    /// A stateless server has to be told with each call which log messages are wanted; a host of the
-    /// handshake versions said so once, or expects what is usual.
+    /// The log level to send with a call. A stateless server needs it with each call, while a host of the
+    /// handshake versions set it once or expects the default.
     fn level_of(&self, call: &Call) -> Option<LogLevel> {
         let host = &call.attempt.host;
         match (self.era(), host.era) {
@@ -353,7 +344,7 @@ impl Connection {
         }
     }
 
-    /// Notes the version that the handshake settled, for transports that repeat it.
+    /// Notes the negotiated version, for transports that repeat it in headers.
     pub(crate) fn agreed(&self, version: &str) {
         self.inner.link.agreed(version);
     }
@@ -363,7 +354,7 @@ impl Connection {
         self.inner.link.introduced().await;
     }
 
-    /// Makes a request of our own and waits for its reply.
+    /// Sends a housekeeping request and waits at most `after` for its reply.
     pub(crate) async fn request(
         &self,
         method: &'static str,
@@ -399,16 +390,16 @@ impl Connection {
         if let Ok(answered) = tokio::time::timeout(after, exchange).await {
             return answered;
         }
-        // The handshake cannot be cancelled; a connection without one is closed.
+        // The specification forbids cancelling `initialize`; the caller closes the connection instead.
         if method != methods::INITIALIZE && method != methods::DISCOVER {
-            let reason = "no answer in time";
+            let reason = "the request timed out";
             let what = Housekeeping::Cancelled { id, reason };
             inner.link.give_up(id, Message::housekeeping(&what, 0));
         }
         Err(HousekeepingError::TimedOut { method, after })
     }
 
-    /// Says something that has no reply.
+    /// Sends a message that has no reply.
     pub(crate) async fn notify(&self, what: &Housekeeping<'_>) -> Result<(), LinkEnded> {
         let parcel = Parcel {
             message: Message::housekeeping(what, 0),
@@ -418,7 +409,7 @@ impl Connection {
     }
 }
 
-/// Forgets a waiting request however its caller ends, so that the table cannot grow.
+/// Removes a request from the table however its caller ends, also when its future is dropped.
 struct WaitingGuard<'a> {
     pending: &'a Pending,
     id: u64,

@@ -1,5 +1,5 @@
-//! Last known definitions: what a server listed when it was last reached, so that a gateway can
-//! answer lists at once when it starts.
+//! Saved definitions: what a server listed when it was last connected, so that a gateway can answer lists
+//! as soon as it starts.
 
 use std::{
     fs,
@@ -15,29 +15,28 @@ use crate::{FleetOptions, Launch, lists::OtherLists};
 
 /// The file of one server.
 #[derive(Debug, Serialize, Deserialize)]
-struct File {
-    /// Which configuration they belong to: another command is another server.
+struct DefinitionsFile {
+    /// A digest of the launch configuration: another command is another server.
     launch: String,
     capabilities: Box<RawValue>,
     instructions: Option<Box<RawValue>>,
     tools: Vec<Box<RawValue>>,
     extras: Vec<String>,
     #[serde(default)]
-    prompts: Kept,
+    prompts: StoredList,
     #[serde(default)]
-    resources: Kept,
+    resources: StoredList,
     #[serde(default)]
-    templates: Kept,
+    templates: StoredList,
 }
 
-/// A list as it is kept.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct StoredList {
     items: Vec<Box<RawValue>>,
     extras: Vec<String>,
 }
 
-impl File {
+impl DefinitionsFile {
     fn read(folder: &Path, server: &ServerName) -> Option<Self> {
         serde_json::from_slice(&fs::read(path(folder, server)).ok()?).ok()
     }
@@ -45,11 +44,11 @@ impl File {
     fn tools(&self, server: &ServerName) -> Vec<Tool> {
         let tool =
             |raw: &RawValue| Tool::from_descriptor(server, Bytes::from(raw.get().to_owned())).ok();
+        // An entry that cannot be read is dropped; the server lists it again when it connects.
         self.tools.iter().filter_map(|raw| tool(raw)).collect()
     }
 }
 
-/// What a server said when it was last reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Definitions {
     pub(crate) capabilities: String,
@@ -60,10 +59,11 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// Reads what is known; nothing, where that belongs to another configuration or is damaged.
+    /// Loads saved definitions; `None` if the file belongs to another configuration or is damaged.
     pub(crate) fn load(folder: &Path, server: &ServerName, launch: &Launch) -> Option<Self> {
-        let file = File::read(folder, server)?;
-        if file.launch != mark(launch) {
+        let file = DefinitionsFile::read(folder, server)?;
+        // Hosts must not see tools that the configured server never listed.
+        if file.launch != launch_digest(launch) {
             return None;
         }
         Some(Self {
@@ -79,10 +79,10 @@ impl Definitions {
         })
     }
 
-    /// Keeps what a server said. It is a convenience: a failure is logged and nothing else.
+    /// Saves the definitions. Only the next start depends on them, so a failure is only logged.
     pub(crate) fn save(&self, folder: &Path, server: &ServerName, launch: &Launch) {
         if let Err(error) = self.write(folder, server, launch) {
-            crate::log::definitions_not_kept(server, &error);
+            crate::log::definitions_not_saved(server, &error);
         }
     }
 
@@ -92,30 +92,32 @@ impl Definitions {
             .iter()
             .map(|tool| raw(&text(&tool.descriptor)))
             .collect();
-        let file = File {
-            launch: mark(launch),
+        let file = DefinitionsFile {
+            launch: launch_digest(launch),
             capabilities: raw(&self.capabilities)?,
             instructions: self.instructions.as_deref().map(raw).transpose()?,
             tools: tools?,
             extras: self.extras.iter().map(text).collect(),
-            prompts: Kept::of(&self.others.prompts)?,
-            resources: Kept::of(&self.others.resources)?,
-            templates: Kept::of(&self.others.templates)?,
+            prompts: StoredList::of(&self.others.prompts)?,
+            resources: StoredList::of(&self.others.resources)?,
+            templates: StoredList::of(&self.others.templates)?,
         };
         fs::create_dir_all(folder)?;
+        // Under a name of this process and then renamed: another gateway may read or save at the same time.
         let fresh = folder.join(format!("{server}.{}.new", std::process::id()));
         fs::write(&fresh, serde_json::to_vec(&file)?)?;
         fs::rename(&fresh, path(folder, server))
     }
 }
 
-/// What the server of this name listed when a gateway on this data folder last reached it, however it was started.
+/// The tools that the server of this name listed when a gateway with this data folder was last connected to
+/// it, whatever its launch configuration was.
 pub fn last_known(options: &FleetOptions, server: &ServerName) -> Option<Vec<Tool>> {
     let folder = options.definitions_dir.as_deref()?;
-    Some(File::read(folder, server)?.tools(server))
+    Some(DefinitionsFile::read(folder, server)?.tools(server))
 }
 
-impl Kept {
+impl StoredList {
     fn of(list: &Items) -> serde_json::Result<Self> {
         let items = list.items.iter().map(|item| raw(&text(&item.descriptor)));
         Ok(Self {
@@ -147,8 +149,8 @@ fn path(folder: &Path, server: &ServerName) -> PathBuf {
     folder.join(format!("{server}.json"))
 }
 
-/// A digest over how the server is reached; secrets in it stay secret.
-pub(crate) fn mark(launch: &Launch) -> String {
+/// A digest of the launch configuration, which may contain secrets and so is not stored itself.
+pub(crate) fn launch_digest(launch: &Launch) -> String {
     Digest::of(format!("{launch:?}").as_bytes()).to_string()
 }
 

@@ -1,6 +1,6 @@
-//! Which eras of the protocol a server speaks, as far as that was found out. It is asked only when
-//! somebody would profit, and over stdio in a process of its own: some servers keep the era in which they
-//! were first spoken to, and some old ones end when they are asked anything before `initialize`.
+//! Which protocol eras a server speaks. A server is probed only when a host would benefit, and over stdio in
+//! a separate process: some servers stay in the era of their first request, and some old ones exit on any
+//! request before `initialize`.
 
 use std::{
     fs,
@@ -15,34 +15,33 @@ use tokio::sync::Mutex;
 
 use crate::{
     Launch, Profile, Protocol, ServerSpec,
-    definitions::mark,
+    definitions::launch_digest,
     inbound::Wiring,
     lane::{Lane, LaneError},
     supplies::Supplies,
 };
 
-/// How long a verdict holds. A server that learned the newer era would otherwise never be spoken to in it.
-const HOLDS: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a probe's result is valid, so that a server which learns the newer era is noticed.
+const PROBE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is known about one server.
 #[derive(Debug, Default)]
 pub(crate) struct Eras {
-    /// Whether it speaks the stateless era; asked by one at a time.
+    /// Whether it speaks the stateless era; `None` until probed. Locked during a probe, so that there is only
+    /// one at a time.
     stateless: Mutex<Option<bool>>,
 }
 
-/// A verdict as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
-struct Verdict {
-    /// Which configuration it belongs to.
+struct EraProbe {
+    /// A digest of the launch configuration that was probed.
     launch: String,
     stateless: bool,
-    /// When it was found out, in seconds since 1970.
+    /// When it was probed, in seconds since 1970.
     at: u64,
 }
 
 impl Eras {
-    /// Whether the server speaks the stateless era, found out when it is not known.
+    /// Whether the server speaks the stateless era; probes it if that is unknown.
     pub(crate) async fn speaks_stateless(
         &self,
         spec: &ServerSpec,
@@ -58,7 +57,7 @@ impl Eras {
             return known;
         }
         let folder = supplies.options.definitions_dir.as_deref();
-        let kept = folder.and_then(|folder| Verdict::load(folder, &spec.name, &spec.launch));
+        let kept = folder.and_then(|folder| EraProbe::load(folder, &spec.name, &spec.launch));
         if let Some(kept) = kept {
             return *known.insert(kept);
         }
@@ -70,20 +69,20 @@ impl Eras {
                 true
             }
             Err(error) if error.is_about_era() => false,
-            // Nothing was learned; whoever comes next asks again.
+            // The probe failed for another reason and proves nothing, so the next caller probes again.
             Err(error) => {
-                crate::log::era_not_found_out(&spec.name, &error);
+                crate::log::era_not_detected(&spec.name, &error);
                 return false;
             }
         };
-        crate::log::era_found_out(&spec.name, found);
+        crate::log::era_detected(&spec.name, found);
         if let Some(folder) = folder {
-            Verdict::keep(folder, &spec.name, &spec.launch, found);
+            EraProbe::save(folder, &spec.name, &spec.launch, found);
         }
         *known.insert(found)
     }
 
-    /// Notes what a connection showed.
+    /// Notes the era of a successful connection.
     pub(crate) async fn note_stateless(
         &self,
         spec: &ServerSpec,
@@ -92,12 +91,12 @@ impl Eras {
     ) {
         *self.stateless.lock().await = Some(speaks);
         if let Some(folder) = supplies.options.definitions_dir.as_deref() {
-            Verdict::keep(folder, &spec.name, &spec.launch, speaks);
+            EraProbe::save(folder, &spec.name, &spec.launch, speaks);
         }
     }
 }
 
-/// Opens a lane in the era of `profile`, or in the other one when the server does not speak it.
+/// Opens a lane in the era of `profile`, or in the other one if the server does not speak it.
 pub(crate) async fn open_in_either(
     spec: &ServerSpec,
     profile: &Profile,
@@ -121,31 +120,32 @@ pub(crate) async fn open_in_either(
         Era::Handshake => Era::Stateless,
         Era::Stateless => Era::Handshake,
     };
-    // What went wrong in the era that was meant says more than what went wrong in the other.
+    // If both fail, the error in the requested era is the more helpful one.
     open(other).await.map_err(|_| error)
 }
 
-impl Verdict {
+impl EraProbe {
     fn load(folder: &Path, server: &ServerName, launch: &Launch) -> Option<bool> {
         let kept: Self = serde_json::from_slice(&fs::read(path(folder, server)).ok()?).ok()?;
-        let fresh = kept.at <= now() && now() - kept.at < HOLDS.as_secs();
-        (fresh && kept.launch == mark(launch)).then_some(kept.stateless)
+        // A time in the future means that the clock was set back; the age is unknown then.
+        let fresh = kept.at <= now() && now() - kept.at < PROBE_TTL.as_secs();
+        (fresh && kept.launch == launch_digest(launch)).then_some(kept.stateless)
     }
 
-    /// A convenience: a failure costs a probe and nothing else.
-    fn keep(folder: &Path, server: &ServerName, launch: &Launch, stateless: bool) {
-        let verdict = Self {
-            launch: mark(launch),
+    fn save(folder: &Path, server: &ServerName, launch: &Launch, stateless: bool) {
+        let probe = Self {
+            launch: launch_digest(launch),
             stateless,
             at: now(),
         };
+        // A failure is only logged: it costs the next start one probe.
         let written = fs::create_dir_all(folder).and_then(|()| {
             let fresh = folder.join(format!("{server}.era.{}.new", std::process::id()));
-            fs::write(&fresh, serde_json::to_vec(&verdict)?)?;
+            fs::write(&fresh, serde_json::to_vec(&probe)?)?;
             fs::rename(&fresh, path(folder, server))
         });
         if let Err(error) = written {
-            crate::log::era_not_kept(server, &error);
+            crate::log::era_not_saved(server, &error);
         }
     }
 }
@@ -173,14 +173,14 @@ mod tests {
             env: Vec::new(),
             cwd: None,
         };
-        Verdict::keep(folder.path(), &server, &launch("one"), true);
-        let load = |command| Verdict::load(folder.path(), &server, &launch(command));
+        EraProbe::save(folder.path(), &server, &launch("one"), true);
+        let load = |command| EraProbe::load(folder.path(), &server, &launch(command));
         assert_eq!(load("one"), Some(true));
         assert_eq!(load("two"), None);
-        let old = Verdict {
-            launch: mark(&launch("one")),
+        let old = EraProbe {
+            launch: launch_digest(&launch("one")),
             stateless: true,
-            at: now() - HOLDS.as_secs(),
+            at: now() - PROBE_TTL.as_secs(),
         };
         let text = serde_json::to_vec(&old).unwrap();
         fs::write(path(folder.path(), &server), text).unwrap();

@@ -1,4 +1,4 @@
-//! All configured servers together: the catalog they make, and the way to each of them.
+//! All configured servers: the catalog built from their lists, and the lookup of each server.
 
 mod catalog;
 mod first_round;
@@ -29,10 +29,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     FleetOptions, Profile, ServerSpec, ServerStatus,
+    change_queue::ChangeQueue,
     inbound::Wiring,
     lane::SharedWiring,
     levels::Levels,
-    news::News,
     outgoing::Housekeeping,
     roster::{Changes, Roster},
     server::{Server, ServerParts, State},
@@ -40,17 +40,16 @@ use crate::{
     supplies::Supplies,
     tasks::TaskOwners,
 };
-use hosts::Present;
+use hosts::AttachedHost;
 
-/// Announcements that a slow listener may lag behind before it misses some.
+/// How many announcements a slow listener may lag behind before it loses the oldest.
 const ANNOUNCEMENTS_KEPT: usize = 256;
 
-/// All servers.
 #[derive(Debug)]
 pub struct Fleet {
     me: Weak<Self>,
     roster: Roster,
-    /// Providers that are no servers, listed behind them.
+    /// Providers inside this process (built-in tools, plugins), listed after the servers.
     in_house: ArcSwap<Vec<Arc<dyn InHouse>>>,
     supplies: ArcSwap<Supplies>,
     profile: Profile,
@@ -58,61 +57,57 @@ pub struct Fleet {
     catalog: ArcSwap<Catalog>,
     policy: ArcSwap<Policy>,
     pins: ArcSwap<Pins>,
-    /// Why tools were kept away when that was last told.
-    quarantine_told: Mutex<BTreeMap<String, String>>,
+    /// The quarantined tools that were last reported, with the reasons: each is reported once.
+    reported_quarantine: Mutex<BTreeMap<String, String>>,
     announce: broadcast::Sender<Announcement>,
-    residents: Mutex<HashMap<String, Present>>,
-    /// Who follows resources, by server: a successor of a server takes them over.
+    residents: Mutex<HashMap<String, AttachedHost>>,
+    /// Resource subscriptions by server name, so that a server's successor inherits them.
     subscriptions: Mutex<HashMap<ServerName, Arc<Subscriptions>>>,
     levels: Arc<Levels>,
     task_owners: Arc<TaskOwners>,
     rebuilding: Mutex<()>,
     events: Events,
-    /// Whether lists had been answered when the configuration last changed.
+    /// Whether hosts could already have lists when the configuration last changed.
     answered: AtomicBool,
     started: Instant,
     shutdown: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// Everything that a configuration says about servers.
+/// The part of a configuration that concerns servers.
 #[derive(Debug, Clone)]
 pub struct FleetPlan {
-    /// The servers, in order.
+    /// In configuration order.
     pub servers: Vec<ServerSpec>,
-    /// Providers that are no servers: the built-in tools, plugins.
+    /// Providers inside this process: the built-in tools, plugins.
     pub in_house: Vec<Arc<dyn InHouse>>,
-    /// What may be called.
     pub policy: Policy,
-    /// What was accepted of what tools say about themselves.
+    /// The accepted tool definitions.
     pub pins: Pins,
-    /// What the servers have in common.
+    /// Settings shared by all servers.
     pub options: FleetOptions,
 }
 
-/// How one server stands, for people.
+/// The status of one server, for people.
 #[derive(Debug, Clone)]
 pub struct ServerReport {
-    /// Its name.
     pub name: ServerName,
     /// `stdio` or `http`.
     pub transport: &'static str,
-    /// Whether the configuration lets it run.
+    /// Whether the configuration enables it.
     pub enabled: bool,
-    /// How it stands.
     pub status: ServerStatus,
-    /// Why, when it is not `ok`.
+    /// Why the status is not `ok`.
     pub reason: Option<String>,
-    /// How many tools it has.
     pub tools: usize,
-    /// How many of them say nothing about their effects.
+    /// How many tools have no annotations about their effects.
     pub silent_tools: usize,
     /// The process id of its warden.
     pub pid: Option<u32>,
 }
 
 impl Fleet {
-    /// Starts all servers at once, in the name of `profile`.
+    /// Starts all servers concurrently, with `profile`.
     pub fn start(
         plan: FleetPlan,
         recorder: Recorder,
@@ -136,7 +131,7 @@ impl Fleet {
             catalog: ArcSwap::default(),
             policy: ArcSwap::from_pointee(policy),
             pins: ArcSwap::from_pointee(pins),
-            quarantine_told: Mutex::default(),
+            reported_quarantine: Mutex::default(),
             announce: broadcast::Sender::new(ANNOUNCEMENTS_KEPT),
             residents: Mutex::default(),
             subscriptions: Mutex::default(),
@@ -157,8 +152,8 @@ impl Fleet {
         fleet
     }
 
-    /// Takes over another configuration. Servers that did not change are not touched, a changed
-    /// one serves until its successor is there, and calls under way end where they began.
+    /// Applies another configuration. Servers that did not change are not touched, a changed one serves
+    /// until its successor has connected, and calls in flight end where they began.
     pub fn apply(&self, plan: FleetPlan) {
         let FleetPlan {
             servers,
@@ -167,31 +162,34 @@ impl Fleet {
             pins,
             options,
         } = plan;
+        // Before new servers begin their first connect, which would hide that hosts already have lists.
         if self.lists_are_answered() {
             self.answered.store(true, Ordering::Release);
         }
         self.pins.store(Arc::new(pins));
         let before = self.policy.swap(Arc::new(policy));
+        // Kept if unchanged: it owns the HTTP client, which is expensive to create.
         if self.supplies.load().options != options {
             self.supplies.store(Arc::new(Supplies::new(options)));
         }
+        // First, because `take_over` reads it to decide whether a server is the only provider.
         self.in_house.store(Arc::new(in_house));
         self.take_over(servers, &before);
     }
 
-    /// Keeps to another lock from now on.
+    /// Applies another lock from now on.
     pub fn keep_to(&self, lock: Lock) {
         let before = Pins::clone(&self.pins.load());
         self.pins.store(Arc::new(Pins { lock, ..before }));
         self.rebuild();
     }
 
-    /// What is kept to.
     pub fn pins(&self) -> Arc<Pins> {
         self.pins.load_full()
     }
 
     fn take_over(&self, specs: Vec<ServerSpec>, policy_before: &Policy) {
+        // Names of a single provider cannot collide, so its ids and notifications may pass unchanged.
         let alone = specs.len() == 1
             && self.in_house.load().is_empty()
             && self.naming().prefix == Prefix::Never;
@@ -214,15 +212,16 @@ impl Fleet {
     }
 
     fn new_server(&self, spec: ServerSpec, alone: bool) -> Arc<Server> {
-        let news = Arc::new(News::default());
-        let subscriptions = self.followers_of(&spec.name);
+        let change_queue = Arc::new(ChangeQueue::default());
+        let subscriptions = self.subscriptions_of(&spec.name);
         let wiring = Wiring {
             server: spec.name.clone(),
             levels: self.levels.clone(),
             announce: self.announce.clone(),
+            // Placeholders: `wiring_for` sets audience, profile and resident for each connection.
             claimed: Arc::default(),
             profile: Profile::gateway(),
-            news: news.clone(),
+            change_queue: change_queue.clone(),
             subscriptions: subscriptions.clone(),
             tasks: self.task_owners.clone(),
             resident: Arc::new(|| None),
@@ -236,7 +235,7 @@ impl Fleet {
             events: self.events.clone(),
             wiring: wiring_for(wiring, self.me.clone()),
             profile: self.profile.clone(),
-            news,
+            change_queue,
             subscriptions,
             levels: self.levels.clone(),
             tasks: self.task_owners.clone(),
@@ -251,7 +250,7 @@ impl Fleet {
             .ok_or_else(|| Failure::Unavailable {
                 server: server.clone(),
                 effect: Effect::None,
-                detail: "the server is not configured any more".to_owned(),
+                detail: "the server is no longer configured".to_owned(),
             })
     }
 
@@ -266,6 +265,7 @@ impl Fleet {
                 () = successor.retired().cancelled() => return,
                 () = fleet.shutdown.cancelled() => return,
             }
+            // `None` if a later configuration has replaced the successor already.
             if let Some(predecessor) = fleet.roster.promote(&successor) {
                 fleet.retire(predecessor);
                 fleet.rebuild();
@@ -273,7 +273,7 @@ impl Fleet {
         });
     }
 
-    /// Lets a server end what it has under way, and go.
+    /// Stops a server once its calls in flight have ended.
     fn retire(&self, server: Arc<Server>) {
         self.tasks.spawn(async move {
             server.idle().await;
@@ -285,14 +285,14 @@ impl Fleet {
         self.supplies.load().options.naming.clone()
     }
 
-    /// Ends every server and waits until nothing of them is left.
+    /// Stops every server and waits for all their tasks and processes.
     pub async fn shutdown(&self) {
         self.shutdown.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// How the servers stand, in configuration order.
+    /// The status of each server, in configuration order.
     pub fn reports(&self) -> Vec<ServerReport> {
         let report = |server: &Arc<Server>| {
             let state = server.state.borrow();
@@ -324,11 +324,12 @@ impl Providers for Fleet {
     fn first_connect<'a>(&'a self, server: Option<&'a ServerName>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let deadline = self.list_deadline();
-            let wanted = |one: &&Arc<Server>| server.is_none_or(|name| one.spec.name == *name);
-            for server in self.roster.active().iter().filter(wanted) {
+            let is_requested =
+                |one: &&Arc<Server>| server.is_none_or(|name| one.spec.name == *name);
+            for server in self.roster.active().iter().filter(is_requested) {
                 let mut state = server.state.subscribe();
                 let settled = state.wait_for(State::can_list);
-                // A server that is not there by then is announced when it comes.
+                // A server that is late joins the catalog when it connects, and hosts are notified then.
                 let _ = tokio::time::timeout_at(deadline, settled).await;
             }
         })
@@ -376,6 +377,7 @@ impl Providers for Fleet {
     }
 
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()> {
+        // At once and not in the future below, so that a server that starts meanwhile gets it too.
         self.levels.note(host, &request);
         Box::pin(async move {
             self.tell(
@@ -408,17 +410,18 @@ impl Providers for Fleet {
     }
 
     fn attach(&self, host: Arc<Host>, resident: Option<Arc<dyn Resident>>) {
-        self.came(host, resident);
+        self.host_attached(host, resident);
     }
 
     fn detach(&self, session: &str) {
-        self.went(session);
+        self.host_detached(session);
     }
 }
 
 fn wiring_for(base: Wiring, fleet: Weak<Fleet>) -> SharedWiring {
     Arc::new(move |profile: &Profile| {
         let claimed: Arc<OnceLock<Audience>> = Arc::default();
+        // The gateway's own profile has no audience yet: `Connection::claim` sets it for the first user.
         if let Some(audience) = profile.audience() {
             let _ = claimed.set(audience);
         }

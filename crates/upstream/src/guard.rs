@@ -1,7 +1,7 @@
-//! Another gateway that is asked about calls in place of rules, over one pool of connections.
+//! A remote guard: another gateway that decides about calls in place of rules.
 //!
-//! What it says is believed only where it can be understood; what counts when it cannot be asked at all is
-//! the operator's choice. Nothing is ever asked twice: an answer may have used an approval up.
+//! An answer that cannot be understood is a denial. If the guard cannot be reached, the operator's fail mode
+//! decides. No question is sent twice: the first answer may have used up an approval.
 
 mod audit;
 
@@ -24,66 +24,64 @@ use tokio::time::timeout;
 
 use crate::{
     Endpoint, EndpointError,
-    http::{Answered, Carried, HttpClient, HttpFailed, read_body},
+    http::{HttpClient, HttpFailed, RequestHeaders, ResponseBody, read_body},
 };
-use audit::Audit;
+use audit::UncheckedCallLog;
 
-/// A longer answer than this is not read.
+/// Longer answers are not read, and so are denials.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Keys of a request's `_meta` under which a host names an approval.
 const APPROVAL_KEYS: [&str; 2] = ["dev.callgate/approval_id", "dev.agentguard/approval_id"];
 
-/// Why no guard can be asked.
+/// Why a guard could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// Its address cannot be used.
+    /// The address is unusable.
     #[error(transparent)]
     Address(#[from] EndpointError),
-    /// There is no HTTP client.
+    /// The HTTP client could not be created.
     #[error("{0}")]
     Client(String),
 }
 
-/// Another gateway, asked over HTTP.
 #[derive(Debug)]
 pub struct RemoteGuard {
     client: HttpClient,
     check: Endpoint,
     options: GuardOptions,
-    audit: Audit,
+    audit: UncheckedCallLog,
     events: Events,
 }
 
-/// Why a question has no answer.
+/// Why the guard could not be asked.
 #[derive(Debug, thiserror::Error)]
-enum Unasked {
-    #[error("it does not answer within {0:?}")]
+enum AskError {
+    #[error("it did not answer within {0:?}")]
     Slow(Duration),
     #[error(transparent)]
     Http(#[from] HttpFailed),
     #[error("it answered {0}")]
     Status(StatusCode),
-    #[error("it cannot be asked about the approval")]
+    #[error("it did not report the approval's status")]
     NoStatus,
 }
 
-/// An answer that ended before it was complete.
-struct BrokeOff;
+struct IncompleteAnswer;
 
-/// What one question came to.
-enum Said {
+/// The outcome of one question.
+enum Outcome {
     Answer(Answer),
     TooLarge,
-    Unclear(&'static str),
+    Invalid(&'static str),
 }
 
 impl RemoteGuard {
-    /// A guard; what could not be asked is told through `events`.
+    /// A guard that reports failed questions through `events`.
     pub fn new(options: GuardOptions, events: Events) -> Result<Self, GuardError> {
         let client = HttpClient::new().map_err(|error| GuardError::Client(error.to_string()))?;
         Ok(Self {
             check: endpoint(&options, "check")?,
-            audit: Audit::new(options.audit_file.clone()),
+            audit: UncheckedCallLog::new(options.audit_file.clone()),
             client,
             options,
             events,
@@ -96,11 +94,11 @@ impl RemoteGuard {
         let named = named.and_then(|named| named.as_str());
         let mut guarded = Guarded::default();
         for inquiry in inquiries {
-            // One decision covers all questions about a call: the later ones are asked under the first one's approval.
+            // One decision covers all questions about a call, so later ones use the approval of the first.
             let open = guarded.approval.as_ref().map(|(id, _)| id.as_str());
             let body = message::question(call, &inquiry, open.or(named.as_deref()));
             let check = match self.ask_one(body).await {
-                Ok(Said::Answer(answer)) => {
+                Ok(Outcome::Answer(answer)) => {
                     let Answer {
                         kind,
                         rule,
@@ -112,10 +110,11 @@ impl RemoteGuard {
                     }
                     Check::of_guard(&inquiry.scope, kind, &rule, &reason)
                 }
-                Ok(Said::TooLarge) => Check::too_large_to_ask(),
-                Ok(Said::Unclear(why)) => Check::invalid_response(why),
+                Ok(Outcome::TooLarge) => Check::too_large_to_ask(),
+                Ok(Outcome::Invalid(why)) => Check::invalid_response(why),
                 Err(error) => self.failed(call, &error),
             };
+            // A denial decides the call, so the remaining questions are not sent.
             let is_no = check.kind == Kind::Deny;
             guarded.checks.push(check);
             if is_no {
@@ -125,8 +124,8 @@ impl RemoteGuard {
         guarded
     }
 
-    /// What counts for a call that could not be asked about.
-    fn failed(&self, call: &Call, error: &Unasked) -> Check {
+    /// Applies the fail mode to a call that the guard could not be asked about.
+    fn failed(&self, call: &Call, error: &AskError) -> Check {
         let error = error.to_string();
         let check = self.options.fail_mode.check(&error);
         let decision = match check.kind {
@@ -146,46 +145,48 @@ impl RemoteGuard {
         check
     }
 
-    async fn ask_one(&self, body: String) -> Result<Said, Unasked> {
+    async fn ask_one(&self, body: String) -> Result<Outcome, AskError> {
+        // A cut question would ask about another call, so this one is refused in every fail mode.
         if body.len() > message::MAX_QUESTION_BYTES {
-            return Ok(Said::TooLarge);
+            return Ok(Outcome::TooLarge);
         }
-        let carried = Carried::default();
+        let carried = RequestHeaders::default();
         let asking = async {
             let body = Pieces::from(bytes::Bytes::from(body));
             let response = match self.client.post(&self.check, &carried, body).await {
-                Err(HttpFailed::NotHttp(_)) => return Ok(Said::Unclear("it is not HTTP")),
+                // Something answered, so this is an answer that cannot be understood and not an absent guard.
+                Err(HttpFailed::NotHttp(_)) => return Ok(Outcome::Invalid("it is not HTTP")),
                 sent => sent?,
             };
             match response.status() {
                 StatusCode::OK => {}
-                StatusCode::PAYLOAD_TOO_LARGE => return Ok(Said::TooLarge),
-                other if is_no_answer(other) => return Err(Unasked::Status(other)),
-                _ => {
-                    return Ok(Said::Unclear(
-                        "its status is not one that a guard answers with",
-                    ));
-                }
+                StatusCode::PAYLOAD_TOO_LARGE => return Ok(Outcome::TooLarge),
+                other if is_no_answer(other) => return Err(AskError::Status(other)),
+                _ => return Ok(Outcome::Invalid("its HTTP status is unexpected")),
             }
             Ok(match read(response).await {
-                Ok(Some(body)) => Answer::read(&body).map_or_else(Said::Unclear, Said::Answer),
-                Ok(None) => Said::Unclear("it is too long"),
-                Err(BrokeOff) => Said::Unclear("it broke off"),
+                Ok(Some(body)) => {
+                    Answer::read(&body).map_or_else(Outcome::Invalid, Outcome::Answer)
+                }
+                Ok(None) => Outcome::Invalid("it exceeds the size limit"),
+                Err(IncompleteAnswer) => Outcome::Invalid("it is incomplete"),
             })
         };
         let limit = self.options.timeout;
         timeout(limit, asking)
             .await
-            .map_err(|_| Unasked::Slow(limit))?
+            .map_err(|_| AskError::Slow(limit))?
     }
 
-    async fn stands(&self, id: &ApprovalId) -> Result<bool, Unasked> {
+    async fn is_undecided(&self, id: &ApprovalId) -> Result<bool, AskError> {
         let place = endpoint(&self.options, &format!("status/{id}"));
-        let place = place.map_err(|_| Unasked::NoStatus)?;
-        let carried = Carried::default();
+        let place = place.map_err(|_| AskError::NoStatus)?;
+        let carried = RequestHeaders::default();
         let asking = async {
             let response = self.client.get(&place, &carried).await?;
-            let body = read(response).await.map_err(|BrokeOff| Unasked::NoStatus)?;
+            let body = read(response)
+                .await
+                .map_err(|IncompleteAnswer| AskError::NoStatus)?;
             let body = body.unwrap_or_default();
             let json = Json::validate(&body, Strictness::Full).ok();
             let status = json.and_then(|json| json.get("status")?.as_str());
@@ -194,7 +195,7 @@ impl RemoteGuard {
         let limit = self.options.timeout;
         timeout(limit, asking)
             .await
-            .map_err(|_| Unasked::Slow(limit))?
+            .map_err(|_| AskError::Slow(limit))?
     }
 }
 
@@ -204,12 +205,13 @@ impl Guard for RemoteGuard {
     }
 
     fn is_pending<'a>(&'a self, id: &'a ApprovalId) -> BoxFuture<'a, bool> {
-        Box::pin(async { self.stands(id).await.unwrap_or(true) })
+        // An unreachable guard does not end an approval: the host keeps waiting and asks again.
+        Box::pin(async { self.is_undecided(id).await.unwrap_or(true) })
     }
 }
 
-/// Whether a status says that the guard could not be asked: it is down, or does not know this gateway. Any other status that
-/// is not an answer is one that cannot be understood.
+/// Whether a status means that the guard could not be asked: it is down or does not know this gateway. Any
+/// other error status counts as an answer that cannot be understood.
 fn is_no_answer(status: StatusCode) -> bool {
     let unknown_here = [
         StatusCode::UNAUTHORIZED,
@@ -219,7 +221,7 @@ fn is_no_answer(status: StatusCode) -> bool {
     status.is_server_error() || unknown_here.contains(&status)
 }
 
-/// A route of the guard, for the tenant.
+/// A route of the guard for the configured tenant.
 fn endpoint(options: &GuardOptions, route: &str) -> Result<Endpoint, EndpointError> {
     let base = options.url.trim_end_matches('/');
     let url = match options.tenant.as_str() {
@@ -231,8 +233,8 @@ fn endpoint(options: &GuardOptions, route: &str) -> Result<Endpoint, EndpointErr
     Endpoint::new(&url, key.as_slice(), false)
 }
 
-/// The body of an answer; `None` where it is too long.
-async fn read(response: Response<Answered>) -> Result<Option<Bytes>, BrokeOff> {
+/// The body of an answer; `None` if it is too long.
+async fn read(response: Response<ResponseBody>) -> Result<Option<Bytes>, IncompleteAnswer> {
     let body = read_body(response.into_body(), MAX_ANSWER_BYTES).await;
-    body.map_err(|_| BrokeOff)
+    body.map_err(|_| IncompleteAnswer)
 }

@@ -1,4 +1,4 @@
-//! The beginning of a connection: initialize and initialized.
+//! The start of a connection: `initialize`, or `server/discover` in the stateless era.
 
 use std::{str::FromStr, time::Duration};
 
@@ -10,15 +10,14 @@ use crate::{
     outgoing::Housekeeping,
 };
 
-/// How long a server may take to answer `initialize`: some download themselves first.
+/// The deadline for `initialize`. Long, because some servers download themselves first (`npx`, `uvx`).
 const INITIALIZE_DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a server said about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Introduction {
     /// The raw capabilities object.
     pub(crate) capabilities: String,
-    /// The raw `instructions` string, if it gave any.
+    /// The raw `instructions` string, if any.
     pub(crate) instructions: Option<String>,
 }
 
@@ -29,23 +28,20 @@ pub(crate) enum HandshakeError {
     #[error(transparent)]
     Housekeeping(#[from] HousekeepingError),
     /// The server answered with an error.
-    #[error("`{method}` was answered with an error: {message}")]
+    #[error("the server answered `{method}` with error {code}: {message}")]
     Refused {
-        /// The method.
         method: &'static str,
-        /// The server's code.
         code: i64,
-        /// The server's words.
         message: String,
     },
     /// The server answered `server/discover` with something else.
-    #[error("the server's answer to `server/discover` does not offer 2026-07-28")]
+    #[error("the server's answer to `server/discover` does not list protocol version 2026-07-28")]
     NotOffered,
-    /// The server wants a version that we do not speak.
-    #[error("the server answered with protocol version `{0}`, which is not known")]
+    /// The server chose a version that we do not speak.
+    #[error("the server chose protocol version `{0}`, which this gateway does not support")]
     Version(String),
-    /// The list could be read in two ways, so it is not read at all.
-    #[error("the list is refused: {0}")]
+    /// The list is invalid, or two readers could understand it differently.
+    #[error("the list is malformed JSON: {0}")]
     List(String),
 }
 
@@ -67,6 +63,7 @@ pub(crate) async fn initialize(
         .and_then(|version| version.as_str())
         .unwrap_or_default();
     match ProtocolVersion::from_str(&version) {
+        // `initialize` does not exist in 2026-07-28, so an answer with that version is wrong.
         Ok(known) if known <= ProtocolVersion::V2025_11_25 => connection.agreed(known.as_str()),
         Ok(_) | Err(_) => return Err(HandshakeError::Version(version.into_owned())),
     }
@@ -76,28 +73,30 @@ pub(crate) async fn initialize(
         capabilities,
         instructions: raw("instructions"),
     };
-    let said = connection.notify(&Housekeeping::Initialized).await;
-    said.map_err(|_| HousekeepingError::Gone)?;
+    let sent = connection.notify(&Housekeeping::Initialized).await;
+    sent.map_err(|_| HousekeepingError::Gone)?;
+    // Only now: the standing stream belongs to an initialised session.
     connection.introduced().await;
     Ok(introduction)
 }
 
-/// How long a server may take to answer `server/discover`, which some do not know and leave unanswered.
+/// The deadline for `server/discover`. Short, because some older servers leave it unanswered.
 const DISCOVER_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Asks a stateless server what it has.
+/// Requests the capabilities of a stateless server.
 pub(crate) async fn discover(connection: &Connection) -> Result<Introduction, HandshakeError> {
     let what = Housekeeping::Discover;
     let ask = || connection.request(methods::DISCOVER, &what, DISCOVER_DEADLINE);
     let mut reply = ask().await?;
+    // A refusal that lists the refused version contradicts itself, so a second attempt may succeed.
     if names_our_version(&reply) {
         reply = ask().await?;
     }
     let result = result_of(&reply, methods::DISCOVER)?;
     let versions = result.get("supportedVersions").into_iter();
     let mut versions = versions.flat_map(Json::elements).filter_map(Json::as_str);
-    let wanted = ProtocolVersion::V2026_07_28.as_str();
-    if !versions.any(|version| version == wanted) {
+    let requested = ProtocolVersion::V2026_07_28.as_str();
+    if !versions.any(|version| version == requested) {
         return Err(HandshakeError::NotOffered);
     }
     let raw = |key| result.get(key).map(|json| json.as_text().to_owned());
@@ -107,7 +106,7 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Introduction, Ha
     })
 }
 
-/// Whether a server refuses our version and names it as one that it speaks. Then it is asked once more.
+/// Whether a server refuses our version although it lists it as supported. Then the request is repeated once.
 fn names_our_version(reply: &Frame) -> bool {
     let Some(error) = reply.error() else {
         return false;
@@ -120,7 +119,7 @@ fn names_our_version(reply: &Frame) -> bool {
         && supported.any(|version| version.as_str().as_deref() == Some(ours))
 }
 
-/// The result in a reply, or what the server said instead.
+/// The result of a reply, or its error.
 pub(crate) fn result_of<'f>(
     reply: &'f Frame,
     method: &'static str,

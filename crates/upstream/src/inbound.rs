@@ -1,4 +1,4 @@
-//! What a server says: replies to our requests, its own requests to the host, notifications.
+//! Incoming messages of a server: replies, requests to the host, notifications.
 
 use std::{
     collections::HashMap,
@@ -20,39 +20,34 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Profile,
+    change_queue::{Change, ChangeQueue},
     levels::Levels,
     link::{Link, Parcel},
     lists::Lists,
-    news::{Change, News},
     outgoing::{Housekeeping, Message},
-    pending::{Ended, Pending, Sole},
+    pending::{Ended, Pending, SoleSession},
     subscriptions::Subscriptions,
     tasks::{self, TaskOwners},
 };
 
-/// What a connection is wired to.
+/// What a connection reads from and reports to.
 #[derive(Clone)]
 pub(crate) struct Wiring {
     pub(crate) server: ServerName,
-    /// In whose name the connection is made, and in which era.
     pub(crate) profile: Profile,
-    /// Which log messages hosts want.
     pub(crate) levels: Arc<Levels>,
-    /// Where notifications go that belong to no call.
+    /// For notifications that belong to no call.
     pub(crate) announce: broadcast::Sender<Announcement>,
-    /// The hosts that share this connection; everybody, as long as no principal has claimed it.
+    /// The hosts that share this connection; all hosts until a principal has claimed it.
     pub(crate) claimed: Arc<OnceLock<Audience>>,
-    /// Where it is noted what the server says has changed.
-    pub(crate) news: Arc<News>,
-    /// Who follows the server's resources.
+    /// For changes that the server announces.
+    pub(crate) change_queue: Arc<ChangeQueue>,
     pub(crate) subscriptions: Arc<Subscriptions>,
-    /// Whose the server's tasks are.
     pub(crate) tasks: Arc<TaskOwners>,
-    /// The only host that could be asked outside of any call, if there is exactly one.
+    /// The host to ask outside of calls, if there is exactly one candidate.
     pub(crate) resident: Arc<dyn Fn() -> Option<Arc<dyn Caller>> + Send + Sync>,
-    /// Whether every notification passes, because this is the only server.
+    /// Whether every notification passes, because this is the only provider.
     pub(crate) passes_all: bool,
-    /// Where frames that were no frames are told.
     pub(crate) events: Events,
 }
 
@@ -64,7 +59,6 @@ impl fmt::Debug for Wiring {
     }
 }
 
-/// The reading side of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Inbound {
     wiring: Wiring,
@@ -90,28 +84,29 @@ impl Inbound {
         }
     }
 
-    /// Takes what a server said: during call `during`, when the transport tells that. What is no
-    /// frame is counted and skipped: the next one works.
+    /// Handles a message of the server; `during` is the call that it came with, if the transport shows that.
+    /// An invalid frame is reported and skipped.
     pub(crate) async fn message(&self, message: Bytes, during: Option<u64>) {
+        // Envelope only: a reply passes byte for byte, and a strict scan would drop results that hosts accept.
         match Frame::parse(message, Strictness::Envelope) {
             Ok(frame) => self.take(frame, during).await,
             Err(error) => self.bad_frame(&error.to_string()),
         }
     }
 
-    /// Takes the news that request `id` will not be answered.
+    /// Ends request `id`, which will not be answered.
     pub(crate) fn lost(&self, id: u64, ended: Ended) {
         self.pending.resolve(id, ended);
     }
 
-    /// Takes the news that the session, and perhaps the server, is another one than before.
+    /// Announces a new session; the server may have restarted.
     pub(crate) fn session_has_changed(&self) {
         self.changed(Change::Session);
     }
 
-    /// Takes the news that a message was over the limit and had to be dropped.
+    /// Reports a message that exceeded the limit and was dropped.
     pub(crate) fn oversize(&self) {
-        self.bad_frame("a message is over the frame limit");
+        self.bad_frame("a message exceeds the frame limit");
     }
 
     /// Whether `id` still waits for its reply.
@@ -119,7 +114,7 @@ impl Inbound {
         self.pending.waits(id)
     }
 
-    /// Gives up the server's open questions.
+    /// Cancels the server's open questions.
     pub(crate) fn close(&self) {
         for (_, ask) in self
             .asks
@@ -157,19 +152,21 @@ impl Inbound {
             return;
         }
         if self.wiring.profile.era == Era::Stateless {
-            // A server of this era asks in its answers.
+            // A server of this era asks in its results instead.
             self.send(no_answer(
                 &id,
-                "requests to clients are not part of this version",
+                "protocol version 2026-07-28 has no requests to clients",
             ))
             .await;
             return;
         }
+        // Noted before the task starts, so that a cancellation that follows at once finds the question.
         let cancelled = CancellationToken::new();
         self.asks
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id.clone(), cancelled.clone());
+        // A task of its own: the reader must go on, because the host may take minutes to answer.
         let inbound = self.clone();
         self.tasks.spawn(async move {
             tokio::select! {
@@ -184,12 +181,12 @@ impl Inbound {
         });
     }
 
-    /// Takes the server's question to the host whose call it belongs to, and the answer back.
+    /// Forwards the server's question to the host whose call it belongs to, and the answer back.
     async fn ask(&self, id: &Id, request: Frame, during: Option<u64>) {
         let (caller, during) = match self.whose(during) {
-            Sole::One(on_behalf) => (Some(on_behalf.caller.clone()), Some(on_behalf)),
-            Sole::Nobody => ((self.wiring.resident)(), None),
-            Sole::Several => (None, None),
+            SoleSession::One(on_behalf) => (Some(on_behalf.caller.clone()), Some(on_behalf)),
+            SoleSession::NoCalls => ((self.wiring.resident)(), None),
+            SoleSession::Several => (None, None),
         };
         let server = &self.wiring.server;
         let answer = match caller {
@@ -208,7 +205,10 @@ impl Inbound {
                     }
                 }
             }
-            None => no_answer(id, "the gateway cannot tell which host this request is for"),
+            None => no_answer(
+                id,
+                "the gateway cannot determine which host this request is for",
+            ),
         };
         self.send(answer).await;
     }
@@ -223,7 +223,7 @@ impl Inbound {
             Some(methods::CANCELLED) => self.cancelled(&frame),
             Some(methods::ACKNOWLEDGED) => {}
             Some(methods::TASK_STATUS) => self.task_status(frame),
-            // What was subscribed to belongs to no call.
+            // A notification of a subscription belongs to no call.
             Some(method) if frame.meta(SUBSCRIPTION_ID_META).is_some() => {
                 if self.wiring.passes_all || passes(method) {
                     self.announce(untagged(frame).into_bytes());
@@ -232,25 +232,27 @@ impl Inbound {
             Some(method) if self.wiring.passes_all || passes(method) => {
                 let frame = self.shown(frame);
                 match self.whose(during) {
-                    Sole::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
-                    Sole::Nobody | Sole::Several => self.announce(frame.into_bytes()),
+                    SoleSession::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
+                    SoleSession::NoCalls | SoleSession::Several => {
+                        self.announce(frame.into_bytes());
+                    }
                 }
             }
             Some(_) | None => {}
         }
     }
 
-    /// Whose call a message belongs to: the one it came with, or the only one it can.
-    fn whose(&self, during: Option<u64>) -> Sole {
+    /// The call that a message belongs to: the one it came with, or the only possible one.
+    fn whose(&self, during: Option<u64>) -> SoleSession {
         match during.and_then(|id| self.pending.on_behalf(id)) {
-            Some(on_behalf) => Sole::One(on_behalf),
+            Some(on_behalf) => SoleSession::One(on_behalf),
             None => self.pending.sole_session(),
         }
     }
 
     async fn send(&self, message: Message) {
         if let Some(link) = self.link.upgrade() {
-            // A link that has ended has nobody to tell.
+            // An ended link has dropped the server's request, so its answer is not needed.
             let _ = link
                 .send(Parcel {
                     message,
@@ -260,7 +262,6 @@ impl Inbound {
         }
     }
 
-    /// Progress goes to the call it names, under the host's own token.
     fn progress(&self, frame: &Frame) {
         let token = frame
             .param("progressToken")
@@ -268,6 +269,7 @@ impl Inbound {
         let Some(on_behalf) = token.and_then(|token| self.pending.on_behalf(token)) else {
             return;
         };
+        // The server got our id as the token; the host knows only its own.
         if let Some(token) = &on_behalf.progress_token {
             on_behalf
                 .caller
@@ -289,7 +291,7 @@ impl Inbound {
         }
     }
 
-    /// What the server says, with the ids of tasks that hosts know.
+    /// A message of the server with the task ids that hosts see.
     fn shown(&self, frame: Frame) -> Frame {
         match self.wiring.passes_all {
             true => frame,
@@ -298,10 +300,10 @@ impl Inbound {
     }
 
     fn changed(&self, change: Change) {
-        self.wiring.news.ring(&self.wiring.profile, change);
+        self.wiring.change_queue.push(&self.wiring.profile, change);
     }
 
-    /// Tells those who follow a resource of its change, each in their own spelling of its URI.
+    /// Notifies the subscribers of a resource, each with its own spelling of the URI.
     fn updated(&self, frame: Frame) {
         let frame = untagged(frame);
         let uri = frame.param("uri").and_then(|uri| uri.as_str());
@@ -320,7 +322,7 @@ impl Inbound {
         }
     }
 
-    /// Tells of a task's state over the connection of the token that the task belongs to, and no other.
+    /// Forwards a task's status to the token that owns the task, and to no other.
     fn task_status(&self, frame: Frame) {
         let id = frame.param("taskId").and_then(|id| id.as_str());
         let Some(id) = id else { return };
@@ -331,6 +333,7 @@ impl Inbound {
                 self.announce_to(audience.clone(), shown);
             }
             Some(_) => {}
+            // Several tokens may share an unclaimed connection, so the owner decides and not the connection.
             None => {
                 for owner in owners {
                     let audience = Audience::Sharing {
@@ -349,7 +352,7 @@ impl Inbound {
     }
 
     fn announce_to(&self, audience: Audience, frame: Bytes) {
-        // Nobody listening is no failure.
+        // An error only means that no host is listening.
         let _ = self.wiring.announce.send(Announcement {
             audience,
             servers: vec![self.wiring.server.clone()],
@@ -358,7 +361,8 @@ impl Inbound {
     }
 
     pub(crate) fn too_long(&self, head: &[u8], tail: &[u8]) {
-        self.bad_frame("a line is over the frame limit");
+        self.bad_frame("a line exceeds the frame limit");
+        // Otherwise the call would wait for its deadline although its reply has arrived.
         if let Some(id) = id_of_overlong(head, tail) {
             self.pending.resolve(id, Ended::TooLarge);
         }
@@ -372,8 +376,8 @@ impl Inbound {
     }
 }
 
-/// With several servers, what names resources or prompts in a way that nobody knows would be
-/// misunderstood by hosts.
+/// Whether a notification passes with several servers. Those about resources and prompts do not: they use the
+/// server's own names, which hosts know under others.
 fn passes(method: &str) -> bool {
     !method.starts_with("notifications/resources/") && !method.starts_with("notifications/prompts/")
 }
@@ -387,7 +391,7 @@ fn refusal(id: &Id, code: i64, why: &str) -> Message {
     Message::housekeeping(&Housekeeping::NoAnswer { id, error: &error }, 0)
 }
 
-/// The id of a reply whose middle was dropped: servers write it first or last.
+/// The id of a reply whose middle was dropped: servers write the id first or last.
 fn id_of_overlong(head: &[u8], tail: &[u8]) -> Option<u64> {
     let number = |text: &str| {
         let digits: String = text
@@ -410,7 +414,7 @@ fn id_of_overlong(head: &[u8], tail: &[u8]) -> Option<u64> {
         .or_else(|| last().and_then(|(_, after)| number(after)))
 }
 
-/// A notification without what says which subscription of ours it belongs to.
+/// A notification without the id of our own subscription.
 fn untagged(frame: Frame) -> Frame {
     if frame.meta(SUBSCRIPTION_ID_META).is_none() {
         return frame;

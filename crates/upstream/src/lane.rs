@@ -1,4 +1,4 @@
-//! A lane: a connection to a server, and its process where it is ours, made in one host's name.
+//! A lane: a connection to a server for one profile, with the server's process if we started it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use crate::{
     supplies::Supplies,
 };
 
-/// A live connection, and the process behind it where it is ours.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) profile: Profile,
@@ -27,34 +26,31 @@ pub(crate) struct Lane {
 /// Why a lane could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaneError {
-    /// The configuration keeps the server off.
+    /// The configuration disables the server, or lacks something that it needs.
     #[error("{0}")]
     Off(String),
-    /// As many kinds of hosts use the server at once as it may have processes.
-    #[error("all {limit} processes of this server are in use (`limits.processes_per_server`)")]
-    TooMany {
-        /// How many there may be.
-        limit: usize,
-    },
-    /// The process could not be started.
+    /// More kinds of hosts use the server at once than it may have processes.
+    #[error(
+        "all {limit} processes of this server are in use; retry later or raise `limits.processes_per_server`"
+    )]
+    TooMany { limit: usize },
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// HTTP cannot be spoken at all.
+    /// The HTTP client could not be created.
     #[error(transparent)]
     Http(#[from] HttpFailed),
-    /// The server was reached, but did not introduce itself.
-    #[error("{error}{}", said(.last_words))]
+    /// The server was reached, but the handshake failed.
+    #[error("{error}{}", stderr_suffix(.last_stderr_line))]
     Handshake {
-        /// What went wrong.
         error: HandshakeError,
         /// The last line it wrote to stderr.
-        last_words: Option<String>,
+        last_stderr_line: Option<String>,
     },
 }
 
 impl LaneError {
-    /// Whether the server was reached and does not speak the era it was spoken to in. A server that
-    /// refuses our credentials or has a fault says nothing about that.
+    /// Whether the server was reached and does not speak the requested era. A server that rejects our
+    /// credentials or fails itself proves nothing about its eras.
     pub(crate) fn is_about_era(&self) -> bool {
         let Self::Handshake { error, .. } = self else {
             return false;
@@ -67,7 +63,7 @@ impl LaneError {
                 .is_some_and(|status| {
                     (400..500).contains(&status) && !matches!(status, 401 | 403 | 408 | 429)
                 }),
-            // Some old servers end, or say nothing, when they are asked anything before `initialize`.
+            // Some old servers exit, or do not answer, on any request before `initialize`.
             HandshakeError::Housekeeping(
                 HousekeepingError::Gone | HousekeepingError::TimedOut { .. },
             ) => true,
@@ -78,7 +74,7 @@ impl LaneError {
 }
 
 impl Lane {
-    /// Reaches the server and introduces the host of `profile` to it.
+    /// Connects to the server and performs the handshake for `profile`.
     pub(crate) async fn open(
         launch: &Launch,
         profile: Profile,
@@ -132,19 +128,20 @@ impl Lane {
                 process: Some(process),
             }),
             Err(error) => {
+                // Kept, because `close` consumes the process and its last line may arrive only at its end.
                 let tail = process.stderr().clone();
                 connection.close();
                 process.close(CloseTimes::default()).await;
                 connection.join().await;
                 Err(LaneError::Handshake {
                     error,
-                    last_words: tail.last_line(),
+                    last_stderr_line: tail.last_line(),
                 })
             }
         }
     }
 
-    /// Streamable HTTP first; a server that does not know it gets HTTP+SSE.
+    /// Tries Streamable HTTP first, then HTTP+SSE if the server does not know it.
     async fn open_http(
         endpoint: &Endpoint,
         profile: Profile,
@@ -174,14 +171,15 @@ impl Lane {
         if profile.era == Era::Stateless || !is_older(&error) {
             return Err(LaneError::Handshake {
                 error,
-                last_words: None,
+                last_stderr_line: None,
             });
         }
         let legacy = Connection::over_legacy_sse(client, endpoint.clone(), limits, wiring).await;
+        // Neither transport works; the error of the current one helps more than that of the old one.
         let Ok(connection) = legacy else {
             return Err(LaneError::Handshake {
                 error,
-                last_words: None,
+                last_stderr_line: None,
             });
         };
         match initialize(&connection, &profile).await {
@@ -196,14 +194,14 @@ impl Lane {
                 connection.join().await;
                 Err(LaneError::Handshake {
                     error,
-                    last_words: None,
+                    last_stderr_line: None,
                 })
             }
         }
     }
 
-    /// Hears of the server's changes from now on; those of the handshake versions tell by themselves.
-    pub(crate) fn hear(&self) {
+    /// Listens for changes of a stateless server; a handshake server sends them unasked.
+    pub(crate) fn listen_for_changes(&self) {
         match self.profile.era {
             Era::Handshake => {}
             Era::Stateless => self
@@ -213,7 +211,7 @@ impl Lane {
     }
 
     /// The last line that the process wrote to stderr.
-    pub(crate) fn last_words(&self) -> Option<String> {
+    pub(crate) fn last_stderr_line(&self) -> Option<String> {
         self.process
             .as_ref()
             .and_then(|process| process.stderr().last_line())
@@ -224,7 +222,8 @@ impl Lane {
         self.process.as_ref().and_then(Process::warden_pid)
     }
 
-    /// Ends it. For a process: EOF, patience, SIGTERM, patience, SIGKILL, for everything below it.
+    /// Closes the lane. A process gets EOF, then SIGTERM, then SIGKILL, each with a grace period, together with
+    /// its descendants.
     pub(crate) async fn close(self) {
         self.connection.close();
         if let Some(process) = self.process {
@@ -234,7 +233,7 @@ impl Lane {
     }
 }
 
-/// Begins a connection in the era of its profile.
+/// Performs the handshake in the era of the profile.
 async fn introduce(
     connection: &Connection,
     profile: &Profile,
@@ -245,8 +244,8 @@ async fn introduce(
     }
 }
 
-/// Whether a failed handshake looks like a server that does not know Streamable HTTP. Being
-/// refused, or told to slow down, says nothing about its age.
+/// Whether a failed handshake looks like a server without Streamable HTTP. Rejected credentials and rate
+/// limits prove nothing about its age.
 fn is_older(error: &HandshakeError) -> bool {
     let HandshakeError::Housekeeping(HousekeepingError::Lost {
         status: Some(status),
@@ -265,12 +264,12 @@ fn stderr_tail(options: &FleetOptions, server: &ServerName) -> StderrTail {
     }
 }
 
-fn said(last_words: &Option<String>) -> String {
-    last_words
+fn stderr_suffix(last_stderr_line: &Option<String>) -> String {
+    last_stderr_line
         .as_ref()
-        .map(|words| format!("; it said: {words}"))
+        .map(|words| format!("; last stderr line: {words}"))
         .unwrap_or_default()
 }
 
-/// How a lane of a profile is wired.
+/// Creates the wiring for a lane of a profile.
 pub(crate) type SharedWiring = Arc<dyn Fn(&Profile) -> Wiring + Send + Sync>;

@@ -1,5 +1,5 @@
-//! The lanes of one server beside its primary one: a process for each kind of host, and for each call
-//! that has to have one to itself.
+//! The lanes of one server beside its primary one: a process for each kind of host, and one for each call
+//! that needs exclusive use.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -21,36 +21,35 @@ pub(crate) struct Lanes {
     limit: usize,
 }
 
-/// The place of one kind of host. Its own lock is held while its lane is opened, so that a process
-/// that is slow to start keeps only hosts of its own kind waiting.
+/// The lane of one kind of host. Its own lock is held while the lane opens, so that a process that is slow to
+/// start delays only hosts of its kind.
 #[derive(Debug)]
 struct Slot {
     profile: Profile,
     lane: Arc<AsyncMutex<Option<Lane>>>,
-    /// How many calls have taken a seat.
-    taken: Seats,
+    taken: LaneLeases,
 }
 
-/// The seats of one lane.
+/// Counts the calls that use one lane.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seats(Arc<AtomicUsize>);
+pub(crate) struct LaneLeases(Arc<AtomicUsize>);
 
-/// A seat on a lane, given back when it is dropped.
+/// One use of a lane, released on drop.
 #[derive(Debug)]
-pub(crate) struct Seat(Seats);
+pub(crate) struct LaneLease(LaneLeases);
 
-impl Seats {
-    /// A seat, however many sit there.
-    pub(crate) fn take(&self) -> Seat {
+impl LaneLeases {
+    /// A use beside any others.
+    pub(crate) fn take(&self) -> LaneLease {
         self.0.fetch_add(1, Ordering::AcqRel);
-        Seat(self.clone())
+        LaneLease(self.clone())
     }
 
-    /// A seat where nobody sits.
-    pub(crate) fn take_all(&self) -> Option<Seat> {
+    /// The only use; `None` if there are others.
+    pub(crate) fn take_exclusive(&self) -> Option<LaneLease> {
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let taken = self.0.compare_exchange(0, 1, order.0, order.1);
-        taken.ok().map(|_| Seat(self.clone()))
+        taken.ok().map(|_| LaneLease(self.clone()))
     }
 
     fn are_free(&self) -> bool {
@@ -58,7 +57,7 @@ impl Seats {
     }
 }
 
-impl Drop for Seat {
+impl Drop for LaneLease {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -66,22 +65,21 @@ impl Drop for Seat {
 
 /// How a call uses a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// Beside others.
+pub(crate) enum LaneUse {
     Shared,
-    /// Alone, as long as there are processes for that.
-    Alone,
+    /// Exclusively, while the process limit allows that.
+    Exclusive,
 }
 
-/// Where the lane of a profile is, or is to be.
-enum Place {
-    /// There is a slot already.
-    Known(Arc<AsyncMutex<Option<Lane>>>, Seat),
-    /// A fresh slot, held, and the one that made room for it.
-    Fresh {
+/// The slot for a profile.
+enum SlotLookup {
+    /// An existing slot; its lane may still be opening.
+    Existing(Arc<AsyncMutex<Option<Lane>>>, LaneLease),
+    /// A new slot, locked until its lane is open, and the slot that it replaces.
+    Reserved {
         lane: OwnedMutexGuard<Option<Lane>>,
-        gives_way: Option<Slot>,
-        seat: Seat,
+        evicted: Option<Slot>,
+        lease: LaneLease,
     },
 }
 
@@ -93,7 +91,7 @@ impl Lanes {
         }
     }
 
-    /// The live connection of a profile; none while it is being opened.
+    /// The live connection of a profile; `None` while it is being opened.
     pub(crate) fn get(&self, profile: &Profile) -> Option<Connection> {
         let slots = self.lock();
         let lane = slots
@@ -104,39 +102,40 @@ impl Lanes {
         lane.ok()?.as_ref().and_then(live)
     }
 
-    /// The live connection of a profile, opened when there is none. Beyond the limit the oldest
-    /// lane that nobody uses makes room; when all are used, the request is refused.
+    /// The live connection of a profile, opened if there is none. At the limit the oldest idle lane is closed
+    /// to make room; if all are in use, the request is refused.
     pub(crate) async fn get_or_open<F>(
         &self,
         profile: &Profile,
-        how: Use,
+        how: LaneUse,
         open_lane: impl FnOnce() -> F,
-    ) -> Result<(Connection, Seat), LaneError>
+    ) -> Result<(Connection, LaneLease), LaneError>
     where
         F: Future<Output = Result<Lane, LaneError>>,
     {
-        let (mut lane, seat) = match self.place(profile, how)? {
-            Place::Known(lane, seat) => (lane.lock_owned().await, seat),
-            Place::Fresh {
+        let (mut lane, lease) = match self.find_or_reserve(profile, how)? {
+            SlotLookup::Existing(lane, lease) => (lane.lock_owned().await, lease),
+            SlotLookup::Reserved {
                 lane,
-                gives_way,
-                seat,
+                evicted,
+                lease,
             } => {
-                // Before another process starts, so that there are never more than the limit.
-                if let Some(slot) = gives_way {
+                // Closed before the new process starts, so that the limit holds at every moment.
+                if let Some(slot) = evicted {
                     slot.close().await;
                 }
-                (lane, seat)
+                (lane, lease)
             }
         };
         if let Some(connection) = lane.as_ref().and_then(live) {
-            return Ok((connection, seat));
+            return Ok((connection, lease));
         }
+        // The process ended since the last call; its exit has to be waited for, and a new one takes the slot.
         if let Some(ended) = lane.take() {
             ended.close().await;
         }
         let opened = lane.insert(open_lane().await?);
-        Ok((opened.connection.clone(), seat))
+        Ok((opened.connection.clone(), lease))
     }
 
     pub(crate) async fn close_all(&self) {
@@ -144,52 +143,57 @@ impl Lanes {
         futures_util::future::join_all(slots.into_iter().map(Slot::close)).await;
     }
 
-    fn place(&self, profile: &Profile, how: Use) -> Result<Place, LaneError> {
+    fn find_or_reserve(&self, profile: &Profile, how: LaneUse) -> Result<SlotLookup, LaneError> {
         let mut slots = self.lock();
         let mut fitting = slots.iter().filter(|slot| slot.fits(profile));
         let known = match how {
-            Use::Shared => fitting.next().map(|slot| (slot, slot.taken.take())),
-            Use::Alone => fitting.find_map(|slot| Some((slot, slot.taken.take_all()?))),
+            LaneUse::Shared => fitting.next().map(|slot| (slot, slot.taken.take())),
+            LaneUse::Exclusive => {
+                fitting.find_map(|slot| Some((slot, slot.taken.take_exclusive()?)))
+            }
         };
-        if let Some((slot, seat)) = known {
-            return Ok(Place::Known(slot.lane.clone(), seat));
+        if let Some((slot, lease)) = known {
+            return Ok(SlotLookup::Existing(slot.lane.clone(), lease));
         }
-        let mut gives_way = None;
+        let mut evicted = None;
         if slots.len() >= self.limit {
             let idle = slots.iter().position(Slot::is_idle);
-            // A host that was asked and has not come back for longest is least likely to.
+            // Next, the oldest lane whose calls all wait for their hosts: the host that has not answered for
+            // longest is the least likely to.
             let waiting = || slots.iter().position(Slot::waits_for_hosts);
             match (idle.or_else(waiting), how) {
-                (Some(at), _) => gives_way = Some(slots.remove(at)),
-                (None, Use::Alone) => return self.beside_others(&slots, profile),
-                (None, Use::Shared) => return Err(self.too_many()),
+                (Some(at), _) => evicted = Some(slots.remove(at)),
+                (None, LaneUse::Exclusive) => return self.share_existing(&slots, profile),
+                (None, LaneUse::Shared) => return Err(self.too_many()),
             }
         }
         let lane = Arc::new(AsyncMutex::new(None));
+        // Locked before others can see the slot: they wait for this lane and open no second one.
         let held = lane.clone().try_lock_owned();
-        let taken = Seats::default();
-        let seat = taken.take();
+        let taken = LaneLeases::default();
+        let lease = taken.take();
         slots.push(Slot {
             profile: profile.clone(),
             lane,
             taken,
         });
-        Ok(Place::Fresh {
-            lane: held.expect("nobody else knows a fresh lock"),
-            gives_way,
-            seat,
+        Ok(SlotLookup::Reserved {
+            lane: held.expect("a new lock is free"),
+            evicted,
+            lease,
         })
     }
 
-    /// There is no process left to be alone in: the call is made all the same, and only questions that
-    /// could be another call's are not asked.
-    fn beside_others(&self, slots: &[Slot], profile: &Profile) -> Result<Place, LaneError> {
+    /// For an exclusive call without a free process: it shares one, and only questions that could belong to
+    /// another call are refused.
+    fn share_existing(&self, slots: &[Slot], profile: &Profile) -> Result<SlotLookup, LaneError> {
         let fits = slots.iter().find(|slot| slot.fits(profile));
         let slot = fits.ok_or_else(|| self.too_many())?;
-        Ok(Place::Known(slot.lane.clone(), slot.taken.take()))
+        Ok(SlotLookup::Existing(slot.lane.clone(), slot.taken.take()))
     }
 
     fn too_many(&self) -> LaneError {
+        // The configured limit counts the primary too.
         let limit = self.limit + 1;
         LaneError::TooMany { limit }
     }
@@ -204,15 +208,16 @@ impl Slot {
         self.profile.fits(profile)
     }
 
-    /// Whether all of its calls wait for answers of their hosts.
+    /// Whether all its calls wait for answers of their hosts.
     fn waits_for_hosts(&self) -> bool {
         let lane = self.lane.try_lock();
         let waits = |lane: &Lane| lane.connection.waits_for_hosts();
         lane.is_ok_and(|lane| lane.as_ref().is_some_and(waits))
     }
 
-    /// Whether nobody uses it: not being opened, and no call under way.
+    /// Whether it is not being opened and has no call in flight.
     fn is_idle(&self) -> bool {
+        // A second reference belongs to a caller that opens the lane or waits for it.
         let alone = Arc::strong_count(&self.lane) == 1;
         let lane = self.lane.try_lock();
         alone

@@ -1,12 +1,13 @@
-//! Other people's MCP servers: started, watched, listed and called.
+//! Third-party MCP servers: started, supervised, listed and called.
 //!
 //! A [`Fleet`] keeps every configured server running and makes the catalog out of what they
 //! list. Each server has a primary *lane* (a process and the connection to it) and further ones
 //! for hosts that differ in principal or capabilities. A request is written only as a
-//! [`Recorded`](callgate_record::Recorded) call or as one of a closed list of housekeeping.
+//! [`Recorded`](callgate_record::Recorded) call or as one of a closed set of housekeeping messages.
 //!
-//! This room decides nothing about calls and keeps no record of them; it says what happened.
+//! This room makes no decisions about calls and keeps no record of them; it reports what happened.
 
+mod change_queue;
 mod connection;
 mod definitions;
 mod eras;
@@ -22,7 +23,6 @@ mod link;
 mod listening;
 mod lists;
 mod log;
-mod news;
 mod outgoing;
 mod pending;
 mod roster;

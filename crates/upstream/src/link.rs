@@ -1,6 +1,5 @@
-//! A link: how messages get to a server and back. One file per transport; what they share, a
-//! table of waiting requests and the reading of what servers say, is in [`crate::connection`]
-//! and [`crate::inbound`].
+//! A link: the transport to a server. One file per transport; the table of pending requests and the
+//! handling of incoming messages are shared, in [`crate::connection`] and [`crate::inbound`].
 
 pub(crate) mod legacy_sse;
 pub(crate) mod stdio;
@@ -23,79 +22,79 @@ use tokio::sync::oneshot;
 
 use crate::{outgoing::Message, pending::Ended};
 
-/// Sends messages to one server, in the order they were given.
+/// Sends messages to one server, in order.
 pub(crate) trait Link: Send + Sync + fmt::Debug {
-    /// Takes a message. After `Ok` it may have reached the server. The reply to a request comes
-    /// in through [`Inbound`](crate::inbound::Inbound), like everything that the server says.
+    /// Accepts a message. After `Ok` it may have reached the server. The reply to a request arrives through
+    /// [`Inbound`](crate::inbound::Inbound), like every message of the server.
     fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>>;
 
-    /// Says that nobody waits for the reply to `id` any more, with the message that tells the
-    /// server so. Best effort, and at once: a server that does not read cannot be told.
+    /// Abandons request `id` and sends the server its cancellation. Best effort and without waiting: a server
+    /// that does not read would block it.
     fn give_up(&self, id: u64, cancelled: Message);
 
-    /// Notes the protocol version that the handshake settled.
+    /// Notes the negotiated protocol version.
     fn agreed(&self, _version: &str) {}
 
-    /// Notes that the handshake is over, and waits until the server can say something of its own.
+    /// Notes that the handshake is over, and waits until the server can send messages of its own.
     fn introduced(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Ends the link: the server sees that nothing more comes.
+    /// Closes the link, which the server notices.
     fn close(&self);
 }
 
-/// A message and what it is.
 #[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) message: Message,
-    /// Our id, when it is a request that waits for a reply.
+    /// Our id if it is a request, whose reply is awaited.
     pub(crate) awaits: Option<u64>,
 }
 
-/// A message that was taken.
+/// What became of a message.
 #[derive(Debug)]
 pub(crate) enum Sent {
-    /// The link sees to everything else.
+    /// The link does the rest.
     OnItsWay,
-    /// It waits to be written, and can be taken back until then.
+    /// It is queued, and can be withdrawn until it is written.
     Queued(Ticket),
-    /// Whoever waits for the reply sends the message and reads what comes back.
-    ByWhoWaits(CallerDriven<()>),
+    /// The task that waits for the reply also does the sending and reading.
+    CallerDriven(CallerDriven<()>),
 }
 
-/// A message in a queue: it is written or taken back, whichever comes first.
+/// Decides a queued message's fate once: written or withdrawn.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ticket(Arc<AtomicBool>);
 
 impl Ticket {
-    /// Decides what becomes of the message. `true` for the first to ask, whose choice counts.
+    /// `true` for the first caller only, who decides.
     pub(crate) fn take(&self) -> bool {
+        // One swap settles the race between the writer and a withdrawal.
         !self.0.swap(true, Ordering::AcqRel)
     }
 }
 
 impl Sent {
-    /// Takes the message back. `false` where it may have reached the server.
+    /// Withdraws the message. `false` if it may have reached the server.
     pub(crate) fn withdraw(&self) -> bool {
         match self {
             Self::Queued(ticket) => ticket.take(),
-            Self::OnItsWay | Self::ByWhoWaits(_) => false,
+            Self::OnItsWay | Self::CallerDriven(_) => false,
         }
     }
 
-    /// Waits for the reply to it, and does what there is to do for that.
+    /// Waits for the reply, and drives the exchange if that is the caller's task.
     pub(crate) async fn reply(&mut self, mut reply: oneshot::Receiver<Ended>) -> Ended {
         let replied = poll_fn(|context| {
             match self {
                 Self::OnItsWay | Self::Queued(_) => {}
-                Self::ByWhoWaits(work) => {
-                    // The reply that this work brings must not wake the task that does it.
-                    let mut nobody = Context::from_waker(Waker::noop());
-                    if let Poll::Ready(replied) = Pin::new(&mut reply).poll(&mut nobody) {
+                Self::CallerDriven(work) => {
+                    // Without a waker: the reply that this work brings must not wake the task that is running it.
+                    let mut no_waker = Context::from_waker(Waker::noop());
+                    if let Poll::Ready(replied) = Pin::new(&mut reply).poll(&mut no_waker) {
                         return Poll::Ready(replied);
                     }
-                    // The reply is looked at next, whether this is done or not.
+                    // Pending or done, the reply is polled next: the work delivers it to the table.
                     let _ = Pin::new(work).poll(context);
                 }
             }
@@ -145,7 +144,7 @@ mod tests {
             }
             Poll::Pending
         });
-        let mut sent = Sent::ByWhoWaits(CallerDriven::new(work, TaskTracker::new()));
+        let mut sent = Sent::CallerDriven(CallerDriven::new(work, TaskTracker::new()));
         let mut replying = pin!(sent.reply(reply));
         assert!(replying.as_mut().poll(&mut context).is_pending());
         if let Some(tell) = elsewhere.take() {

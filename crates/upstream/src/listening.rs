@@ -1,5 +1,5 @@
-//! Hearing of changes from a stateless server, which tells only who listens, and of nothing that was not
-//! asked for. A host of the handshake versions subscribes as it always did, and we listen for it.
+//! Change notifications from a stateless server, which sends only what a client listens for. A handshake host
+//! subscribes as usual, and the gateway listens on its behalf.
 
 use std::{
     collections::BTreeSet,
@@ -15,17 +15,16 @@ use crate::{
     outgoing::Housekeeping,
 };
 
-/// The pause before a stream that ended is opened again.
+/// The pause before an ended stream is reopened.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long one stream may last; a new one follows it.
+/// The longest life of one stream; a new one follows it.
 const LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is listened for on one connection.
 #[derive(Debug)]
 pub(crate) struct Listening {
-    /// The resources that hosts follow.
+    /// The resources that hosts are subscribed to.
     resources: Mutex<BTreeSet<String>>,
-    /// Changes with them.
+    /// Counts changes of `resources`, to wake the listener.
     changes: watch::Sender<u64>,
 }
 
@@ -49,7 +48,7 @@ impl Listening {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// What the server is asked to tell; `None` when there is nothing.
+    /// The notifications to request; `None` if there are none.
     fn filter(&self, capabilities: &str) -> Option<String> {
         let json = Json::validate(capabilities.as_bytes(), Strictness::Envelope).ok()?;
         let has = |kind: &str| {
@@ -82,16 +81,16 @@ impl Listening {
 }
 
 impl Connection {
-    /// Listens in a task of the connection.
     pub(crate) fn start_listening(&self, capabilities: String) {
         let connection = self.clone();
         self.spawn(async move { connection.listen(&capabilities).await });
     }
 
-    /// Listens until the connection ends; each time what is wanted changes, anew.
+    /// Listens until the connection ends, with a new stream whenever the filter changes.
     async fn listen(&self, capabilities: &str) {
         let mut changes = self.listening().changes.subscribe();
         loop {
+            // Before the filter is read: a change in between then opens one more stream and is not lost.
             changes.borrow_and_update();
             let Some(filter) = self.listening().filter(capabilities) else {
                 if changes.changed().await.is_err() {
@@ -106,7 +105,7 @@ impl Connection {
                 () = self.ended().cancelled() => return,
             };
             match heard {
-                // A server that does not tell of changes says so once.
+                // The server refused this filter; only another filter is worth a new attempt.
                 Ok(reply) if reply.error().is_some() => {
                     if changes.changed().await.is_err() {
                         return;
@@ -118,8 +117,8 @@ impl Connection {
         }
     }
 
-    /// Whether this connection is listened on, and so need not be asked: then what is listened for has
-    /// changed with this.
+    /// Applies a subscription to the filter of a stateless connection. `false` for a handshake server, which
+    /// needs a request instead.
     pub(crate) fn listens(&self, method: &str, uri: &str) -> bool {
         if self.era() == Era::Handshake {
             return false;

@@ -1,4 +1,4 @@
-//! Asking a server for all that it lists: pages until there are no more, with an end in any case.
+//! Requesting a server's complete lists page by page, within limits that end every loop.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -14,45 +14,39 @@ use crate::{
     outgoing::Housekeeping,
 };
 
-/// How long a page of tools may take.
+/// The deadline for one page of tools.
 const TOOLS_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a page of anything else may take: a server that cannot list it keeps nobody waiting for
-/// its tools.
+/// The deadline for one page of any other list, which must not delay the tools.
 const ITEMS_DEADLINE: Duration = Duration::from_secs(5);
-/// More pages than this are a loop, whatever their cursors say.
+/// More pages than this count as a loop, even if every cursor is new.
 const MAX_PAGES: usize = 1000;
-/// More of one kind than this are cut off.
+/// Entries of one list beyond this are dropped.
 const MAX_LISTED: usize = 10_000;
-/// More than this of one kind, all definitions together, is cut off.
+/// The size of all definitions of one list; what exceeds it is dropped.
 const MAX_LISTED_BYTES: usize = 64 << 20;
-/// How many complaints about one list are told one by one.
+/// How many complaints about one list are reported individually.
 const MAX_COMPLAINTS: usize = 20;
 
-/// What a server lists, and what a change of its lists is about.
+/// The lists that a server announces changes of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Lists {
-    /// Tools.
     Tools,
-    /// Prompts.
     Prompts,
-    /// Resources and their templates.
+    /// Includes the templates: a change notification covers both.
     Resources,
 }
 
 impl Lists {
-    /// All of them.
     pub(crate) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
 }
 
-/// A server's tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ToolList {
     pub(crate) tools: Vec<Tool>,
-    /// Members of the list result other than `tools` and `nextCursor`, raw, of the first page.
+    /// Members of the first page's result other than `tools` and `nextCursor`, raw, to be passed on.
     pub(crate) extras: Vec<Bytes>,
 }
 
-/// Everything that a server lists besides tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct OtherLists {
     pub(crate) prompts: Items,
@@ -60,7 +54,7 @@ pub(crate) struct OtherLists {
     pub(crate) templates: Items,
 }
 
-/// A list, and what was wrong with it, for the operator.
+/// A list, and its faults for the operator.
 #[derive(Debug)]
 pub(crate) struct Listed<T> {
     pub(crate) list: T,
@@ -68,7 +62,7 @@ pub(crate) struct Listed<T> {
 }
 
 impl<T: Default> Listed<T> {
-    /// A list of a server that has none.
+    /// For a server that does not offer this list.
     pub(crate) fn empty() -> Self {
         Self {
             list: T::default(),
@@ -77,28 +71,29 @@ impl<T: Default> Listed<T> {
     }
 }
 
-/// All tools of a server. Without them it is of no use, so a failure is one.
+/// All tools of a server. A server without tools is unusable, so this fails where other lists complain.
 pub(crate) async fn list_tools(
     connection: &Connection,
     server: &ServerName,
 ) -> Result<Listed<ToolList>, HandshakeError> {
-    let wanted = Wanted {
+    let request = ListRequest {
         method: methods::TOOLS_LIST,
         key: "tools",
         deadline: TOOLS_DEADLINE,
     };
-    let pages = wanted.walk(connection).await?;
+    let pages = request.walk(connection).await?;
     let mut complaints = pages.complaints;
     let mut names = HashSet::new();
     let mut tools = Vec::new();
     for descriptor in pages.descriptors {
-        if let Some(complaint) = cannot_be_called(connection, &descriptor) {
+        // Offering a tool whose every call must fail would only mislead the model.
+        if let Some(complaint) = unusable_headers(connection, &descriptor) {
             complaints.push(complaint);
             continue;
         }
         match Tool::from_descriptor(server, descriptor) {
             Ok(tool) if !names.insert(tool.name.clone()) => complaints.push(format!(
-                "tool `{}` is listed twice; the first counts",
+                "tool `{}` is listed twice; the first definition is used",
                 tool.name
             )),
             Ok(tool) => tools.push(tool),
@@ -108,12 +103,12 @@ pub(crate) async fn list_tools(
     let extras = pages.extras;
     Ok(Listed {
         list: ToolList { tools, extras },
-        complaints: few(complaints),
+        complaints: cap_complaints(complaints),
     })
 }
 
-/// Why a stateless server's tool cannot be called: its schema asks for headers that there cannot be.
-fn cannot_be_called(connection: &Connection, descriptor: &Bytes) -> Option<String> {
+/// Why a stateless server's tool cannot be called: its schema requires invalid headers.
+fn unusable_headers(connection: &Connection, descriptor: &Bytes) -> Option<String> {
     if connection.era() == Era::Handshake {
         return None;
     }
@@ -121,10 +116,10 @@ fn cannot_be_called(connection: &Connection, descriptor: &Bytes) -> Option<Strin
     let bad = ParamHeader::all_of(json).err()?;
     let name = json.get("name").and_then(|name| name.as_str());
     let name = name.unwrap_or_default();
-    Some(format!("tool `{name}` is left out: {bad}"))
+    Some(format!("tool `{name}` is ignored: {bad}"))
 }
 
-/// All prompts of a server, as far as it can be had.
+/// All prompts of a server; failures become complaints.
 pub(crate) async fn list_prompts(
     connection: &Connection,
     server: &ServerName,
@@ -136,7 +131,7 @@ pub(crate) async fn list_prompts(
     }
 }
 
-/// All resources and templates of a server, as far as they can be had.
+/// All resources and templates of a server; failures become complaints.
 pub(crate) async fn list_resources(
     connection: &Connection,
     server: &ServerName,
@@ -155,20 +150,20 @@ async fn list_items(kind: ItemKind, connection: &Connection, server: &ServerName
         ItemKind::Resource => methods::RESOURCES_LIST,
         ItemKind::Template => methods::RESOURCE_TEMPLATES_LIST,
     };
-    let wanted = Wanted {
+    let request = ListRequest {
         method,
         key: kind.list_key(),
         deadline: ITEMS_DEADLINE,
     };
-    let pages = match wanted.walk(connection).await {
+    let pages = match request.walk(connection).await {
         Ok(pages) => pages,
-        // Many servers that have resources know nothing of templates.
+        // Many servers with resources do not implement templates.
         Err(HandshakeError::Refused {
             code: RpcError::METHOD_NOT_FOUND,
             ..
         }) => return Listed::empty(),
         Err(error) => {
-            let complaint = format!("its {} cannot be had: {error}", kind.plural());
+            let complaint = format!("could not list its {}: {error}", kind.plural());
             return Listed {
                 list: Items::default(),
                 complaints: vec![complaint],
@@ -180,9 +175,9 @@ async fn list_items(kind: ItemKind, connection: &Connection, server: &ServerName
     let mut items = Vec::new();
     for descriptor in pages.descriptors {
         match Item::from_descriptor(kind, server, descriptor) {
-            // A name may be a URI, and that a secret, so it is not told.
+            // The name of a resource is a URI and may contain a secret, so the complaint omits it.
             Ok(item) if !names.insert(item.name.clone()) => complaints.push(format!(
-                "one of its {} is listed twice; the first counts",
+                "duplicate entry in its {}; the first one is used",
                 kind.plural()
             )),
             Ok(item) => items.push(item),
@@ -192,12 +187,12 @@ async fn list_items(kind: ItemKind, connection: &Connection, server: &ServerName
     let extras = pages.extras;
     Listed {
         list: Items { items, extras },
-        complaints: few(complaints),
+        complaints: cap_complaints(complaints),
     }
 }
 
-/// The first complaints, and how many there are besides.
-fn few(mut complaints: Vec<String>) -> Vec<String> {
+/// The first complaints, and the number of the others.
+fn cap_complaints(mut complaints: Vec<String>) -> Vec<String> {
     let more = complaints.len().saturating_sub(MAX_COMPLAINTS);
     if more > 0 {
         complaints.truncate(MAX_COMPLAINTS);
@@ -206,7 +201,7 @@ fn few(mut complaints: Vec<String>) -> Vec<String> {
     complaints
 }
 
-/// A reply without what only stateless ones have: how long our own list may be kept is ours to say.
+/// A reply without the members of stateless replies: the gateway sets the cache lifetime of its own lists.
 fn plain(connection: &Connection, reply: Frame) -> Frame {
     if connection.era() == Era::Handshake {
         return reply;
@@ -215,14 +210,12 @@ fn plain(connection: &Connection, reply: Frame) -> Frame {
     Frame::parse(plain, Strictness::Envelope).unwrap_or(reply)
 }
 
-/// A list that is asked for.
-struct Wanted {
+struct ListRequest {
     method: &'static str,
     key: &'static str,
     deadline: Duration,
 }
 
-/// All pages of a list.
 #[derive(Default)]
 struct Pages {
     descriptors: Vec<Bytes>,
@@ -230,8 +223,8 @@ struct Pages {
     complaints: Vec<String>,
 }
 
-impl Wanted {
-    /// Asks for all pages. A cursor that loops is cut off and complained about.
+impl ListRequest {
+    /// Requests all pages. A repeated cursor ends the list with a complaint.
     async fn walk(&self, connection: &Connection) -> Result<Pages, HandshakeError> {
         let mut pages = Pages::default();
         let mut seen = HashSet::new();
@@ -246,9 +239,11 @@ impl Wanted {
                 .await?;
             let reply = plain(connection, reply);
             let result = result_of(&reply, self.method)?;
+            // In full: a definition that two readers could understand differently must not be pinned or shown.
             Json::validate(result.bytes(), Strictness::Full)
                 .map_err(|error| HandshakeError::List(error.to_string()))?;
             self.add_page(&mut pages, &reply, result, page == 0);
+            // After each page, so that an endless list cannot fill the memory first.
             if self.cut_off(&mut pages) {
                 return Ok(pages);
             }
@@ -259,19 +254,19 @@ impl Wanted {
                 return Ok(pages);
             };
             if !seen.insert(next.clone()) {
-                let loops = format!("the list's cursor {next} loops; the list was cut off there");
+                let loops = format!("the list's cursor {next} loops; later pages are ignored");
                 pages.complaints.push(loops);
                 return Ok(pages);
             }
             cursor = Some(next);
         }
         pages.complaints.push(format!(
-            "the list has more than {MAX_PAGES} pages; it was cut off there"
+            "the list has more than {MAX_PAGES} pages; later pages are ignored"
         ));
         Ok(pages)
     }
 
-    /// Drops what is beyond the limits of a list; says whether there was any.
+    /// Drops entries beyond the limits of a list; `true` if there were any.
     fn cut_off(&self, pages: &mut Pages) -> bool {
         let mut bytes = 0;
         let within = pages.descriptors.iter().take(MAX_LISTED);
@@ -285,7 +280,7 @@ impl Wanted {
         }
         pages.descriptors.truncate(within);
         let what = format!(
-            "only the first {within} {} are used; the limits are {MAX_LISTED} and {MAX_LISTED_BYTES} bytes",
+            "only the first {within} {} are used; the limits are {MAX_LISTED} entries and {MAX_LISTED_BYTES} bytes",
             self.key
         );
         pages.complaints.push(what);

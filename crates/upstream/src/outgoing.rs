@@ -1,4 +1,4 @@
-//! What may be written to an upstream: a recorded call, or one of a closed list of housekeeping.
+//! What may be written to an upstream: a recorded call, or one of a closed set of housekeeping messages.
 //!
 //! [`Message`] has no other constructors, and a link sends nothing but messages.
 
@@ -12,103 +12,89 @@ use callgate_wire::{
 
 use crate::Profile;
 
-/// Prefixes of our own keys in `_meta`: read from hosts, never passed on.
+/// Prefixes of our own keys in `_meta`. They are for this gateway and are never passed on.
 const OWN_META: [&str; 2] = ["dev.callgate/", "dev.agentguard/"];
 
-/// One message to an upstream.
 #[derive(Debug)]
 pub(crate) struct Message {
     body: Pieces,
-    /// What of it stands in headers, too, where the transport has some.
+    /// Values that stateless HTTP repeats in headers; other transports ignore them.
     headers: Vec<(String, String)>,
 }
 
-/// What a call is written for: the connection, and what its host settled elsewhere.
+/// How the server reads a call, and settings of its host that are sent with each call.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
-    /// The era that the server reads.
     pub(crate) era: Era,
-    /// Where the call stands in a trace.
+    /// The call's position in a trace, if it is to be passed on.
     pub(crate) trace: Option<&'a TraceContext>,
-    /// Which log messages a host of the handshake versions wants.
+    /// The log level that a handshake host has set.
     pub(crate) level: Option<LogLevel>,
 }
 
-/// What the gateway itself says to an upstream.
+/// The gateway's own messages to an upstream.
 #[derive(Debug)]
 pub(crate) enum Housekeeping<'a> {
-    /// The first request of a connection.
     Initialize {
         /// The host's `clientInfo`, raw.
         client_info: &'a str,
         /// The host's capabilities, raw.
         capabilities: &'a str,
     },
-    /// Ends the handshake.
     Initialized,
     /// The first request to a stateless server.
     Discover,
-    /// Asks a stateless server to tell of changes.
+    /// Requests change notifications from a stateless server.
     Listen {
-        /// What of, raw.
+        /// The notifications to send, raw JSON.
         filter: &'a str,
     },
-    /// Asks whether the session is still known.
+    /// Tests whether the session is still valid.
     Ping,
-    /// Asks for a page of a list.
     List {
-        /// Its method.
         method: &'static str,
-        /// Where the page before ended, raw.
+        /// The cursor of the page before, raw JSON.
         cursor: Option<&'a str>,
     },
     /// A host's `resources/subscribe` or `resources/unsubscribe`, with the server's own URI.
     Follow {
-        /// As it came.
         request: &'a Frame,
         /// The server's own URI.
         uri: &'a str,
     },
-    /// The same in the gateway's own name, for hosts that said it earlier or have gone.
+    /// The same from the gateway itself, for hosts that asked earlier or have disconnected.
     FollowOn {
-        /// Which of the two.
         method: &'static str,
         /// The server's own URI.
         uri: &'a str,
     },
-    /// A host's `logging/setLevel`, as it came.
     SetLevel(&'a Frame),
-    /// Nobody waits for this request any more.
+    /// Cancels one of our requests.
     Cancelled {
-        /// Our id of it.
         id: u64,
         /// Why, for the server's log.
         reason: &'a str,
     },
-    /// A host's notification that belongs to no call, as it came.
+    /// A host's notification that belongs to no call.
     HostNotification(&'a Frame),
-    /// The host's reply to the server's own request.
+    /// A host's reply to a request of the server.
     Answer {
-        /// The server's id.
         id: &'a Id,
-        /// What the host said, under its own id.
+        /// The host's reply, under our id.
         reply: &'a Frame,
     },
-    /// A server's own `ping`.
+    /// The answer to a server's `ping`.
     Pong(&'a Id),
-    /// The server's own request cannot be answered.
+    /// A server's request that cannot be answered.
     NoAnswer {
-        /// The server's id.
         id: &'a Id,
-        /// Why.
         error: &'a RpcError,
     },
 }
 
 impl Message {
-    /// The message of a recorded call under our own id. Only the id, the target's name, the progress
-    /// token and our own `_meta` keys differ from what the host sent, and the place in a trace where
-    /// there is one to be handed on.
+    /// The message of a recorded call under our own id. Only the id, the target's name, the progress token, our
+    /// own `_meta` keys and the trace context differ from what the host sent.
     ///
     /// Also returns the host's progress token, raw, to be put back into progress notifications.
     pub(crate) fn call(
@@ -132,6 +118,7 @@ impl Message {
         let token = frame
             .meta("progressToken")
             .map(|token| token.as_text().to_owned());
+        // Our id as the token: tokens of different hosts could be equal on a shared connection.
         if token.is_some() {
             edit = edit.meta("progressToken", &id.to_string());
         }
@@ -229,7 +216,7 @@ impl Message {
         Self::plain(bytes.into())
     }
 
-    /// A message of the host, without our own keys in it.
+    /// A host's message without our own `_meta` keys.
     fn hosts(edit: Edit<'_>) -> Self {
         let edit = edit.remove_meta(|key| OWN_META.iter().any(|own| key.starts_with(own)));
         Self::plain(edit.pieces())
@@ -242,9 +229,9 @@ impl Message {
         }
     }
 
-    /// A call with what stateless HTTP wants in its headers: as the server gets it, not as the host
-    /// wrote it.
+    /// A call with the headers that stateless HTTP requires.
     fn repeating(mut self, target: &Target) -> Self {
+        // From the edited message: the headers must match what the server gets, not what the host wrote.
         let frame = Frame::parse(self.body.clone().into_bytes(), Strictness::Envelope);
         let Ok(frame) = frame else { return self };
         let name = callgate_wire::named(&frame)
@@ -271,18 +258,17 @@ impl Message {
         }
     }
 
-    /// The bytes to send.
     pub(crate) fn into_pieces(self) -> Pieces {
         self.body
     }
 
-    /// The bytes to send, and what stands in headers.
+    /// The body and the headers.
     pub(crate) fn into_parts(self) -> (Pieces, Vec<(String, String)>) {
         (self.body, self.headers)
     }
 }
 
-/// The text of an object with another value of one of its strings; all other bytes stay.
+/// The text of an object with one string member replaced; all other bytes stay.
 pub(crate) fn with_member(object: Json<'_>, key: &str, value: &str) -> Option<String> {
     let old = object.get(key)?;
     let start = old.bytes().as_ptr() as usize - object.bytes().as_ptr() as usize;
@@ -295,16 +281,17 @@ pub(crate) fn with_member(object: Json<'_>, key: &str, value: &str) -> Option<St
     ))
 }
 
-/// Puts the server's own name where the host used another spelling of it.
+/// Replaces the host's spelling of a name by the server's own.
 fn named<'f>(edit: Edit<'f>, frame: &Frame, key: &str, own: &str) -> Edit<'f> {
     let asked = frame.param(key).and_then(|name| name.as_str());
+    // Compared unescaped and left alone if equal, so that unusual escapes reach the server byte for byte.
     match asked.as_deref() == Some(own) {
         true => edit,
         false => edit.param(key, &quote(own)),
     }
 }
 
-/// The same for what a completion refers to; everything else in its `ref` stays byte for byte.
+/// The same for the reference of a completion; the rest of its `ref` stays byte for byte.
 fn referring<'f>(edit: Edit<'f>, frame: &Frame, of: &Reference) -> Edit<'f> {
     let key = match of.kind {
         ItemKind::Prompt => "name",

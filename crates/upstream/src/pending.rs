@@ -1,4 +1,4 @@
-//! The requests of one connection that wait for a reply, by our own id.
+//! The requests of one connection that await a reply, by our own id.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -14,14 +14,14 @@ use tokio::sync::oneshot;
 
 use crate::{stopped_clock::StoppedClock, tasks::TaskMaker};
 
-/// How a waiting request ends.
+/// The outcome of a pending request.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// A result or an error.
     Reply(Frame),
-    /// The reply was over the frame limit and had to be dropped.
+    /// The reply exceeded the frame limit and was dropped.
     TooLarge,
-    /// The request was refused on the way, or the way broke.
+    /// The transport refused the request or broke.
     Lost {
         /// What is known about its effect.
         effect: Effect,
@@ -41,9 +41,9 @@ pub(crate) struct OnBehalf {
     pub(crate) host: Arc<Host>,
     /// The host's own progress token, raw.
     pub(crate) progress_token: Option<String>,
-    /// Stands still while questions to the host are open.
+    /// Paused while questions to the host are open.
     pub(crate) clock: StoppedClock,
-    /// Where the call asks for a task: whose it will be.
+    /// If the call asks for a task: its owner.
     pub(crate) makes_task: Option<Arc<TaskMaker>>,
 }
 
@@ -52,7 +52,8 @@ impl OnBehalf {
         &self.host.who.session
     }
 
-    /// Whether questions must be this call's beyond doubt: its host would answer another's as its own.
+    /// Whether questions must be this call's beyond doubt: its host could not tell another call's question from
+    /// one of its own.
     fn is_strict(&self) -> bool {
         self.host.era == Era::Stateless
     }
@@ -64,7 +65,6 @@ struct Waiting {
     on_behalf: Option<Arc<OnBehalf>>,
 }
 
-/// The table of waiting requests.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     next_id: AtomicU64,
@@ -80,10 +80,12 @@ struct Table {
 impl Pending {
     /// A fresh id for a request on this connection.
     pub(crate) fn fresh_id(&self) -> u64 {
+        // Relaxed: ids only have to differ, and order nothing else.
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Notes a request before it is written. `None` when the connection has ended.
+    /// Adds a request before it is written, because the reply may come first. `None` when the connection has
+    /// ended.
     pub(crate) fn enter(
         &self,
         id: u64,
@@ -91,6 +93,7 @@ impl Pending {
     ) -> Option<oneshot::Receiver<Ended>> {
         let (reply, receiver) = oneshot::channel();
         let mut table = self.lock();
+        // Nothing would ever end a request that is added after `close` has drained the table.
         if table.closed {
             return None;
         }
@@ -98,17 +101,18 @@ impl Pending {
         Some(receiver)
     }
 
-    /// Forgets a request that nobody waits for any more; its late reply will be ignored.
+    /// Forgets an abandoned request; a late reply to it will be ignored.
     pub(crate) fn forget(&self, id: u64) {
         self.lock().waiting.remove(&id);
     }
 
-    /// Hands a reply to whoever waits. `false` when nobody does.
+    /// Delivers an outcome to the waiting request. `false` if there is none.
     pub(crate) fn resolve(&self, id: u64, ended: Ended) -> bool {
         let waiting = self.lock().waiting.remove(&id);
         waiting.is_some_and(|waiting| {
             let call = waiting.on_behalf.as_deref();
             let maker = call.and_then(|call| call.makes_task.as_ref());
+            // Here in the reader, so that the owner is known before the server's next message is read.
             if let (Some(maker), Ended::Reply(reply)) = (maker, &ended) {
                 maker.replied(reply);
             }
@@ -116,7 +120,7 @@ impl Pending {
         })
     }
 
-    /// Ends every waiting request, and all that would come after.
+    /// Ends all pending requests, and refuses new ones.
     pub(crate) fn close(&self) {
         let mut table = self.lock();
         table.closed = true;
@@ -125,17 +129,15 @@ impl Pending {
         }
     }
 
-    /// Whether `id` still waits.
     pub(crate) fn waits(&self, id: u64) -> bool {
         self.lock().waiting.contains_key(&id)
     }
 
-    /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().waiting.is_empty()
     }
 
-    /// Whether there are calls, and all of them wait for answers of their hosts.
+    /// Whether calls are pending, and all of them wait for answers of their hosts.
     pub(crate) fn waits_for_hosts(&self) -> bool {
         let table = self.lock();
         let mut calls = table.waiting.values();
@@ -151,29 +153,34 @@ impl Pending {
         self.lock().waiting.get(&id)?.on_behalf.clone()
     }
 
-    /// Whose call a message without any reference must belong to: the newest call, provided
-    /// that all calls under way are of one session.
-    pub(crate) fn sole_session(&self) -> Sole {
+    /// The call that a message without any reference belongs to: the newest one, provided that all calls in
+    /// flight are of one session.
+    pub(crate) fn sole_session(&self) -> SoleSession {
         let table = self.lock();
         let mut newest: Option<(u64, &Arc<OnBehalf>)> = None;
         let calls = table
             .waiting
             .values()
             .filter_map(|waiting| waiting.on_behalf.as_ref());
+        // A host that answers in a later request would attach the question to the wrong call.
         if calls.clone().count() > 1 && calls.clone().any(|call| call.is_strict()) {
-            return Sole::Several;
+            return SoleSession::Several;
         }
         for (id, waiting) in &table.waiting {
             let Some(on_behalf) = &waiting.on_behalf else {
                 continue;
             };
             match newest {
-                Some((_, other)) if other.session() != on_behalf.session() => return Sole::Several,
+                Some((_, other)) if other.session() != on_behalf.session() => {
+                    return SoleSession::Several;
+                }
                 Some((newer, _)) if newer > *id => {}
                 Some(_) | None => newest = Some((*id, on_behalf)),
             }
         }
-        newest.map_or(Sole::Nobody, |(_, on_behalf)| Sole::One(on_behalf.clone()))
+        newest.map_or(SoleSession::NoCalls, |(_, on_behalf)| {
+            SoleSession::One(on_behalf.clone())
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -181,13 +188,12 @@ impl Pending {
     }
 }
 
-/// Whose calls are under way.
+/// Who has calls in flight.
 #[derive(Debug)]
-pub(crate) enum Sole {
-    /// No call is.
-    Nobody,
-    /// All are of one session; this is the newest.
+pub(crate) enum SoleSession {
+    NoCalls,
+    /// All calls are of one session; this is the newest.
     One(Arc<OnBehalf>),
-    /// Several sessions have calls under way.
+    /// Several sessions have calls in flight, or the call is ambiguous for another reason.
     Several,
 }

@@ -1,7 +1,7 @@
 //! The servers in use, in configuration order, and how one configuration follows another.
 //!
-//! A server whose configuration changed goes on serving until its successor is there; then it
-//! ends what it has under way and goes. So a reload drops no call.
+//! A server whose configuration changed keeps serving until its successor has connected; then it finishes
+//! its calls in flight and stops. So a reload drops no call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,10 +10,10 @@ use callgate_gate::ServerName;
 
 use crate::{ServerSpec, server::Server};
 
-/// The servers in use.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     slots: Mutex<Vec<Slot>>,
+    // A copy beside `slots`, because every call looks its server up and must not wait for a reload.
     active: ArcSwap<Vec<Arc<Server>>>,
 }
 
@@ -23,14 +23,13 @@ struct Slot {
     successor: Option<Arc<Server>>,
 }
 
-/// What has to be done after a change of the roster.
+/// What the fleet has to do after a change of the roster.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Servers to run; the second kind is promoted when it has settled.
     pub(crate) started: Vec<Arc<Server>>,
-    /// Successors that wait for their promotion; they are among `started`, too.
+    /// Those of `started` that replace a server, and are promoted once they have settled.
     pub(crate) successors: Vec<Arc<Server>>,
-    /// Servers that end what they have under way and go.
+    /// Servers that finish their calls in flight and stop.
     pub(crate) retired: Vec<Arc<Server>>,
 }
 
@@ -40,7 +39,6 @@ impl Roster {
         self.active.load_full()
     }
 
-    /// The server of that name.
     pub(crate) fn find(&self, name: &ServerName) -> Option<Arc<Server>> {
         self.active
             .load()
@@ -49,7 +47,7 @@ impl Roster {
             .cloned()
     }
 
-    /// Takes over a new configuration. Servers that did not change are not touched.
+    /// Applies a new configuration. Servers that did not change are not touched.
     pub(crate) fn apply(
         &self,
         specs: Vec<ServerSpec>,
@@ -75,6 +73,7 @@ impl Roster {
             };
             slots.push(slot);
         }
+        // These servers are no longer configured.
         for Slot { active, successor } in old {
             changes.retired.push(active);
             changes.retired.extend(successor);
@@ -118,6 +117,7 @@ impl Slot {
         changes: &mut Changes,
     ) -> Self {
         let Self { active, successor } = self;
+        // Changed back before the successor was ready: the old server never stopped serving.
         if active.spec == spec {
             changes.retired.extend(successor);
             return Self {
@@ -125,6 +125,7 @@ impl Slot {
                 successor: None,
             };
         }
+        // The same change again: restarting its successor would only delay it.
         if let Some(waiting) = successor.as_ref().filter(|waiting| waiting.spec == spec) {
             return Self {
                 active,

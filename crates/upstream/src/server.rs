@@ -28,24 +28,23 @@ pub(crate) use state::State;
 
 use crate::{
     Launch, Profile, ServerSpec,
+    change_queue::ChangeQueue,
     connection::Connection,
     definitions::Definitions,
     eras::Eras,
     lane::{Lane, SharedWiring},
-    lanes::{Lanes, Seat, Seats, Use},
+    lanes::{LaneLease, LaneLeases, LaneUse, Lanes},
     levels::Levels,
-    news::News,
     subscriptions::Subscriptions,
     supplies::Supplies,
-    tasks::{Carried, TaskMaker, TaskOwners},
+    tasks::{TaskIdLocation, TaskMaker, TaskOwners},
 };
 use adoption::Adoption;
 
-/// How often a server that is being retired is looked at; one that was just looked up gets its
-/// call in this time.
+/// How often a retiring server is polled for calls in flight. A call that has looked the server up
+/// but has not been counted yet starts within this time.
 const RETIRE_GRACE: Duration = Duration::from_millis(50);
 
-/// A configured server.
 pub(crate) struct Server {
     pub(crate) spec: ServerSpec,
     supplies: Arc<Supplies>,
@@ -54,22 +53,22 @@ pub(crate) struct Server {
     wiring: SharedWiring,
     pub(crate) state: watch::Sender<State>,
     primary: Mutex<Option<(Profile, Connection)>>,
-    /// Who uses the primary connection, as far as that matters.
-    primary_seats: Seats,
+    /// Exclusive uses of the primary connection; shared ones are not counted.
+    primary_leases: LaneLeases,
     lanes: Lanes,
     eras: Eras,
-    /// Calls under way, whatever connection they use.
-    forwarding: AtomicUsize,
+    /// Calls in flight, over all connections.
+    calls_in_flight: AtomicUsize,
     retired: CancellationToken,
-    /// In whose name the primary is started.
+    /// The profile that the primary is started with.
     profile: Mutex<Profile>,
     adoption: watch::Sender<Adoption>,
-    news: Arc<News>,
+    change_queue: Arc<ChangeQueue>,
     subscriptions: Arc<Subscriptions>,
     levels: Arc<Levels>,
     tasks: Arc<TaskOwners>,
     on_change: Arc<dyn Fn() + Send + Sync>,
-    /// Whether it is the only server, and hosts know its tasks by its own ids.
+    /// Whether it is the only server, so that hosts see its own task ids.
     alone: bool,
     has_tasks: AtomicBool,
 }
@@ -82,16 +81,14 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What a connection is wanted for.
+/// Why a connection is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// A call.
     Call,
-    /// To be told of a resource's changes.
+    /// A resource subscription or a task list: never needs a process of its own.
     Follow,
 }
 
-/// What a server is built from.
 pub(crate) struct ServerParts {
     pub(crate) spec: ServerSpec,
     pub(crate) supplies: Arc<Supplies>,
@@ -99,7 +96,7 @@ pub(crate) struct ServerParts {
     pub(crate) events: Events,
     pub(crate) wiring: SharedWiring,
     pub(crate) profile: Profile,
-    pub(crate) news: Arc<News>,
+    pub(crate) change_queue: Arc<ChangeQueue>,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) levels: Arc<Levels>,
     pub(crate) tasks: Arc<TaskOwners>,
@@ -116,7 +113,7 @@ impl Server {
             events,
             wiring,
             profile,
-            news,
+            change_queue,
             subscriptions,
             levels,
             tasks,
@@ -126,6 +123,7 @@ impl Server {
         let folder = supplies.options.definitions_dir.as_deref();
         let known = folder.and_then(|folder| Definitions::load(folder, &spec.name, &spec.launch));
         let state = State::starting(known);
+        // The primary is one of the processes.
         let lanes = Lanes::new(supplies.options.processes_per_server.saturating_sub(1));
         Self {
             spec,
@@ -135,14 +133,14 @@ impl Server {
             wiring,
             state: watch::Sender::new(state),
             primary: Mutex::default(),
-            primary_seats: Seats::default(),
+            primary_leases: LaneLeases::default(),
             lanes,
             eras: Eras::default(),
-            forwarding: AtomicUsize::new(0),
+            calls_in_flight: AtomicUsize::new(0),
             retired: CancellationToken::new(),
             adoption: watch::Sender::new(Adoption::of(&profile)),
             profile: Mutex::new(profile),
-            news,
+            change_queue,
             subscriptions,
             levels,
             tasks,
@@ -172,11 +170,12 @@ impl Server {
         &self.retired
     }
 
-    /// Waits until no call is under way here, at most as long as one may take.
+    /// Waits until no call is in flight here, at most for the timeout of one call.
     pub(crate) async fn idle(&self) {
         let deadline = Instant::now() + self.spec.timeout;
+        // A call may have looked this server up just before it was replaced, and not be counted yet.
         tokio::time::sleep(RETIRE_GRACE).await;
-        while Instant::now() < deadline && self.forwarding.load(Ordering::Acquire) > 0 {
+        while Instant::now() < deadline && self.calls_in_flight.load(Ordering::Acquire) > 0 {
             tokio::time::sleep(RETIRE_GRACE).await;
         }
     }
@@ -185,7 +184,7 @@ impl Server {
         *self.primary() = primary;
     }
 
-    /// The live connection that was made in the name of `profile`.
+    /// The live connection that was made for `profile`.
     fn connection_of(&self, profile: &Profile) -> Option<Connection> {
         let own = self.profile();
         let own = match self.primary_era() {
@@ -198,7 +197,7 @@ impl Server {
         self.lanes.get(profile)
     }
 
-    /// The connection that this host's messages use, if there is one already.
+    /// The connection that this host's messages use, if it is open already.
     pub(crate) fn existing_connection(&self, host: &Host) -> Option<Connection> {
         let profile = |era| Profile::of(host).speaking(era);
         let eras = [host.era, self.primary_era().unwrap_or(host.era)];
@@ -212,10 +211,10 @@ impl Server {
         self.primary().as_ref().map(|(profile, _)| profile.era)
     }
 
-    /// The era that is spoken with this host's server: the host's own, where the server speaks it.
+    /// The era to use for this host: its own if the server speaks it.
     async fn era_for(&self, host: &Host) -> Era {
         match (self.primary_era(), host.era) {
-            // The primary connection speaks the newer era only when the server knows no other.
+            // The primary connection speaks the newer era only if the server knows no other.
             (Some(Era::Stateless), _) => Era::Stateless,
             (_, Era::Handshake) => Era::Handshake,
             (Some(Era::Handshake) | None, Era::Stateless) => {
@@ -223,6 +222,7 @@ impl Server {
                 let found = self
                     .eras
                     .speaks_stateless(&self.spec, &self.supplies, wiring);
+                // Boxed, because a probe opens a lane, and that future is large.
                 if Box::pin(found).await {
                     Era::Stateless
                 } else {
@@ -233,17 +233,20 @@ impl Server {
     }
 
     /// The primary connection, when this host may use it: same principal, and the same capabilities
-    /// where a handshake settles them. The gateway's own is given to the first principal that fits.
+    /// where a handshake fixes them. The gateway's own connection goes to the first principal that fits.
     fn shared_primary(&self, host: &Host, era: Era) -> Option<Connection> {
         let mut primary = self.primary();
         let (profile, connection) = primary.as_mut()?;
+        // `initialize` fixes the capabilities for the whole connection; a stateless request has its own.
         let fits = profile.era == era
             && (era == Era::Stateless || profile.capabilities == host.capabilities);
         if !fits {
             return None;
         }
+        // The first principal takes it over, so that a single user needs one process and not two.
         if profile.principal.is_none() {
             profile.principal = Some(host.who.principal.clone());
+            // From now on other principals must not see what the server sends outside of calls.
             if let Some(audience) = profile.audience() {
                 connection.claim(audience);
             }
@@ -252,20 +255,21 @@ impl Server {
         is_theirs.then(|| connection.clone())
     }
 
-    /// The connection for a call of this host, where nothing has to be waited for.
+    /// The connection for a call of this host, if it is available without waiting.
     fn ready_connection(&self, host: &Host) -> Option<Connection> {
         match host.era {
             Era::Handshake => self.shared_primary(host, host.era),
+            // The server's eras may have to be probed first.
             Era::Stateless => None,
         }
     }
 
-    /// The connection for a call, waited for no longer than the call may take.
+    /// The connection for a call, with the call's own timeout as the deadline.
     async fn awaited_connection(
         &self,
         call: &Call,
         exchange: &Exchange,
-    ) -> Result<(Connection, Option<Seat>), Failure> {
+    ) -> Result<(Connection, Option<LaneLease>), Failure> {
         let effect = Effect::None;
         tokio::select! {
             connection = self.connection(&call.attempt.host, Purpose::Call) => connection,
@@ -278,37 +282,39 @@ impl Server {
         }
     }
 
-    /// The connection for a call of this host. A server in its first connect is waited for.
+    /// The connection for a call of this host. Waits for a server that is still in its first connect.
     async fn connection(
         &self,
         host: &Host,
         purpose: Purpose,
-    ) -> Result<(Connection, Option<Seat>), Failure> {
+    ) -> Result<(Connection, Option<LaneLease>), Failure> {
         if let Some(connection) = self.ready_connection(host) {
             return Ok((connection, None));
         }
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
         let waited = tokio::time::timeout(self.supplies.options.connect_wait, settled).await;
+        // A timeout is not an error here: a missing primary is reported below, with its reason.
         drop(waited);
         if host.era == Era::Handshake {
             self.adopted(host).await;
         }
         let era = self.era_for(host).await;
         let how = match purpose {
-            Purpose::Call => self.use_of(host, era),
-            Purpose::Follow => Use::Shared,
+            Purpose::Call => self.lane_use(host, era),
+            Purpose::Follow => LaneUse::Shared,
         };
         if let Some(connection) = self.shared_primary(host, era) {
             match how {
-                Use::Shared => return Ok((connection, None)),
-                Use::Alone => {
-                    if let Some(seat) = self.primary_seats.take_all() {
-                        return Ok((connection, Some(seat)));
+                LaneUse::Shared => return Ok((connection, None)),
+                LaneUse::Exclusive => {
+                    if let Some(lease) = self.primary_leases.take_exclusive() {
+                        return Ok((connection, Some(lease)));
                     }
                 }
             }
         }
+        // The server is down: another process of it would fail for the same reason, only later.
         if self.primary().is_none() {
             let reason = self.state.borrow().reason.clone();
             let reason = reason.unwrap_or_else(|| "the server is not connected yet".to_owned());
@@ -319,36 +325,37 @@ impl Server {
         let open = || async {
             let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
             let lane = Box::pin(lane).await?;
+            // Before the first call, which must already run with the log level that its host set.
             self.repeat(&lane.connection, &profile).await;
-            lane.hear();
+            lane.listen_for_changes();
             Ok(lane)
         };
         let lane = self.lanes.get_or_open(&profile, how, open).await;
-        let (connection, seat) = lane.map_err(|error| self.unavailable(error.to_string()))?;
-        Ok((connection, Some(seat)))
+        let (connection, lease) = lane.map_err(|error| self.unavailable(error.to_string()))?;
+        Ok((connection, Some(lease)))
     }
 
-    /// A question over stdio does not say which call it belongs to. A host that answers in a later
-    /// request would never find out, so its calls get a process each.
-    fn use_of(&self, host: &Host, era: Era) -> Use {
+    /// Whether a call needs a process of its own. A question over stdio does not name its call, and a host
+    /// that answers in a later request could not tell either, so each of its calls gets a process.
+    fn lane_use(&self, host: &Host, era: Era) -> LaneUse {
         let is_stdio = matches!(self.spec.launch, Launch::Stdio { .. });
         let bridged = host.era == Era::Stateless && era == Era::Handshake;
         let declared = Json::validate(host.capabilities.as_bytes(), Strictness::Envelope);
         let can_be_asked = declared.is_ok_and(|declared| declared.members().next().is_some());
         if is_stdio && bridged && can_be_asked {
-            Use::Alone
+            LaneUse::Exclusive
         } else {
-            Use::Shared
+            LaneUse::Shared
         }
     }
 
-    /// Where the reply to a call will carry the ids of tasks, and whose tasks they are.
-    fn carried(&self, call: &Call) -> Option<(Carried, Arc<TaskMaker>)> {
-        // Calls of tools are looked into only where the server says that it makes tasks of them.
+    /// Where the reply to a call will carry task ids, and who will own those tasks.
+    fn task_ids_in_reply(&self, call: &Call) -> Option<(TaskIdLocation, Arc<TaskMaker>)> {
+        // Tool calls are inspected only if the server declares tasks for them: this is the hot path.
         if matches!(call.target, Target::Tool(_)) && !self.has_tasks.load(Ordering::Relaxed) {
             return None;
         }
-        let carried = Carried::by_reply_to(call)?;
+        let carried = TaskIdLocation::by_reply_to(call)?;
         let maker = TaskMaker {
             owners: self.tasks.clone(),
             owner: call.attempt.host.who.owner(),
@@ -379,19 +386,26 @@ impl Provider for Server {
         exchange: Exchange,
     ) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(async move {
-            let _under_way = UnderWay::new(&self.forwarding);
-            let (connection, _seat) = match self.ready_connection(&call.call().attempt.host) {
+            // Counted before the connection is looked up, so that `idle` cannot miss this call.
+            let _in_flight = InFlightCall::new(&self.calls_in_flight);
+            let (connection, _lease) = match self.ready_connection(&call.call().attempt.host) {
                 Some(connection) => (connection, None),
-                // Boxed, so that calls for which there is a connection do not carry the room for it.
+                // Boxed to keep the common path's future small.
                 None => Box::pin(self.awaited_connection(call.call(), &exchange)).await?,
             };
-            let carried = self.carried(call.call());
+            let carried = self.task_ids_in_reply(call.call());
+            // A new task needs an owner before the server's next message is read, so the connection notes it.
             let makes_task = match &carried {
-                Some((Carried::Created, maker)) => Some(maker.clone()),
-                Some((Carried::Task | Carried::Related | Carried::Listed, _)) | None => None,
+                Some((TaskIdLocation::Created, maker)) => Some(maker.clone()),
+                Some((
+                    TaskIdLocation::Task | TaskIdLocation::Related | TaskIdLocation::Listed,
+                    _,
+                ))
+                | None => None,
             };
             let timeout = self.spec.timeout;
             let reply = connection.call(call, exchange, timeout, makes_task).await?;
+            // A single server's task ids pass unchanged, but its list still shows only the caller's own tasks.
             Ok(match carried {
                 Some((carried, maker)) if self.alone => carried.own(reply, &maker),
                 Some((carried, _)) => carried.shown(reply, &self.spec.name),
@@ -401,17 +415,17 @@ impl Provider for Server {
     }
 }
 
-/// Counts a call as under way until it is dropped.
-struct UnderWay<'a>(&'a AtomicUsize);
+/// Counts a call as in flight until it is dropped.
+struct InFlightCall<'a>(&'a AtomicUsize);
 
-impl<'a> UnderWay<'a> {
+impl<'a> InFlightCall<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(count)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

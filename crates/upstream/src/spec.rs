@@ -1,4 +1,4 @@
-//! What the configuration says about servers, ready to be used.
+//! Settings of all servers, and the profiles of connections.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -6,36 +6,35 @@ use callgate_call::Audience;
 use callgate_gate::{Naming, pins::PinStore};
 use callgate_wire::Era;
 
-/// What all servers have in common.
+/// Settings shared by all servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetOptions {
-    /// How tools are shown.
     pub naming: Naming,
-    /// Our own binary, which children are started under.
+    /// The program that starts and supervises child processes.
     pub warden_program: PathBuf,
     /// The folder for the servers' stderr logs.
     pub log_dir: Option<PathBuf>,
-    /// The folder for the servers' last known definitions.
+    /// The folder for saved definitions.
     pub definitions_dir: Option<PathBuf>,
-    /// Where accepted definitions are kept; without a store they last until the end of the process.
+    /// The store of accepted definitions; without one they last until this process ends.
     pub pin_store: Option<KeptPins>,
     /// How long a first list or call waits for servers that are still connecting.
     pub connect_wait: Duration,
     /// Longest pause between two attempts to reach a server.
     pub reconnect_cap: Duration,
-    /// How long a server that went away keeps its place in the list.
+    /// How long a server that is down stays listed.
     pub listed_while_down: Duration,
     /// Longest line from a server over stdio.
     pub frame_bytes: usize,
     /// Largest message from a server over HTTP.
     pub http_bytes: usize,
-    /// Calls under way at once, per connection.
+    /// Calls in flight at once, per connection.
     pub concurrency_per_server: usize,
     /// Processes of one server at once.
     pub processes_per_server: usize,
 }
 
-/// The store of accepted definitions. Two are equal where they are the same place.
+/// The store of accepted definitions. Two are equal if they store to the same place.
 #[derive(Debug, Clone)]
 pub struct KeptPins(pub Arc<dyn PinStore>);
 
@@ -47,7 +46,7 @@ impl PartialEq for KeptPins {
 
 impl Eq for KeptPins {}
 
-/// In whose name a connection is made.
+/// The principal, client and capabilities that a connection is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// The principal it belongs to; `None` until the first one uses it.
@@ -56,12 +55,11 @@ pub struct Profile {
     pub client_info: String,
     /// Capabilities towards the server, raw.
     pub capabilities: String,
-    /// The era that is spoken.
     pub era: Era,
 }
 
 impl Profile {
-    /// The gateway's own: no capabilities, so that no server asks anything.
+    /// The gateway's own profile. It has no capabilities, so servers must not ask anything.
     pub fn gateway() -> Self {
         let version = env!("CARGO_PKG_VERSION");
         Self {
@@ -72,15 +70,15 @@ impl Profile {
         }
     }
 
-    /// Whether hosts of the other share connections of this one: one principal, the same capabilities,
-    /// one era.
+    /// Whether hosts of both profiles may share a connection.
     pub(crate) fn fits(&self, other: &Self) -> bool {
+        // `client_info` does not count: clients that differ only in name and version share a process.
         self.principal == other.principal
             && self.capabilities == other.capabilities
             && self.era == other.era
     }
 
-    /// The hosts that share connections of this one; `None` where that is anybody's still.
+    /// The hosts that share connections of this profile; `None` if no principal has claimed it yet.
     pub(crate) fn audience(&self) -> Option<Audience> {
         let capabilities = match self.era {
             Era::Handshake => Some(self.capabilities.clone()),
@@ -93,7 +91,6 @@ impl Profile {
         })
     }
 
-    /// A host's.
     pub fn of(host: &callgate_gate::Host) -> Self {
         Self {
             principal: Some(host.who.principal.clone()),
@@ -106,8 +103,8 @@ impl Profile {
         }
     }
 
-    /// The same in an era. A stateless connection serves hosts of any capabilities, since each request
-    /// says its own.
+    /// The same profile in an era. A stateless connection has no capabilities of its own: each request carries
+    /// those of its host.
     pub(crate) fn speaking(self, era: Era) -> Self {
         let capabilities = match era {
             Era::Handshake => self.capabilities,

@@ -1,18 +1,18 @@
-//! The time in which a call's clock stands still: while its host is asked something, the server waits
-//! for a person and not we for the server.
+//! The paused time of a call's deadline: while its host is asked something, the server waits for a person,
+//! which must not count against the server.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// How long one call's clock stood still.
+/// The paused time of one call.
 #[derive(Debug, Default)]
 pub(crate) struct StoppedClock {
     stops: Mutex<Stops>,
 }
 
-/// A question to the host that is open; the clock goes on when the last one is dropped.
+/// An open question to the host; the clock resumes when the last one is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenQuestion<'a>(&'a StoppedClock);
 
@@ -24,7 +24,7 @@ struct Stops {
 }
 
 impl StoppedClock {
-    /// Stops the clock, which may stand still already.
+    /// Stops the clock; it may be stopped already.
     pub(crate) fn stop(&self) -> OpenQuestion<'_> {
         let mut stops = self.lock();
         stops.open += 1;
@@ -33,12 +33,11 @@ impl StoppedClock {
         OpenQuestion(self)
     }
 
-    /// Whether it stands still.
     pub(crate) fn is_stopped(&self) -> bool {
         self.lock().open > 0
     }
 
-    /// How long it stood still since this was last asked, up to now.
+    /// The paused time since the last `take`, up to now.
     pub(crate) fn take(&self) -> Duration {
         let mut stops = self.lock();
         stops.settle();

@@ -1,5 +1,5 @@
-//! Who follows which resource of a server. Hosts that share a connection share its subscriptions: the
-//! server is asked once by the first and told once by the last.
+//! Resource subscriptions of one server. Hosts that share a connection share its subscriptions: the first
+//! host subscribes at the server, and the last one unsubscribes.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -12,15 +12,14 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::Profile;
 
-/// The followers of one server's resources.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     table: Mutex<HashMap<SubscribedResource, Sessions>>,
-    /// Held while a server is told, so that it is told in the order that the table says.
+    /// Held while a change is sent to the server, so that the server sees changes in the table's order.
     pub(crate) telling: AsyncMutex<()>,
 }
 
-/// A resource, as the hosts of one connection follow it.
+/// A resource, for the hosts of one connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct SubscribedResource {
     principal: String,
@@ -32,7 +31,7 @@ struct SubscribedResource {
 type Sessions = HashMap<String, String>;
 
 impl Subscriptions {
-    /// Adds a host; whether it is the first, so that the server has to be asked.
+    /// Adds a host. `true` if it is the first, which has to subscribe at the server.
     pub(crate) fn add(&self, host: &Host, uri: &str, spelled: &str) -> bool {
         let mut table = self.lock();
         let sessions = table.entry(SubscribedResource::of(host, uri)).or_default();
@@ -41,21 +40,21 @@ impl Subscriptions {
         is_first
     }
 
-    /// Removes a host; whether it was the last, so that the server has to be told.
+    /// Removes a host. `true` if it was the last, which has to unsubscribe at the server.
     pub(crate) fn remove(&self, host: &Host, uri: &str) -> bool {
         let mut table = self.lock();
         let Entry::Occupied(mut followed) = table.entry(SubscribedResource::of(host, uri)) else {
             return false;
         };
         let was_there = followed.get_mut().remove(&host.who.session).is_some();
-        let nobody = followed.get().is_empty();
-        if nobody {
+        let is_abandoned = followed.get().is_empty();
+        if is_abandoned {
             followed.remove();
         }
-        was_there && nobody
+        was_there && is_abandoned
     }
 
-    /// Removes a session that has gone; what nobody follows any more.
+    /// Removes a session that has ended. Returns the URIs without a subscriber.
     pub(crate) fn leave(&self, host: &Host) -> Vec<String> {
         let mut abandoned = Vec::new();
         self.lock().retain(|followed, sessions| {
@@ -68,15 +67,15 @@ impl Subscriptions {
         abandoned
     }
 
-    /// Everything that the hosts of a connection follow.
+    /// All URIs that the hosts of a connection are subscribed to.
     pub(crate) fn followed_over(&self, profile: &Profile) -> Vec<String> {
         let table = self.lock();
         let followed = table.keys().filter(|followed| followed.is_over(profile));
         followed.map(|followed| followed.uri.clone()).collect()
     }
 
-    /// Who is to hear of a change of `uri` that was told over the connection of `profile`, by the
-    /// spelling of it that they know. A server may tell of a part of what is followed.
+    /// The sessions to notify of a change of `uri` that came over the connection of `profile`, grouped by their
+    /// spelling of the URI.
     pub(crate) fn of(&self, profile: &Profile, uri: &str) -> Vec<(String, Vec<String>)> {
         let table = self.lock();
         let here = |followed: &&SubscribedResource| followed.is_over(profile);
@@ -86,6 +85,7 @@ impl Subscriptions {
                 heard.entry(spelled).or_default().push(session.clone());
             }
         }
+        // A server may report a sub-resource of the one that is subscribed to.
         if heard.is_empty() {
             let parts = |followed: &&SubscribedResource| uri.starts_with(&followed.uri);
             for followed in table.keys().filter(here).filter(parts) {

@@ -1,4 +1,4 @@
-//! What all lanes are made with.
+//! What all lanes of a configuration share: options and the HTTP client.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +7,6 @@ use crate::{
     http::{HttpClient, HttpFailed},
 };
 
-/// The common options, and the HTTP client once one is needed.
 #[derive(Debug)]
 pub(crate) struct Supplies {
     pub(crate) options: FleetOptions,
@@ -22,10 +21,11 @@ impl Supplies {
         }
     }
 
-    /// An HTTP client for one server. What all share is made at the first use: reading the system's certificates takes time and
-    /// memory that a gateway without HTTP servers need not spend.
+    /// An HTTP client for one server.
     pub(crate) fn http(&self) -> Result<HttpClient, HttpFailed> {
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        // At the first use: reading the system's certificates costs time and memory, which a gateway without
+        // HTTP servers need not spend.
         if client.is_none() {
             *client = Some(HttpClient::new()?);
         }

@@ -1,5 +1,5 @@
-//! Tasks of 2025-11-25. With several servers two may use one id, so hosts know each task by an id that
-//! names its server. Where a message carries a task's id, that is all that is changed in it.
+//! Tasks of 2025-11-25. Two servers may use the same id, so hosts see each task under an id that names its
+//! server. In messages only these ids are changed.
 //!
 //! A task belongs to the token whose call made it ([`TaskOwners`]). To all others it does not exist.
 
@@ -13,23 +13,23 @@ pub(crate) use owners::{TaskMaker, TaskOwners};
 
 use crate::outgoing::with_member;
 
-/// The key of `_meta` under which a message names the task that it belongs to.
+/// The `_meta` key under which a message names its task.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// Where the reply to a call carries a task's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Carried {
-    /// In the task that was made of the call.
+pub(crate) enum TaskIdLocation {
+    /// In the task that the call created.
     Created,
-    /// In the task that was asked about.
+    /// In the requested task.
     Task,
-    /// In its `_meta`.
+    /// In the reply's `_meta`.
     Related,
     /// In each task of a list.
     Listed,
 }
 
-impl Carried {
+impl TaskIdLocation {
     /// `None` for calls that have nothing to do with tasks.
     pub(crate) fn by_reply_to(call: &Call) -> Option<Self> {
         match &call.target {
@@ -43,7 +43,7 @@ impl Carried {
         }
     }
 
-    /// The reply as the host gets it.
+    /// The reply with the ids that hosts see.
     pub(crate) fn shown(self, reply: Reply, server: &ServerName) -> Reply {
         let Reply { frame, era } = reply;
         let edit = related(frame.edit(), &frame, server);
@@ -63,14 +63,14 @@ impl Carried {
                 Some(id) => edit.set_result_member("taskId", &quote(&shown_task(server, &id))),
                 None => edit,
             },
-            // Lists of several servers are put together elsewhere.
+            // The door merges the lists of several servers, and translates their ids there.
             Self::Related | Self::Listed => edit,
         };
         let frame = parsed(edit, &frame);
         Reply { frame, era }
     }
 
-    /// The reply of a server whose ids hosts know as they are: a list has the caller's own tasks.
+    /// The reply of a single server, whose ids stay as they are; a list is reduced to the caller's own tasks.
     pub(crate) fn own(self, reply: Reply, maker: &TaskMaker) -> Reply {
         match self {
             Self::Created | Self::Task | Self::Related => reply,
@@ -80,6 +80,7 @@ impl Carried {
                     return Reply { frame, era };
                 };
                 let is_own = |id: &str| maker.owns(id);
+                // One process may serve several tokens, and a list would show them each other's tasks.
                 let own = tasks.elements().filter(|task| {
                     let id = task.get("taskId").and_then(|id| id.as_str());
                     id.is_some_and(|id| is_own(&id))
@@ -93,8 +94,8 @@ impl Carried {
     }
 }
 
-/// What a server says of a task, as hosts get it: a notification of its state, or anything that belongs
-/// to one.
+/// A server's message about a task with the ids that hosts see: a status notification, or any message
+/// related to a task.
 pub(crate) fn shown(frame: Frame, server: &ServerName) -> Frame {
     let is_status = frame.method() == Some(methods::TASK_STATUS);
     if !is_status && frame.meta(RELATED).is_none() {
@@ -108,7 +109,7 @@ pub(crate) fn shown(frame: Frame, server: &ServerName) -> Frame {
     parsed(edit, &frame)
 }
 
-/// A host's answer that belongs to a task, as its server gets it.
+/// A host's answer related to a task, with the server's own id.
 pub(crate) fn own(frame: Frame, server: &ServerName) -> Frame {
     let own = frame.meta(RELATED).and_then(|task| {
         let shown = task.get("taskId")?.as_str()?;
@@ -133,7 +134,7 @@ fn related<'f>(edit: Edit<'f>, frame: &Frame, server: &ServerName) -> Edit<'f> {
 }
 
 fn parsed(edit: Edit<'_>, frame: &Frame) -> Frame {
-    // An edit of a frame is a frame.
+    // Edits keep a frame valid, so the fallback is never taken.
     Frame::parse(edit.finish(), Strictness::Envelope).unwrap_or_else(|_| frame.clone())
 }
 
@@ -152,22 +153,22 @@ mod tests {
         let server = ServerName::new("s").unwrap();
         let cases = [
             (
-                Carried::Created,
+                TaskIdLocation::Created,
                 r#"{"jsonrpc":"2.0","id":1,"result":{"task":{ "taskId" : "t" , "n":1.0},"x":-0}}"#,
                 r#"{"jsonrpc":"2.0","id":1,"result":{"task":{ "taskId" : "s:t" , "n":1.0},"x":-0}}"#,
             ),
             (
-                Carried::Task,
+                TaskIdLocation::Task,
                 r#"{"jsonrpc":"2.0","id":1,"result":{"taskId":"\u0074","status":"working"}}"#,
                 r#"{"jsonrpc":"2.0","id":1,"result":{"taskId":"s:t","status":"working"}}"#,
             ),
             (
-                Carried::Related,
+                TaskIdLocation::Related,
                 r#"{"jsonrpc":"2.0","id":1,"result":{"taskId":"t","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}"#,
                 r#"{"jsonrpc":"2.0","id":1,"result":{"taskId":"t","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s:t"}}}}"#,
             ),
             (
-                Carried::Created,
+                TaskIdLocation::Created,
                 r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}"#,
                 r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}"#,
             ),

@@ -1,5 +1,5 @@
-//! A message on its way from one era of the protocol to the other: what has to be added, taken away or
-//! said in another way. Everything else stays byte for byte.
+//! Converts messages between the two protocol eras: members that have to be added, removed or replaced.
+//! Everything else stays byte for byte.
 
 use crate::edit::Edit;
 use crate::escape::quote;
@@ -15,8 +15,8 @@ use crate::{era::PROTOCOL_VERSION_META, version::ProtocolVersion};
 /// Members of a result that only stateless replies have.
 const RESULT_MEMBERS: [&str; 3] = [RESULT_TYPE, "ttlMs", "cacheScope"];
 
-/// A reply for a stateless host: it says what it is and who answers, and, where it may be kept, for how
-/// long. What the server says about the first and the last counts, but nothing is for everybody.
+/// A reply for a stateless host, with its result type, the answering server and, if it may be cached, the
+/// cache lifetime. The server's own result type and lifetime win, but the cache scope is always private.
 pub fn reply_for_stateless<'f>(
     mut edit: Edit<'f>,
     reply: &Frame,
@@ -32,7 +32,7 @@ pub fn reply_for_stateless<'f>(
         if reply.result_member("ttlMs").is_none() {
             edit = edit.set_result_member("ttlMs", "0");
         }
-        // Policy decides for each principal, so nobody else's cache may answer.
+        // Policy decides for each principal, so a shared cache must not answer.
         edit = edit.set_result_member("cacheScope", "\"private\"");
     }
     if reply.result().is_some() {
@@ -41,23 +41,22 @@ pub fn reply_for_stateless<'f>(
     edit
 }
 
-/// A stateless server's reply for a host of the handshake versions, some of which take no member that
-/// they do not know.
+/// A stateless server's reply for a handshake host, some of which reject unknown members.
 pub fn reply_for_handshake(edit: Edit<'_>) -> Edit<'_> {
     edit.remove_members(&RESULT_MEMBERS)
         .remove_meta(|key| key == SERVER_INFO_META)
 }
 
-/// The error of a handshake server as a stateless host knows it; `None` where it stays as it is.
+/// A handshake server's error in the stateless era; `None` if it stays as it is.
 pub fn error_for_stateless(reply: &Frame, method: &str) -> Option<RpcError> {
     let error = reply.error()?;
     let code = error.get("code").and_then(Json::as_i64)?;
     (method == methods::RESOURCES_READ && code == RpcError::RESOURCE_NOT_FOUND)
-        .then(|| said_as(RpcError::INVALID_PARAMS, error))
+        .then(|| with_code(RpcError::INVALID_PARAMS, error))
 }
 
-/// A handshake server's refusal to go on before a URL was opened, as a stateless host is asked to open it;
-/// `None` for any other reply. The host then makes the request again, and so do we.
+/// Converts a handshake server's demand that a URL be opened first into a question for a stateless host;
+/// `None` for any other reply. The host then repeats its request, and so does the gateway.
 pub fn asks_for_url(reply: &Frame) -> Option<String> {
     let error = reply.error()?;
     let code = error.get("code").and_then(Json::as_i64)?;
@@ -86,7 +85,7 @@ pub fn asks_for_url(reply: &Frame) -> Option<String> {
         .then(|| format!(r#"{{"resultType":"{INPUT_REQUIRED}","inputRequests":{{{questions}}}}}"#))
 }
 
-/// An error of our own as a stateless host knows it.
+/// The gateway's own error in the stateless era.
 pub fn own_error_for_stateless(error: &RpcError) -> RpcError {
     let code = match error.code {
         RpcError::RESOURCE_NOT_FOUND => RpcError::INVALID_PARAMS,
@@ -98,15 +97,16 @@ pub fn own_error_for_stateless(error: &RpcError) -> RpcError {
     }
 }
 
-/// What a handshake host is told instead of a stateless server's reply; `None` where it stays as it is. What is
-/// wrong between that server and us is nothing that the host could mend, and a result of a kind that its era does
-/// not have would look to it like one that is complete.
+/// The error for a handshake host in place of a stateless server's reply; `None` if the reply stays. The host
+/// cannot fix protocol errors between that server and the gateway, and would take a result of an unknown type for
+/// a complete one.
 pub fn error_for_handshake(reply: &Frame) -> Option<RpcError> {
-    if is_of_unknown_kind(reply) {
+    if has_unknown_result_type(reply) {
         return Some(RpcError {
             code: RpcError::INTERNAL,
-            message: "the server answered with a kind of result that this host does not know"
-                .to_owned(),
+            message:
+                "the server returned a result type that this host's protocol version does not have"
+                    .to_owned(),
             data: None,
         });
     }
@@ -114,19 +114,19 @@ pub fn error_for_handshake(reply: &Frame) -> Option<RpcError> {
     match error.get("code").and_then(Json::as_i64)? {
         RpcError::HEADER_MISMATCH
         | RpcError::MISSING_CAPABILITY
-        | RpcError::UNSUPPORTED_VERSION => Some(said_as(RpcError::INTERNAL, error)),
+        | RpcError::UNSUPPORTED_VERSION => Some(with_code(RpcError::INTERNAL, error)),
         _ => None,
     }
 }
 
-/// A stateless host's request for a server of the handshake versions: nothing in it claims another
-/// era, and answers to questions are not part of it.
+/// A stateless host's request for a handshake server, without the members that claim the stateless era and
+/// without answers to questions.
 pub fn request_for_handshake(edit: Edit<'_>) -> Edit<'_> {
     edit.remove_members(&[INPUT_RESPONSES, REQUEST_STATE])
         .remove_meta(|key| REQUEST_META.contains(&key))
 }
 
-/// A handshake host's request for a stateless server, with what the handshake settled.
+/// A handshake host's request for a stateless server, with the capabilities and the client of the handshake.
 pub fn request_for_stateless<'f>(
     edit: Edit<'f>,
     capabilities: &str,
@@ -138,8 +138,8 @@ pub fn request_for_stateless<'f>(
         .meta(CLIENT_INFO_META, client_info)
 }
 
-/// Whether a result says that it is something else than complete. One that says nothing is complete.
-pub fn is_of_unknown_kind(reply: &Frame) -> bool {
+/// Whether a result has another type than complete. A result without a type is complete.
+pub fn has_unknown_result_type(reply: &Frame) -> bool {
     let kind = reply.result_member(RESULT_TYPE);
     kind.is_some_and(|kind| kind.as_str().as_deref() != Some(COMPLETE))
 }
@@ -150,7 +150,7 @@ pub fn asks(reply: &Frame) -> bool {
     kind.and_then(Json::as_str).as_deref() == Some(INPUT_REQUIRED)
 }
 
-fn said_as(code: i64, error: Json<'_>) -> RpcError {
+fn with_code(code: i64, error: Json<'_>) -> RpcError {
     let message = error.get("message").and_then(Json::as_str);
     RpcError {
         code,

@@ -11,19 +11,19 @@ use crate::json::Json;
 use crate::pieces::{COPIED_BYTES, Pieces};
 use crate::scan::{Member, Span, Strictness};
 
-/// How many splices a change mostly has.
+/// Splices that most changes need at most.
 const USUAL_SPLICES: usize = 4;
 
-/// A change being put together; nothing happens before [`Edit::finish`].
+/// A change under construction; nothing happens before [`Edit::finish`].
 #[derive(Debug)]
 pub struct Edit<'f> {
     frame: &'f Frame,
     id: Option<Id>,
     body: Vec<Setting>,
     meta: Vec<Setting>,
-    /// For each member of the frame's `_meta`, whether it is to go.
+    /// For each member of the frame's `_meta`, whether it is removed.
     removed: Vec<bool>,
-    /// For each member of `params` or `result`, the same.
+    /// For each member of `params` or `result`, whether it is removed.
     removed_members: Vec<bool>,
 }
 
@@ -59,8 +59,8 @@ impl<'f> Edit<'f> {
         self
     }
 
-    /// Sets a member of `params` to a JSON text, making `params` where there is none. Replies, and
-    /// `params` given as an array, stay as they are.
+    /// Sets a member of `params` to a JSON text; creates `params` if there is none. Replies, and `params`
+    /// given as an array, stay unchanged.
     pub fn param(mut self, key: &str, raw: &str) -> Edit<'f> {
         match self.frame.kind() {
             FrameKind::Request | FrameKind::Notification => set(&mut self.body, key, raw),
@@ -79,16 +79,16 @@ impl<'f> Edit<'f> {
         self
     }
 
-    /// Sets a member of `_meta` in `params` or `result` to a JSON text, making `_meta` (and
-    /// `params`) where there is none. It wins over a removal, and loses against a `_meta` that is
-    /// set as a whole. Error replies stay as they are.
+    /// Sets a member of `_meta` in `params` or `result` to a JSON text; creates `_meta` (and `params`) if there
+    /// is none. It wins over a removal, and loses against a `_meta` that is set as a whole. Error replies stay
+    /// unchanged.
     pub fn meta(mut self, key: &str, raw: &str) -> Edit<'f> {
         set(&mut self.meta, key, raw);
         self
     }
 
-    /// Removes the members of the frame's `_meta` whose unescaped keys are chosen. A `_meta` that
-    /// this empties is removed too.
+    /// Removes the members of the frame's `_meta` whose unescaped keys match. A `_meta` that this empties is
+    /// removed too.
     pub fn remove_meta(mut self, mut chosen: impl FnMut(&str) -> bool) -> Edit<'f> {
         let members = &self.frame.outline().meta;
         self.removed.resize(members.len(), false);
@@ -110,7 +110,7 @@ impl<'f> Edit<'f> {
         self
     }
 
-    /// The changed message; without a change the frame's own bytes.
+    /// The changed message; the frame's own bytes if nothing changed.
     pub fn finish(self) -> Bytes {
         let splices = self.splices();
         if splices.is_empty() {
@@ -119,7 +119,7 @@ impl<'f> Edit<'f> {
         splice(self.frame.bytes(), &splices).into()
     }
 
-    /// The changed message without copying what stays of a large one.
+    /// The changed message; unchanged parts of a large one are shared and not copied.
     pub fn pieces(self) -> Pieces {
         let text = self.frame.bytes();
         let splices = self.splices();
@@ -130,7 +130,7 @@ impl<'f> Edit<'f> {
             return Bytes::from(splice(text, &splices)).into();
         }
         let mut pieces = Vec::with_capacity(USUAL_SPLICES);
-        // What is new, and the short stretches beside it.
+        // Collects the new bytes and the short unchanged ranges beside them.
         let mut copied = Vec::new();
         let mut at = 0;
         for splice in splices {
@@ -167,7 +167,7 @@ impl<'f> Edit<'f> {
             Some(_) => {}
             None => self.make_params(&mut out),
         }
-        // Stable, so that an insertion stays before the removal that starts at the same place.
+        // Stable, so that an insertion stays before a removal that starts at the same offset.
         out.sort_by_key(|splice| splice.start);
         out
     }
@@ -223,7 +223,7 @@ impl<'f> Edit<'f> {
             .change(&settings, &removed, out);
     }
 
-    /// A `_meta` made of what is set in it, where the frame has none to change.
+    /// A new `_meta` from the members to set; for a frame without one.
     fn whole_meta(&self) -> Option<Setting> {
         (!self.meta.is_empty() && !self.sets_whole_meta()).then(|| Setting {
             key: "_meta".to_owned(),
@@ -235,7 +235,7 @@ impl<'f> Edit<'f> {
         self.body.iter().any(|setting| setting.key == "_meta")
     }
 
-    /// Whether removals leave nothing in a `_meta` that held something.
+    /// Whether removals empty a `_meta` that had members.
     fn empties_meta(&self) -> bool {
         self.meta.is_empty() && !self.removed.is_empty() && self.removed.iter().all(|gone| *gone)
     }
@@ -294,8 +294,8 @@ impl Object<'_> {
         out.extend(removals);
     }
 
-    /// Behind a member that stays, a removed one goes with the comma before it; otherwise with the
-    /// comma after it, if there is one.
+    /// After a member that stays, a removed one takes the comma before it; otherwise the comma after it, if
+    /// there is one.
     fn removal(&self, index: usize, behind_kept: bool) -> Splice {
         let member = self.members[index];
         let (start, end) = match (behind_kept, self.members.get(index + 1)) {
@@ -307,7 +307,7 @@ impl Object<'_> {
     }
 }
 
-/// Adds a setting; of two for one key the later counts.
+/// Adds a setting; the later of two for the same key wins.
 fn set(settings: &mut Vec<Setting>, key: &str, raw: &str) {
     debug_assert!(
         Json::validate(raw.as_bytes(), Strictness::Envelope).is_ok(),
@@ -359,7 +359,8 @@ fn splice(text: &[u8], splices: &[Splice]) -> Vec<u8> {
     out
 }
 
-/// Adds a stretch that stays: a long one as it is, behind what was copied before it; a short one is copied.
+/// Adds an unchanged range: a long one as a piece of its own after the bytes copied so far, a short one as a
+/// copy.
 fn share(stretch: Bytes, copied: &mut Vec<u8>, pieces: &mut Vec<Bytes>) {
     if stretch.len() <= COPIED_BYTES {
         copied.extend_from_slice(&stretch);
@@ -369,7 +370,7 @@ fn share(stretch: Bytes, copied: &mut Vec<u8>, pieces: &mut Vec<Bytes>) {
     }
 }
 
-/// Strings hold no raw line breaks, so each one in a valid text stands between tokens.
+/// Strings have no raw line breaks, so each one in a valid text is between tokens.
 fn one_line(mut text: Vec<u8>, line_breaks: bool) -> Bytes {
     if line_breaks {
         let places: Vec<_> = memchr2_iter(b'\n', b'\r', &text).collect();

@@ -1,5 +1,4 @@
-//! Which of the protocol's two ways of speaking a message uses. It is only recognised here; what
-//! follows from it is decided where the message is handled.
+//! Detects which of the two protocol eras a message uses. Its handlers decide what follows from that.
 
 use crate::frame::Frame;
 use crate::version::ProtocolVersion;
@@ -7,10 +6,10 @@ use crate::version::ProtocolVersion;
 /// The member of `_meta` in which a stateless request names its version.
 pub const PROTOCOL_VERSION_META: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// A way of speaking the protocol.
+/// One of the two incompatible forms of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Era {
-    /// 2024-11-05 to 2025-11-25: `initialize` settles the version for a session.
+    /// 2024-11-05 to 2025-11-25: `initialize` negotiates the version for a session.
     Handshake,
     /// 2026-07-28: each request carries its version.
     Stateless,

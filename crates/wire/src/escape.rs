@@ -49,8 +49,8 @@ pub fn quote_into(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Whether nothing needs an escape. For short text: most names have no more than a few words of eight bytes,
-/// and a block would have to be filled up first.
+/// Whether no byte needs an escape. Made for short text: most names have a few words of eight bytes, and a
+/// block would have to be padded first.
 fn is_plain(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks();
     // The last word overlaps the one before.
@@ -61,8 +61,8 @@ fn is_plain(bytes: &[u8]) -> bool {
     rest_is_plain && words.iter().all(is_plain_word)
 }
 
-/// The same for eight bytes at once. A byte is below another when taking that away sets its highest bit, which was not set
-/// before; what is taken from its neighbour only matters behind one that is below, too.
+/// The same for eight bytes at once. A byte is below another if the subtraction sets its highest bit, which was
+/// not set before; a borrow from its neighbour matters only after a byte that is below, too.
 fn is_plain_word(word: &[u8; 8]) -> bool {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     let word = u64::from_ne_bytes(*word);
@@ -71,7 +71,7 @@ fn is_plain_word(word: &[u8; 8]) -> bool {
     (below(word, b' ') | is(b'"') | is(b'\\')) & (EACH << 7) == 0
 }
 
-/// The content of a string literal's inside; `None` when a lone surrogate stands in it.
+/// The unescaped text between the quotes of a string literal; `None` if it has a lone surrogate.
 pub(crate) fn unescape_bytes(body: &[u8]) -> Option<Cow<'_, [u8]>> {
     let Some(first) = memchr(b'\\', body) else {
         return Some(Cow::Borrowed(body));
@@ -93,11 +93,11 @@ pub(crate) fn unescape_bytes(body: &[u8]) -> Option<Cow<'_, [u8]>> {
 /// Whether a key, given with its quotes, means `name`.
 pub(crate) fn key_is(key: &[u8], name: &str) -> bool {
     let body = inside(key);
-    // Every escape is longer than what it stands for, so a body of this length holds none or differs.
+    // An escape is longer than its character, so a body of this length has none or differs.
     if body.len() <= name.len() {
         return body == name.as_bytes();
     }
-    // Most other keys differ from the first byte on.
+    // Most other keys differ in their first byte.
     let first = body.first();
     (first == Some(&b'\\') || first == name.as_bytes().first())
         && memchr(b'\\', body).is_some()
@@ -111,7 +111,7 @@ pub(crate) fn inside(literal: &[u8]) -> &[u8] {
         .unwrap_or(&[])
 }
 
-/// The character that an escape at the start of `text` stands for, and the escape's length.
+/// The character of the escape at the start of `text`, and the escape's length.
 fn read_escape(text: &[u8]) -> Option<(char, usize)> {
     let simple = |character| Some((character, 2));
     match text.get(1)? {
@@ -142,11 +142,11 @@ fn code_unit(text: &[u8]) -> Option<u32> {
     })
 }
 
-/// The length of the string literal at the start of a validated text, quotes included, and how many
-/// characters it stands for. A lone surrogate counts as one.
+/// The length of the string literal at the start of a validated text, quotes included, and its number of
+/// unescaped characters. A lone surrogate counts as one.
 pub(crate) fn measure(text: &[u8]) -> (usize, usize) {
     let mut at = 1;
-    // What escapes are longer than the one character that each stands for.
+    // The bytes by which escapes are longer than their one character.
     let mut surplus = 0;
     loop {
         let block = Block::at(text, at).inside();

@@ -1,5 +1,5 @@
-//! One JSON-RPC message: its bytes as they came, and where its parts stand. A message that is not
-//! plainly a request, a notification, a result or an error is refused.
+//! One JSON-RPC message: its original bytes and the positions of its parts. A message that is not clearly a
+//! request, a notification, a result or an error is rejected.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,10 +20,9 @@ pub struct Frame {
     parts: Arc<Parts>,
 }
 
-/// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
-    /// A method with an id: it wants an answer.
+    /// A method with an id: it expects an answer.
     Request,
     /// A method without an id.
     Notification,
@@ -69,7 +68,7 @@ pub enum FrameError {
     /// Neither a method nor an answer.
     #[error("invalid request: none of `method`, `result` and `error`")]
     NoContent,
-    /// A reply that does not say what it answers.
+    /// A reply without the id of its request.
     #[error("invalid request: a reply without `id`")]
     ReplyWithoutId,
     /// Parameters that are neither an object nor an array.
@@ -97,7 +96,7 @@ struct Parts {
 /// The members an envelope may have.
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
-/// The members of `params` that are looked at before a request is forwarded.
+/// The members of `params` that are read before a request is forwarded.
 const INSPECTED: [&str; 4] = ["name", "arguments", "uri", "_meta"];
 
 impl Frame {
@@ -112,7 +111,6 @@ impl Frame {
         })
     }
 
-    /// What the message is.
     pub fn kind(&self) -> FrameKind {
         self.parts.kind
     }
@@ -142,13 +140,13 @@ impl Frame {
         self.parts.error.map(|span| self.json(span))
     }
 
-    /// A member of `params`, found without reading `params` again.
+    /// A member of `params`, found without scanning `params` again.
     pub fn param(&self, key: &str) -> Option<Json<'_>> {
         self.parts.params?;
         self.find(&self.parts.outline.body, key)
     }
 
-    /// A member of `result`, found without reading `result` again.
+    /// A member of `result`, found without scanning `result` again.
     pub fn result_member(&self, key: &str) -> Option<Json<'_>> {
         self.parts.result?;
         self.find(&self.parts.outline.body, key)
@@ -159,12 +157,12 @@ impl Frame {
         self.find(&self.parts.outline.meta, key)
     }
 
-    /// The message as it came.
+    /// The original bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The message as it came, without the frame around it.
+    /// The original bytes, without a copy.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
     }
@@ -180,7 +178,7 @@ impl Frame {
         }
     }
 
-    /// Whether raw line breaks stand between tokens, which a line-based transport cannot carry.
+    /// Whether there are raw line breaks between tokens, which a line-based transport cannot carry.
     pub fn has_line_breaks(&self) -> bool {
         self.parts.outline.line_breaks
     }
@@ -200,12 +198,12 @@ impl Frame {
         Edit::new(self)
     }
 
-    /// Where the parts of the message stand.
+    /// The positions of the message's parts.
     pub fn outline(&self) -> &Outline {
         &self.parts.outline
     }
 
-    /// Where `params` or `result` stands.
+    /// The position of `params` or `result`.
     pub(crate) fn body(&self) -> Option<Span> {
         self.parts.params.or(self.parts.result)
     }
@@ -329,7 +327,7 @@ impl Parts {
     }
 }
 
-/// What the presence of members makes of a message.
+/// The kind of a message, from the members that are present.
 fn kind(request: bool, result: bool, error: bool, id: bool) -> Result<FrameKind, FrameError> {
     match (request, result, error, id) {
         (true, false, false, true) => Ok(FrameKind::Request),
@@ -345,7 +343,7 @@ fn kind(request: bool, result: bool, error: bool, id: bool) -> Result<FrameKind,
     }
 }
 
-/// The value of a member; of equal keys, which only a loose scan lets pass, the last counts.
+/// The value of a member; of equal keys, which only a loose scan accepts, the last one counts.
 fn find(text: &[u8], members: &[Member], key: &str) -> Option<Span> {
     members
         .iter()
@@ -376,7 +374,7 @@ fn refuse_wrong_case(
     Ok(())
 }
 
-/// Whether a reader that folds case takes `key` for `name`, which is lower case. The long s and the
+/// Whether a reader that ignores case would take `key` for `name`, which is lower case. The long s and the
 /// Kelvin sign are the only letters outside ASCII that fold into it.
 fn folds_to(key: &str, name: &str) -> bool {
     let folded = key.chars().map(|character| match character {

@@ -3,7 +3,7 @@
 
 use crate::version::ProtocolVersion;
 
-/// What nearly every host sends, and need not be taken apart each time.
+/// The value that nearly every host sends, compared as a whole to skip parsing.
 const USUAL_ACCEPT: &str = "application/json, text/event-stream";
 
 /// A request that the transport's rules refuse.
@@ -138,7 +138,7 @@ fn is_json(content_type: &str) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Whether an `Accept` header takes a media type. The most specific range that fits decides, so
+/// Whether an `Accept` header accepts a media type. The most specific matching range decides, so
 /// that a type can be excluded from a wildcard with `q=0`.
 fn accepts(header: Option<&str>, (kind, subtype): (&str, &str)) -> bool {
     let mut best: Option<(u8, bool)> = None;

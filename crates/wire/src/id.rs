@@ -11,12 +11,11 @@ use crate::json::{Json, JsonKind};
 #[derive(Clone)]
 pub struct Id {
     raw: Arc<str>,
-    /// What the id is compared by, where that is not the text itself.
+    /// The canonical text for comparisons, if it differs from the id's own.
     meaning: Option<Arc<str>>,
 }
 
 impl Id {
-    /// The id with this number.
     pub fn number(number: u64) -> Id {
         Id {
             raw: number.to_string().into(),
@@ -24,7 +23,6 @@ impl Id {
         }
     }
 
-    /// The id with this text.
     pub fn string(text: &str) -> Id {
         let raw = quote(text);
         let meaning = (raw.len() != text.len() + 2).then(|| plain_literal(text));
@@ -91,7 +89,7 @@ impl fmt::Debug for Id {
     }
 }
 
-/// The content between quotes without any escaping: not JSON, but one text per content.
+/// The unescaped content between quotes: not JSON, but the same text for every spelling.
 fn plain_literal(content: &str) -> Arc<str> {
     format!("\"{content}\"").into()
 }

@@ -7,7 +7,7 @@ pub fn words(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     Words { rest: text }.map(lower_case)
 }
 
-/// The words as they are written.
+/// Iterates over the words in their original case.
 struct Words<'a> {
     rest: &'a str,
 }

@@ -16,20 +16,15 @@ pub struct Json<'a> {
     text: &'a [u8],
 }
 
-/// What sort of value a [`Json`] is.
+/// The kind of a [`Json`] value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JsonKind {
-    /// `null`.
     Null,
-    /// `true` or `false`.
     Bool,
     /// A number of any size.
     Number,
-    /// A string.
     String,
-    /// An array.
     Array,
-    /// An object.
     Object,
 }
 
@@ -67,7 +62,6 @@ impl<'a> Json<'a> {
         std::str::from_utf8(self.text).expect("a scanned text is UTF-8 and is cut at tokens")
     }
 
-    /// What sort of value this is.
     pub fn kind(self) -> JsonKind {
         match self.text.first() {
             Some(b'{') => JsonKind::Object,
@@ -79,12 +73,10 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Whether this is an object.
     pub fn is_object(self) -> bool {
         self.kind() == JsonKind::Object
     }
 
-    /// Whether this is `null`.
     pub fn is_null(self) -> bool {
         self.kind() == JsonKind::Null
     }
@@ -153,7 +145,7 @@ impl<'a> Json<'a> {
         let mut characters = 0;
         while objects.skip_to_value() {
             if objects.rest.first() != Some(&b'{') {
-                objects.pass_value();
+                objects.skip_value();
                 continue;
             }
             objects.rest = &objects.rest[1..];
@@ -165,9 +157,9 @@ impl<'a> Json<'a> {
                 objects.skip_to_value();
                 if key_is(name.text, key) {
                     // Of members with one key the last counts.
-                    counted = objects.pass_and_measure();
+                    counted = objects.skip_and_measure();
                 } else {
-                    objects.pass_value();
+                    objects.skip_value();
                 }
             }
             objects.rest = objects.rest.get(1..).unwrap_or_default();
@@ -218,7 +210,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// What is left of a container's inside.
+/// The unread rest of a container.
 #[derive(Debug, Clone)]
 struct Walk<'a> {
     rest: &'a [u8],
@@ -236,10 +228,10 @@ impl<'a> Walk<'a> {
 
     /// The next value; the commas, colons and white space before it are passed over.
     fn next_value(&mut self) -> Option<Json<'a>> {
-        self.skip_to_value().then(|| self.pass_value())
+        self.skip_to_value().then(|| self.skip_value())
     }
 
-    /// Passes over commas, colons and white space; whether anything stands behind them.
+    /// Skips commas, colons and white space; `false` at the end.
     fn skip_to_value(&mut self) -> bool {
         let between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
         let start = self.rest.iter().position(|byte| !between(byte));
@@ -248,16 +240,16 @@ impl<'a> Walk<'a> {
     }
 
     /// Passes over the value that the rest begins with.
-    fn pass_value(&mut self) -> Json<'a> {
+    fn skip_value(&mut self) -> Json<'a> {
         let (value, rest) = self.rest.split_at(value_length(self.rest));
         self.rest = rest;
         Json::trusted(value)
     }
 
     /// The same, and how many characters it has if it is a string.
-    fn pass_and_measure(&mut self) -> usize {
+    fn skip_and_measure(&mut self) -> usize {
         if self.rest.first() != Some(&b'"') {
-            self.pass_value();
+            self.skip_value();
             return 0;
         }
         let (length, characters) = measure(self.rest);
@@ -278,7 +270,7 @@ fn value_length(text: &[u8]) -> usize {
     }
 }
 
-/// Behind a backslash stands a byte that ends no string, whatever it is.
+/// The byte after a backslash never ends the string.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
@@ -294,8 +286,8 @@ fn string_length(text: &[u8]) -> usize {
     text.len()
 }
 
-/// The same for a string with escapes that is longer than a block: a search that starts anew behind each escape would be
-/// several times slower.
+/// The same for a string with escapes that is longer than a block: a search that restarts after each escape would
+/// be several times slower.
 fn long_string_length(text: &[u8], mut at: usize) -> usize {
     while at < text.len() {
         let block = Block::at(text, at).inside();

@@ -1,9 +1,9 @@
 //! MCP and JSON-RPC as data, without I/O.
 //!
-//! A message is the bytes it came in plus the places in them that matter. [`Frame::parse`] scans a
-//! text once, strictly: what two readers could understand differently (repeated keys, wrong-case
-//! envelope members, lone surrogates, bad UTF-8, endless nesting) is refused before anything looks
-//! at it. What passed is forwarded byte for byte; [`Frame::edit`] replaces only the spans we own.
+//! A message is its original bytes plus the positions of its parts. [`Frame::parse`] scans a text once,
+//! strictly: text that two readers could understand differently (repeated keys, wrong-case envelope members,
+//! lone surrogates, bad UTF-8, endless nesting) is rejected before anything reads it. An accepted message is
+//! forwarded byte for byte; [`Frame::edit`] replaces only the spans we own.
 //!
 //! Beside frames there are the protocol's rules as plain functions and small state machines: the
 //! five [`ProtocolVersion`]s and their negotiation, the [`Era`] of a message, the handshake of a

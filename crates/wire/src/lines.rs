@@ -5,10 +5,10 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// How much room a reader finds for what it reads next.
+/// Free space that a reader gets for its next read, in bytes.
 const CHUNK: usize = 64 * 1024;
-/// How much of an overlong line's beginning and end is kept, to find out whose it was.
-const KEPT: usize = 256;
+/// How many bytes of an overlong line's beginning and end are kept, to find the id of its message.
+const OVERLONG_END_BYTES: usize = 256;
 
 /// A line that was cut off the stream.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl LineCutter {
         }
     }
 
-    /// Where a reader appends what the stream gave. There is room for 64 KiB.
+    /// The buffer to which a reader appends. It has room for 64 KiB.
     pub fn buffer(&mut self) -> &mut BytesMut {
         self.buffer.reserve(CHUNK);
         &mut self.buffer
@@ -97,8 +97,8 @@ impl LineCutter {
         Some(Cut::Line(line.freeze()))
     }
 
-    /// How much of the unfinished line surely belongs to it: a carriage return at its end may turn
-    /// out to be half of the line break.
+    /// How many bytes of the unfinished line certainly belong to it: a carriage return at its end may be half of
+    /// the line break.
     fn held(&self) -> usize {
         let ends_in_return = self.buffer.last() == Some(&b'\r');
         self.buffer.len() - usize::from(ends_in_return)
@@ -113,12 +113,12 @@ impl LineCutter {
 
 impl Overlong {
     fn extend(&mut self, more: &[u8]) {
-        let missing = KEPT - self.head.len();
+        let missing = OVERLONG_END_BYTES - self.head.len();
         self.head
             .extend_from_slice(&more[..more.len().min(missing)]);
         self.tail
-            .extend_from_slice(&more[more.len().saturating_sub(KEPT)..]);
-        let surplus = self.tail.len().saturating_sub(KEPT);
+            .extend_from_slice(&more[more.len().saturating_sub(OVERLONG_END_BYTES)..]);
+        let surplus = self.tail.len().saturating_sub(OVERLONG_END_BYTES);
         let _ = self.tail.split_to(surplus);
     }
 }
@@ -160,7 +160,10 @@ mod tests {
                 head.starts_with(b"head") && tail.ends_with(b"tail"),
                 "{chunk}"
             );
-            assert_eq!((head.len(), tail.len()), (KEPT, KEPT));
+            assert_eq!(
+                (head.len(), tail.len()),
+                (OVERLONG_END_BYTES, OVERLONG_END_BYTES)
+            );
             assert_eq!(all[1], Cut::Line(Bytes::from_static(b"next")));
         }
     }

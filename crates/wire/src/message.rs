@@ -1,4 +1,4 @@
-//! Messages of our own making. What is passed as raw must be JSON text; it is put in as it is.
+//! Builds our own messages. Parameters called raw must be JSON text and are inserted as they are.
 
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ pub struct RpcError {
     pub code: i64,
     /// One sentence, safe for a client and a model to see.
     pub message: String,
-    /// JSON text with particulars.
+    /// Details as JSON text.
     pub data: Option<String>,
 }
 
@@ -28,15 +28,15 @@ impl RpcError {
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// The method's parameters are wrong.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// The fault is on this side.
+    /// This side failed.
     pub const INTERNAL: i64 = -32603;
-    /// Policy refused, and no tool result can say so.
+    /// Policy denied a request whose answer cannot be a tool result.
     pub const DENIED: i64 = -32000;
-    /// Policy asks for a person, and no tool result can say so.
+    /// Policy requires approval for a request whose answer cannot be a tool result.
     pub const APPROVAL: i64 = -32001;
     /// The upstream is gone or did not answer in time.
     pub const UNAVAILABLE: i64 = -32002;
-    /// There is no such resource; the number is that of [`Self::UNAVAILABLE`], on other methods.
+    /// The resource does not exist. The number equals [`Self::UNAVAILABLE`], which other methods use.
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// 2026-07-28: a header differs from the body.
     pub const HEADER_MISMATCH: i64 = -32020;
@@ -44,7 +44,7 @@ impl RpcError {
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// 2026-07-28: the client did not declare what the request needs.
     pub const MISSING_CAPABILITY: i64 = -32021;
-    /// 2026-07-28: the request's protocol version is not spoken here.
+    /// 2026-07-28: the request's protocol version is not supported.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 
     /// An error without data.
@@ -56,7 +56,7 @@ impl RpcError {
         }
     }
 
-    /// Reads the error member of a reply, however little of it is there.
+    /// Reads the error member of a reply; missing parts get defaults.
     pub fn read(error: Json<'_>) -> RpcError {
         let message = error.get("message").and_then(Json::as_str);
         RpcError {
@@ -75,77 +75,58 @@ impl RpcError {
 
 /// Names of the protocol's methods.
 pub mod methods {
-    /// Opens a session.
     pub const INITIALIZE: &str = "initialize";
-    /// Closes the handshake.
     pub const INITIALIZED: &str = "notifications/initialized";
-    /// Asks whether the other side is there.
+    /// Tests whether the other side is alive.
     pub const PING: &str = "ping";
-    /// Withdraws a request.
     pub const CANCELLED: &str = "notifications/cancelled";
-    /// Tells how far a request is.
+    /// Reports the progress of a request.
     pub const PROGRESS: &str = "notifications/progress";
     /// Carries a log line.
     pub const MESSAGE: &str = "notifications/message";
     /// Chooses which log lines are sent.
     pub const SET_LEVEL: &str = "logging/setLevel";
-    /// Lists tools.
     pub const TOOLS_LIST: &str = "tools/list";
-    /// Calls a tool.
     pub const TOOLS_CALL: &str = "tools/call";
-    /// Tells that the list of tools changed.
     pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
-    /// Lists prompts.
     pub const PROMPTS_LIST: &str = "prompts/list";
-    /// Fetches a prompt.
     pub const PROMPTS_GET: &str = "prompts/get";
-    /// Tells that the list of prompts changed.
     pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
-    /// Lists resources.
     pub const RESOURCES_LIST: &str = "resources/list";
-    /// Lists resource templates.
     pub const RESOURCE_TEMPLATES_LIST: &str = "resources/templates/list";
-    /// Reads a resource.
     pub const RESOURCES_READ: &str = "resources/read";
-    /// Asks to be told of a resource's changes.
+    /// Subscribes to changes of a resource.
     pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
-    /// Takes that back.
     pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
-    /// Tells that the list of resources changed.
     pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
-    /// Tells that a resource changed.
     pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
-    /// Completes an argument.
     pub const COMPLETE: &str = "completion/complete";
-    /// 2025-11-25: asks how a task stands.
+    /// 2025-11-25: requests the status of a task.
     pub const TASKS_GET: &str = "tasks/get";
-    /// 2025-11-25: waits for what came of a task.
+    /// 2025-11-25: waits for the result of a task.
     pub const TASKS_RESULT: &str = "tasks/result";
     /// 2025-11-25: lists tasks.
     pub const TASKS_LIST: &str = "tasks/list";
-    /// Withdraws a task.
     pub const TASKS_CANCEL: &str = "tasks/cancel";
-    /// 2025-11-25: tells how a task stands.
+    /// 2025-11-25: reports the status of a task.
     pub const TASK_STATUS: &str = "notifications/tasks/status";
     /// Asks the host for its roots.
     pub const ROOTS_LIST: &str = "roots/list";
-    /// Tells that the host's roots changed.
     pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
-    /// Asks the host's model.
+    /// Asks the host for a completion of its model.
     pub const SAMPLING: &str = "sampling/createMessage";
-    /// Asks the host's user.
+    /// Asks the host for input of its user.
     pub const ELICITATION: &str = "elicitation/create";
-    /// 2026-07-28: asks what a server speaks and offers.
+    /// 2026-07-28: requests a server's versions and capabilities.
     pub const DISCOVER: &str = "server/discover";
-    /// 2026-07-28: asks to be told of changes.
+    /// 2026-07-28: subscribes to change notifications.
     pub const LISTEN: &str = "subscriptions/listen";
-    /// 2026-07-28: says which changes will be told.
+    /// 2026-07-28: confirms which notifications will be sent.
     pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
-    /// Tells that what an address was opened for is done; gone in 2026-07-28.
+    /// Reports that the interaction at an opened URL is complete; removed in 2026-07-28.
     pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 }
 
-/// A request.
 pub fn request(id: &Id, method: &str, params_raw: Option<&str>) -> Bytes {
     let mut out = start(Some(id));
     out.push(',');
@@ -153,7 +134,6 @@ pub fn request(id: &Id, method: &str, params_raw: Option<&str>) -> Bytes {
     out.into()
 }
 
-/// A call of a tool.
 pub fn tool_call(id: &Id, tool: &str, arguments_raw: &str) -> Bytes {
     let mut params = String::from(r#"{"name":"#);
     quote_into(tool, &mut params);
@@ -163,14 +143,12 @@ pub fn tool_call(id: &Id, tool: &str, arguments_raw: &str) -> Bytes {
     request(id, methods::TOOLS_CALL, Some(&params))
 }
 
-/// A notification.
 pub fn notification(method: &str, params_raw: Option<&str>) -> Bytes {
     let mut out = String::from(r#"{"jsonrpc":"2.0","#);
     push_call(&mut out, method, params_raw);
     out.into()
 }
 
-/// A successful reply.
 pub fn result(id: &Id, raw: &str) -> Bytes {
     let mut out = start(Some(id));
     out.push_str(r#","result":"#);
@@ -179,7 +157,7 @@ pub fn result(id: &Id, raw: &str) -> Bytes {
     out.into()
 }
 
-/// The same, around a result that others have too: a large one is not copied.
+/// A successful reply around a shared result, which is not copied if it is large.
 pub fn result_around(id: &Id, raw: Bytes) -> Pieces {
     let mut out = start(Some(id)).into_bytes();
     out.extend_from_slice(br#","result":"#);
@@ -192,7 +170,7 @@ pub fn result_around(id: &Id, raw: Bytes) -> Pieces {
     Bytes::from(out).into()
 }
 
-/// A failed reply; without an id where the request's own could not be read.
+/// A failed reply; without an id if the request's own could not be read.
 pub fn error(id: Option<&Id>, error: &RpcError) -> Bytes {
     let mut out = start(id);
     out.push_str(r#","error":{"code":"#);

@@ -1,7 +1,7 @@
-//! 2026-07-28 over HTTP: what of a request's body stands in its headers, too.
+//! 2026-07-28 over HTTP: values of a request's body that are repeated in its headers.
 //!
-//! A proxy may act on the headers without reading the body, so whoever reads the body has to see that
-//! both say the same. Values that a header cannot carry are wrapped (`=?base64?…?=`).
+//! A proxy may act on the headers alone, so the reader of the body has to verify that both agree. Values that
+//! a header cannot carry are wrapped (`=?base64?…?=`).
 
 use std::borrow::Cow;
 
@@ -12,30 +12,30 @@ use crate::json::{Json, JsonKind};
 use crate::message::{RpcError, methods};
 use crate::{era::PROTOCOL_VERSION_META, scan::MAX_DEPTH};
 
-/// What stands around a value that was wrapped.
+/// The marks around a wrapped value.
 const WRAPPED: (&str, &str) = ("=?base64?", "?=");
-/// What the names of headers begin with that repeat an argument.
+/// The prefix of headers that repeat an argument.
 pub const PARAM_HEADER: &str = "mcp-param-";
-/// The keyword in a tool's schema that asks for such a header.
+/// The keyword in a tool's schema that requests such a header.
 const KEYWORD: &str = "x-mcp-header";
 /// Keywords whose values are data and not schemas.
 const DATA: [&str; 4] = ["default", "const", "enum", "examples"];
 
-/// An argument that a tool wants repeated in a header.
+/// An argument that a tool's schema repeats in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamHeader {
     /// The header's name behind [`PARAM_HEADER`], as the schema writes it.
     pub name: String,
-    /// The way to the argument, through objects.
+    /// The path to the argument, through objects.
     pub path: Vec<String>,
 }
 
-/// A schema that asks for a header in a way that nobody can follow.
+/// A schema with an invalid request for a header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("its `x-mcp-header` cannot be used: {0}")]
+#[error("its `x-mcp-header` is invalid: {0}")]
 pub struct BadParamHeader(&'static str);
 
-/// Wraps a text where a header could not carry it as it is.
+/// Wraps a text if a header cannot carry it unchanged.
 pub fn header_value(text: &str) -> Cow<'_, str> {
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
     let looks_wrapped = text.starts_with(WRAPPED.0) && text.ends_with(WRAPPED.1);
@@ -59,7 +59,7 @@ pub fn header_text(value: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// What the `Mcp-Name` header of a request repeats; `None` where there is none.
+/// The value that the `Mcp-Name` header of a request repeats; `None` if there is none.
 pub fn named(frame: &Frame) -> Option<Json<'_>> {
     match frame.method()? {
         methods::TOOLS_CALL | methods::PROMPTS_GET => frame.param("name"),
@@ -69,8 +69,8 @@ pub fn named(frame: &Frame) -> Option<Json<'_>> {
     }
 }
 
-/// Judges the headers that every request has. `header` finds one by its name in lower case. A
-/// request without a version in its body is left to whoever reads the body.
+/// Checks the headers that every request has. `header` looks one up by its name in lower case. A request without
+/// a version in its body passes: the reader of the body rejects it.
 pub fn check_headers<'h>(
     frame: &Frame,
     header: impl Fn(&str) -> Option<&'h str>,
@@ -96,7 +96,7 @@ pub fn check_headers<'h>(
     same("mcp-name", named(frame))
 }
 
-/// Judges the headers that repeat arguments.
+/// Checks the headers that repeat arguments.
 pub fn check_params<'h>(
     frame: &Frame,
     wanted: &[ParamHeader],
@@ -107,7 +107,7 @@ pub fn check_params<'h>(
         let text = header(&name).map(header_text);
         let same = match (&text, one.value(frame)) {
             (None, None) => true,
-            (Some(Some(head)), Some(body)) => means_the_same(head, &body),
+            (Some(Some(head)), Some(body)) => values_agree(head, &body),
             (Some(None), _) | (Some(Some(_)), None) | (None, Some(_)) => false,
         };
         if !same {
@@ -118,11 +118,11 @@ pub fn check_params<'h>(
 }
 
 impl ParamHeader {
-    /// What a tool's descriptor asks for. A schema that asks in a way that cannot be followed makes the
-    /// whole tool unusable over HTTP.
+    /// The headers that a tool's descriptor requests. One invalid request makes the whole tool unusable over
+    /// HTTP.
     pub fn all_of(descriptor: Json<'_>) -> Result<Vec<ParamHeader>, BadParamHeader> {
         let mut found = Vec::new();
-        // Hardly any tool does, and schemas are long.
+        // Searched first, because hardly any tool has the keyword and schemas are long.
         if memchr::memmem::find(descriptor.bytes(), KEYWORD.as_bytes()).is_none() {
             return Ok(found);
         }
@@ -132,7 +132,7 @@ impl ParamHeader {
         for (index, one) in found.iter().enumerate() {
             let twin = |other: &ParamHeader| other.name.eq_ignore_ascii_case(&one.name);
             if found[..index].iter().any(twin) {
-                return Err(BadParamHeader("two arguments share a name"));
+                return Err(BadParamHeader("two arguments use the same header name"));
             }
         }
         Ok(found)
@@ -157,7 +157,7 @@ impl ParamHeader {
     }
 }
 
-fn means_the_same(head: &str, body: &str) -> bool {
+fn values_agree(head: &str, body: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     head == body
         || match (number(head), number(body)) {
@@ -166,7 +166,7 @@ fn means_the_same(head: &str, body: &str) -> bool {
         }
 }
 
-/// Looks through a schema. Only what is reached through `properties` alone names one argument.
+/// Walks a schema. Only a path through `properties` alone identifies one argument.
 fn walk(
     schema: Json<'_>,
     path: &mut Vec<String>,
@@ -174,7 +174,7 @@ fn walk(
     found: &mut Vec<ParamHeader>,
 ) -> Result<(), BadParamHeader> {
     if path.len() > MAX_DEPTH as usize {
-        return Err(BadParamHeader("it is nested too deep"));
+        return Err(BadParamHeader("the schema is nested too deeply"));
     }
     for element in schema.elements() {
         walk(element, path, false, found)?;
@@ -187,12 +187,12 @@ fn walk(
                 let plain = schema.get("type").and_then(Json::as_str);
                 if !matches!(plain.as_deref(), Some("string" | "integer" | "boolean")) {
                     return Err(BadParamHeader(
-                        "the argument is no string, integer or boolean",
+                        "the argument is not a string, integer or boolean",
                     ));
                 }
                 if !reached || path.is_empty() {
                     return Err(BadParamHeader(
-                        "it is not reached through `properties` alone",
+                        "the argument is not reached through `properties` alone",
                     ));
                 }
                 let path = path.clone();
@@ -217,7 +217,7 @@ fn header_name(value: Json<'_>) -> Result<String, BadParamHeader> {
     let name = value.as_str().unwrap_or_default();
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
-        return Err(BadParamHeader("it is no header name"));
+        return Err(BadParamHeader("the value is not a valid header name"));
     }
     Ok(name.into_owned())
 }

@@ -1,5 +1,4 @@
-//! A message in pieces: a large one that was changed shares its bytes with the one it was, and only
-//! what differs is new.
+//! A message in pieces: a large changed message shares its unchanged bytes with the original.
 
 use std::{
     collections::{VecDeque, vec_deque},
@@ -8,8 +7,8 @@ use std::{
 
 use bytes::{Buf, Bytes};
 
-/// Up to this length a message, or a stretch of a longer one, is copied when something is changed: one piece costs
-/// less than several.
+/// Up to this length a changed message, or an unchanged range of a longer one, is copied: one piece is cheaper
+/// than several.
 pub(crate) const COPIED_BYTES: usize = 4 * 1024;
 
 /// The bytes of a message, in order. None of the pieces is empty.
@@ -17,22 +16,19 @@ pub(crate) const COPIED_BYTES: usize = 4 * 1024;
 pub struct Pieces(VecDeque<Bytes>);
 
 impl Pieces {
-    /// How many bytes there are.
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many pieces there are.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// All of it in one; what is in one already is not copied.
+    /// All pieces joined; a single piece is not copied.
     pub fn into_bytes(mut self) -> Bytes {
         match self.0.len() {
             0 | 1 => self.0.pop_front().unwrap_or_default(),
@@ -85,7 +81,7 @@ impl Buf for Pieces {
     }
 
     fn advance(&mut self, mut count: usize) {
-        assert!(count <= self.len(), "nobody reads more than there is");
+        assert!(count <= self.len(), "no reader takes more than there is");
         while let Some(piece) = self.0.front_mut().filter(|_| count > 0) {
             if count < piece.len() {
                 piece.advance(count);

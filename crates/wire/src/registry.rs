@@ -1,5 +1,5 @@
-//! A server's side in small: tools with handlers, answering frames. It keeps no session and does no
-//! I/O; a handler that panics is not caught here.
+//! A minimal server: tools with handlers that answer frames. It keeps no session and does no I/O. Panics of
+//! handlers are not caught.
 //!
 //! Driven over lines, one frame each:
 //!
@@ -47,10 +47,9 @@ pub struct Registry {
     tools: Vec<Entry>,
 }
 
-/// What a tool tells about itself. Raw members are JSON text.
+/// A tool's definition. Raw members are JSON text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
-    /// The name it is called by.
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
@@ -62,10 +61,8 @@ pub struct Tool {
     pub annotations: Option<String>,
 }
 
-/// What a handler answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolAnswer {
-    /// The content blocks.
     pub content: Vec<Content>,
     /// The structured result as JSON text.
     pub structured: Option<String>,
@@ -73,7 +70,6 @@ pub struct ToolAnswer {
     pub is_error: bool,
 }
 
-/// One content block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Text for the model.
@@ -90,7 +86,7 @@ struct Entry {
 }
 
 impl Registry {
-    /// A registry without tools, under the name and version it gives in its handshake.
+    /// A registry without tools; the handshake reports its name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Registry {
         Registry {
             name: name.into(),
@@ -193,7 +189,7 @@ impl Tool {
         }
     }
 
-    /// The tool as it stands in a list.
+    /// The tool as a list entry.
     fn to_raw(&self) -> String {
         let mut out = format!(r#"{{"name":{}"#, quote(&self.name));
         if let Some(title) = &self.title {
@@ -221,7 +217,7 @@ impl ToolAnswer {
         }
     }
 
-    /// A failure told in one text.
+    /// A failure with one text.
     pub fn failure(text: impl Into<String>) -> ToolAnswer {
         ToolAnswer {
             is_error: true,

@@ -1,6 +1,6 @@
-//! One strict pass over a text: it validates JSON (RFC 8259) and notes where the parts stand that
-//! are looked at or spliced later. What two readers could understand differently is refused here,
-//! before anything decides on the message.
+//! One strict pass over a text: it validates JSON (RFC 8259) and notes the positions of the parts that are read
+//! or replaced later. Text that two readers could understand differently is rejected here, before any decision
+//! about the message.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ mod keys;
 mod scalars;
 mod scanner;
 
-/// Containers may nest this deep; one more is refused with [`ScanError::TooDeep`].
+/// The deepest allowed nesting; more is rejected with [`ScanError::TooDeep`].
 pub const MAX_DEPTH: u32 = 128;
 
-/// How much of a text is held to the rules that go beyond the grammar.
+/// Which part of a text must obey the rules that go beyond the grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
     /// Repeated keys and lone surrogates are refused at every depth: requests and list results.
@@ -27,11 +27,11 @@ pub enum Strictness {
 pub struct Span {
     /// Offset of the first byte.
     pub start: u32,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub end: u32,
 }
 
-/// One member of an object: where its key and its value stand.
+/// The positions of the key and the value of an object's member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
     /// The key with its quotes.
@@ -40,12 +40,12 @@ pub struct Member {
     pub value: Span,
 }
 
-/// Where the parts of a scanned text stand.
+/// The positions of the parts of a scanned text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// The whole value, without white space around it.
     pub value: Span,
-    /// Whether a raw line feed or carriage return stands between tokens.
+    /// Whether there is a raw line feed or carriage return between tokens.
     pub line_breaks: bool,
     /// Members of the outermost object.
     pub top: Vec<Member>,
@@ -60,19 +60,13 @@ pub struct Outline {
 pub enum ScanError {
     /// A byte that the grammar does not allow there.
     #[error("unexpected byte at offset {at}")]
-    UnexpectedByte {
-        /// Where it stands.
-        at: usize,
-    },
+    UnexpectedByte { at: usize },
     /// The text ends before its value does.
     #[error("text ends before the value does")]
     Unfinished,
     /// Something other than white space follows the value.
     #[error("text after the value at offset {at}")]
-    TrailingText {
-        /// Where it starts.
-        at: usize,
-    },
+    TrailingText { at: usize },
     /// The bytes are not UTF-8.
     #[error("not UTF-8 at offset {at}")]
     NotUtf8 {
@@ -82,12 +76,9 @@ pub enum ScanError {
     /// The text starts with a byte order mark.
     #[error("starts with a byte order mark")]
     ByteOrderMark,
-    /// A control character stands unescaped inside a string.
+    /// A string contains an unescaped control character.
     #[error("raw control character at offset {at}")]
-    ControlCharacter {
-        /// Where it stands.
-        at: usize,
-    },
+    ControlCharacter { at: usize },
     /// An escape names half of a surrogate pair.
     #[error("lone surrogate at offset {at}")]
     LoneSurrogate {
@@ -97,13 +88,13 @@ pub enum ScanError {
     /// An object names one key twice, compared after unescaping.
     #[error("repeated key at offset {at}")]
     RepeatedKey {
-        /// Where the later of two equal keys stands.
+        /// The offset of the later of the two keys.
         at: usize,
     },
     /// Containers nest deeper than [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} at offset {at}")]
     TooDeep {
-        /// Where the container that is one too many opens.
+        /// The offset of the container that exceeds the limit.
         at: usize,
     },
     /// The text is longer than a span can express.
@@ -123,7 +114,7 @@ impl Span {
     }
 }
 
-/// Validates `text` as one JSON value and notes where its parts stand.
+/// Validates `text` as one JSON value and notes the positions of its parts.
 pub fn scan(text: &[u8], strictness: Strictness) -> Result<Outline, ScanError> {
     if u32::try_from(text.len()).is_err() {
         return Err(ScanError::TooLong);
@@ -131,7 +122,7 @@ pub fn scan(text: &[u8], strictness: Strictness) -> Result<Outline, ScanError> {
     if text.starts_with(b"\xEF\xBB\xBF") {
         return Err(ScanError::ByteOrderMark);
     }
-    // Most texts are ASCII, and seeing that costs less than reading characters.
+    // Most texts are ASCII, and checking that is cheaper than decoding characters.
     if !text.is_ascii()
         && let Err(error) = std::str::from_utf8(text)
     {

@@ -1,27 +1,25 @@
-//! The server's side of a session's handshake: what may be asked before `initialize`, and what
-//! `initialize` settled. Lenient about `notifications/initialized`, which many hosts send late.
+//! The server's side of a session's handshake: the requests allowed before `initialize`, and what it
+//! negotiated. Lenient about `notifications/initialized`, which many hosts send late.
 
 use crate::frame::{Frame, FrameKind};
 use crate::json::Json;
 use crate::message::{RpcError, methods};
 use crate::version::{ProtocolVersion, negotiate};
 
-/// How far a session's handshake is.
+/// The state of a session's handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SessionState {
-    /// Nothing was settled yet.
+    /// Before `initialize`.
     #[default]
     New,
-    /// `initialize` was answered.
     Initialized(Handshake),
-    /// The host confirmed it.
+    /// The host has sent `notifications/initialized`.
     Ready(Handshake),
 }
 
-/// What `initialize` settled.
+/// The values that `initialize` negotiated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handshake {
-    /// The version the session speaks.
     pub version: ProtocolVersion,
     /// The host's capabilities as JSON text; `{}` when it named none.
     pub capabilities: String,
@@ -34,12 +32,12 @@ pub struct Handshake {
 pub enum Admission {
     /// Answer `initialize` with this version.
     Initialize(ProtocolVersion),
-    /// Answer it as its method says.
+    /// Answer it like any other request.
     Answer,
 }
 
 impl SessionState {
-    /// Judges a request and, for `initialize`, takes note of what it settles.
+    /// Checks a request; `initialize` also changes the state.
     pub fn on_request(&mut self, frame: &Frame) -> Result<Admission, RpcError> {
         match (frame.method(), self.handshake().is_some()) {
             (Some(methods::INITIALIZE), false) => {
@@ -54,7 +52,7 @@ impl SessionState {
         }
     }
 
-    /// Takes note of a notification; only the one that ends the handshake changes anything.
+    /// Handles a notification; only the one that ends the handshake has an effect.
     pub fn on_notification(&mut self, frame: &Frame) {
         if frame.kind() != FrameKind::Notification || frame.method() != Some(methods::INITIALIZED) {
             return;
@@ -65,7 +63,7 @@ impl SessionState {
         };
     }
 
-    /// What `initialize` settled, once it was answered.
+    /// The negotiated values; `None` before `initialize` was answered.
     pub fn handshake(&self) -> Option<&Handshake> {
         match self {
             SessionState::New => None,
@@ -97,7 +95,6 @@ impl Handshake {
         })
     }
 
-    /// The name the host gives itself.
     pub fn client_name(&self) -> Option<String> {
         let info = Json::trusted(self.client_info.as_deref()?.as_bytes());
         info.get("name")?.as_str().map(|name| name.into_owned())

@@ -1,13 +1,13 @@
-//! Where a string stops being plain: at quotes, backslashes and control characters.
+//! Finds the special bytes of a string: quotes, backslashes and control characters.
 //!
-//! Sixty-four bytes are looked at in one go and kept as a bit each. Text with escapes has short plain runs,
-//! and going from one to the next is then a count and not a search.
+//! Sixty-four bytes are classified at once, with one bit for each. Text with escapes has short plain runs, and
+//! going from one to the next is then a bit count and not a search.
 
 use wide::u8x16;
 
-/// How many bytes are looked at in one go.
+/// Bytes that are classified at once.
 pub(crate) const BLOCK: usize = 64;
-/// How many bytes are compared in one go.
+/// Bytes that are compared at once.
 const LANES: usize = 16;
 
 /// The special bytes among [`BLOCK`] bytes of a text: a bit for each, the first the lowest.
@@ -18,18 +18,18 @@ pub(crate) struct Block {
     others: u64,
 }
 
-/// What a [`Block`] is when it stands inside a string.
+/// A [`Block`] inside a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inside {
     /// A bit for each backslash that begins an escape, up to the end.
     pub(crate) escapes: u64,
-    /// Where the first quote or control character stands that is not part of an escape; [`BLOCK`] when
-    /// there is none.
+    /// The offset of the first quote or control character that is not part of an escape; [`BLOCK`] if there is
+    /// none.
     pub(crate) end: usize,
 }
 
 impl Block {
-    /// The block at `start`. Behind the end of the text stand control characters.
+    /// The block at `start`, padded with control characters beyond the end of the text.
     #[inline]
     pub(crate) fn at(text: &[u8], start: usize) -> Self {
         let rest = text.get(start..).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Block {
         lanes.iter().rev().fold(nothing, |found, lane| {
             let bytes = u8x16::new(*lane);
             let backslashes = bytes.simd_eq(u8x16::splat(b'\\'));
-            // With one bit turned over a quote is 0x20, and control characters are what is below that.
+            // With one bit flipped a quote becomes 0x20, just above the control characters.
             let turned = bytes ^ u8x16::splat(b'"' ^ 0x20);
             let others = turned.min(u8x16::splat(0x20)).simd_eq(turned);
             Self {
@@ -66,7 +66,6 @@ impl Block {
         })
     }
 
-    /// All special bytes.
     pub(crate) fn specials(self) -> u64 {
         self.backslashes | self.others
     }
@@ -85,9 +84,9 @@ impl Block {
 }
 
 impl Inside {
-    /// How far the next block is from the start of this one: the last byte may begin an escape.
+    /// The distance to the next block, which is longer if the last byte begins an escape.
     ///
-    /// That is rare, and as a branch it is foreseen: the next block is then looked at while this one is.
+    /// A branch, because that is rare and predicted well: the processor starts on the next block early.
     #[inline]
     pub(crate) fn length(self) -> usize {
         if self.escapes >> (BLOCK - 1) == 0 {
@@ -104,7 +103,7 @@ fn one_longer() -> usize {
     BLOCK + 1
 }
 
-/// Which of these backslashes begin an escape: one that stands behind such a one does not.
+/// The backslashes that begin an escape: one directly after another such backslash does not.
 #[inline]
 fn escapes_of(backslashes: u64) -> u64 {
     if backslashes & backslashes << 1 == 0 {
@@ -120,12 +119,12 @@ fn escapes_of(backslashes: u64) -> u64 {
     escapes
 }
 
-/// Whether a byte cannot stand in a string as it is.
+/// Whether a byte must be escaped in a string.
 pub(crate) fn is_special(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | 0..=0x1F)
 }
 
-/// Where the bits of a block are, in order.
+/// The positions of a block's set bits, in order.
 #[inline]
 pub(crate) fn places(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

@@ -18,15 +18,12 @@ pub struct Event {
     pub retry_ms: Option<u64>,
 }
 
-/// Why a stream cannot be read on.
+/// Why the rest of a stream is unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     /// One event is larger than the reader's limit.
     #[error("event larger than {limit} bytes")]
-    TooLarge {
-        /// The limit.
-        limit: usize,
-    },
+    TooLarge { limit: usize },
 }
 
 /// Reads events from bytes that are cut anywhere.
@@ -37,10 +34,10 @@ pub struct Decoder {
     line: Vec<u8>,
     /// Whether the last byte ended a line as a carriage return; a line feed then belongs to it.
     after_return: bool,
-    /// Whether no line was read yet, so that a byte order mark may stand.
+    /// Whether no line was read yet, so that a byte order mark is allowed.
     at_start: bool,
     pending: Event,
-    /// Whether the pending event has a data line, which an empty one is too.
+    /// Whether the pending event has a data line, even an empty one.
     has_data: bool,
     ready: VecDeque<Event>,
     last_id: Option<String>,
@@ -91,7 +88,7 @@ impl Decoder {
         }
     }
 
-    /// Takes more of the stream. After an error the stream cannot be read on.
+    /// Adds bytes of the stream. After an error the rest of the stream is unreadable.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), SseError> {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;

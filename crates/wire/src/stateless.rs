@@ -1,5 +1,5 @@
-//! 2026-07-28: what a request carries instead of a handshake, and what a reply carries for it.
-//! Everything here is read from one message; nothing is remembered from another.
+//! 2026-07-28: the values that requests and replies carry instead of a handshake. Each message is read on its
+//! own; nothing is remembered.
 
 use crate::era::PROTOCOL_VERSION_META;
 use crate::escape::quote;
@@ -8,18 +8,18 @@ use crate::json::{Json, JsonKind};
 use crate::message::{RpcError, methods};
 use crate::version::ProtocolVersion;
 
-/// The member of `_meta` in which a request says what its client can be asked.
+/// The `_meta` member with the client's capabilities.
 pub const CLIENT_CAPABILITIES_META: &str = "io.modelcontextprotocol/clientCapabilities";
-/// The member of `_meta` in which a request says who its client is.
+/// The `_meta` member with the client's name and version.
 pub const CLIENT_INFO_META: &str = "io.modelcontextprotocol/clientInfo";
-/// The member of `_meta` in which a request asks for log messages.
+/// The `_meta` member with the log level that a request asks for.
 pub const LOG_LEVEL_META: &str = "io.modelcontextprotocol/logLevel";
-/// The member of `_meta` in which a result says who its server is.
+/// The `_meta` member with the server's name and version.
 pub const SERVER_INFO_META: &str = "io.modelcontextprotocol/serverInfo";
-/// The member of `_meta` in which a notification says which subscription it belongs to.
+/// The `_meta` member that names a notification's subscription.
 pub const SUBSCRIPTION_ID_META: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The members of `_meta` that belong to this form of the protocol alone.
+/// The `_meta` members that only this era has.
 pub const REQUEST_META: [&str; 4] = [
     PROTOCOL_VERSION_META,
     CLIENT_CAPABILITIES_META,
@@ -27,40 +27,32 @@ pub const REQUEST_META: [&str; 4] = [
     LOG_LEVEL_META,
 ];
 
-/// The member of a result that says what it is.
+/// The result member with the result's type.
 pub const RESULT_TYPE: &str = "resultType";
 /// The value of [`RESULT_TYPE`] for a request that is done.
 pub const COMPLETE: &str = "complete";
 /// The value of [`RESULT_TYPE`] for a request that needs answers first.
 pub const INPUT_REQUIRED: &str = "input_required";
-/// The member of a result that asks questions.
+/// The result member with questions to the client.
 pub const INPUT_REQUESTS: &str = "inputRequests";
-/// The member of `params` that answers them.
+/// The `params` member with the client's answers.
 pub const INPUT_RESPONSES: &str = "inputResponses";
-/// The member of a result, and then of `params`, that only its server can read.
+/// The opaque state that a server puts into a result and the client returns in `params`.
 pub const REQUEST_STATE: &str = "requestState";
 
 /// A requested version up to this long is repeated in a refusal; a longer one becomes `null`.
 const ECHO_LIMIT: usize = 64;
 
-/// How severe a log message is, the least severe first.
+/// The severity of a log message, the least severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Every detail.
     Debug,
-    /// What goes as it should.
     Info,
-    /// What is worth a look.
     Notice,
-    /// What may become a fault.
     Warning,
-    /// A fault.
     Error,
-    /// A fault of a part.
     Critical,
-    /// Something has to be done at once.
     Alert,
-    /// Nothing can be used.
     Emergency,
 }
 
@@ -100,7 +92,7 @@ impl LogLevel {
     }
 }
 
-/// What a request says about its client.
+/// The client of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
     /// The client's capabilities as JSON text.
@@ -110,7 +102,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Reads a request of this form; what is required and missing refuses it.
+    /// Reads a request of this era; a missing required member is an error.
     pub fn read(frame: &Frame) -> Result<Claims, RpcError> {
         let version = frame.meta(PROTOCOL_VERSION_META);
         let Some(version) = version.filter(|version| version.kind() == JsonKind::String) else {
@@ -130,14 +122,13 @@ impl Claims {
         })
     }
 
-    /// The name the client gives itself.
     pub fn client_name(&self) -> Option<String> {
         let info = Json::trusted(self.client_info.as_deref()?.as_bytes());
         info.get("name")?.as_str().map(|name| name.into_owned())
     }
 }
 
-/// The refusal of a version that is not spoken in this form.
+/// The error for a version that this era does not have.
 pub fn unsupported(requested: Json<'_>) -> RpcError {
     let echoed = Some(requested.as_text()).filter(|text| text.len() <= ECHO_LIMIT);
     let (requested, supported) = (
@@ -150,7 +141,7 @@ pub fn unsupported(requested: Json<'_>) -> RpcError {
     ))
 }
 
-/// Whether a method of the handshake versions is gone in this form.
+/// Whether a method of the handshake era was removed in this one.
 pub fn is_removed(method: &str) -> bool {
     matches!(
         method,
@@ -164,7 +155,7 @@ pub fn is_removed(method: &str) -> bool {
     )
 }
 
-/// Whether results of a method say how long they may be kept.
+/// Whether results of a method have a cache lifetime.
 pub fn is_cacheable(method: &str) -> bool {
     matches!(
         method,
@@ -185,7 +176,7 @@ pub fn may_ask(method: &str) -> bool {
     )
 }
 
-/// The capability that a client needs to be asked by a method; `None` when no client can be.
+/// The capability that a client needs for a question; `None` if `method` is not a question.
 pub fn capability_for(method: &str) -> Option<&'static str> {
     match method {
         methods::ELICITATION => Some("elicitation"),
@@ -195,7 +186,7 @@ pub fn capability_for(method: &str) -> Option<&'static str> {
     }
 }
 
-/// The refusal of a request that needs more than its client declared.
+/// The error for a request that needs a capability its client did not declare.
 pub fn missing_capability(capability: &str) -> RpcError {
     let message = format!("the client did not declare `{capability}`, which this request needs");
     RpcError::new(RpcError::MISSING_CAPABILITY, message).with_data(format!(

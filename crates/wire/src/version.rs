@@ -1,4 +1,4 @@
-//! The five protocol versions, and which one a handshake settles on.
+//! The five protocol versions and their negotiation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,13 +16,13 @@ pub enum ProtocolVersion {
     V2025_03_26,
     /// Structured output, elicitation, and the version header.
     V2025_06_18,
-    /// The last with a handshake.
+    /// Tasks; the last with a handshake.
     V2025_11_25,
-    /// Stateless: each request carries what a handshake used to settle.
+    /// Stateless: each request carries what a handshake used to negotiate.
     V2026_07_28,
 }
 
-/// A text that is no protocol version known here.
+/// A text that is not a known protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unknown protocol version")]
 pub struct UnknownVersion;
@@ -90,7 +90,7 @@ impl fmt::Display for ProtocolVersion {
 pub fn negotiate(requested: Option<Json<'_>>) -> Result<ProtocolVersion, RpcError> {
     let text = requested.and_then(Json::as_str);
     let text = text.as_deref().filter(|text| looks_like_a_date(text));
-    // Dates written this way are ordered as their texts are.
+    // ISO dates sort as text.
     text.and_then(|text| {
         ProtocolVersion::HANDSHAKE
             .into_iter()

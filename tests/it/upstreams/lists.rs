@@ -38,7 +38,7 @@ fn a_cursor_that_loops_is_cut_off_and_reported() {
     let row = server_row(&bed);
     assert_eq!(row["status"], "degraded");
     let reason = row["reason"].as_str().expect("it says why");
-    let why = r#"the list's cursor "page-0" loops; the list was cut off there"#;
+    let why = r#"the list's cursor "page-0" loops; later pages are ignored"#;
     assert!(reason.starts_with(why), "{reason}");
 }
 

@@ -123,7 +123,7 @@ fn ambiguous_questions_are_passed_to_no_host() {
     assert_eq!(error["code"], -32603);
     assert_eq!(
         error["message"],
-        "the gateway cannot tell which host this request is for"
+        "the gateway cannot determine which host this request is for"
     );
     slow.join().expect("it was not asked");
     let (questions, text) = ask(&mut asked);

@@ -207,7 +207,7 @@ fn upstream_lines_that_are_not_frames_are_skipped() {
         );
     }
     let counted = host.wait_stderr(DEADLINE, |line| {
-        line.contains("frame_error") && line.contains("over the frame limit")
+        line.contains("frame_error") && line.contains("exceeds the frame limit")
     });
     counted.expect("the operator is told");
 }

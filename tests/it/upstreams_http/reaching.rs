@@ -70,11 +70,11 @@ fn refusals_are_explained_and_do_not_trigger_the_legacy_transport() {
     for (status, words) in [
         (
             "401",
-            "the server refuses our credentials with 401 Unauthorized",
+            "the server rejected the configured credentials with 401 Unauthorized",
         ),
         (
             "403",
-            "the server refuses our credentials with 403 Forbidden",
+            "the server rejected the configured credentials with 403 Forbidden",
         ),
         ("500", "the server answered 500 Internal Server Error"),
     ] {
@@ -170,7 +170,7 @@ fn unreachable_servers_do_not_block_and_connect_when_they_appear() {
         .expect("initialize does not wait for servers");
     assert!(started.elapsed() < Duration::from_secs(10));
     assert_eq!(call_text(&mut host, "good__read_thing", "{}"), "read ");
-    for (name, words) in [("x", "cannot connect"), ("dead", "went away")] {
+    for (name, words) in [("x", "cannot connect"), ("dead", "disconnected")] {
         let warned = host.wait_stderr(DEADLINE, |line| {
             line.contains("\"WARN\"") && line.contains(&format!("\"server\":\"{name}\""))
         });

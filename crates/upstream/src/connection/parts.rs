@@ -1,4 +1,4 @@
-//! What a connection is put together from, whatever it runs over.
+//! Building a connection, for all transports.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::{
     pending::Pending,
 };
 
-/// What a connection is put together from.
+/// The parts that a link shares with its connection, before either exists.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) pending: Arc<Pending>,
@@ -31,7 +31,7 @@ impl Parts {
         )
     }
 
-    /// Runs the reading of a stream; the connection is over when it is.
+    /// Runs the reader of a stream; the connection ends with it.
     pub(super) fn until_read(
         &self,
         reading: impl Future<Output = ()> + Send + 'static,
@@ -40,6 +40,7 @@ impl Parts {
         let (ended, pending) = (self.ended.clone(), self.pending.clone());
         self.tasks.spawn(async move {
             reading.await;
+            // Before `ended`: the supervisor reacts to it, and by then every call must have its outcome.
             pending.close();
             inbound.close();
             ended.cancel();

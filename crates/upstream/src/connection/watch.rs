@@ -1,4 +1,4 @@
-//! The clock of one call: until when it waits, and what it says when that is over.
+//! The deadline of one call, and the failure when it expires.
 
 use std::{pin::pin, time::Duration};
 
@@ -10,11 +10,9 @@ use tokio::time::Instant;
 
 use crate::pending::{Ended, OnBehalf};
 
-/// The least by which a deadline moves while a call's clock stands still, so that it is not looked at
-/// all the time.
+/// The smallest extension of a paused deadline, to keep the timer from firing continuously.
 const CLOCK_GRAIN: Duration = Duration::from_millis(100);
 
-/// The clock of one call.
 pub(super) struct Watch<'a> {
     pub(super) server: &'a ServerName,
     pub(super) name: &'a str,
@@ -23,7 +21,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for a step before the call is sent. A call that is cancelled by then is not sent, so the step is not begun.
+    /// Waits for a step before the call is sent. If the call is cancelled already, the step does not start.
     pub(super) async fn unless_stopped<T>(
         &self,
         step: impl Future<Output = T>,
@@ -34,14 +32,14 @@ impl Watch<'_> {
             return Err(Failure::Cancelled { effect });
         }
         let mut step = pin!(step);
-        // Most steps are done at once, and need neither a timer nor a place among those to be told of a cancellation.
+        // Most steps complete at once, and setting a timer takes a lock that all threads share.
         match step.as_mut().now_or_never() {
             Some(done) => Ok(done),
             None => self.or_stopped(step, exchange, effect).await,
         }
     }
 
-    /// Waits for a step, unless the host cancels the call or its time is up first. A step that is done counts.
+    /// Waits for a step, unless the host cancels the call or its deadline expires first. A completed step wins.
     async fn or_stopped<T>(
         &self,
         step: impl Future<Output = T>,
@@ -56,7 +54,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits for the reply; while the host is being asked something, the clock stands still.
+    /// Waits for the reply; the deadline is paused while the host is asked something.
     pub(super) async fn reply(
         &mut self,
         reply: impl Future<Output = Ended>,
@@ -68,6 +66,7 @@ impl Watch<'_> {
             let waited = self.or_stopped(&mut reply, exchange, Effect::Unknown).await;
             match waited {
                 Ok(ended) => return Ok(ended),
+                // Pauses are added only when the timer fires: most calls ask no questions.
                 Err(failure @ Failure::TimedOut { .. }) => match on_behalf.clock.take() {
                     Duration::ZERO => return Err(failure),
                     stood_still => self.deadline += stood_still.max(CLOCK_GRAIN),
@@ -87,7 +86,6 @@ impl Watch<'_> {
         }
     }
 
-    /// The failure of a call whose server cannot be used.
     pub(super) fn unavailable(&self, effect: Effect, detail: &str) -> Failure {
         Failure::Unavailable {
             server: self.server.clone(),

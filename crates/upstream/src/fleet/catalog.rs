@@ -1,4 +1,4 @@
-//! The catalog that all servers make together, and telling hosts when what they see has changed.
+//! Building the catalog from the lists of all servers, and notifying hosts when their view of it changes.
 
 use std::{
     collections::BTreeSet,
@@ -14,22 +14,22 @@ use super::Fleet;
 use crate::server::Server;
 
 impl Fleet {
-    /// Makes the catalog anew.
     pub(super) fn rebuild(&self) {
         self.rebuild_after(&self.policy.load());
     }
 
-    /// Makes the catalog anew. Hosts are told when what they could see under the policy before is not
+    /// Rebuilds the catalog, and notifies hosts if what they could see under `policy_before` differs from
     /// what they see now.
     pub(super) fn rebuild_after(&self, policy_before: &Policy) {
+        // Servers rebuild from their own tasks: without the lock the older catalog could be stored last.
         let _one_at_a_time = self
             .rebuilding
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let active = self.roster.active();
         let mut listings: Vec<Listing> = active.iter().map(|server| server.listing()).collect();
-        let quarantined = self.keep_to_pins(&mut listings);
-        // What this program brings itself needs no pin.
+        let quarantined = self.apply_pins(&mut listings);
+        // Definitions that ship with this program need no pin.
         listings.extend(self.in_house.load().iter().map(|one| one.listing()));
         let (catalog, findings) = Catalog::build(self.naming(), listings);
         let catalog = catalog.with_quarantined(quarantined);
@@ -37,6 +37,7 @@ impl Fleet {
         let (before, policy) = (self.catalog.load(), self.policy.load());
         let changes = changes((&before, policy_before), (&catalog, &policy));
         self.catalog.store(Arc::new(catalog));
+        // No host can have a list yet, so none of them has to ask again.
         if !self.lists_are_answered() {
             return;
         }
@@ -45,7 +46,7 @@ impl Fleet {
                 continue;
             }
             let frame = message::notification(method, None);
-            // Nobody listening is no failure.
+            // An error only means that no host is listening.
             let _ = self.announce.send(Announcement {
                 audience: Audience::All,
                 servers,
@@ -54,9 +55,8 @@ impl Fleet {
         }
     }
 
-    /// Whether a list can have been answered from the snapshot before: as long as one would wait for
-    /// a first connect, no host has a list that could have changed. Once it was so it stays so, though
-    /// another configuration may start servers.
+    /// Whether a host can already have a list. While lists still wait for a first connect, no host has one
+    /// that could have changed. Once true it stays true, although a reload may start servers.
     pub(super) fn lists_are_answered(&self) -> bool {
         let can_list = |server: &Arc<Server>| server.state.borrow().can_list();
         self.answered.load(Ordering::Acquire)
@@ -64,18 +64,21 @@ impl Fleet {
             || self.roster.active().iter().all(can_list)
     }
 
-    /// Until when lists and calls wait for servers in their first connect.
+    /// How long lists and calls wait for servers in their first connect.
     pub(super) fn list_deadline(&self) -> Instant {
         self.started + self.supplies.load().options.connect_wait
     }
 }
 
-/// A catalog, and the policy under which it is seen.
-type Seen<'a> = (&'a Catalog, &'a Policy);
+/// A catalog, and the policy that filters it.
+type FilteredCatalog<'a> = (&'a Catalog, &'a Policy);
 
-/// The kinds of lists, each with the servers whose part of it is another than before: whoever may not use
-/// any of them is not told.
-fn changes(before: Seen<'_>, after: Seen<'_>) -> [(Vec<ServerName>, &'static str); 3] {
+/// The kinds of lists, each with the servers whose part of it changed: a host that may use none of these
+/// servers is not notified.
+fn changes(
+    before: FilteredCatalog<'_>,
+    after: FilteredCatalog<'_>,
+) -> [(Vec<ServerName>, &'static str); 3] {
     let items = |kind| {
         differing(
             before.0.items(kind, before.1, None).map(of_item),
@@ -102,7 +105,7 @@ fn of_item(item: &Arc<Item>) -> (&ServerName, &Arc<Item>) {
     (&item.server, item)
 }
 
-/// The servers whose part of a list is another than before; all of them where only their order is.
+/// The servers whose part of a list changed; all of them if only their order did.
 fn differing<'c, T: PartialEq + 'c>(
     before: impl Iterator<Item = (&'c ServerName, &'c T)>,
     after: impl Iterator<Item = (&'c ServerName, &'c T)>,

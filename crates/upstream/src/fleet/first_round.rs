@@ -1,4 +1,4 @@
-//! The first round of connects: waiting for it, and what is said about it.
+//! The first round of connects: waiting for it, and reporting it.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::{Fleet, ServerReport};
 use crate::{ServerStatus, server::Server};
 
 impl Fleet {
-    /// Waits until every server was reached or not, at most `connect_wait`: for whoever wants to know
-    /// how they stand, and not what they listed last time.
+    /// Waits until every first connect has succeeded or failed, at most `connect_wait`: for callers that need
+    /// the current status and not the lists of an earlier run.
     pub async fn settled(&self) {
         for server in self.roster.active().iter() {
             let mut state = server.state.subscribe();
             let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
-            // One that is not there by then stands as `starting`.
+            // A server that is late is reported as `starting`.
             let _ = tokio::time::timeout_at(self.list_deadline(), settled).await;
         }
     }
 }
 
-/// Says which servers are still in their first connect when lists and calls stop waiting for them.
+/// Logs the servers that are still in their first connect when lists and calls stop waiting for them.
 pub(super) async fn warn_of_late_servers(fleet: Arc<Fleet>) {
     tokio::select! {
         () = tokio::time::sleep_until(fleet.list_deadline()) => {}
@@ -32,7 +32,7 @@ pub(super) async fn warn_of_late_servers(fleet: Arc<Fleet>) {
     }
 }
 
-/// Says once how the first round of connects went.
+/// Emits the summary of the first round of connects, once.
 pub(super) async fn sum_up(fleet: Arc<Fleet>) {
     for server in fleet.roster.active().iter() {
         let mut state = server.state.subscribe();

@@ -1,4 +1,5 @@
-//! The hosts that are there: whom servers can ask outside of any call, and what all servers are told.
+//! The attached hosts: which of them servers can ask outside of calls, and notifications from them to all
+//! servers.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -15,55 +16,55 @@ use crate::{
     Profile, ServerStatus, outgoing::Housekeeping, server::Server, subscriptions::Subscriptions,
 };
 
-/// How long a notification to all servers may take.
+/// The deadline of a notification to all servers, so that one slow server cannot hold up the host.
 const TELL_ALL_DEADLINE: Duration = Duration::from_secs(1);
 
-/// A host that is there.
 #[derive(Debug)]
-pub(super) struct Present {
+pub(super) struct AttachedHost {
     host: Arc<Host>,
-    /// How it can be asked outside of any call, where it can be.
+    /// How it can be asked outside of calls; `None` for a host that only listens.
     resident: Option<Arc<dyn Resident>>,
 }
 
 impl Fleet {
-    /// Who follows the resources of a server, kept over its restarts.
-    pub(super) fn followers_of(&self, server: &ServerName) -> Arc<Subscriptions> {
+    /// The resource subscriptions of a server, kept over its restarts.
+    pub(super) fn subscriptions_of(&self, server: &ServerName) -> Arc<Subscriptions> {
         let subscriptions = self.subscriptions.lock();
         let mut subscriptions = subscriptions.unwrap_or_else(PoisonError::into_inner);
         subscriptions.entry(server.clone()).or_default().clone()
     }
 
-    /// Takes note of a host that is there now.
-    pub(super) fn came(&self, host: Arc<Host>, resident: Option<Arc<dyn Resident>>) {
+    pub(super) fn host_attached(&self, host: Arc<Host>, resident: Option<Arc<dyn Resident>>) {
         let mut residents = self
             .residents
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        // A stateless host declares its capabilities with each request, so no process has to be started for it.
         if host.era == Era::Handshake {
             for server in self.roster.active().iter() {
-                server.meet(&host);
+                server.request_takeover(&host);
             }
         }
-        residents.insert(host.who.session.clone(), Present { host, resident });
+        residents.insert(host.who.session.clone(), AttachedHost { host, resident });
     }
 
-    /// Forgets a host, and what it asked servers to do.
-    pub(super) fn went(&self, session: &str) {
+    /// Forgets a host, its log level and its subscriptions.
+    pub(super) fn host_detached(&self, session: &str) {
         let mut residents = self
             .residents
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let Some(Present { host, .. }) = residents.remove(session) else {
+        let Some(AttachedHost { host, .. }) = residents.remove(session) else {
             return;
         };
-        let is_kin = |other: &Present| Profile::of(&other.host).fits(&Profile::of(&host));
+        let is_kin = |other: &AttachedHost| Profile::of(&other.host).fits(&Profile::of(&host));
+        // Under the lock: a host of the same kind that attaches now must not lose the level it sets.
         if !residents.values().any(is_kin) {
             self.levels.forget(&host);
         }
         drop(residents);
         for server in self.roster.active().iter() {
-            let abandoned = server.left_by(&host);
+            let abandoned = server.remove_subscriber(&host);
             if !abandoned.is_empty() {
                 let (server, host) = (server.clone(), host.clone());
                 self.tasks
@@ -72,8 +73,8 @@ impl Fleet {
         }
     }
 
-    /// The only attached host that shares the connection of `audience` and may use `server`, if there is
-    /// exactly one.
+    /// The attached host that shares the connection of `audience` and may use `server`, if there is exactly
+    /// one.
     pub(super) fn resident(
         &self,
         server: &ServerName,
@@ -89,11 +90,12 @@ impl Fleet {
             .filter(|present| present.host.who.grant.includes(server.as_str()))
             // A host that only listens cannot be asked.
             .filter_map(|present| present.resident.as_ref());
+        // With a second candidate the question could reach the wrong host, so neither is asked.
         let first = sharing.next()?;
         sharing.next().is_none().then(|| first.asked_by(server))
     }
 
-    /// Tells all servers of a host something, once they are past their first connect.
+    /// Sends a message of a host to all its servers, once they are past their first connect.
     pub(super) async fn tell(
         &self,
         host: &Host,
@@ -103,16 +105,16 @@ impl Fleet {
         let one = |server: &Arc<Server>| {
             let server = server.clone();
             async move {
-                // What a host says at once is not too early for a server that is about to be there.
+                // A host may send this right after `initialize`, when its servers are still connecting.
                 let mut state = server.state.subscribe();
                 let settled = state.wait_for(|state| state.status != ServerStatus::Starting);
                 drop(settled.await);
                 let Some(connection) = server.existing_connection(host) else {
                     return;
                 };
-                // Best effort: a server that does not answer is not waited for.
+                // Best effort: the host's own request does not depend on the servers' answers.
                 match request {
-                    // A stateless server is told with each call.
+                    // A stateless server gets the log level with each call.
                     Some(_) if connection.era() == Era::Stateless => {}
                     Some(method) => drop(connection.request(method, what, TELL_ALL_DEADLINE).await),
                     None => drop(connection.notify(what).await),

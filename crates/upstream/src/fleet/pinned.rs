@@ -1,4 +1,5 @@
-//! Pins on the way from what servers list to what hosts see: what nobody has accepted is kept away, and told of.
+//! Pins between what servers list and what hosts see: definitions that were not accepted are withheld and
+//! reported.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -15,19 +16,20 @@ use callgate_record::RecordType;
 use super::Fleet;
 
 impl Fleet {
-    /// Takes out of `listings` what hosts must not see.
-    pub(super) fn keep_to_pins(&self, listings: &mut [Listing]) -> Vec<Quarantined> {
-        let said: Vec<Vec<Tool>> = listings
+    /// Removes from `listings` what hosts must not see, and returns it.
+    pub(super) fn apply_pins(&self, listings: &mut [Listing]) -> Vec<Quarantined> {
+        let listed: Vec<Vec<Tool>> = listings
             .iter()
             .map(|listing| listing.tools.clone().unwrap_or_default())
             .collect();
         let naming = self.naming();
-        let mut sorted = self.pins.load().sort(&said, &naming);
+        let mut sorted = self.pins.load().sort(&listed, &naming);
         if !sorted.fresh.is_empty() {
-            self.flag(&sorted.fresh, said.iter().flatten());
+            // Before they are pinned: later, the definitions would no longer count as new.
+            self.flag(&sorted.fresh, listed.iter().flatten());
             self.pin(&sorted.fresh);
-            // Another gateway may have pinned another definition of the same name.
-            sorted = self.pins.load().sort(&said, &naming);
+            // Sorted again: another gateway may have pinned another definition of the same name meanwhile.
+            sorted = self.pins.load().sort(&listed, &naming);
         }
         let Sorted {
             accepted,
@@ -37,11 +39,11 @@ impl Fleet {
         for (listing, accepted) in listings.iter_mut().zip(accepted) {
             listing.tools = listing.tools.is_some().then_some(accepted);
         }
-        self.tell_of(&quarantined);
+        self.report_quarantined(&quarantined);
         quarantined
     }
 
-    /// Says what is odd about definitions that are accepted all the same.
+    /// Reports suspicious definitions that are accepted nevertheless.
     fn flag<'t>(&self, fresh: &[Tool], all: impl Iterator<Item = &'t Tool>) {
         let names = Names::of(all, &self.naming());
         for tool in fresh {
@@ -59,7 +61,7 @@ impl Fleet {
         }
     }
 
-    /// Puts what was seen first into the lock. Where the file cannot be written it is remembered until the end.
+    /// Adds new definitions to the lock. If the file cannot be written, the pins last until this process ends.
     fn pin(&self, fresh: &[Tool]) {
         let mut pins = (**self.pins.load()).clone();
         let accept = |lock: &mut Lock, tool: &Tool| lock.accept_tool(tool, Accepted::AtFirstSight);
@@ -68,7 +70,7 @@ impl Fleet {
         if let Some(kept) = &options.pin_store {
             let mut add = |lock: &mut Lock| {
                 for tool in fresh {
-                    // What is in the file counts, also where it cannot be read.
+                    // An entry in the file wins, even one that cannot be read: overwriting it would lose a decision.
                     if !lock.has(tool.server.as_str(), &tool.name) {
                         accept(lock, tool);
                     }
@@ -82,14 +84,14 @@ impl Fleet {
         self.pins.store(pins.into());
     }
 
-    /// Tells of each tool once, and again when the reason is another.
-    fn tell_of(&self, quarantined: &[Quarantined]) {
+    /// Reports each quarantined tool once, and again if the reason changes.
+    fn report_quarantined(&self, quarantined: &[Quarantined]) {
         let reasons: BTreeMap<String, String> = quarantined
             .iter()
             .map(|one| (one.tool.canonical(), one.reason.to_string()))
             .collect();
         let mut told = self
-            .quarantine_told
+            .reported_quarantine
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let known: HashSet<(&String, &String)> = told.iter().collect();
@@ -114,7 +116,7 @@ impl Fleet {
     }
 }
 
-/// The name of a tool, cut where no name may be longer.
+/// The name of a tool, cut to the longest allowed length: a hostile name may have any.
 fn short_name(tool: &Tool) -> String {
     tool.name.chars().take(MAX_TOOL_NAME_CHARS).collect()
 }

@@ -1,5 +1,5 @@
-//! The file of calls that could not be asked about: one JSON line each, for its owner's eyes alone. The
-//! record has them too; this one is short, and can be watched.
+//! The file of calls that the guard could not be asked about: one JSON line each, readable by its owner only.
+//! The audit trail has them too; this file is short and easy to monitor.
 
 use std::{
     fs::OpenOptions,
@@ -12,18 +12,17 @@ use callgate_gate::{Call, Check};
 use callgate_wire::quote;
 use jiff::Timestamp;
 
-/// Appends to the file.
 #[derive(Debug)]
-pub(super) struct Audit {
+pub(super) struct UncheckedCallLog {
     file: PathBuf,
 }
 
-impl Audit {
+impl UncheckedCallLog {
     pub(super) fn new(file: PathBuf) -> Self {
         Self { file }
     }
 
-    /// Writes a call down. The call is refused whether this can be written or not.
+    /// Appends a call. The call is refused whether or not this succeeds.
     pub(super) fn write(&self, call: &Call, check: &Check, error: &str) {
         let who = &call.attempt.host.who;
         let members = [
@@ -39,15 +38,16 @@ impl Audit {
             ("error", error.to_owned()),
         ];
         let members = members.map(|(key, text)| format!("{}:{}", quote(key), quote(&text)));
-        // One write per line, so that lines of several processes do not mix.
+        // One write per line, so that lines of several processes do not interleave.
         let line = format!("{{{}}}\n", members.join(","));
         if let Err(error) = self.append(&line) {
-            crate::log::unasked_call_not_noted(&self.file, &error);
+            crate::log::unchecked_call_not_logged(&self.file, &error);
         }
     }
 
     fn append(&self, line: &str) -> io::Result<()> {
         let mut options = OpenOptions::new();
+        // Not readable by other users: the lines name principals and sessions.
         let options = options.append(true).create(true).mode(0o600);
         options.open(&self.file)?.write_all(line.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! MCP requests over HTTP: the methods, and the headers that every request carries.
+//! MCP requests over HTTP: methods and headers.
 
 use callgate_gate::Endpoint;
 use callgate_outbound::{Client, HttpFailed};
@@ -7,7 +7,7 @@ use callgate_wire::Pieces;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 
-/// How many headers a request has beside the configured ones.
+/// Headers of a request beside the configured ones; reserved to avoid growing the map.
 const USUAL_HEADERS: usize = 6;
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -17,25 +17,25 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient(Client<Pieces>);
 
-/// The body of a server's answer.
-pub(crate) type Answered = callgate_outbound::Answered<Pieces>;
+pub(crate) type ResponseBody = callgate_outbound::Answered<Pieces>;
 
-/// What a request carries besides the endpoint's own headers.
+/// Headers of a request besides the endpoint's own.
 #[derive(Debug, Default)]
-pub(crate) struct Carried<'a> {
+pub(crate) struct RequestHeaders<'a> {
     pub(crate) session: Option<&'a HeaderValue>,
     pub(crate) version: Option<&'a HeaderValue>,
     pub(crate) last_event_id: Option<&'a str>,
-    /// What of the message stands in headers, too.
+    /// Values of the message that stateless HTTP repeats in headers.
     pub(crate) repeated: &'a [(String, String)],
 }
 
-/// What a request that got no response can have done.
+/// The possible effect of a request that got no response.
 pub(crate) fn effect_of_failure(failed: &HttpFailed) -> Effect {
     match failed {
         HttpFailed::BadRequest(_) | HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_) => {
             Effect::None
         }
+        // The request may have been written before the connection failed.
         HttpFailed::Broke(_) | HttpFailed::NotHttp(_) => Effect::Unknown,
     }
 }
@@ -46,18 +46,17 @@ impl HttpClient {
         Client::new().map(Self)
     }
 
-    /// A client for another server.
+    /// A client for another server: it shares the certificates but no connections.
     pub(crate) fn of_another(&self) -> Self {
         Self(self.0.of_another())
     }
 
-    /// POSTs a message.
     pub(crate) async fn post(
         &self,
         endpoint: &Endpoint,
-        carried: &Carried<'_>,
+        carried: &RequestHeaders<'_>,
         message: Pieces,
-    ) -> Result<Response<Answered>, HttpFailed> {
+    ) -> Result<Response<ResponseBody>, HttpFailed> {
         let mut request = request(Method::POST, endpoint, carried, Full::new(message));
         let headers = request.headers_mut();
         headers.insert(
@@ -75,8 +74,8 @@ impl HttpClient {
     pub(crate) async fn listen(
         &self,
         endpoint: &Endpoint,
-        carried: &Carried<'_>,
-    ) -> Result<Response<Answered>, HttpFailed> {
+        carried: &RequestHeaders<'_>,
+    ) -> Result<Response<ResponseBody>, HttpFailed> {
         let mut request = request(Method::GET, endpoint, carried, Full::default());
         let headers = request.headers_mut();
         headers.insert(
@@ -86,21 +85,19 @@ impl HttpClient {
         self.send(endpoint, request).await
     }
 
-    /// GETs what is there.
     pub(crate) async fn get(
         &self,
         endpoint: &Endpoint,
-        carried: &Carried<'_>,
-    ) -> Result<Response<Answered>, HttpFailed> {
+        carried: &RequestHeaders<'_>,
+    ) -> Result<Response<ResponseBody>, HttpFailed> {
         let request = request(Method::GET, endpoint, carried, Full::default());
         self.send(endpoint, request).await
     }
 
-    /// Ends a session.
     pub(crate) async fn delete(
         &self,
         endpoint: &Endpoint,
-        carried: &Carried<'_>,
+        carried: &RequestHeaders<'_>,
     ) -> Result<StatusCode, HttpFailed> {
         let request = request(Method::DELETE, endpoint, carried, Full::default());
         Ok(self.send(endpoint, request).await?.status())
@@ -110,7 +107,7 @@ impl HttpClient {
         &self,
         endpoint: &Endpoint,
         request: Request<Full<Pieces>>,
-    ) -> Result<Response<Answered>, HttpFailed> {
+    ) -> Result<Response<ResponseBody>, HttpFailed> {
         self.0.send(&endpoint.url, request).await
     }
 }
@@ -118,13 +115,14 @@ impl HttpClient {
 fn request(
     method: Method,
     endpoint: &Endpoint,
-    carried: &Carried<'_>,
+    carried: &RequestHeaders<'_>,
     body: Full<Pieces>,
 ) -> Request<Full<Pieces>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = endpoint.place().clone();
     let headers = request.headers_mut();
+    // The configured headers first: those of the protocol below overwrite them.
     *headers = endpoint.headers.clone();
     headers.reserve(USUAL_HEADERS);
     headers.insert(header::HOST, endpoint.host().clone());
@@ -134,6 +132,7 @@ fn request(
         }
     }
     let last_event_id = carried.last_event_id.map(HeaderValue::from_str);
+    // The id comes from the server: one that is not a valid header value is dropped.
     if let Some(Ok(last_event_id)) = last_event_id {
         headers.insert(LAST_EVENT_ID, last_event_id);
     }

@@ -1,59 +1,55 @@
-//! Bodies of responses as streams of events, each within a limit.
+//! Response bodies as streams of events of limited size.
 
 use callgate_wire::sse::{Decoder, Event};
 use http_body_util::BodyExt;
 
-use super::Answered;
+use super::ResponseBody;
 
-/// A stream of events.
 #[derive(Debug)]
 pub(crate) struct Events {
-    body: Answered,
+    body: ResponseBody,
     decoder: Decoder,
 }
 
-/// What a stream gives next.
 #[derive(Debug)]
-pub(crate) enum Next {
-    /// An event.
+pub(crate) enum NextEvent {
     Event(Event),
-    /// The stream has ended, broken or not.
+    /// The stream has ended or its connection broke.
     Ended,
-    /// The next event is over the limit, so that the stream cannot be read on.
+    /// The next event exceeds the limit, and so the rest of the stream is unreadable.
     TooLarge,
 }
 
 impl Events {
-    pub(crate) fn new(body: Answered, limit: usize) -> Self {
+    pub(crate) fn new(body: ResponseBody, limit: usize) -> Self {
         Self {
             body,
             decoder: Decoder::new(limit),
         }
     }
 
-    /// Waits for what comes next.
-    pub(crate) async fn next(&mut self) -> Next {
+    pub(crate) async fn next(&mut self) -> NextEvent {
         loop {
             if let Some(event) = self.decoder.next_event() {
-                return Next::Event(event);
+                return NextEvent::Event(event);
             }
             let Some(Ok(frame)) = self.body.frame().await else {
-                return Next::Ended;
+                return NextEvent::Ended;
             };
             if let Some(data) = frame.data_ref()
                 && self.decoder.push(data).is_err()
             {
-                return Next::TooLarge;
+                return NextEvent::TooLarge;
             }
         }
     }
 
-    /// Where a new stream would go on, if the server gave ids.
+    /// The id to resume from, if the server gave ids.
     pub(crate) fn last_event_id(&self) -> Option<&str> {
         self.decoder.last_event_id()
     }
 
-    /// How long the server wants us to wait before that.
+    /// The server's requested pause before resuming.
     pub(crate) fn retry_ms(&self) -> Option<u64> {
         self.decoder.retry_ms()
     }

@@ -1,13 +1,13 @@
-//! Statuses that are no success: what they mean for a request, and what is said about them.
+//! Error statuses: their meaning for a request, and their description.
 
 use callgate_record::Effect;
 use http::StatusCode;
 
-/// How much of an error's body is told to the operator.
+/// How many characters of an error's body the operator sees.
 const ERROR_TEXT: usize = 300;
 
-/// Whether a request that was answered so can have done anything: a server that refuses it, or
-/// sends us elsewhere, has not worked on it.
+/// The possible effect of a request with this status: a server that refuses or redirects it has not
+/// processed it.
 pub(crate) fn effect_of(status: StatusCode) -> Effect {
     if status.is_client_error() || status.is_redirection() {
         Effect::None
@@ -16,25 +16,25 @@ pub(crate) fn effect_of(status: StatusCode) -> Effect {
     }
 }
 
-/// A status in words, for the operator.
+/// Describes a status for the operator.
 pub(crate) fn describe_status(status: StatusCode, location: Option<&str>, text: &str) -> String {
-    let said = match text {
+    let body_text = match text {
         "" => String::new(),
         text => format!(": {}", text.chars().take(ERROR_TEXT).collect::<String>()),
     };
     if let Some(to) = location.filter(|_| status.is_redirection()) {
         let to: String = to.chars().take(ERROR_TEXT).collect();
         return format!(
-            "the server redirects to `{to}` ({status}); redirects are not followed, because the configured headers must not go elsewhere"
+            "the server redirects to `{to}` ({status}); redirects are not followed, to keep the configured headers from other hosts; set `url` to the final address"
         );
     }
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             format!(
-                "the server refuses our credentials with {status}{said}; see `headers` of this server"
+                "the server rejected the configured credentials with {status}{body_text}; check `headers` of this server"
             )
         }
-        status => format!("the server answered {status}{said}"),
+        status => format!("the server answered {status}{body_text}"),
     }
 }
 
@@ -68,19 +68,19 @@ mod tests {
                 401,
                 None,
                 "who?",
-                "the server refuses our credentials with 401 Unauthorized: who?; see `headers` of this server",
+                "the server rejected the configured credentials with 401 Unauthorized: who?; check `headers` of this server",
             ),
             (
                 403,
                 None,
                 "",
-                "the server refuses our credentials with 403 Forbidden; see `headers` of this server",
+                "the server rejected the configured credentials with 403 Forbidden; check `headers` of this server",
             ),
             (
                 307,
                 Some("https://e.com/"),
                 "x",
-                "the server redirects to `https://e.com/` (307 Temporary Redirect); redirects are not followed, because the configured headers must not go elsewhere",
+                "the server redirects to `https://e.com/` (307 Temporary Redirect); redirects are not followed, to keep the configured headers from other hosts; set `url` to the final address",
             ),
             (307, None, "", "the server answered 307 Temporary Redirect"),
             (

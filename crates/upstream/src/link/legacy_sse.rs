@@ -1,5 +1,5 @@
-//! HTTP+SSE of 2024-11-05: one stream for everything that the server says, and an address, told
-//! by its first event, to which messages are posted.
+//! HTTP+SSE of 2024-11-05: one stream for all messages of the server; its first event names the address to
+//! which ours are posted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     Endpoint,
     http::{
-        Carried, Events, HttpClient, HttpFailed, Next, describe_status, effect_of,
+        Events, HttpClient, HttpFailed, NextEvent, RequestHeaders, describe_status, effect_of,
         effect_of_failure,
     },
     inbound::Inbound,
@@ -20,14 +20,13 @@ use crate::{
     pending::{Ended, Pending},
 };
 
-/// How long the server may take to tell the address.
+/// The deadline for the `endpoint` event.
 const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a message may take to be accepted.
+/// The deadline for a message to be accepted.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a server is told that nobody waits any more.
+/// The deadline for a cancellation.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(1);
 
-/// The way to the address.
 #[derive(Debug)]
 pub(crate) struct LegacySseLink {
     client: HttpClient,
@@ -37,47 +36,45 @@ pub(crate) struct LegacySseLink {
     closing: CancellationToken,
 }
 
-/// The server's stream.
 #[derive(Debug)]
 pub(crate) struct LegacyStream {
     events: Events,
     closing: CancellationToken,
 }
 
-/// Why a server cannot be used in this way.
+/// Why a server cannot be used over this transport.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LegacySseError {
     /// The stream could not be opened.
     #[error(transparent)]
     Failed(#[from] HttpFailed),
-    /// The server does not have one.
+    /// The server offers no event stream.
     #[error("the server answered {0} to the request for its event stream")]
     Refused(StatusCode),
-    /// The first event did not tell the address.
     #[error("the server's event stream did not begin with an `endpoint` event")]
     NoEndpoint,
-    /// The address is somewhere else, where our headers must not go.
-    #[error("the server's `endpoint` is on another origin: `{0}`")]
+    /// The address is on another origin, which must not get the configured headers.
+    #[error("the server's `endpoint` event names another origin: `{0}`")]
     Elsewhere(String),
 }
 
-/// Opens the stream and waits for the address. `tables` is what it shares with its connection.
+/// Opens the stream and waits for the address. `tables` are shared with the connection.
 pub(crate) async fn open(
     client: HttpClient,
     endpoint: Endpoint,
     limit: usize,
     tables: (Arc<Pending>, TaskTracker),
 ) -> Result<(LegacySseLink, LegacyStream), LegacySseError> {
-    let response = client.listen(&endpoint, &Carried::default()).await?;
+    let response = client.listen(&endpoint, &RequestHeaders::default()).await?;
     if !response.status().is_success() {
         return Err(LegacySseError::Refused(response.status()));
     }
     let mut events = Events::new(response.into_body(), limit);
     let address = match tokio::time::timeout(ENDPOINT_DEADLINE, events.next()).await {
-        Ok(Next::Event(event)) if event.event.as_deref() == Some("endpoint") => {
+        Ok(NextEvent::Event(event)) if event.event.as_deref() == Some("endpoint") => {
             String::from_utf8(event.data).ok()
         }
-        Ok(Next::Event(_) | Next::Ended | Next::TooLarge) | Err(_) => None,
+        Ok(NextEvent::Event(_) | NextEvent::Ended | NextEvent::TooLarge) | Err(_) => None,
     };
     let address = address.ok_or(LegacySseError::NoEndpoint)?;
     let messages = endpoint
@@ -95,7 +92,7 @@ pub(crate) async fn open(
     Ok((link, LegacyStream { events, closing }))
 }
 
-/// Reads until the stream ends. A message over the limit ends it, too: nothing can be read behind it.
+/// Reads until the stream ends. A message over the limit ends it too: the rest is unreadable.
 pub(crate) async fn read_events(mut stream: LegacyStream, inbound: Inbound) {
     loop {
         let next = tokio::select! {
@@ -103,10 +100,10 @@ pub(crate) async fn read_events(mut stream: LegacyStream, inbound: Inbound) {
             () = stream.closing.cancelled() => return,
         };
         match next {
-            Next::Event(event) if event.data.is_empty() => {}
-            Next::Event(event) => inbound.message(event.data.into(), None).await,
-            Next::Ended => return,
-            Next::TooLarge => return inbound.oversize(),
+            NextEvent::Event(event) if event.data.is_empty() => {}
+            NextEvent::Event(event) => inbound.message(event.data.into(), None).await,
+            NextEvent::Ended => return,
+            NextEvent::TooLarge => return inbound.oversize(),
         }
     }
 }
@@ -120,7 +117,7 @@ impl Link for LegacySseLink {
             };
             let (client, messages) = (self.client.clone(), self.messages.clone());
             let (pending, closing) = (self.pending.clone(), self.closing.clone());
-            // In the background: whoever waits for the reply gives up by its own clock.
+            // In the background: the caller waits for the reply with its own deadline.
             self.tasks.spawn(async move {
                 tokio::select! {
                     posted = post(&client, &messages, parcel.message) => {
@@ -154,7 +151,8 @@ async fn post(client: &HttpClient, messages: &Endpoint, message: Message) -> Res
         status,
         detail,
     };
-    let carried = Carried::default();
+    // No session headers: this transport identifies the session by the address.
+    let carried = RequestHeaders::default();
     let posting = client.post(messages, &carried, message.into_pieces());
     match tokio::time::timeout(ACCEPT_DEADLINE, posting).await {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
@@ -165,7 +163,8 @@ async fn post(client: &HttpClient, messages: &Endpoint, message: Message) -> Res
         }
         Ok(Err(error)) => Err(lost(effect_of_failure(&error), None, error.to_string())),
         Err(_) => {
-            let detail = "the server did not accept the message in time".to_owned();
+            let seconds = ACCEPT_DEADLINE.as_secs();
+            let detail = format!("the server did not accept the message within {seconds}s");
             Err(lost(Effect::Unknown, None, detail))
         }
     }

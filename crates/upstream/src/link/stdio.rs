@@ -1,4 +1,4 @@
-//! Lines over a child's standard streams.
+//! Newline-delimited messages over a child's standard streams.
 
 use bytes::BytesMut;
 use callgate_wire::{Cut, LineCutter, Pieces};
@@ -12,28 +12,26 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{Link, LinkEnded, Parcel, Sent, Ticket};
 use crate::{inbound::Inbound, outgoing::Message};
 
-/// Messages that may wait to be written before senders wait, too.
+/// Queued messages; beyond this, senders wait.
 const QUEUE: usize = 64;
-/// How much is written at once.
+/// The size up to which queued lines are combined into one write, in bytes.
 const CHUNK: usize = 64 * 1024;
 
-/// The way to the writer task: whole lines, in order.
 #[derive(Debug)]
 pub(crate) struct StdioLink {
     queue: mpsc::Sender<Queued>,
     closing: CancellationToken,
 }
 
-/// A message that waits to be written.
 #[derive(Debug)]
 struct Queued {
     message: Pieces,
-    /// Of a request: whoever made it may take it back. `None` for what is always written.
+    /// Lets the caller of a request withdraw it; `None` for messages that are always written.
     ticket: Option<Ticket>,
 }
 
 impl Queued {
-    /// The message, unless it was taken back. From here on it counts as sent.
+    /// The message, unless it was withdrawn. From here on it counts as sent.
     fn taken(self) -> Option<Pieces> {
         let is_wanted = self.ticket.is_none_or(|ticket| ticket.take());
         is_wanted.then_some(self.message)
@@ -41,7 +39,6 @@ impl Queued {
 }
 
 impl StdioLink {
-    /// Starts writing.
     pub(crate) fn start<W>(writer: W, tasks: &TaskTracker) -> Self
     where
         W: AsyncWrite + Unpin + Send + 'static,
@@ -68,6 +65,7 @@ impl Link for StdioLink {
     }
 
     fn give_up(&self, _id: u64, cancelled: Message) {
+        // Dropped if the queue is full: a server that does not read its input would block the caller.
         let _ = self.queue.try_send(Queued {
             message: cancelled.into_pieces(),
             ticket: None,
@@ -98,7 +96,7 @@ where
     }
 }
 
-/// Writes whole lines; several that wait are written at once.
+/// Writes whole lines; queued ones are combined into one write.
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut messages: mpsc::Receiver<Queued>,
@@ -106,8 +104,7 @@ async fn write_lines<W: AsyncWrite + Unpin>(
 ) {
     let mut buffer = BytesMut::new();
     loop {
-        // What was queued before closing still goes out where the server takes it at once: the
-        // cancellation of a call is often the last thing it is told.
+        // Queued messages first, then the close: the cancellation of a call is often the last message.
         let message = tokio::select! {
             biased;
             message = messages.recv() => message,
@@ -133,6 +130,7 @@ async fn write_lines<W: AsyncWrite + Unpin>(
             writer.write_all(&buffer).await?;
             writer.flush().await
         };
+        // A server that does not read would block the write, so closing interrupts it.
         tokio::select! {
             biased;
             written = written => if written.is_err() { return },
@@ -142,12 +140,13 @@ async fn write_lines<W: AsyncWrite + Unpin>(
     }
 }
 
-/// Raw line breaks in a message stand between tokens, where a space means the same.
 fn push_line(buffer: &mut BytesMut, message: Pieces) {
     buffer.reserve(message.len() + 1);
     for piece in message {
         let start = buffer.len();
         buffer.extend_from_slice(&piece);
+        // Raw line breaks in valid JSON stand only between tokens, where a space is equivalent. In a line they
+        // would end the message early.
         for at in memchr::memchr2_iter(b'\n', b'\r', &piece) {
             buffer[start + at] = b' ';
         }

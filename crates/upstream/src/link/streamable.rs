@@ -1,5 +1,5 @@
-//! Streamable HTTP: a POST per message; replies and what belongs to them come with its response,
-//! everything else over a standing GET stream.
+//! Streamable HTTP: a POST per message. Its response carries the reply and messages related to it; all
+//! others arrive over a standing GET stream.
 
 mod introduce;
 mod session;
@@ -26,7 +26,7 @@ use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     Endpoint,
     http::{
-        Answered, Carried, Events, HttpClient, HttpFailed, describe_status, effect_of,
+        Events, HttpClient, HttpFailed, RequestHeaders, ResponseBody, describe_status, effect_of,
         effect_of_failure, read_body,
     },
     inbound::Inbound,
@@ -35,16 +35,15 @@ use crate::{
 };
 use session::Session;
 
-/// How long a message without a reply may take to be accepted.
+/// The deadline for a message without a reply to be accepted.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a server may take to answer the request for a standing stream before calls are made.
+/// How long the first calls wait for the standing stream.
 const STANDING_DEADLINE: Duration = Duration::from_millis(500);
-/// The content type of an answer that is a stream.
 const EVENT_STREAM: &str = "text/event-stream";
-/// How long a server is told that nobody waits any more.
+/// The deadline for a cancellation and for ending the session.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(1);
 
-/// A message on its way, and what of it stands in headers.
+/// A message and its headers. Cloned cheaply, in case it has to be sent again in a new session.
 #[derive(Debug, Clone)]
 struct Outgoing {
     body: Pieces,
@@ -78,21 +77,21 @@ pub(crate) struct StreamableLink {
     era: Era,
     inbound: Inbound,
     session: Session,
-    /// Exchanges, with what ends each: when nobody waits for it any more, or the link closes.
+    /// Exchanges in flight, each with the token that abandons it.
     under_way: Mutex<HashMap<u64, CancellationToken>>,
-    /// Whether the server has answered the request for a standing stream, in whatever way.
+    /// Whether the server has answered the request for a standing stream, also by refusing it.
     standing: watch::Sender<bool>,
     /// Whether the last attempt to connect failed.
     unreachable: AtomicBool,
-    /// Fires when the server cannot be reached any more.
+    /// Fires when the server has become unreachable.
     ended: CancellationToken,
     closing: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl StreamableLink {
-    /// A link to `endpoint` that reads messages up to a limit and speaks an era. `parts` gives what it
-    /// shares with its connection.
+    /// A link to `endpoint` that reads messages of at most `limit` bytes. `parts` creates what it shares with
+    /// its connection.
     pub(crate) fn new(
         client: HttpClient,
         endpoint: Endpoint,
@@ -128,20 +127,20 @@ impl StreamableLink {
         &self.inbound
     }
 
-    /// Makes one request; whatever comes of it goes to the inbound side. What is still to come when
-    /// nobody waits any more, like the rest of a stream, is read in the background.
+    /// Starts one request; its results go to the inbound side. After the caller has its reply, the rest of
+    /// the stream is read in the background. `None` if the link has ended.
     fn start(&self, id: u64, message: Outgoing) -> Option<Sent> {
         let link = self.me.upgrade()?;
         let abandoned = CancellationToken::new();
         self.under_way().insert(id, abandoned.clone());
-        // Looked at only now: closing abandons what it finds under way.
+        // Checked after the insert: `close` abandons the exchanges it finds in the table, so none is missed.
         if self.has_ended() {
             self.under_way().remove(&id);
             return None;
         }
         let exchanging = async move {
             let outcome = tokio::select! {
-                // First, so that an exchange that nobody wants any more is not begun.
+                // Abandonment first, so that an abandoned exchange does not start.
                 biased;
                 () = abandoned.cancelled() => match link.closing.is_cancelled() {
                     true => Err(Ended::Gone),
@@ -149,7 +148,7 @@ impl StreamableLink {
                 },
                 outcome = link.exchange(id, message) => outcome,
             };
-            // Before the link ends, which would call every open effect unknown.
+            // Before the link ends, which would mark every pending effect as unknown.
             if let Err(ended) = outcome {
                 link.inbound.lost(id, ended);
             }
@@ -157,21 +156,20 @@ impl StreamableLink {
             link.end_if_unreachable();
         };
         let work = CallerDriven::new(exchanging, self.tasks.clone());
-        Some(Sent::ByWhoWaits(work))
+        Some(Sent::CallerDriven(work))
     }
 
-    /// Begins a request whose reply is waited for.
     fn request(&self, id: u64, message: Message) -> Result<Sent, LinkEnded> {
         self.start(id, message.into()).ok_or(LinkEnded)
     }
 
-    /// Says something that has no reply.
+    /// Sends a message that has no reply.
     async fn tell(&self, message: Message) -> Result<Sent, LinkEnded> {
         if self.has_ended() {
             return Err(LinkEnded);
         }
         if self.era == Era::Stateless {
-            // Nothing but requests can be said in this era.
+            // Clients send only requests in this era.
             return Ok(Sent::OnItsWay);
         }
         let posted = tokio::time::timeout(ACCEPT_DEADLINE, self.post(message.into())).await;
@@ -187,8 +185,8 @@ impl StreamableLink {
         self.ended.is_cancelled() || self.closing.is_cancelled()
     }
 
-    /// Ends the link when the server could not be reached and no exchange goes on: one that was
-    /// connected before may still be answered.
+    /// Ends the link if the server is unreachable and no exchange is in flight: one that was connected before
+    /// may still be answered.
     fn end_if_unreachable(&self) {
         if self.unreachable.load(Ordering::Acquire) && self.under_way().is_empty() {
             self.ended.cancel();
@@ -197,7 +195,7 @@ impl StreamableLink {
 
     async fn exchange(&self, id: u64, message: Outgoing) -> Result<(), Ended> {
         let response = self.post(message).await?;
-        // What is rare, or takes long, is boxed, so that other exchanges do not carry the room for it.
+        // Rare and slow paths are boxed to keep the future of common exchanges small.
         if !response.status().is_success() {
             return Box::pin(self.refused(id, response)).await;
         }
@@ -208,7 +206,7 @@ impl StreamableLink {
         match read_body(response.into_body(), self.limit).await {
             Ok(Some(body)) if !body.is_empty() => {
                 self.inbound.message(body, Some(id)).await;
-                self.unanswered(id, "the server's response had another reply in it")
+                self.unanswered(id, "the server's response does not answer this request")
             }
             Ok(Some(_)) => self.unanswered(id, "the server's response was empty"),
             Ok(None) => Err(Ended::TooLarge),
@@ -216,8 +214,8 @@ impl StreamableLink {
         }
     }
 
-    /// Sends a message; a session that has expired is made anew once, unseen by the caller.
-    async fn post(&self, message: Outgoing) -> Result<Response<Answered>, Ended> {
+    /// Sends a message. An expired session is renewed once, transparently, and the message is resent.
+    async fn post(&self, message: Outgoing) -> Result<Response<ResponseBody>, Ended> {
         let seen = self.session.snapshot();
         if self.era == Era::Stateless {
             return self.post_once(&seen, message).await;
@@ -227,6 +225,7 @@ impl StreamableLink {
             self.session.note(&response, &message.body);
             return Ok(response);
         }
+        // Safe to resend: the server refused the session before it processed the message.
         Box::pin(self.renew(&seen))
             .await
             .map_err(|detail| lost(Effect::None, Some(404), detail))?;
@@ -237,18 +236,18 @@ impl StreamableLink {
         &self,
         session: &session::Snapshot,
         message: impl Into<Outgoing>,
-    ) -> Result<Response<Answered>, Ended> {
+    ) -> Result<Response<ResponseBody>, Ended> {
         let Outgoing { body, headers } = message.into();
-        let carried = Carried {
+        let carried = RequestHeaders {
             repeated: headers.as_deref().unwrap_or_default(),
-            ..session.carried()
+            ..session.headers()
         };
         let sent = self.client.post(&self.endpoint, &carried, body).await;
         self.note_reached(&sent);
         sent.map_err(|error| lost(effect_of_failure(&error), None, error.to_string()))
     }
 
-    fn note_reached(&self, sent: &Result<Response<Answered>, HttpFailed>) {
+    fn note_reached(&self, sent: &Result<Response<ResponseBody>, HttpFailed>) {
         let reached = match sent {
             Ok(_) | Err(HttpFailed::Broke(_) | HttpFailed::NotHttp(_)) => true,
             Err(
@@ -258,8 +257,8 @@ impl StreamableLink {
         self.unreachable.store(!reached, Ordering::Release);
     }
 
-    /// Takes a status that is no success: some servers put a proper error into the body.
-    async fn refused(&self, id: u64, response: Response<Answered>) -> Result<(), Ended> {
+    /// Handles an error status. Some servers put a JSON-RPC error into the body, which is then the reply.
+    async fn refused(&self, id: u64, response: Response<ResponseBody>) -> Result<(), Ended> {
         let status = response.status();
         let location = response.headers().get(header::LOCATION);
         let location = location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
@@ -297,8 +296,8 @@ impl Link for StreamableLink {
     fn send(&self, parcel: Parcel) -> BoxFuture<'_, Result<Sent, LinkEnded>> {
         let Parcel { message, awaits } = parcel;
         match awaits {
-            // Begun when it is first polled: who gives up before has sent nothing. A future of its own, so
-            // that it does not carry the room for telling something.
+            // Started at the first poll, so that a cancelled caller has sent nothing. A future of its own,
+            // to leave out the state of `tell`.
             Some(id) => Box::pin(async move { self.request(id, message) }),
             None => Box::pin(self.tell(message)),
         }
@@ -309,7 +308,7 @@ impl Link for StreamableLink {
             return;
         };
         self.tasks.spawn(async move {
-            // In the stateless era a closed stream says it.
+            // In the stateless era closing the stream is the cancellation.
             if link.era == Era::Handshake {
                 let told = link.post(cancelled.into());
                 let _ = tokio::time::timeout(CANCEL_DEADLINE, told).await;
@@ -324,8 +323,8 @@ impl Link for StreamableLink {
         self.session.agreed(version);
     }
 
-    /// Opens the standing stream. A server that asks over it while there is none asks nobody, so it is
-    /// waited for, but not for long: some servers answer with their first event.
+    /// Opens the standing stream and waits for it: without it a server's question during the first call would
+    /// be lost. Only briefly, because some servers answer the request with their first event.
     fn introduced(&self) -> BoxFuture<'_, ()> {
         let (Era::Handshake, Some(link)) = (self.era, self.me.upgrade()) else {
             return Box::pin(std::future::ready(()));
@@ -359,8 +358,8 @@ impl Link for StreamableLink {
         self.tasks.spawn(async move {
             let session = link.session.snapshot();
             if session.id.is_some() {
-                // A server that does not take it will find out by itself.
-                let carried = session.carried();
+                // Best effort: sessions of servers that ignore this expire.
+                let carried = session.headers();
                 let told = link.client.delete(&link.endpoint, &carried);
                 let _ = tokio::time::timeout(CANCEL_DEADLINE, told).await;
             }
@@ -368,7 +367,7 @@ impl Link for StreamableLink {
     }
 }
 
-fn is_stream(response: &Response<Answered>) -> bool {
+fn is_stream(response: &Response<ResponseBody>) -> bool {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     let content_type = content_type
         .and_then(|value| value.to_str().ok())

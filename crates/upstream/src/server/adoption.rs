@@ -1,28 +1,28 @@
-//! Whose the primary process is. `serve` starts it in the gateway's own name, which can do nothing, so
-//! that lists are there before hosts are. The first host that can do more takes its place: the server
-//! then lists what it lists for such a host, and there is one process instead of two.
+//! Who owns the primary process. `serve` starts it with the gateway's own profile, which has no
+//! capabilities, so that lists are ready before hosts connect. The first host with capabilities replaces it by
+//! a process of its own: the server then lists what such a host sees, and one process runs instead of two.
 
 use std::sync::PoisonError;
 
 use callgate_gate::Host;
 use tokio::sync::watch;
 
-use super::{Server, relist::Fresh};
+use super::{Server, relist::FetchedList};
 use crate::{Profile, lane::Lane};
 
-/// How far it is.
+/// The state of the takeover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Adoption {
-    /// The primary is the gateway's own, and no host has come that could do more.
+    /// The primary is the gateway's own, and no host with capabilities has connected.
     Open,
-    /// A process in this host's name is to take its place.
-    Wanted(Profile),
-    /// The primary is a host's.
+    /// A process with this host's profile is to replace it.
+    Requested(Profile),
+    /// The primary belongs to a host, or the takeover failed; there is no second attempt.
     Settled,
 }
 
 impl Adoption {
-    /// As it begins for a primary of this profile.
+    /// The initial state for a primary of this profile.
     pub(super) fn of(profile: &Profile) -> Self {
         match profile.principal {
             Some(_) => Self::Settled,
@@ -30,67 +30,70 @@ impl Adoption {
         }
     }
 
-    fn wanted(&self) -> Option<Profile> {
+    fn requested(&self) -> Option<Profile> {
         match self {
-            Self::Wanted(profile) => Some(profile.clone()),
+            Self::Requested(profile) => Some(profile.clone()),
             Self::Open | Self::Settled => None,
         }
     }
 }
 
 impl Server {
-    /// Takes note of a host that is there now.
-    pub(crate) fn meet(&self, host: &Host) {
+    /// Requests a takeover if this host has capabilities and the primary has no owner.
+    pub(crate) fn request_takeover(&self, host: &Host) {
         let is_free = match &*self.primary() {
             Some((profile, _)) => profile.principal.is_none(),
             None => true,
         };
+        // A host without capabilities can share the gateway's own process: it cannot be asked anything.
         if !is_free || host.capabilities == Profile::gateway().capabilities {
             return;
         }
         self.adoption.send_if_modified(|adoption| {
             let is_open = *adoption == Adoption::Open;
             if is_open {
-                *adoption = Adoption::Wanted(Profile::of(host));
+                *adoption = Adoption::Requested(Profile::of(host));
             }
             is_open
         });
     }
 
-    /// In whose name the primary is started.
+    /// The profile that the primary is started with.
     pub(super) fn profile(&self) -> Profile {
         let profile = self.profile.lock();
         profile.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits while the primary is about to become one that this host uses.
+    /// Waits while a process for this host is about to become the primary.
     pub(super) async fn adopted(&self, host: &Host) {
         let mut adoption = self.adoption.subscribe();
         let own = Profile::of(host);
         let is_coming = |adoption: &Adoption| match adoption {
-            Adoption::Wanted(profile) => profile.fits(&own),
+            Adoption::Requested(profile) => profile.fits(&own),
             Adoption::Open | Adoption::Settled => false,
         };
         let gone = adoption.wait_for(|adoption| !is_coming(adoption));
+        // After a timeout the call goes on and gets a lane of its own.
         let _ = tokio::time::timeout(self.supplies.options.connect_wait, gone).await;
     }
 
-    /// Waits until a host's process is to take the primary's place.
+    /// Waits until a host requests the takeover, and returns its profile.
     pub(super) async fn adopter(&self, adoption: &mut watch::Receiver<Adoption>) -> Profile {
         loop {
-            if let Some(profile) = adoption.borrow_and_update().wanted() {
+            if let Some(profile) = adoption.borrow_and_update().requested() {
                 return profile;
             }
             if adoption.changed().await.is_err() {
-                // The server itself holds the other end, so this does not happen.
+                // Unreachable: `self` owns the sender.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Opens a process in a host's name. It fails when the primary has found a user meanwhile.
-    pub(super) async fn adopt(&self, profile: &Profile) -> Option<(Lane, Vec<Fresh>)> {
+    /// Starts a process for a host. `None` if that failed or the primary has got an owner meanwhile.
+    pub(super) async fn adopt(&self, profile: &Profile) -> Option<(Lane, Vec<FetchedList>)> {
         let opened = self.open(profile).await;
+        // Checked again after the slow start: another principal may have claimed the primary meanwhile.
         let is_free = match &*self.primary() {
             Some((own, _)) => own.principal.is_none(),
             None => true,

@@ -1,5 +1,5 @@
-//! What hosts asked a server to do from then on: tell of a resource's changes, and log from a level.
-//! Both are repeated when the server, or a session with it, begins anew.
+//! Standing requests of hosts: resource subscriptions and log levels. Both are repeated when the server
+//! or its session restarts.
 
 use std::time::Duration;
 
@@ -16,18 +16,21 @@ use crate::{
     outgoing::Housekeeping,
 };
 
-/// How long a server may take to be told again what hosts asked for.
+/// The deadline for each repeated request: a restarted server must not delay calls for longer.
 const REPEAT_DEADLINE: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Lets a host follow a resource, or takes that back. The server is asked where it has to be.
+    /// Subscribes a host to a resource, or unsubscribes it. The server gets a request only for the first and
+    /// the last host of a connection; otherwise there is no reply of its own.
     pub(crate) async fn follow(
         &self,
         host: &Host,
         uri: &str,
         request: &Frame,
     ) -> Result<Option<Reply>, Failure> {
-        let (connection, _seat) = self.connection(host, Purpose::Follow).await?;
+        let (connection, _lease) = self.connection(host, Purpose::Follow).await?;
+        // Held until the server has answered, so that a subscribe and an unsubscribe of two hosts reach it in
+        // the order in which the table changed.
         let _in_order = self.subscriptions.telling.lock().await;
         let follows = request.method() == Some(methods::RESOURCES_SUBSCRIBE);
         if follows {
@@ -51,6 +54,7 @@ impl Server {
         let what = Housekeeping::Follow { request, uri };
         let asked = connection.request(method, &what, self.spec.timeout).await;
         let is_followed = matches!(&asked, Ok(reply) if reply.kind() == FrameKind::Result);
+        // A refused subscription must not stay: it would be repeated at every restart.
         if follows && !is_followed {
             self.subscriptions.remove(host, uri);
         }
@@ -65,7 +69,7 @@ impl Server {
 
     /// A page of the tasks that the server has for a host.
     pub(crate) async fn tasks(&self, host: &Host, cursor: Option<&str>) -> Result<Reply, Failure> {
-        let (connection, _seat) = self.connection(host, Purpose::Follow).await?;
+        let (connection, _lease) = self.connection(host, Purpose::Follow).await?;
         let method = methods::TASKS_LIST;
         let what = Housekeeping::List { method, cursor };
         let asked = connection.request(method, &what, self.spec.timeout).await;
@@ -75,32 +79,32 @@ impl Server {
             .map_err(|error| self.failed(method, error))
     }
 
-    /// Notes that a host has gone; what nobody follows any more.
-    pub(crate) fn left_by(&self, host: &Host) -> Vec<String> {
+    /// Removes a host that has disconnected. Returns the URIs that have no subscriber left.
+    pub(crate) fn remove_subscriber(&self, host: &Host) -> Vec<String> {
         self.subscriptions.leave(host)
     }
 
-    /// Tells the server what nobody follows any more.
+    /// Unsubscribes from URIs that have no subscriber left.
     pub(crate) async fn abandon(&self, host: &Host, abandoned: Vec<String>) {
         let Some(connection) = self.existing_connection(host) else {
             return;
         };
         let _in_order = self.subscriptions.telling.lock().await;
-        // Another host may have come for one of them meanwhile.
+        // Another host may have subscribed to one of them before the lock was taken.
         let followed = self.subscriptions.followed_over(&Profile::of(host));
         let abandoned = abandoned.iter().filter(|uri| !followed.contains(uri));
         let method = methods::RESOURCES_UNSUBSCRIBE;
         join_all(abandoned.map(|uri| follow_on(&connection, method, uri))).await;
     }
 
-    /// Tells a server that has begun anew what hosts asked for. Best effort.
+    /// Repeats the log level and the subscriptions of hosts to a restarted server. Best effort.
     pub(super) async fn repeat(&self, connection: &Connection, profile: &Profile) {
         if connection.era() == Era::Handshake
             && let Some(request) = self.levels.of(profile)
         {
             let what = Housekeeping::SetLevel(&request);
             let asked = connection.request(methods::SET_LEVEL, &what, REPEAT_DEADLINE);
-            // A server without levels says so, and that is all.
+            // A server without log levels answers with an error, which does no harm.
             let _ = asked.await;
         }
         let followed = self.subscriptions.followed_over(profile);
@@ -124,6 +128,7 @@ impl Server {
             },
             HousekeepingError::Gone
             | HousekeepingError::Lost { .. }
+            // The request may have been sent, so its effect is unknown.
             | HousekeepingError::TooLarge { .. } => Failure::Unavailable {
                 server,
                 effect: Effect::Unknown,
@@ -138,6 +143,6 @@ async fn follow_on(connection: &Connection, method: &'static str, uri: &str) {
         return;
     }
     let what = Housekeeping::FollowOn { method, uri };
-    // Best effort: a server that has forgotten the resource says so, and that is all.
+    // Best effort: no request of a host is open that an error could be reported to.
     let _ = connection.request(method, &what, REPEAT_DEADLINE).await;
 }

@@ -1,5 +1,5 @@
-//! What a server lists: asked for when it comes and when it says that something has changed, and kept
-//! for the catalog and for the next start.
+//! What a server lists: requested when it connects and when it announces a change, and kept for the
+//! catalog and for the next start.
 
 use callgate_gate::{Items, Offers};
 use futures_util::future::try_join_all;
@@ -12,44 +12,45 @@ use crate::{
     lists::{Listed, Lists, OtherLists, ToolList, list_prompts, list_resources, list_tools},
 };
 
-/// A list that was just asked for.
-pub(super) enum Fresh {
+/// A list as the server just answered it.
+pub(super) enum FetchedList {
     Tools(Listed<ToolList>),
     Prompts(Listed<Items>),
     Resources(Listed<Items>, Listed<Items>),
 }
 
 impl Server {
-    /// Asks a server for some of its lists, all at once. Only tools can fail.
+    /// Requests some of a server's lists concurrently. Only the tool list can fail: a server without tools
+    /// is unusable, other faulty lists become complaints.
     pub(super) async fn ask(
         &self,
         connection: &Connection,
-        wanted: &[Lists],
+        requested: &[Lists],
         offers: Offers,
-    ) -> Result<Vec<Fresh>, HandshakeError> {
+    ) -> Result<Vec<FetchedList>, HandshakeError> {
         let server = &self.spec.name;
         let one = |lists: &Lists| {
             let lists = *lists;
             async move {
                 Ok(match lists {
-                    Lists::Tools if !offers.tools => Fresh::Tools(Listed::empty()),
-                    Lists::Tools => Fresh::Tools(list_tools(connection, server).await?),
+                    Lists::Tools if !offers.tools => FetchedList::Tools(Listed::empty()),
+                    Lists::Tools => FetchedList::Tools(list_tools(connection, server).await?),
                     Lists::Prompts => {
-                        Fresh::Prompts(list_prompts(connection, server, offers).await)
+                        FetchedList::Prompts(list_prompts(connection, server, offers).await)
                     }
                     Lists::Resources => {
                         let (resources, templates) =
                             list_resources(connection, server, offers).await;
-                        Fresh::Resources(resources, templates)
+                        FetchedList::Resources(resources, templates)
                     }
                 })
             }
         };
-        try_join_all(wanted.iter().map(one)).await
+        try_join_all(requested.iter().map(one)).await
     }
 
     /// Takes over what a server listed.
-    pub(super) fn relisted(&self, fresh: Vec<Fresh>) {
+    pub(super) fn apply_lists(&self, fresh: Vec<FetchedList>) {
         let before = {
             let state = self.state.borrow();
             (state.tools.clone(), state.others.clone())
@@ -59,16 +60,16 @@ impl Server {
             state.listed = true;
             for list in fresh {
                 let (lists, complaints) = match list {
-                    Fresh::Tools(Listed { list, complaints }) => {
+                    FetchedList::Tools(Listed { list, complaints }) => {
                         state.tools = Some(list.tools);
                         state.extras = list.extras;
                         (Lists::Tools, complaints)
                     }
-                    Fresh::Prompts(Listed { list, complaints }) => {
+                    FetchedList::Prompts(Listed { list, complaints }) => {
                         state.others.prompts = list;
                         (Lists::Prompts, complaints)
                     }
-                    Fresh::Resources(resources, templates) => {
+                    FetchedList::Resources(resources, templates) => {
                         let OtherLists { prompts, .. } = std::mem::take(&mut state.others);
                         state.others = OtherLists {
                             prompts,
@@ -83,7 +84,7 @@ impl Server {
                 state.complaints.insert(lists, complaints);
             }
         });
-        // Whoever waits for the first connect looks into the catalog next, so that comes first.
+        // The catalog first: callers that wait for the first connect read it as soon as the status changes.
         (self.on_change)();
         self.state.send_modify(|state| {
             let all = Lists::ALL.iter().filter_map(|l| state.complaints.get(l));
@@ -94,18 +95,18 @@ impl Server {
             };
             state.reason = (!all.is_empty()).then(|| all.join("; "));
         });
-        self.complain(&new_complaints);
+        self.log_complaints(&new_complaints);
         let after = {
             let state = self.state.borrow();
             (state.tools.clone(), state.others.clone())
         };
         if before != after {
-            self.remember();
+            self.save_definitions();
         }
     }
 
-    /// Keeps what the server says for the next start.
-    fn remember(&self) {
+    /// Saves the definitions for the next start.
+    fn save_definitions(&self) {
         let Some(folder) = &self.supplies.options.definitions_dir else {
             return;
         };
@@ -120,9 +121,9 @@ impl Server {
         definitions.save(folder, &self.spec.name, &self.spec.launch);
     }
 
-    pub(super) fn complain(&self, complaints: &[String]) {
+    pub(super) fn log_complaints(&self, complaints: &[String]) {
         for complaint in complaints {
-            crate::log::list_has_a_fault(&self.spec.name, complaint);
+            crate::log::list_faulty(&self.spec.name, complaint);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is known about a server.
+//! The state of one server as reports and the catalog see it.
 
 use std::{collections::HashMap, fmt};
 
@@ -10,21 +10,18 @@ use crate::{
     lists::{Lists, OtherLists},
 };
 
-/// How a server stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerStatus {
-    /// In its first connect.
+    /// The first connect has neither succeeded nor failed.
     Starting,
-    /// Answering.
     Ok,
-    /// It was fine and is being reached again, or its list has faults.
+    /// It was up and is being reconnected, or one of its lists is faulty.
     Degraded,
-    /// Switched off, or not reached yet.
+    /// Disabled, never reached, or down for longer than it stays listed.
     Stopped,
 }
 
 impl ServerStatus {
-    /// The word that users see.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -41,18 +38,17 @@ impl fmt::Display for ServerStatus {
     }
 }
 
-/// What is known about a server right now.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) status: ServerStatus,
     pub(crate) reason: Option<String>,
     pub(crate) listed: bool,
-    /// Whether what is listed was known before the first connect.
+    /// Whether the lists come from saved definitions of an earlier run.
     pub(crate) from_memory: bool,
     pub(crate) tools: Option<Vec<Tool>>,
     pub(crate) extras: Vec<Bytes>,
     pub(crate) others: OtherLists,
-    /// What is wrong with its lists.
+    /// Faults in its lists, for the operator.
     pub(crate) complaints: HashMap<Lists, Vec<String>>,
     pub(crate) capabilities: Option<String>,
     pub(crate) instructions: Option<String>,
@@ -60,7 +56,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A server in its first connect; what is known from earlier is listed at once.
+    /// A server in its first connect; definitions from an earlier run are listed at once.
     pub(super) fn starting(known: Option<Definitions>) -> Self {
         let fresh = Self {
             status: ServerStatus::Starting,
@@ -96,7 +92,6 @@ impl State {
         }
     }
 
-    /// What the server says it can do.
     pub(crate) fn offers(&self) -> Offers {
         let capabilities = self.capabilities.as_deref();
         capabilities.map(Offers::of).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Keeping one server running: connects, lists, pauses, and what is said about each.
+//! Keeping one server running: connecting, listing, backing off, and the events about each.
 
 use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
@@ -9,13 +9,13 @@ use callgate_wire::Era;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Server, ServerStatus, adoption::Adoption, relist::Fresh};
+use super::{Server, ServerStatus, adoption::Adoption, relist::FetchedList};
 use crate::{
     Launch, Profile,
+    change_queue::Change,
     eras::open_in_either,
     lane::{Lane, LaneError},
     lists::Lists,
-    news::Change,
 };
 
 /// Pauses before the attempts to reach a server again; the last one repeats.
@@ -24,6 +24,7 @@ const BACKOFF_SECONDS: [u64; 5] = [1, 2, 5, 30, 60];
 impl Server {
     /// Keeps the server running until it is retired or `shutdown` fires; then ends its processes.
     pub(crate) async fn run(&self, shutdown: CancellationToken) {
+        // The second branch never completes: `supervise` has to run on until it has ended its processes.
         tokio::select! {
             () = self.supervise(&self.retired) => {}
             () = async { shutdown.cancelled().await; self.retired.cancel(); std::future::pending().await } => {}
@@ -32,7 +33,7 @@ impl Server {
 
     async fn supervise(&self, shutdown: &CancellationToken) {
         let mut failures = 0;
-        // What is listed from memory leaves the list like a server that went away.
+        // A server that is listed from saved definitions leaves the list like one that went down.
         let mut down_since = self.state.borrow().listed.then(Instant::now);
         while !shutdown.is_cancelled() {
             let profile = self.profile();
@@ -45,11 +46,12 @@ impl Server {
                 Ok((lane, fresh)) => {
                     failures = 0;
                     self.up(&lane, fresh);
-                    let lane = self.attend(lane, shutdown).await;
+                    let lane = self.serve_lane(lane, shutdown).await;
+                    // Before the slow close below, so that no new call is sent to an ended connection.
                     self.set_primary(None);
-                    let reason = lane.last_words().map_or_else(
-                        || "the server went away".to_owned(),
-                        |words| format!("the server went away; it said: {words}"),
+                    let reason = lane.last_stderr_line().map_or_else(
+                        || "the server disconnected".to_owned(),
+                        |words| format!("the server disconnected; last stderr line: {words}"),
                     );
                     if !shutdown.is_cancelled() {
                         self.down(&reason);
@@ -57,6 +59,7 @@ impl Server {
                     }
                     lane.close().await;
                 }
+                // Retrying cannot help: a changed configuration replaces this server by another one.
                 Err(LaneError::Off(reason)) => {
                     self.stopped(&reason);
                     return;
@@ -71,10 +74,14 @@ impl Server {
         self.lanes.close_all().await;
     }
 
-    /// Starts the server in someone's name, and asks for its lists.
-    pub(super) async fn open(&self, profile: &Profile) -> Result<(Lane, Vec<Fresh>), LaneError> {
+    /// Starts the server for a profile and requests its lists.
+    pub(super) async fn open(
+        &self,
+        profile: &Profile,
+    ) -> Result<(Lane, Vec<FetchedList>), LaneError> {
         let profile = match (profile.era, &self.spec.launch) {
-            // A server that is asked what it does not know may end, so it is found out beforehand.
+            // Some stdio servers exit when they are addressed in an era they do not speak, so the era is
+            // probed first, in a process of its own.
             (Era::Stateless, Launch::Stdio { .. }) => {
                 let wiring = |profile: &Profile| (self.wiring)(profile);
                 let found = self
@@ -102,36 +109,41 @@ impl Server {
         let offers = Offers::of(&lane.introduction.capabilities);
         match self.ask(&lane.connection, &Lists::ALL, offers).await {
             Ok(fresh) => {
-                lane.hear();
+                lane.listen_for_changes();
                 Ok((lane, fresh))
             }
             Err(error) => {
-                let last_words = lane.last_words();
+                let last_stderr_line = lane.last_stderr_line();
                 lane.close().await;
-                Err(LaneError::Handshake { error, last_words })
+                Err(LaneError::Handshake {
+                    error,
+                    last_stderr_line,
+                })
             }
         }
     }
 
-    /// Stays with a live server: lists again when it says so, gives way to a host's process, returns
-    /// when it is gone.
-    async fn attend(&self, mut lane: Lane, shutdown: &CancellationToken) -> Lane {
+    /// Serves a live connection until it ends: lists again when the server announces a change, and hands
+    /// over to a host's process.
+    async fn serve_lane(&self, mut lane: Lane, shutdown: &CancellationToken) -> Lane {
         let mut adoption = self.adoption.subscribe();
         loop {
             tokio::select! {
                 () = lane.connection.ended().cancelled() => return lane,
                 () = shutdown.cancelled() => return lane,
-                said = self.news.next() => self.look_again(said).await,
+                announced = self.change_queue.next() => self.relist_changed(announced).await,
                 profile = self.adopter(&mut adoption) => {
-                    // A stateless connection is every host's already.
+                    // Hosts of all capabilities share a stateless connection, so there is nothing to take over.
                     if lane.profile.era == Era::Stateless {
                         self.adoption.send_replace(Adoption::Settled);
                     } else if let Some((adopting, fresh)) = self.adopt(&profile).await {
-                        self.settle(&adopting, fresh);
+                        // The new primary before the old one closes, so that calls always find a connection.
+                        self.make_primary(&adopting, fresh);
                         let own = std::mem::replace(&mut lane, adopting);
                         self.adoption.send_replace(Adoption::Settled);
                         own.close().await;
                     } else {
+                        // Hosts wait in `adopted` until this changes; they use lanes of their own instead.
                         self.adoption.send_replace(Adoption::Settled);
                     }
                 }
@@ -139,32 +151,33 @@ impl Server {
         }
     }
 
-    /// Asks again for what was said to have changed, over the connection that it was said over.
-    async fn look_again(&self, said: Vec<(Profile, Change)>) {
-        for (profile, change) in said {
+    /// Requests the changed lists again, over the connection that announced the change.
+    async fn relist_changed(&self, announced: Vec<(Profile, Change)>) {
+        for (profile, change) in announced {
             let Some(connection) = self.connection_of(&profile) else {
                 continue;
             };
-            let wanted = match change {
+            let requested = match change {
                 Change::Lists(lists) => vec![lists],
+                // A new session knows no subscriptions and no log level.
                 Change::Session => {
                     self.repeat(&connection, &profile).await;
                     Lists::ALL.to_vec()
                 }
             };
             let offers = self.state.borrow().offers();
-            match self.ask(&connection, &wanted, offers).await {
-                Ok(fresh) => self.relisted(fresh),
-                Err(error) => self.complain(&[error.to_string()]),
+            match self.ask(&connection, &requested, offers).await {
+                Ok(fresh) => self.apply_lists(fresh),
+                Err(error) => self.log_complaints(&[error.to_string()]),
             }
         }
     }
 
-    fn up(&self, lane: &Lane, fresh: Vec<Fresh>) {
+    fn up(&self, lane: &Lane, fresh: Vec<FetchedList>) {
         let (server, transport) = (&self.spec.name, self.spec.launch.transport());
-        let count = |fresh: &Fresh| match fresh {
-            Fresh::Tools(tools) => tools.list.tools.len(),
-            Fresh::Prompts(_) | Fresh::Resources(..) => 0,
+        let count = |fresh: &FetchedList| match fresh {
+            FetchedList::Tools(tools) => tools.list.tools.len(),
+            FetchedList::Prompts(_) | FetchedList::Resources(..) => 0,
         };
         let tools = fresh.iter().map(count).sum();
         self.events.emit(ProxyConnect {
@@ -183,11 +196,11 @@ impl Server {
             Some(self.spec.name.as_str()),
             None,
         );
-        self.settle(lane, fresh);
+        self.make_primary(lane, fresh);
     }
 
-    /// Makes a process the primary.
-    fn settle(&self, lane: &Lane, fresh: Vec<Fresh>) {
+    /// Makes this lane the primary.
+    fn make_primary(&self, lane: &Lane, fresh: Vec<FetchedList>) {
         let offers = Offers::of(&lane.introduction.capabilities);
         self.has_tasks.store(offers.task_calls, Ordering::Relaxed);
         self.set_primary(Some((lane.profile.clone(), lane.connection.clone())));
@@ -196,7 +209,7 @@ impl Server {
             state.instructions = lane.introduction.instructions.clone();
             state.pid = lane.pid();
         });
-        self.relisted(fresh);
+        self.apply_lists(fresh);
     }
 
     fn down(&self, reason: &str) {
@@ -225,6 +238,7 @@ impl Server {
             outcome: Err(reason),
         });
         self.state.send_modify(|state| {
+            // A server that was up stays degraded while it is listed; `unlist_when_due` makes it stopped.
             let was_up = state.status == ServerStatus::Degraded;
             state.status = if was_up {
                 ServerStatus::Degraded
@@ -248,7 +262,6 @@ impl Server {
         (self.on_change)();
     }
 
-    /// Waits before the next attempt.
     async fn pause(
         &self,
         failures: usize,
@@ -264,7 +277,8 @@ impl Server {
         }
     }
 
-    /// Takes a server that stays away out of the list, while it is waited for or being reached.
+    /// Removes a server from the list once it has been down for `listed_while_down`. Never returns, so that
+    /// it can run beside a connect or a pause.
     async fn unlist_when_due(&self, down_since: Option<Instant>) -> Infallible {
         let listed = self.state.borrow().listed;
         if let Some(since) = down_since.filter(|_| listed) {

@@ -1,7 +1,6 @@
-//! Which token each task belongs to: the one whose call made it.
+//! Which token owns each task: the one whose call created it.
 //!
-//! A tenant that has too many tasks forgets the oldest ones of the token that makes one more. A forgotten task is unknown to its
-//! token, too.
+//! Over a limit the oldest task is forgotten. A forgotten task is unknown to its own token, too.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,16 +10,15 @@ use std::{
 use callgate_gate::{Owner, ServerName};
 use callgate_wire::Frame;
 
-/// Tasks that are remembered for each token, and for each tenant.
+/// How many tasks are remembered for each token, and for each tenant.
 const PER_TOKEN: usize = 10_000;
 const PER_TENANT: usize = 100_000;
-/// A task with a longer id is not remembered, and so is unknown.
+/// A task with a longer id is not remembered, and so belongs to no token.
 const MAX_ID_BYTES: usize = 1024;
 
 /// A server and its own id of a task.
 type Task = (ServerName, String);
 
-/// The owners of all tasks.
 #[derive(Debug, Default)]
 pub(crate) struct TaskOwners {
     tables: Mutex<Tables>,
@@ -28,19 +26,19 @@ pub(crate) struct TaskOwners {
 
 #[derive(Debug, Default)]
 struct Tables {
-    tokens: HashMap<Owner, OfToken>,
-    /// Counts the tasks, for their age.
+    tokens: HashMap<Owner, TokenTasks>,
+    /// A counter that gives each task its age.
     made: u64,
 }
 
 /// The tasks of one token, by age.
 #[derive(Debug, Default)]
-struct OfToken {
+struct TokenTasks {
     ages: HashMap<Task, u64>,
     by_age: BTreeMap<u64, Task>,
 }
 
-impl OfToken {
+impl TokenTasks {
     fn insert(&mut self, task: Task, age: u64) {
         self.remove(&task);
         self.by_age.insert(age, task.clone());
@@ -61,13 +59,14 @@ impl OfToken {
 }
 
 impl TaskOwners {
-    /// Notes that a call of this token made a task. Where the server keeps the tasks of all tokens in one place, an id that it
-    /// gives again means a new task, and the token that had the old one loses it.
+    /// Notes that a call of this token created a task. If all tokens share the server, an id that it reuses
+    /// means a new task, and the token that owned the old one loses it.
     fn note(&self, owner: &Owner, task: Task, is_shared: bool) {
         if task.1.len() > MAX_ID_BYTES {
             return;
         }
         let mut tables = self.lock();
+        // Otherwise two tokens would own one id, and the first could read the second's task.
         if is_shared {
             for tasks in tables.tokens.values_mut() {
                 tasks.remove(&task);
@@ -84,8 +83,9 @@ impl TaskOwners {
             .tokens
             .iter_mut()
             .filter(|(known, _)| known.tenant == owner.tenant);
-        let mut of_tenant: Vec<&mut OfToken> = of_tenant.map(|(_, tasks)| tasks).collect();
+        let mut of_tenant: Vec<&mut TokenTasks> = of_tenant.map(|(_, tasks)| tasks).collect();
         let count: usize = of_tenant.iter().map(|tasks| tasks.ages.len()).sum();
+        // From the token with most tasks, so that one token cannot push out the tasks of the others.
         if count > PER_TENANT
             && let Some(largest) = of_tenant.iter_mut().max_by_key(|tasks| tasks.ages.len())
         {
@@ -93,7 +93,6 @@ impl TaskOwners {
         }
     }
 
-    /// Whether a task is this token's.
     pub(crate) fn owns(&self, owner: &Owner, server: &ServerName, id: &str) -> bool {
         let task = (server.clone(), id.to_owned());
         let tables = self.lock();
@@ -101,7 +100,8 @@ impl TaskOwners {
         tasks.is_some_and(|tasks| tasks.ages.contains_key(&task))
     }
 
-    /// The tokens that have a task of this id. Processes of one server that serve one token each may use an id twice.
+    /// The tokens that own a task with this id: several if the server has a process per token, which may use
+    /// the same id.
     pub(crate) fn of(&self, server: &ServerName, id: &str) -> Vec<Owner> {
         let task = (server.clone(), id.to_owned());
         let tables = self.lock();
@@ -115,19 +115,19 @@ impl TaskOwners {
     }
 }
 
-/// A call that may make a task.
+/// A call that may create a task.
 #[derive(Debug)]
 pub(crate) struct TaskMaker {
     pub(crate) owners: Arc<TaskOwners>,
     pub(crate) owner: Owner,
     pub(crate) server: ServerName,
-    /// Whether all tokens talk to one process of the server.
+    /// Whether all tokens use one process of the server.
     pub(crate) is_shared: bool,
 }
 
 impl TaskMaker {
-    /// Notes the task that a reply tells of. This must happen before the next message of the server is read: it may be about
-    /// the task.
+    /// Notes the task in a reply. This must happen before the server's next message is read, which may be
+    /// about the task.
     pub(crate) fn replied(&self, reply: &Frame) {
         let id = reply
             .result_member("task")
@@ -138,7 +138,6 @@ impl TaskMaker {
         }
     }
 
-    /// Whether a task of the server is the caller's.
     pub(super) fn owns(&self, id: &str) -> bool {
         self.owners.owns(&self.owner, &self.server, id)
     }

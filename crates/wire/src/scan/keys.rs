@@ -1,6 +1,6 @@
-//! Finds keys that an object names twice, without comparing every pair and without a hash table
-//! per object. Keys of the open objects lie on one stack; hashes are seeded, and keys whose hashes
-//! are equal all the same are sorted, so no choice of keys makes the search quadratic.
+//! Finds repeated keys of an object without comparing every pair and without a hash table per object. The keys
+//! of all open objects are on one stack. Hashes are seeded, and keys with equal hashes are sorted, so no choice
+//! of keys makes the search quadratic.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
@@ -16,14 +16,14 @@ const FEW: usize = 12;
 /// The keys of all open objects, the innermost object's last.
 #[derive(Default)]
 pub(super) struct Keys {
-    seen: Vec<Seen>,
+    seen: Vec<KeyEntry>,
     /// Where each open object's keys start in `seen`.
     starts: Vec<usize>,
     seed: RandomState,
 }
 
 #[derive(Clone, Copy)]
-struct Seen {
+struct KeyEntry {
     hash: u64,
     key: Span,
 }
@@ -42,10 +42,10 @@ impl Keys {
             hasher.write(body(text, key));
         }
         let hash = hasher.finish();
-        self.seen.push(Seen { hash, key });
+        self.seen.push(KeyEntry { hash, key });
     }
 
-    /// Forgets the innermost object's keys; the offset of a repeated one is the error.
+    /// Removes the innermost object's keys; the error is the offset of a repeated one.
     pub(super) fn close_object(&mut self, text: &[u8]) -> Result<(), usize> {
         let start = self.starts.pop().unwrap_or(0);
         let keys = &mut self.seen[start..];
@@ -62,9 +62,9 @@ impl Keys {
     }
 }
 
-fn repeated_among_few(text: &[u8], keys: &[Seen]) -> Option<Span> {
+fn repeated_among_few(text: &[u8], keys: &[KeyEntry]) -> Option<Span> {
     for (index, later) in keys.iter().enumerate() {
-        let repeats = |earlier: &Seen| {
+        let repeats = |earlier: &KeyEntry| {
             earlier.hash == later.hash && content(text, earlier.key) == content(text, later.key)
         };
         if keys[..index].iter().any(repeats) {
@@ -74,14 +74,14 @@ fn repeated_among_few(text: &[u8], keys: &[Seen]) -> Option<Span> {
     None
 }
 
-fn repeated_among_many(text: &[u8], keys: &mut [Seen]) -> Option<Span> {
+fn repeated_among_many(text: &[u8], keys: &mut [KeyEntry]) -> Option<Span> {
     keys.sort_unstable_by_key(|seen| seen.hash);
     keys.chunk_by(|left, right| left.hash == right.hash)
         .filter(|run| run.len() > 1)
         .find_map(|run| repeated_in_run(text, run))
 }
 
-fn repeated_in_run(text: &[u8], run: &[Seen]) -> Option<Span> {
+fn repeated_in_run(text: &[u8], run: &[KeyEntry]) -> Option<Span> {
     let mut contents: Vec<_> = run
         .iter()
         .map(|seen| (content(text, seen.key), seen.key))
@@ -111,7 +111,7 @@ mod tests {
     fn seen_with_one_hash(text: &[u8], keys: &[(u32, u32)]) -> Option<u32> {
         let keys: Vec<_> = keys
             .iter()
-            .map(|&(start, end)| Seen {
+            .map(|&(start, end)| KeyEntry {
                 hash: 7,
                 key: Span { start, end },
             })

@@ -32,7 +32,7 @@ impl Scanner<'_> {
         Ok(escaped)
     }
 
-    /// Reads an escape that is half of a surrogate pair, or none at all; where it ends.
+    /// Reads an escape that is half of a surrogate pair, or invalid; returns its end.
     #[inline(never)]
     fn rare_escape(&mut self, start: usize) -> Result<usize, ScanError> {
         self.at = start + 1;
@@ -122,10 +122,9 @@ impl Scanner<'_> {
 
 /// A byte that is an escape together with the backslash before it.
 const SIMPLE: u8 = 1;
-/// A hexadecimal digit.
 const DIGIT: u8 = 2;
 
-/// What each byte can be in an escape.
+/// The roles of each byte in an escape.
 static ROLES: [u8; 256] = {
     let mut roles = [0; 256];
     let mut byte = 0;
@@ -144,7 +143,7 @@ static ROLES: [u8; 256] = {
     roles
 };
 
-/// Whether the backslash at `at` begins an escape that stands for a character by itself.
+/// Whether the backslash at `at` begins an escape that is a character by itself.
 #[inline]
 fn is_usual_escape(text: &[u8], at: usize) -> bool {
     match text.get(at + 1..) {

@@ -28,7 +28,7 @@ pub(super) struct Scanner<'a> {
     outline: Outline,
     /// The section of the open containers at depths 1 to [`NOTED_DEPTH`].
     sections: [Section; NOTED_DEPTH + 1],
-    /// The section that the next value opens if it is an object, as its key told.
+    /// The section that the next value opens if it is an object, from its key.
     upcoming: Section,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a scalar, an empty container, or the start of a container up to its first value.
-    /// True when a value has to follow.
+    /// True if a value has to follow.
     fn value(&mut self) -> Result<bool, ScanError> {
         match self.peek()? {
             b'{' => {
@@ -105,7 +105,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Behind a value: closes what ends here. True when another value has to follow.
+    /// After a value: closes the containers that end here. True if another value has to follow.
     fn after_value(&mut self) -> Result<bool, ScanError> {
         while self.depth > 0 {
             self.note_value_end();

@@ -1,5 +1,5 @@
-//! A session that has expired: how that is seen, and how it is made anew, with the very message that
-//! opened the first one.
+//! Expired sessions: detecting them, and renewing them with the same `initialize` message that opened the
+//! first one.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use super::{
     session::{self, Snapshot},
 };
 use crate::{
-    http::{Answered, Events, Next, read_body},
+    http::{Events, NextEvent, ResponseBody, read_body},
     outgoing::{Housekeeping, Message},
     pending::Ended,
 };
 
-/// How long a new handshake may take.
+/// The deadline for a new handshake.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The id of a ping, which no request that somebody waits for has.
+/// The id of a ping; ids of pending requests start at 1.
 const PING_ID: u64 = 0;
 
 impl StreamableLink {
-    /// Whether a request was answered so because its session is not known any more. That is what
-    /// 404 says; many servers say 400, as to any request that is wrong, so they are asked.
+    /// Whether a status means that the session has expired. 404 means exactly that; many servers send 400, as
+    /// for any bad request, so a ping decides.
     pub(super) async fn has_expired(&self, seen: &Snapshot, status: StatusCode) -> bool {
         match status {
             StatusCode::NOT_FOUND => true,
@@ -38,14 +38,14 @@ impl StreamableLink {
         }
     }
 
-    /// Makes the session anew unless that was done since `seen`. The server may have been started
-    /// anew, too, so its lists are asked for again, and it is told again what hosts asked for.
+    /// Renews the session unless that has happened since `seen`. The server may have restarted, so its lists
+    /// are requested again, and log levels and subscriptions are repeated.
     pub(super) async fn renew(&self, seen: &Snapshot) -> Result<(), String> {
         let introduce = || async {
             let again = tokio::time::timeout(DEADLINE, self.introduce_again());
-            again
-                .await
-                .unwrap_or_else(|_| Err("the new handshake took too long".to_owned()))
+            again.await.unwrap_or_else(|_| {
+                Err("the session expired and the new handshake timed out".to_owned())
+            })
         };
         if self.session.renew(seen, introduce).await? {
             self.inbound.session_has_changed();
@@ -57,22 +57,26 @@ impl StreamableLink {
         let introduction = self
             .session
             .introduction()
-            .ok_or("there was no handshake yet")?;
+            .ok_or("the session expired before a handshake was complete")?;
         let response = self
             .post_once(&Snapshot::default(), introduction)
             .await
             .map_err(in_words)?;
         if !response.status().is_success() {
             let status = response.status();
-            return Err(format!("a new session was refused with {status}"));
+            return Err(format!(
+                "the session expired and the server refused a new one with {status}"
+            ));
         }
         let id = session::id_of(&response);
         let reply = self.handshake_reply(response).await;
-        let reply = reply.ok_or("the new handshake was not answered")?;
+        let reply =
+            reply.ok_or("the session expired and the server did not answer the new handshake")?;
         let version = reply
             .result_member("protocolVersion")
             .and_then(|version| version.as_str());
-        let version = version.ok_or("the new handshake was answered with an error")?;
+        let version = version
+            .ok_or("the session expired and the server answered the new handshake with an error")?;
         let session = Snapshot {
             id,
             version: HeaderValue::from_str(&version).ok(),
@@ -84,14 +88,14 @@ impl StreamableLink {
         Ok(session)
     }
 
-    async fn handshake_reply(&self, response: Response<Answered>) -> Option<Frame> {
+    async fn handshake_reply(&self, response: Response<ResponseBody>) -> Option<Frame> {
         if !is_stream(&response) {
             let body = read_body(response.into_body(), self.limit).await;
             return reply(body.ok().flatten()?);
         }
         let mut events = Events::new(response.into_body(), self.limit);
-        // A stream may begin with something else.
-        while let Next::Event(event) = events.next().await {
+        // Notifications may come before the reply.
+        while let NextEvent::Event(event) = events.next().await {
             if let Some(frame) = reply(event.data.into()) {
                 return Some(frame);
             }
@@ -108,6 +112,6 @@ fn reply(message: Bytes) -> Option<Frame> {
 fn in_words(ended: Ended) -> String {
     match ended {
         Ended::Lost { detail, .. } => detail,
-        Ended::Reply(_) | Ended::TooLarge | Ended::Gone => "the server went away".to_owned(),
+        Ended::Reply(_) | Ended::TooLarge | Ended::Gone => "the server disconnected".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! The session with a Streamable HTTP server: its id and version, and how it is made anew.
+//! The session with a Streamable HTTP server: its id, its version and its renewal.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,21 +6,20 @@ use callgate_wire::{Frame, Pieces, Strictness, http::is_session_id, methods};
 use http::{HeaderValue, Response};
 use tokio::sync::watch;
 
-use crate::http::{Answered, Carried};
+use crate::http::{RequestHeaders, ResponseBody};
 
-/// The session as one request sees it, as its headers say it.
+/// The session as one request sees it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
     pub(super) id: Option<HeaderValue>,
     pub(super) version: Option<HeaderValue>,
-    /// How often it was made anew.
+    /// How often it was renewed.
     pub(super) epoch: u64,
 }
 
 impl Snapshot {
-    /// The headers that say so.
-    pub(super) fn carried(&self) -> Carried<'_> {
-        Carried {
+    pub(super) fn headers(&self) -> RequestHeaders<'_> {
+        RequestHeaders {
             session: self.id.as_ref(),
             version: self.version.as_ref(),
             last_event_id: None,
@@ -29,12 +28,11 @@ impl Snapshot {
     }
 }
 
-/// A session that may be made anew.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     current: Mutex<Current>,
     renewing: tokio::sync::Mutex<()>,
-    /// The epoch, for whoever has to follow it.
+    /// The current epoch, for tasks that must follow renewals.
     renewals: watch::Sender<u64>,
 }
 
@@ -54,14 +52,13 @@ impl Session {
         self.lock().introduction.clone()
     }
 
-    /// Notes the version that was agreed on.
     pub(super) fn agreed(&self, version: &str) {
         let version = HeaderValue::from_str(version).ok();
         Arc::make_mut(&mut self.lock().snapshot).version = version;
     }
 
     /// Notes the session id that the response to `initialize` gave, and the message itself.
-    pub(super) fn note(&self, response: &Response<Answered>, message: &Pieces) {
+    pub(super) fn note(&self, response: &Response<ResponseBody>, message: &Pieces) {
         if self.lock().introduction.is_some() || !response.status().is_success() {
             return;
         }
@@ -73,12 +70,12 @@ impl Session {
         }
     }
 
-    /// Changes whenever the session is made anew.
+    /// Changes with each renewal.
     pub(super) fn renewals(&self) -> watch::Receiver<u64> {
         self.renewals.subscribe()
     }
 
-    /// Makes the session anew; `false` when somebody else has done so since `seen`.
+    /// Renews the session; `false` if another request has done so since `seen`.
     pub(super) async fn renew<F>(
         &self,
         seen: &Snapshot,
@@ -87,6 +84,7 @@ impl Session {
     where
         F: Future<Output = Result<Snapshot, String>>,
     {
+        // All requests in flight notice the expiry at once; only the first of them renews.
         let _one_at_a_time = self.renewing.lock().await;
         if self.snapshot().epoch != seen.epoch {
             return Ok(false);
@@ -103,10 +101,10 @@ impl Session {
     }
 }
 
-/// The session id of a response; one that could not be sent back is none.
-pub(super) fn id_of(response: &Response<Answered>) -> Option<HeaderValue> {
+/// The session id of a response; `None` if it could not be sent back in a header.
+pub(super) fn id_of(response: &Response<ResponseBody>) -> Option<HeaderValue> {
     let id = response.headers().get("mcp-session-id")?.to_str().ok()?;
-    // A copy: the header as it came would keep all that was read with it.
+    // A copy: the original value would keep the whole read buffer alive.
     is_session_id(id)
         .then(|| HeaderValue::from_str(id).ok())
         .flatten()

@@ -1,4 +1,4 @@
-//! Streams of events: the answer to one request, and the standing one.
+//! Event streams: the response to one request, and the standing stream.
 
 use std::time::Duration;
 
@@ -6,21 +6,19 @@ use http::StatusCode;
 
 use super::{StreamableLink, is_stream};
 use crate::{
-    http::{Events, HttpFailed, Next},
+    http::{Events, HttpFailed, NextEvent},
     pending::Ended,
 };
 
-/// How often a broken answer stream is taken up again, where the server can do that.
+/// How often a broken response stream is resumed, if the server supports that.
 const MAX_RESUMES: usize = 5;
-/// The pause before a stream is taken up again, when the server does not say.
+/// The default pause before a stream is resumed.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
-/// The shortest and the longest pause that a server can ask for.
+/// The shortest and the longest pause that a server can request.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(60));
-/// How long the end of a stream is waited for after the reply, so that its connection can be used
-/// for the next request.
+/// How long the stream is read after the reply: if it ends by then, its connection can be reused.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What came of asking for a stream.
 enum Listened {
     Stream(Box<Events>),
     Refused(StatusCode),
@@ -28,22 +26,25 @@ enum Listened {
 }
 
 impl StreamableLink {
-    /// Reads a stream up to the reply to `id`; where the server gave event ids, a stream that
-    /// ends early is taken up again.
+    /// Reads a stream up to the reply to `id`; if the server gave event ids, a stream that ends early is
+    /// resumed.
     pub(super) async fn read_answer(&self, id: u64, mut events: Events) -> Result<(), Ended> {
         for _ in 0..=MAX_RESUMES {
             loop {
                 match events.next().await {
-                    Next::Event(event) if event.data.is_empty() => {}
-                    Next::Event(event) => self.inbound.message(event.data.into(), Some(id)).await,
-                    Next::Ended => break,
-                    Next::TooLarge => return Err(Ended::TooLarge),
+                    NextEvent::Event(event) if event.data.is_empty() => {}
+                    NextEvent::Event(event) => {
+                        self.inbound.message(event.data.into(), Some(id)).await;
+                    }
+                    NextEvent::Ended => break,
+                    NextEvent::TooLarge => return Err(Ended::TooLarge),
                 }
                 if !self.inbound.waits(id) {
                     self.read_to_end(id, events).await;
                     return Ok(());
                 }
             }
+            // Without an event id the request would have to be sent again, which could run the tool twice.
             let Some(last_event_id) = events.last_event_id().map(str::to_owned) else {
                 break;
             };
@@ -53,22 +54,22 @@ impl StreamableLink {
                 Listened::Refused(_) | Listened::Failed(_) => break,
             }
         }
-        self.unanswered(id, "the answer stream ended before the reply")
+        self.unanswered(id, "the response stream ended before the reply")
     }
 
     async fn read_to_end(&self, id: u64, mut events: Events) {
         let rest = async {
-            while let Next::Event(event) = events.next().await {
+            while let NextEvent::Event(event) = events.next().await {
                 if !event.data.is_empty() {
                     self.inbound.message(event.data.into(), Some(id)).await;
                 }
             }
         };
-        // A server that keeps it open costs a connection and nothing else.
+        // A server that keeps the stream open costs its connection; the call is not affected.
         let _ = tokio::time::timeout(LINGER, rest).await;
     }
 
-    /// Keeps the standing stream open, where the server has one, and with each new session anew.
+    /// Keeps the standing stream open, if the server has one, and reopens it for each new session.
     pub(super) async fn stand_by(&self) {
         let mut renewed = self.session.renewals();
         loop {
@@ -77,13 +78,14 @@ impl StreamableLink {
                 () = self.hear() => {}
                 _ = renewed.changed() => continue,
             }
+            // Without a standing stream there is nothing to do until the session is renewed.
             if renewed.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// Hears what belongs to no request, until there is no stream for it in this session.
+    /// Reads messages that belong to no request, until this session has no standing stream any more.
     async fn hear(&self) {
         let seen = self.session.snapshot();
         let mut last_event_id: Option<String> = None;
@@ -97,7 +99,7 @@ impl StreamableLink {
                     last_event_id = self.hear_out(&mut events).await;
                     pause(&events)
                 }
-                // A session that had a stream and is not known any more has expired.
+                // The session had a stream before, so this refusal means that it has expired.
                 Listened::Refused(StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
                     if was_open && seen.id.is_some() =>
                 {
@@ -106,6 +108,7 @@ impl StreamableLink {
                     }
                     return self.end_if_unreachable();
                 }
+                // The server has a standing stream, so this failure is temporary.
                 Listened::Refused(status) if was_open && status.is_server_error() => RESUME_PAUSE,
                 Listened::Refused(_) => return,
                 Listened::Failed(HttpFailed::Broke(_) | HttpFailed::NotHttp(_)) => RESUME_PAUSE,
@@ -121,16 +124,16 @@ impl StreamableLink {
         }
     }
 
-    /// Reads a standing stream to its end; returns where a new one would go on.
+    /// Reads a standing stream to its end; returns the event id to resume from.
     async fn hear_out(&self, events: &mut Events) -> Option<String> {
         loop {
             match events.next().await {
-                Next::Event(event) if event.data.is_empty() => {}
-                Next::Event(event) => self.inbound.message(event.data.into(), None).await,
-                Next::Ended => return events.last_event_id().map(str::to_owned),
-                Next::TooLarge => {
+                NextEvent::Event(event) if event.data.is_empty() => {}
+                NextEvent::Event(event) => self.inbound.message(event.data.into(), None).await,
+                NextEvent::Ended => return events.last_event_id().map(str::to_owned),
+                NextEvent::TooLarge => {
                     self.inbound.oversize();
-                    // What is too large would come again.
+                    // Resuming would deliver the oversized message again.
                     return None;
                 }
             }
@@ -139,7 +142,7 @@ impl StreamableLink {
 
     async fn listen(&self, last_event_id: Option<&str>) -> Listened {
         let session = self.session.snapshot();
-        let mut carried = session.carried();
+        let mut carried = session.headers();
         carried.last_event_id = last_event_id;
         let response = self.client.listen(&self.endpoint, &carried).await;
         self.note_reached(&response);
