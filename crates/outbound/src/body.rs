@@ -6,14 +6,14 @@ use hyper::body::Body;
 
 use crate::{Answered, HttpFailed};
 
-/// Reads a whole body; `None` when it is over the limit.
+/// Reads a whole body; `None` when it exceeds `limit` bytes.
 pub async fn read_body<D>(mut body: Answered<D>, limit: usize) -> Result<Option<Bytes>, HttpFailed>
 where
     D: Buf + Send + 'static,
 {
     let mut pieces: Vec<Bytes> = Vec::new();
     let mut length = 0;
-    // A body that says how long it is needs no further turn of its connection to end.
+    // A body with a `Content-Length` has ended after its last byte. Asking for one more frame would poll the connection again.
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
     {
@@ -23,6 +23,7 @@ where
         };
         length += data.len();
         if length > limit {
+            // Dropping the unread body closes its connection, so the rest is not downloaded.
             return Ok(None);
         }
         pieces.push(data);

@@ -1,4 +1,4 @@
-//! The client: TLS, connect limits, and which form a request is sent in.
+//! The client: TLS, connect limits and the form of requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,17 +15,17 @@ use crate::{
     connector::Connector,
 };
 
-/// How long a connection may take to be made.
+/// The limit for connecting, without TLS.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a quiet connection goes unprobed: a standing stream may be quiet for hours, and would
-/// not notice that the other side is gone.
+/// The interval of TCP keep-alive probes. A stream may be quiet for hours, and without probes a lost peer would go
+/// unnoticed.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A client for one server. Clones share its connections.
 #[derive(Debug)]
 pub struct Client<D: Buf + Send + 'static = Bytes> {
     connections: Connections<D>,
-    /// Why no certificate can be checked, if so.
+    /// Why certificates cannot be verified; `None` when they can.
     no_roots: Option<Arc<str>>,
 }
 
@@ -47,10 +47,9 @@ impl<D: Buf + Send + 'static> Client<D> {
 
     /// A client for `http` URLs. It reads no certificates, so it starts at once.
     pub fn without_tls() -> Result<Self, HttpFailed> {
-        Self::without_roots(provider(), "this client has no TLS")
+        Self::without_roots(provider(), "this client was built without TLS")
     }
 
-    /// A client for another server.
     pub fn of_another(&self) -> Self {
         Self {
             connections: self.connections.of_another(),
@@ -110,7 +109,7 @@ impl<D: Buf + Send + 'static> Client<D> {
     }
 }
 
-// Derived, it would ask for `D: Clone`.
+// Not derived: a derive would require `D: Clone`.
 impl<D: Buf + Send + 'static> Clone for Client<D> {
     fn clone(&self) -> Self {
         Self {
@@ -126,8 +125,9 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn tcp() -> Connector {
     let mut http = HttpConnector::new();
-    // Small messages must not wait for the acknowledgement of the one before.
+    // With Nagle's algorithm, a small message would wait for the acknowledgement of the one before.
     http.set_nodelay(true);
+    // The TLS connector on top passes `https` URLs through this one.
     http.enforce_http(false);
     http.set_connect_timeout(Some(CONNECT_DEADLINE));
     http.set_keepalive(Some(KEEPALIVE));
@@ -136,7 +136,7 @@ fn tcp() -> Connector {
 
 /// The `Host` of a URL: without a user, and without the scheme's usual port.
 fn host_of(url: &Uri) -> Result<HeaderValue, HttpFailed> {
-    // A URL may hold a secret, so errors do not tell it.
+    // A URL may contain a secret, so errors do not show it.
     let bad = |why: &str| HttpFailed::BadRequest(format!("its URL {why}"));
     let usual = match url.scheme_str() {
         Some("http") => 80,

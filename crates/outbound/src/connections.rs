@@ -33,7 +33,7 @@ use crate::{
     failed::{HttpFailed, with_causes},
 };
 
-/// How long an idle connection is kept.
+/// How long an idle connection stays open.
 const IDLE: Duration = Duration::from_secs(90);
 
 type Stream = MaybeHttpsStream<TokioIo<SpinningSocket>>;
@@ -53,7 +53,7 @@ struct IdlePool<D: Buf + Send + 'static> {
 }
 
 struct Idle<D: Buf + Send + 'static> {
-    /// The one that was used last is the last, and the first to be used again.
+    /// In order of last use. The last one is reused first, so that the others can expire.
     connections: Vec<(Instant, Box<Connection<D>>)>,
     is_swept: bool,
 }
@@ -63,10 +63,10 @@ struct Connection<D: Buf + Send + 'static> {
     driven: http1::Connection<Stream, Full<D>>,
 }
 
-/// The body of an answer, with the connection that it comes over.
+/// The body of a response, with the connection that it arrives on.
 pub struct Answered<D: Buf + Send + 'static = Bytes> {
     body: Incoming,
-    /// Gone when the answer is complete.
+    /// `None` when the response is complete or the connection has ended.
     connection: Option<Box<Connection<D>>>,
     idle: Arc<IdlePool<D>>,
 }
@@ -79,13 +79,13 @@ impl<D: Buf + Send + 'static> Connections<D> {
         }
     }
 
-    /// The same way to connect, for another server.
+    /// An empty pool for another server, with the same connector.
     pub(crate) fn of_another(&self) -> Self {
         Self::new(self.connector.clone())
     }
 
-    /// Sends a request to a server. One that was not sent because an idle connection had been closed is
-    /// sent over another one.
+    /// Sends a request to a server. A request that was not sent, because the server had closed its idle connection, is sent on
+    /// another one.
     pub(crate) async fn send(
         &self,
         server: &Uri,
@@ -107,11 +107,13 @@ impl<D: Buf + Send + 'static> Connections<D> {
                         idle,
                     }));
                 }
+                // hyper returns the message only if nothing of it was written, so sending it again cannot repeat an effect.
+                // On a fresh connection the same failure is an error, or this loop might not end.
                 Some(Err(mut failed)) => match failed.take_message().filter(|_| is_reused) {
                     Some(unsent) => request = unsent,
                     None => return Err(unanswered(&failed.into_error())),
                 },
-                None => return Err(HttpFailed::Broke("it ended without an answer".to_owned())),
+                None => return Err(HttpFailed::Broke("it closed before a response".to_owned())),
             }
         }
     }
@@ -141,8 +143,8 @@ fn unanswered(error: &hyper::Error) -> HttpFailed {
 }
 
 impl<D: Buf + Send + 'static> Connection<D> {
-    /// Sends a request and waits for the head of its answer; `None` where the connection ends without one. Gives the connection
-    /// back if it goes on.
+    /// Sends a request and waits for the head of its response; `None` when the connection ends without one. Returns the
+    /// connection if it stays open.
     async fn exchange(
         mut self: Box<Self>,
         request: Request<Full<D>>,
@@ -153,11 +155,11 @@ impl<D: Buf + Send + 'static> Connection<D> {
             if let Some(open) = &mut connection
                 && Pin::new(&mut open.driven).poll(cx).is_ready()
             {
-                // A request that it has not begun to send is given back when it is dropped.
+                // Dropping the connection returns a request that it has not begun to send.
                 connection = None;
             }
-            // Only driving brings the answer on, so the answer need not wake anybody.
-            match answer.as_mut().poll(&mut nobody()) {
+            // Only driving the connection can complete the answer, so the answer is polled without a waker.
+            match answer.as_mut().poll(&mut no_waker()) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending if connection.is_none() => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
@@ -167,25 +169,25 @@ impl<D: Buf + Send + 'static> Connection<D> {
         Some(answer.map(|response| (response, connection)))
     }
 
-    /// Whether it can take a request. Looks whether the server has closed it. From then on it wakes nobody: the next request
-    /// may be another task's.
+    /// Whether the connection can take a request; notices when the server has closed it. Afterwards no task is woken for it,
+    /// because the next request may belong to another task.
     fn is_ready(&mut self) -> bool {
-        let has_ended = Pin::new(&mut self.driven).poll(&mut nobody()).is_ready();
+        let has_ended = Pin::new(&mut self.driven).poll(&mut no_waker()).is_ready();
         !has_ended && self.sender.is_ready()
     }
 }
 
 impl<D: Buf + Send + 'static> IdlePool<D> {
-    /// The connection that was used last. Whether the server has closed it meanwhile shows when it is first driven, before
+    /// The connection that was used last. If the server has closed it, that is noticed when it is first driven, before
     /// anything of a request is written.
     fn take(&self) -> Option<Box<Connection<D>>> {
         let (_, connection) = self.idle().connections.pop()?;
         Some(connection)
     }
 
-    /// Keeps a connection that has given its answer, if it can give another one.
+    /// Puts a connection back after its response, if it can take another request.
     fn keep(self: &Arc<Self>, mut connection: Box<Connection<D>>) {
-        // Without a runtime the gateway is at its end.
+        // Without a runtime the process is exiting, and the sweep could not be spawned.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -200,7 +202,7 @@ impl<D: Buf + Send + 'static> IdlePool<D> {
         }
     }
 
-    /// Closes connections that nobody has used for long, until there are none.
+    /// Closes long-idle connections, and ends when none is left.
     async fn sweep(pool: Weak<Self>) {
         loop {
             tokio::time::sleep(IDLE / 3).await;
@@ -224,21 +226,21 @@ impl<D: Buf + Send + 'static> Body for Answered<D> {
     type Data = Bytes;
     type Error = hyper::Error;
 
-    /// The connection hands a piece over only if it was asked for before it is driven, so the body is asked before and after: all that
-    /// has come is read in one turn. Only driving brings pieces, so the body need not wake anybody.
+    /// The connection delivers a piece only if it was requested before the connection is driven. So the body is polled before
+    /// and after: everything that has arrived is read in one turn. Only driving brings pieces, so no waker is needed.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let mut frame = Pin::new(&mut self.body).poll_frame(&mut nobody());
+        let mut frame = Pin::new(&mut self.body).poll_frame(&mut no_waker());
         if frame.is_pending() {
             if let Some(connection) = &mut self.connection
                 && Pin::new(&mut connection.driven).poll(cx).is_ready()
             {
-                // What it has read is still there.
+                // The connection has ended, but what it read before is still in the body.
                 self.connection = None;
             }
-            frame = Pin::new(&mut self.body).poll_frame(&mut nobody());
+            frame = Pin::new(&mut self.body).poll_frame(&mut no_waker());
         }
         if matches!(frame, Poll::Ready(None)) {
             self.complete();
@@ -264,7 +266,7 @@ impl<D: Buf + Send + 'static> Answered<D> {
 }
 
 impl<D: Buf + Send + 'static> Drop for Answered<D> {
-    /// The connection of an answer that nobody reads to its end is closed with it.
+    /// A response that is dropped before its end closes its connection: the rest would have to be read before the next one.
     fn drop(&mut self) {
         if self.body.is_end_stream() {
             self.complete();
@@ -284,11 +286,11 @@ impl<D: Buf + Send + 'static> fmt::Debug for Connections<D> {
     }
 }
 
-fn nobody() -> Context<'static> {
+fn no_waker() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-// Derived, these would ask for `D: Clone` and `D: Default`.
+// Not derived: derives would require `D: Clone` and `D: Default`.
 impl<D: Buf + Send + 'static> Clone for Connections<D> {
     fn clone(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The way to a server: a TCP connection that looks for its answers a moment before its call sleeps.
+//! TCP connections to servers that spin for their responses before the call sleeps.
 
 use std::{
     pin::Pin,
@@ -14,11 +14,10 @@ use tower_service::Service;
 type ConnectError = <HttpConnector as Service<Uri>>::Error;
 type Connecting = dyn Future<Output = Result<TokioIo<SpinningSocket>, ConnectError>> + Send;
 
-/// Connects to servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
     http: HttpConnector,
-    /// The turns of all connections to all servers.
+    /// Shared by the connections to all servers: only the sole active connection may spin.
     streak: Arc<SoleActivity>,
 }
 

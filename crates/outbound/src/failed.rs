@@ -6,19 +6,19 @@ use std::error::Error;
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFailed {
     /// The request itself is malformed: nothing was sent.
-    #[error("the request cannot be sent: {0}")]
+    #[error("could not send the request: {0}")]
     BadRequest(String),
     /// No connection: nothing was sent.
-    #[error("cannot connect: {0}")]
+    #[error("could not connect: {0}")]
     NotConnected(String),
     /// The connection broke; the server may or may not have seen the request.
     #[error("the connection broke: {0}")]
     Broke(String),
     /// The response is not HTTP.
-    #[error("the answer is not HTTP: {0}")]
+    #[error("the response is not valid HTTP: {0}")]
     NotHttp(String),
-    /// The trusted certificates of the system cannot be read.
-    #[error("the system's certificates cannot be read: {0}")]
+    /// The system's trusted certificates could not be loaded.
+    #[error("could not load the system's certificates: {0}")]
     NoRoots(String),
 }
 

@@ -1,12 +1,12 @@
-//! The only HTTP client of the gateway. Servers, guards, webhooks, collectors, models and the CLI's own gateway are all reached
+//! The gateway's only HTTP client. Servers, guards, webhooks, collectors, models and the CLI's own gateway are all reached
 //! through [`Client`].
 //!
-//! This crate decides which certificates count (the system's, checked by rustls with aws-lc-rs), how long a connection may take to
-//! be made, how long an idle one is kept, and when a request may be sent again: only when it was never sent. It follows no
-//! redirect, so configured headers go nowhere else.
+//! This crate decides which certificates are trusted (the system's, verified by rustls with aws-lc-rs), the deadline for
+//! connecting, how long idle connections stay open, and when a request may be sent again: only when it was never sent. It
+//! follows no redirects, so configured headers go to no other server.
 //!
-//! It knows nothing of MCP, sets no deadline for an answer and does not judge a status: the caller does. [`read_body`] is how a
-//! body is read whole, and it always has a limit.
+//! It knows nothing of MCP, sets no deadline for responses and does not interpret a status: the caller does. [`read_body`]
+//! reads a whole body, always with a limit.
 
 mod body;
 mod client;

@@ -1,4 +1,4 @@
-//! A request that is being answered, and how far that is.
+//! The in-progress answer to one request.
 
 use std::{
     pin::Pin,
@@ -12,40 +12,39 @@ use futures_util::future::BoxFuture;
 
 use crate::view::Shape;
 
-/// A request that is being answered. Whoever waits for the answer does the work.
+/// The in-progress answer to one request. The task that polls it does the work.
 pub(crate) struct Answering {
     work: Work,
     code: Option<i64>,
 }
 
 enum Work {
-    /// The answer is there; `None` when the host wants none.
+    /// A finished answer; `None` when the host expects none.
     AtOnce(Option<Pieces>),
-    /// Something of our own, and its code where it is an error.
+    /// An answer of the gateway's own, with its code if it is an error.
     Own(BoxFuture<'static, (Option<Pieces>, Option<i64>)>),
-    /// A call, which is cancelled when this is dropped.
+    /// A call. Dropping it cancels the call.
     Call {
-        /// The call.
         pending: Pending,
-        /// What becomes of its answer; nothing in most views.
+        /// A change to its answer; `None` in most views.
         shape: Option<Shape>,
     },
 }
 
 impl Answering {
-    /// No answer is wanted.
+    /// For messages that get no answer.
     pub(crate) fn nothing() -> Self {
         Self::new(Work::AtOnce(None))
     }
 
-    /// The answer is there.
+    /// An answer that needs no waiting.
     pub(crate) fn at_once(id: &Id, own: Result<String, RpcError>) -> Self {
         let code = own.as_ref().err().map(|error| error.code);
         let work = Work::AtOnce(Some(answer(id, own).into()));
         Self { work, code }
     }
 
-    /// An answer of our own to a request of a host of that era.
+    /// An answer of the gateway's own, in the form of the host's era.
     pub(crate) fn own(
         era: Era,
         id: Id,
@@ -64,13 +63,14 @@ impl Answering {
         })))
     }
 
-    /// A list, whose result is as the host's era has it.
+    /// A list whose result already has the form of the host's era.
     pub(crate) fn listed(
         id: Id,
         listing: impl Future<Output = Result<Bytes, RpcError>> + Send + 'static,
     ) -> Self {
         Self::new(Work::Own(Box::pin(async move {
             match listing.await {
+                // The prepared page is shared by all hosts, so it is sent as a piece and not copied.
                 Ok(result) => (Some(message::result_around(&id, result)), None),
                 Err(error) => {
                     let answer = message::error(Some(&id), &error);
@@ -80,14 +80,14 @@ impl Answering {
         })))
     }
 
-    /// Something that lasts, and has an answer only where it ends by itself.
+    /// A request that lasts, such as a subscription. It has an answer only if it ends by itself.
     pub(crate) fn lasting(serving: impl Future<Output = Option<Bytes>> + Send + 'static) -> Self {
         Self::new(Work::Own(Box::pin(async move {
             (serving.await.map(Pieces::from), None)
         })))
     }
 
-    /// A call, whose answer may be put into another shape.
+    /// A call, with an optional change to its answer.
     pub(crate) fn call(pending: Pending, shape: Option<Shape>) -> Self {
         Self::new(Work::Call { pending, shape })
     }
@@ -96,12 +96,12 @@ impl Answering {
         Self { work, code: None }
     }
 
-    /// The code of the answer, once it is there and where it is an error.
+    /// The error code of the answer; `None` before it is ready and for results.
     pub(crate) fn code(&self) -> Option<i64> {
         self.code
     }
 
-    /// Lets a call go on however seldom it is waited for from now on.
+    /// Moves a call to a task of its own, for a door that may not poll it regularly from now on.
     pub(crate) fn hand_over(&mut self) {
         match &mut self.work {
             Work::Call { pending, .. } => pending.hand_over(),

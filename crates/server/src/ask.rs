@@ -1,5 +1,5 @@
-//! What a program asks of the gateway instead of a host: the same tools as in the `search` view, by REST or
-//! from the shell. Nothing is kept between two questions, so no result becomes a handle.
+//! Tool calls by programs instead of hosts, over REST or from the shell, with the tools of the `search` view. There is no
+//! session between two requests, so large results are returned whole and not as handles.
 
 use std::{fmt, sync::Arc};
 
@@ -9,22 +9,20 @@ use callgate_wire::{Frame, Id, Strictness, message};
 
 use crate::{
     Gateway,
-    view::{self, AskedAt, Started, code},
+    view::{self, RequestOrigin, Started, code},
 };
 
-/// A question to the gateway.
+/// A program's request to call a tool.
 pub struct Ask {
     /// One of the tools of the `search` view, or `run` of the `code` view.
     pub tool: String,
     /// Its arguments, a JSON object.
     pub arguments: String,
-    /// Who asks.
     pub host: Arc<Host>,
-    /// Through which door.
     pub door: Door,
-    /// The asker's side of a call.
+    /// The program's side of the call, for notifications and questions.
     pub caller: Arc<dyn Caller>,
-    /// What the question is called, in the record as well.
+    /// The request id, also in the record.
     pub request_id: String,
 }
 
@@ -37,17 +35,17 @@ impl fmt::Debug for Ask {
 }
 
 impl Gateway {
-    /// Asks, and waits for the answer: a JSON-RPC reply. `None` when the call was cancelled, or the arguments
-    /// are none.
+    /// Calls the tool and returns the JSON-RPC reply. `None` when the call was cancelled or the arguments are not valid JSON.
     pub async fn ask(&self, ask: Ask) -> Option<Frame> {
         let id = Id::string(&ask.request_id);
         let request = message::tool_call(&id, &ask.tool, &ask.arguments);
         let request = Frame::parse(request, Strictness::Full).ok()?;
+        // Programs choose no view; the tool's name decides it.
         let view = match ask.tool.as_str() {
             code::RUN => View::Code,
             _ => View::Search,
         };
-        let at = AskedAt {
+        let at = RequestOrigin {
             host: ask.host,
             door: ask.door,
             caller: ask.caller,

@@ -1,4 +1,4 @@
-//! Questions to a host (sampling, elicitation, roots) that wait for its reply.
+//! Open questions to a host (sampling, elicitation, roots), by the id they were sent with.
 
 use std::{
     collections::HashMap,
@@ -15,28 +15,29 @@ type Open = HashMap<Id, oneshot::Sender<Frame>>;
 
 /// The open questions of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Asks {
+pub(crate) struct OpenQuestions {
     next: AtomicU64,
     open: Mutex<Open>,
-    /// How many are open.
+    /// The number of open questions.
     count: watch::Sender<usize>,
 }
 
-impl Asks {
-    /// Notes a question and gives it an id.
-    pub(crate) fn enter(&self) -> (Id, oneshot::Receiver<Frame>) {
+impl OpenQuestions {
+    /// Registers a question and assigns its id.
+    pub(crate) fn register(&self) -> (Id, oneshot::Receiver<Frame>) {
+        // Own ids, not the server's: several servers ask the same host and choose the same ids.
         let id = Id::number(self.next.fetch_add(1, Ordering::Relaxed) + 1);
         let (reply, receiver) = oneshot::channel();
         self.change(|open| open.insert(id.clone(), reply));
         (id, receiver)
     }
 
-    /// Forgets a question. `true` when it was still open.
+    /// Removes a question. `true` when it was still open.
     pub(crate) fn forget(&self, id: &Id) -> bool {
         self.change(|open| open.remove(id)).is_some()
     }
 
-    /// Hands the host's reply to whoever asked; a reply that nobody waits for is ignored.
+    /// Delivers the host's reply to the call that asked. A reply to an unknown or abandoned question is ignored.
     pub(crate) fn resolve(&self, reply: Frame) {
         let asked = reply
             .id()
@@ -48,7 +49,7 @@ impl Asks {
 
     /// Waits until a question is open.
     pub(crate) async fn any(&self) {
-        // The sender is ours, so it is not gone.
+        // This cannot fail: `self` owns the sender.
         let _ = self.count.subscribe().wait_for(|count| *count > 0).await;
     }
 

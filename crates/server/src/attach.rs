@@ -12,27 +12,26 @@ use ulid::Ulid;
 
 use crate::{Gateway, StdioDoor};
 
-/// Hosts that are attached at once; one more is turned away.
+/// The limit of attached hosts; further connections are refused.
 const MAX_HOSTS: usize = 256;
 
-/// How long to wait after a connection could not be taken.
+/// The pause after a failed `accept`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The door for attached hosts.
 #[derive(Debug)]
 pub struct AttachDoor {
-    /// What is behind it.
     pub gateway: Gateway,
-    /// Longest line.
+    /// The longest line that a host may send, in bytes.
     pub frame_bytes: usize,
     /// The user that all attached hosts run as.
     pub principal: String,
-    /// That user's number; whoever connects must have it.
+    /// That user's id. Connections from other users are refused.
     pub uid: u32,
 }
 
 impl AttachDoor {
-    /// Serves hosts until `stop` fires, then lets each of them go.
+    /// Serves hosts until `stop` fires, then waits for their last answers.
     pub async fn serve(self, listener: UnixListener, stop: CancellationToken) {
         let tasks = TaskTracker::new();
         let room = Arc::new(Semaphore::new(MAX_HOSTS));
@@ -46,7 +45,7 @@ impl AttachDoor {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     crate::log::host_not_attached(&error);
-                    // Out of descriptors, most likely: others have to go first.
+                    // Most likely out of file descriptors. Without a pause this loop would spin until one is freed.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -67,14 +66,17 @@ impl AttachDoor {
         stream: &UnixStream,
         room: &Arc<Semaphore>,
     ) -> Result<OwnedSemaphorePermit, &'static str> {
+        // The socket file's mode already keeps other users out. The kernel's credentials also hold where the
+        // data folder's permissions were loosened.
         let peer = stream
             .peer_cred()
-            .map_err(|_| "it does not say who it is")?;
+            .map_err(|_| "its user id could not be read")?;
         if peer.uid() != self.uid {
             return Err("it runs as another user");
         }
+        // Refused at once rather than queued: a host without an answer looks hung to its user.
         let place = room.clone().try_acquire_owned();
-        place.map_err(|_| "too many hosts are attached")
+        place.map_err(|_| "the limit of attached hosts is reached")
     }
 
     async fn attend(

@@ -1,4 +1,4 @@
-//! Batches: only a host of 2025-03-26 may send one, and it is answered by one.
+//! Batches. Only 2025-03-26 has them; a batch is answered with a batch.
 
 use bytes::Bytes;
 use callgate_wire::{Batch, Frame, FrameError, message};
@@ -6,11 +6,11 @@ use futures_util::future::join_all;
 
 use crate::session::Session;
 
-/// The messages of a batch; each is judged alone.
+/// The messages of a batch. An invalid message fails alone.
 pub(crate) struct Messages(Vec<Result<Frame, FrameError>>);
 
-/// Takes a batch of the session's host apart.
-pub(crate) fn take_apart(session: &Session, batch: Bytes) -> Result<Messages, FrameError> {
+/// Parses a batch; an error when the session's protocol version has none.
+pub(crate) fn parse(session: &Session, batch: Bytes) -> Result<Messages, FrameError> {
     let version = session.version();
     if !version.is_some_and(|version| version.supports_batch()) {
         return Err(FrameError::Batch);
@@ -19,7 +19,7 @@ pub(crate) fn take_apart(session: &Session, batch: Bytes) -> Result<Messages, Fr
 }
 
 impl Messages {
-    /// The answers of `answer` to all of them, in one batch; `None` when there is no answer.
+    /// Answers all messages concurrently and returns one batch; `None` when no message has an answer.
     pub(crate) async fn answered_by<A>(self, answer: impl Fn(Frame) -> A) -> Option<Bytes>
     where
         A: Future<Output = Option<Bytes>>,
@@ -30,6 +30,7 @@ impl Messages {
         };
         let answers = join_all(self.0.into_iter().map(one)).await;
         let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
+        // JSON-RPC has no empty batch: a batch of notifications is answered with nothing.
         if answers.is_empty() {
             return None;
         }

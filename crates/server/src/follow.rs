@@ -1,5 +1,5 @@
-//! resources/subscribe and resources/unsubscribe: the resource is found as for reading, and only what a
-//! host may read it may follow. Nothing is recorded: what is told is that something changed, not what.
+//! resources/subscribe and resources/unsubscribe. The resource is resolved as for reading, and a host may only subscribe to
+//! what it may read. Nothing is recorded: a notification says that a resource changed and carries no content.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub(crate) async fn follow(
     }
 }
 
-/// Begins to follow a resource for a host that was not asked to say so itself; whether it is followed.
-pub(crate) async fn begin(providers: &dyn Providers, host: &Arc<Host>, uri: &str) -> bool {
+/// Subscribes to a resource on behalf of a stateless host. `false` when the server or the policy refused.
+pub(crate) async fn subscribe(providers: &dyn Providers, host: &Arc<Host>, uri: &str) -> bool {
     let params = format!(r#"{{"uri":{}}}"#, quote(uri));
     let request = message::request(&Id::number(0), methods::RESOURCES_SUBSCRIBE, Some(&params));
     let Ok(request) = Frame::parse(request, Strictness::Envelope) else {
@@ -42,12 +42,12 @@ async fn ask(
     request: Frame,
 ) -> Result<Option<Reply>, RpcError> {
     let method = request.method().unwrap_or_default().to_owned();
-    let resource = wanted(providers, host, &request).await?;
+    let resource = resource_of(providers, host, &request).await?;
     let asked = providers.follow(host, &resource, request).await;
     asked.map_err(|failure| failure.to_rpc(&method))
 }
 
-async fn wanted(
+async fn resource_of(
     providers: &dyn Providers,
     host: &Arc<Host>,
     request: &Frame,
@@ -56,12 +56,13 @@ async fn wanted(
     let uri = request.param("uri").and_then(|uri| uri.as_str());
     let uri = uri.ok_or_else(|| invalid("`params.uri` must be the URI of a resource"))?;
     let resource = resolve_resource(providers, &uri).await?;
+    // A resource of a template is not in the catalog, so the policy judges an item made from the URI alone.
     let descriptor = format!(r#"{{"uri":{}}}"#, quote(&resource.name));
     let item = Item::from_descriptor(ItemKind::Resource, &resource.server, descriptor.into());
     let item = item.map_err(|_| invalid("`params.uri` must be the URI of a resource"))?;
     match providers.policy().shows_item(&item, Some(&host.who)) {
         true => Ok(resource),
-        // What may not be read is told of as if it were not there, as in lists.
+        // The same answer as for a missing resource: a different one would reveal that it exists.
         false => Err(
             RpcError::new(RpcError::RESOURCE_NOT_FOUND, "resource not found")
                 .with_data(format!(r#"{{"uri":{}}}"#, quote(&uri))),

@@ -1,4 +1,4 @@
-//! What all doors share.
+//! The state that all doors share.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     view::{ViewSettings, Views},
 };
 
-/// What may be in the works at once unless it is set.
+/// The default budget for data in flight.
 const INFLIGHT_BYTES: usize = 256 * 1024 * 1024;
 
 /// The gateway as the doors see it.
@@ -23,21 +23,20 @@ pub struct Gateway {
     pub(crate) views: Arc<Views>,
 }
 
-/// How one server stands, as health and the admin API tell it.
+/// The status of one server, for health and the admin API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRow {
-    /// Its name.
     pub name: String,
     /// `stdio` or `http`.
     pub r#type: String,
-    /// Whether the configuration has it switched on.
+    /// Whether the configuration enables it.
     #[serde(default = "yes")]
     pub enabled: bool,
     /// `starting`, `ok`, `degraded` or `stopped`.
     pub status: String,
-    /// Why, when it is not `ok`.
+    /// The reason, when the status is not `ok`.
     pub reason: Option<String>,
-    /// How many tools it has.
+    /// The number of its tools.
     pub tools: usize,
     /// The process id of its warden.
     pub pid: Option<u32>,
@@ -47,36 +46,36 @@ fn yes() -> bool {
     true
 }
 
-/// How often the configuration was read again since the start.
+/// How often the configuration was reloaded since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reloads {
-    /// How often it was taken over.
+    /// Reloads that were applied.
     pub taken_over: u64,
-    /// How often it could not be used.
+    /// Reloads that were rejected because the configuration was invalid.
     pub rejected: u64,
 }
 
-/// Tells how the gateway stands.
+/// Reports the gateway's status.
 pub trait StatusSource: Send + Sync {
-    /// A row for each server, in configuration order.
+    /// One row per server, in configuration order.
     fn rows(&self) -> Vec<ServerRow>;
 
-    /// How often the configuration was read again.
+    /// How often the configuration was reloaded.
     fn reloads(&self) -> Reloads {
         Reloads::default()
     }
 
-    /// Entries of the record that have happened and could not be written yet.
+    /// The number of record entries that are waiting to be written.
     fn record_owed(&self) -> usize {
         0
     }
 
-    /// Entries of this process that are in the record and not yet in its index.
+    /// The number of this process's record entries that the index lacks.
     fn index_lag(&self) -> u64 {
         0
     }
 
-    /// What else is not as it should be: a sentence each.
+    /// Other reasons for a degraded status, one sentence each.
     fn complaints(&self) -> Vec<String> {
         Vec::new()
     }
@@ -95,39 +94,38 @@ impl fmt::Debug for dyn StatusSource {
 }
 
 impl Gateway {
-    /// A gateway over a call path.
     pub fn new(path: CallPath, status: impl StatusSource + 'static) -> Self {
         Self {
             path,
             status: Arc::new(status),
+            // One budget for all doors: separate ones would let the process use their sum.
             inflight: Budget::new(INFLIGHT_BYTES),
             views: Arc::default(),
         }
     }
 
-    /// Sets how many bytes of requests and answers may be in the works at once, over all doors.
+    /// Sets the budget for requests and answers in flight, in bytes, shared by all doors.
     #[must_use]
     pub fn inflight(mut self, bytes: usize) -> Self {
         self.inflight = Budget::new(bytes);
         self
     }
 
-    /// Tells the views what is configured, at the start and whenever it changes.
+    /// Applies view settings, at the start and after each reload.
     pub fn set_views(&self, settings: ViewSettings) {
         self.views.set(settings);
     }
 
-    /// What is configured for the views right now.
+    /// The current view settings.
     pub fn view_settings(&self) -> Arc<ViewSettings> {
         self.views.settings()
     }
 
-    /// The call path behind the doors.
     pub fn path(&self) -> &CallPath {
         &self.path
     }
 
-    /// Tells of a frame that was no frame.
+    /// Emits the event for an invalid frame.
     pub(crate) fn frame_error(&self, transport: Transport, error: &str) {
         let events = self.path.events();
         events.emit(FrameError { transport, error });

@@ -1,5 +1,5 @@
-//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, questions of other gateways, approvals for
-//! approvers, and for the admin the servers' state, events and metrics.
+//! The HTTP door: Streamable HTTP of both eras on `/mcp`, health, checks for other gateways, approvals for approvers, and
+//! server status, events and metrics for admins.
 
 mod api;
 mod approval_routes;
@@ -30,51 +30,48 @@ pub use auth::Tokens;
 pub use page::Logins;
 
 use crate::{Gateway, gateway::ServerRow};
-use body::{Allowance, Pace};
+use body::{BodyDeadlines, BodyLimits};
 use front::Front;
 use listen::ConnectionLimits;
 use sessions::Sessions;
 
-/// The HTTP door.
 #[derive(Debug)]
 pub struct HttpDoor {
-    /// What is behind it.
     pub gateway: Gateway,
-    /// Who may come in.
     pub tokens: Tokens,
-    /// Largest body of a request.
+    /// The limit of a request body, in bytes.
     pub body_bytes: usize,
-    /// Names under which we may be reached besides loopback.
+    /// Host names that requests may use, in addition to loopback.
     pub hosts: Vec<String>,
-    /// Connections at once.
+    /// The limit of open connections.
     pub connections: usize,
-    /// Who is logged in to the page.
+    /// The login sessions of the approvals page.
     pub logins: Arc<Logins>,
-    /// Whether `/metrics` needs no token from this machine.
+    /// Whether `/metrics` is open without a token to programs on this machine.
     pub open_metrics: bool,
-    /// Whether `/v1/check` needs none.
+    /// Whether `/v1/check` is open without a token to programs on this machine.
     pub open_check: bool,
-    /// What is on record, for the API; without it the API says that there is none.
+    /// The record that the API reads; without it the API answers that there is none.
     pub archive: Option<Arc<dyn Archive>>,
 }
 
-/// How a door is closed, in two steps.
+/// The two steps of closing a door.
 #[derive(Debug, Clone, Default)]
 pub struct Closing {
-    /// New calls are refused from now on, and calls under way go on.
+    /// Refuses new calls and lets those in flight finish.
     pub drain: CancellationToken,
-    /// Connections end: last answers are written, and what does not go is cut off.
+    /// Closes connections after their last answers, and cuts off those that do not finish.
     pub close: CancellationToken,
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Debug)]
 struct Shared {
     gateway: Gateway,
     tokens: Tokens,
     hosts: Vec<String>,
     sessions: Sessions,
-    bodies: Allowance,
+    bodies: BodyLimits,
     closing: Closing,
     logins: Arc<Logins>,
     open_metrics: bool,
@@ -83,12 +80,12 @@ struct Shared {
 }
 
 impl HttpDoor {
-    /// Serves until it is closed.
+    /// Serves until `closing.close` fires.
     pub async fn serve(self, listener: TcpListener, closing: Closing) {
-        let bodies = Allowance {
+        let bodies = BodyLimits {
             limit: self.body_bytes,
             budget: self.gateway.inflight.clone(),
-            pace: Pace::default(),
+            pace: BodyDeadlines::default(),
         };
         let shared = Arc::new(Shared {
             gateway: self.gateway,
@@ -113,11 +110,12 @@ impl HttpDoor {
             closing.close,
         )
         .await;
+        // After the last connection: a session that ends earlier would cancel calls whose answers are being written.
         shared.sessions.end_all();
     }
 }
 
-/// Everything but `/mcp`: for whoever watches over the gateway, and for admins.
+/// The routes other than `/mcp`.
 fn others(shared: &Arc<Shared>) -> Router {
     let admins = Router::new()
         .route("/events", get(telemetry::events))

@@ -1,8 +1,7 @@
-//! The bytes that are being worked on: requests from when they are read until nothing refers to
-//! them, and answers until they are written. All doors of a gateway share one budget.
+//! The memory budget for data in flight: requests from when they are read until nothing refers to them, and answers
+//! until they are written. All doors of a gateway share one budget.
 //!
-//! A reservation travels inside the bytes that it is for, so that it ends exactly when they do,
-//! whoever had them last.
+//! A reservation is stored inside the `Bytes` that it covers, so it is released exactly with their last copy.
 
 use std::{
     collections::VecDeque,
@@ -15,13 +14,13 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
-/// What a piece takes besides its own bytes.
+/// Bookkeeping overhead counted per message: without it, a flood of tiny messages would be nearly free.
 const OVERHEAD_BYTES: usize = 128;
 
-/// How much may be in the works at once.
+/// A limit on bytes in flight.
 ///
-/// Whoever waits is served in turn, so that a large request is not starved by small ones. One
-/// that is larger than the whole budget waits until nothing else is there, and then goes alone.
+/// Waiters are served in order, so small requests cannot starve a large one. A request larger than the whole budget
+/// waits until nothing else is in flight and then runs alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     shared: Arc<Shared>,
@@ -30,124 +29,126 @@ pub(crate) struct Budget {
 #[derive(Debug)]
 struct Shared {
     capacity: usize,
-    books: Mutex<Books>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct BudgetState {
     held: usize,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Waiter>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Waiter {
     bytes: usize,
     granted: oneshot::Sender<Reservation>,
 }
 
-/// Bytes that are spoken for, until this is dropped.
+/// Reserved bytes, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Budget,
     bytes: usize,
 }
 
-/// Somebody who may wait. Whoever gives up lets those behind have their turn.
-struct InLine<'a>(&'a Budget);
+/// A place in the queue. Dropping it re-checks the queue, so a waiter that gives up does not block those behind it.
+struct QueuePlace<'a>(&'a Budget);
 
-impl Drop for InLine<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        self.0.give_back(0);
+        self.0.release(0);
     }
 }
 
-/// Bytes and the reservation for them.
-struct Held {
+/// Bytes with the reservation that covers them.
+struct CountedBytes {
     bytes: Bytes,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for CountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 impl Budget {
-    /// A budget of so many bytes.
     pub(crate) fn new(capacity: usize) -> Self {
-        let books = Mutex::default();
+        let state = Mutex::default();
         Self {
-            shared: Arc::new(Shared { capacity, books }),
+            shared: Arc::new(Shared { capacity, state }),
         }
     }
 
-    /// Waits for room for so many bytes.
+    /// Waits for room for a message of `bytes`, plus overhead.
     pub(crate) async fn take(&self, bytes: usize) -> Reservation {
         self.take_exactly(self.cost(bytes)).await
     }
 
-    /// Waits for exactly so much, as a reservation that grows says it is missing.
+    /// Waits for exactly `cost`, the result of [`Reservation::missing`].
     pub(crate) async fn take_exactly(&self, cost: usize) -> Reservation {
-        // Dropped after the other end is closed, so that those behind are looked at again.
+        // Declared first, so it is dropped last: the receiver must be closed before the queue is re-checked, or
+        // this waiter would be granted room that it no longer wants.
         let _place;
         let granted = {
-            let mut books = self.books();
-            if books.waiting.is_empty() && books.held + cost <= self.shared.capacity {
-                books.held += cost;
+            let mut state = self.state();
+            // Nothing overtakes the queue, even if it would fit: otherwise small requests starve a large one.
+            if state.waiting.is_empty() && state.held + cost <= self.shared.capacity {
+                state.held += cost;
                 return self.reservation(cost);
             }
-            _place = InLine(self);
+            _place = QueuePlace(self);
             let (granted, waiting) = oneshot::channel();
-            books.waiting.push_back(Waiting {
+            state.waiting.push_back(Waiter {
                 bytes: cost,
                 granted,
             });
             waiting
         };
-        // Only a budget that is gone drops the other end, and this one is held here.
+        // The sender is dropped only with the budget, and `self` keeps the budget alive.
         granted.await.unwrap_or_else(|_| self.reservation(0))
     }
 
-    /// Waits for room, and not for long.
+    /// Waits for room, at most `patience`.
     pub(crate) async fn take_within(
         &self,
         bytes: usize,
         patience: Duration,
     ) -> Option<Reservation> {
         let mut taking = pin!(self.take(bytes));
+        // Polled once before a timer is made: there is nearly always room, and timers take a lock that all
+        // threads share.
         match taking.as_mut().now_or_never() {
             Some(taken) => Some(taken),
             None => tokio::time::timeout(patience, taking).await.ok(),
         }
     }
 
-    /// Takes room if there is some now.
+    /// Takes room if it is free now, ahead of waiters. For messages that are dropped otherwise.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Reservation> {
         let cost = self.cost(bytes);
-        let mut books = self.books();
-        if books.held + cost > self.shared.capacity {
+        let mut state = self.state();
+        if state.held + cost > self.shared.capacity {
             return None;
         }
-        books.held += cost;
+        state.held += cost;
         Some(self.reservation(cost))
     }
 
-    /// Counts what is there already and cannot be sent back. The budget may be overdrawn by it;
-    /// whoever asks next then waits longer.
+    /// Counts bytes that are already in memory and cannot be refused. This may overdraw the budget; later requests then
+    /// wait longer.
     pub(crate) fn hold(&self, bytes: Bytes) -> Bytes {
         let cost = bytes.len() + OVERHEAD_BYTES;
-        self.books().held += cost;
+        self.state().held += cost;
         self.reservation(cost).hold(bytes)
     }
 
-    /// How much is spoken for.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
-        self.books().held
+        self.state().held
     }
 
-    /// What is larger than the whole budget takes all of it.
+    /// What a message counts as. One larger than the budget counts as the whole budget; otherwise it would wait forever.
     fn cost(&self, bytes: usize) -> usize {
         (bytes + OVERHEAD_BYTES).min(self.shared.capacity)
     }
@@ -159,60 +160,63 @@ impl Budget {
         }
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         let mut granted = Vec::new();
         {
-            let mut books = self.books();
-            books.held = books.held.saturating_sub(bytes);
-            while let Some(next) = books.waiting.front() {
+            let mut state = self.state();
+            state.held = state.held.saturating_sub(bytes);
+            while let Some(next) = state.waiting.front() {
+                // The waiter gave up. It is removed here and not when it gives up, because finding it would mean
+                // searching the queue.
                 if next.granted.is_closed() {
-                    books.waiting.pop_front();
+                    state.waiting.pop_front();
                     continue;
                 }
-                if books.held + next.bytes > self.shared.capacity {
+                if state.held + next.bytes > self.shared.capacity {
                     break;
                 }
-                books.held += next.bytes;
-                granted.extend(books.waiting.pop_front());
+                state.held += next.bytes;
+                granted.extend(state.waiting.pop_front());
             }
         }
-        // Outside of the lock: one that gave up in this moment gives its room back at once.
-        for Waiting { bytes, granted } in granted {
+        // Sent outside of the lock: if the waiter has just given up, the reservation drops right here and locks again.
+        for Waiter { bytes, granted } in granted {
             let _ = granted.send(self.reservation(bytes));
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        let books = self.shared.books.lock();
-        books.unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, BudgetState> {
+        let state = self.shared.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Reservation {
-    /// The bytes that the room is for; it is given back with the last of their copies.
+    /// Attaches the reservation to `bytes`. It is released with their last copy.
     pub(crate) fn hold(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Held {
+        Bytes::from_owner(CountedBytes {
             bytes,
             _reservation: self,
         })
     }
 
-    /// Gives back what is above `bytes`.
+    /// Releases what exceeds `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let cost = self.budget.cost(bytes);
         if let Some(spare) = self.bytes.checked_sub(cost) {
             self.bytes = cost;
-            self.budget.give_back(spare);
+            self.budget.release(spare);
         }
     }
 
-    /// Takes another reservation along.
+    /// Merges another reservation into this one.
     pub(crate) fn join(&mut self, mut other: Self) {
+        // Taken, so that dropping `other` does not release the bytes a second time.
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
-    /// What it lacks to cover so many bytes, and `ahead` more if it has to grow anyway. Nothing,
-    /// once it has the whole budget.
+    /// What the reservation lacks to cover `bytes`, plus `ahead` so that it does not have to grow for every piece. `None` when
+    /// it is sufficient or already the whole budget.
     pub(crate) fn missing(&self, bytes: usize, ahead: usize) -> Option<usize> {
         let is_covered = self.bytes >= self.budget.cost(bytes);
         (!is_covered).then(|| self.budget.cost(bytes + ahead) - self.bytes)
@@ -222,7 +226,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.give_back(self.bytes);
+            self.budget.release(self.bytes);
         }
     }
 }

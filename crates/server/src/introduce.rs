@@ -1,4 +1,4 @@
-//! The answers to `initialize` and `server/discover`: who we are and what can really be served.
+//! The answers to `initialize` and `server/discover`. They announce only capabilities that some server provides.
 
 use callgate_call::{Providers, SERVER_INFO};
 use callgate_gate::{Grant, Offers, View};
@@ -6,10 +6,9 @@ use callgate_wire::{Era, Json, ProtocolVersion, Strictness, quote};
 
 use crate::view::code;
 
-/// Capabilities that are the gateway's own, whatever servers say.
+/// Capabilities that the gateway announces itself. A server's own values for them are ignored.
 const OWN: [&str; 2] = ["tools", "logging"];
 
-/// The result of `initialize`.
 pub(crate) fn introduction(
     providers: &dyn Providers,
     version: ProtocolVersion,
@@ -30,7 +29,6 @@ pub(crate) fn introduction(
     format!("{{{}}}", members.join(","))
 }
 
-/// The result of `server/discover`.
 pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant, view: View) -> String {
     let version = quote(ProtocolVersion::V2026_07_28.as_str());
     let mut members = vec![
@@ -46,8 +44,8 @@ pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant, view: View) ->
     format!("{{{}}}", members.join(","))
 }
 
-/// Tools and logging always; what else the only server has, as it says it, or what some server has that the
-/// host may use. The tasks of one era are not those of the other.
+/// The capabilities for a host: always tools and logging, plus those of the servers it may use. A single server's are
+/// copied literally; those of several are merged. Each era has its own form of task capability.
 pub(crate) fn capabilities(providers: &dyn Providers, grant: &Grant, era: Era) -> String {
     let mut members = vec![
         r#""tools":{"listChanged":true}"#.to_owned(),
@@ -58,6 +56,7 @@ pub(crate) fn capabilities(providers: &dyn Providers, grant: &Grant, era: Era) -
         members.extend(offered(catalog.offers(grant), era));
         return format!("{{{}}}", members.join(","));
     };
+    // Copied literally, so that capabilities which this gateway does not know yet still reach the host.
     let of_servers = providers.capabilities();
     if let [only] = of_servers.as_slice()
         && grant.includes(server.as_str())
@@ -71,7 +70,7 @@ pub(crate) fn capabilities(providers: &dyn Providers, grant: &Grant, era: Era) -
     format!("{{{}}}", members.join(","))
 }
 
-/// What is put together from all servers that have it.
+/// The capabilities merged from several servers.
 fn offered(offers: Offers, era: Era) -> Vec<String> {
     let subscribe = if offers.subscribe {
         r#""subscribe":true,"#
@@ -109,11 +108,12 @@ fn tasks(offers: Offers) -> String {
     format!(r#""tasks":{{{list}{cancel}"requests":{{"tools":{{"call":{{}}}}}}}}"#)
 }
 
-/// One server's instructions as they came; those of several under headings. Servers that the host may
-/// not use tell it nothing.
+/// The servers' instructions: one server's literally, those of several under headings. Servers that the host may not use
+/// are left out.
 fn instructions(providers: &dyn Providers, grant: &Grant, view: View) -> Option<String> {
     match view {
-        // Scripts call whatever there is, so models need to know how, and not what each server says.
+        // A script may use every server, so the model needs to know how to call them. The servers' own
+        // instructions name tools that this view does not list.
         View::Code => return Some(quote(code::INSTRUCTIONS)),
         View::Direct | View::Search => {}
     }

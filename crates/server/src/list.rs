@@ -1,5 +1,5 @@
-//! Lists: from the snapshot, filtered by the same policy that decides calls. The text of their pages is prepared once
-//! for all who see the same.
+//! Lists, from the catalog snapshot, filtered by the same policy that decides calls. Pages are rendered once for all hosts
+//! with the same view.
 
 mod prepared;
 
@@ -13,22 +13,21 @@ use crate::Gateway;
 use prepared::Basis;
 pub(crate) use prepared::Lists;
 
-/// Descriptors on one page.
+/// Descriptors per page.
 const PAGE: usize = 1000;
-/// In front of our own cursors, so that a server's cursor is not taken for one.
+/// The prefix of the gateway's cursors. It tells them apart from a server's.
 const CURSOR_MARK: &str = "callgate-";
 
-/// What a list request asks for.
+/// The kind of list that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Wanted {
-    /// tools/list.
+pub(crate) enum ListKind {
     Tools,
-    /// One of the other lists.
+    /// Prompts, resources or resource templates.
     Items(ItemKind),
 }
 
-impl Wanted {
-    /// `None` for a method that is no list.
+impl ListKind {
+    /// `None` for methods that do not list.
     pub(crate) fn of(method: &str) -> Option<Self> {
         Some(match method {
             methods::TOOLS_LIST => Self::Tools,
@@ -39,7 +38,6 @@ impl Wanted {
         })
     }
 
-    /// The method that asks for it.
     pub(crate) fn method(self) -> &'static str {
         match self {
             Self::Tools => methods::TOOLS_LIST,
@@ -64,7 +62,7 @@ impl Wanted {
         }
     }
 
-    /// The members of the only server's list result besides its items.
+    /// The other members of a single server's list result, such as `_meta`.
     fn extras(self, only: &Listing) -> &[Bytes] {
         match self {
             Self::Tools => &only.list_extras,
@@ -75,33 +73,34 @@ impl Wanted {
     }
 }
 
-/// The page that a request of this host asks for, as its era has it.
+/// The requested page, in the form of the host's era.
 pub(crate) async fn list(
     gateway: &Gateway,
     host: &Host,
-    wanted: Wanted,
+    wanted: ListKind,
     request: &Frame,
 ) -> Result<Bytes, RpcError> {
-    let page = page_asked_for(request)?;
+    let page = requested_page(request)?;
     let providers = &**gateway.path.providers();
     providers.first_connect(None).await;
     let basis = Basis {
         catalog: providers.catalog(),
         policy: providers.policy(),
     };
+    // The same error as for an unknown method: the capability was not announced either.
     if !wanted.is_offered(basis.catalog.offers(&host.who.grant)) {
         let method = request.method().unwrap_or_default();
         let message = format!("method `{method}` not found");
         return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));
     }
     let pages = gateway.views.lists.pages(&basis, wanted, host);
-    // A list that has become shorter ends here.
+    // The list may have become shorter since the cursor was issued. An empty page ends it without an error.
     let page = pages.get(page).cloned();
     Ok(page.unwrap_or_else(|| for_era(host.era, wanted, format!(r#"{{"{}":[]}}"#, wanted.key()))))
 }
 
-/// A result of ours as hosts of an era read it.
-pub(crate) fn for_era(era: Era, wanted: Wanted, result: String) -> Bytes {
+/// A result of the gateway's own, in the form of the host's era.
+pub(crate) fn for_era(era: Era, wanted: ListKind, result: String) -> Bytes {
     match era {
         Era::Handshake => result.into(),
         Era::Stateless => {
@@ -109,14 +108,14 @@ pub(crate) fn for_era(era: Era, wanted: Wanted, result: String) -> Bytes {
             let answer = for_stateless_host(answer, wanted.method());
             let frame = Frame::parse(answer, Strictness::Envelope).ok();
             let shared = frame.and_then(|frame| Some(frame.share(frame.result()?)));
-            // What is ours can be read; were it not so, it would stay as it is.
+            // Parsing the gateway's own text cannot fail. If it did, the result would be sent unchanged.
             shared.unwrap_or_else(|| result.into())
         }
     }
 }
 
-/// Which page a request asks for.
-fn page_asked_for(request: &Frame) -> Result<usize, RpcError> {
+/// The page number that a request's cursor stands for.
+fn requested_page(request: &Frame) -> Result<usize, RpcError> {
     let Some(cursor) = request.param("cursor") else {
         return Ok(0);
     };
@@ -124,14 +123,19 @@ fn page_asked_for(request: &Frame) -> Result<usize, RpcError> {
     let offset = text
         .as_deref()
         .and_then(|text| text.strip_prefix(CURSOR_MARK)?.parse::<usize>().ok());
+    // Pages are prepared, so an offset inside of one is not served: only cursors issued here are accepted.
     let page = offset.filter(|offset| offset % PAGE == 0);
-    page.map(|offset| offset / PAGE)
-        .ok_or_else(|| RpcError::new(RpcError::INVALID_PARAMS, "`cursor` is not one of ours"))
+    page.map(|offset| offset / PAGE).ok_or_else(|| {
+        RpcError::new(
+            RpcError::INVALID_PARAMS,
+            "`cursor` is invalid: this gateway did not issue it",
+        )
+    })
 }
 
-/// All pages of what somebody sees; there is always one.
+/// Renders all pages of a list. There is always at least one.
 fn pages<'c>(
-    wanted: Wanted,
+    wanted: ListKind,
     catalog: &Catalog,
     descriptors: impl Iterator<Item = &'c Bytes>,
 ) -> Vec<String> {
@@ -171,6 +175,7 @@ fn pages<'c>(
             page.push_str(extra);
         }
         page.push('}');
+        // Pages stay in the cache until the snapshot changes; the growth reserve would stay with them.
         page.shrink_to_fit();
     }
     pages

@@ -5,64 +5,61 @@ use std::fmt::Display;
 use crate::StdioEnd;
 
 pub(crate) fn attached_host_gone(end: StdioEnd) {
-    tracing::info!(?end, "an attached host is gone");
+    tracing::info!(?end, "an attached host disconnected");
 }
 
 pub(crate) fn host_not_attached(error: &impl Display) {
-    tracing::warn!(%error, "a host could not be attached; trying again");
+    tracing::warn!(%error, "could not accept an attached host; retrying");
 }
 
 pub(crate) fn host_turned_away(why: &str) {
-    tracing::warn!(why, "a host that wanted to attach was refused");
+    tracing::warn!(why, "refused a host that tried to attach");
 }
 
 pub(crate) fn notification_to_host_dropped() {
-    tracing::debug!("a notification was dropped: the host does not read");
+    tracing::debug!("dropped a notification: the host is not reading");
 }
 
 pub(crate) fn notification_to_server_dropped() {
-    tracing::debug!("a notification was dropped: a server does not read");
+    tracing::debug!("dropped a notification: a server is not reading");
 }
 
 pub(crate) fn announcements_dropped(missed: u64) {
-    tracing::warn!(
-        missed,
-        "the host reads too slowly; announcements were dropped"
-    );
+    tracing::warn!(missed, "dropped announcements: the host reads too slowly");
 }
 
 pub(crate) fn connections_not_accepted(error: &impl Display) {
-    tracing::warn!(%error, "connections cannot be accepted; closing an idle one to make room");
+    tracing::warn!(%error, "could not accept a connection; closing an idle one to make room");
 }
 
 pub(crate) fn connection_ended_early(error: &impl Display) {
-    tracing::debug!(%error, "a connection ended early");
+    tracing::debug!(%error, "a connection closed early");
 }
 
 pub(crate) fn request_panicked() {
-    tracing::error!("a request could not be answered: there is a fault in the gateway");
+    tracing::error!("a request handler panicked; this is a bug in the gateway");
 }
 
 pub(crate) fn approvals_unavailable(error: &dyn std::error::Error) {
-    tracing::error!(%error, "approvals cannot be read or stored; an approver got no answer");
+    tracing::error!(%error, "could not read or store approvals; an approver's request failed");
 }
 
 pub(crate) fn usage_not_read(error: &impl Display) {
-    tracing::error!(%error, "the usage of tokens cannot be read");
+    tracing::error!(%error, "could not read token usage");
 }
 
 pub(crate) fn export_ended_early(error: &impl Display) {
-    tracing::warn!(%error, "an export ended early");
+    tracing::warn!(%error, "an export stopped early");
 }
 
 pub(crate) fn record_not_read(error: &impl Display) {
-    tracing::error!(%error, "the record cannot be read; a query got no answer");
+    tracing::error!(%error, "could not read the record; a query failed");
 }
 
 pub(crate) fn check_not_answered(error: &impl Display) {
-    tracing::error!(%error, "a question of another gateway or program could not be answered");
+    tracing::error!(%error, "could not answer a check from another gateway or program");
 }
 
 pub(crate) fn held_run_not_kept(error: &impl Display) {
-    tracing::error!(%error, "a script run that waits for approval could not be saved");
+    tracing::error!(%error, "could not save a script run that waits for approval");
 }

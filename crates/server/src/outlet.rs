@@ -1,4 +1,4 @@
-//! The host's side of a call: a channel to the host, and its replies to questions.
+//! The way back to a host during a call: notifications, and questions with their replies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,40 +7,42 @@ use callgate_call::{AskFailed, Caller};
 use callgate_wire::{Frame, Id, message, methods};
 use futures_util::future::BoxFuture;
 
-use crate::{asks::Asks, queue::Sender};
+use crate::{asks::OpenQuestions, queue::Sender};
 
-/// How long a host may take to answer a question; a person may be behind it.
+/// How long a host may take to answer a question. It is long because a person may have to answer.
 const ASK_DEADLINE: Duration = Duration::from_secs(600);
 
-/// A way to a host.
+/// Sends to one host.
 #[derive(Debug, Clone)]
 pub(crate) struct Outlet {
     messages: Sender,
-    asks: Arc<Asks>,
+    asks: Arc<OpenQuestions>,
 }
 
 impl Outlet {
-    pub(crate) fn new(messages: Sender, asks: Arc<Asks>) -> Self {
+    pub(crate) fn new(messages: Sender, asks: Arc<OpenQuestions>) -> Self {
         Self { messages, asks }
     }
 }
 
 impl Caller for Outlet {
     fn notify(&self, notification: Bytes) {
+        // Notifications are best effort. Waiting for a slow host here would stall the call that sends them.
         if self.messages.try_send(notification).is_err() {
             crate::log::notification_to_host_dropped();
         }
     }
 
     fn keep_alive(&self) {
-        // An empty message is none: the door writes what its transport has for a sign of life.
+        // An empty message stands for a keep-alive; the door writes whatever its transport uses.
         let _ = self.messages.try_send(Bytes::new());
     }
 
     fn ask(&self, request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {
         Box::pin(async move {
-            let (id, reply) = self.asks.enter();
+            let (id, reply) = self.asks.register();
             let question = request.edit().id(&id).finish();
+            // Made before the send, so that a caller that is dropped while it waits for room also removes the question.
             let _open = Question { outlet: self, id };
             self.messages
                 .send(question)
@@ -52,14 +54,14 @@ impl Caller for Outlet {
                     Ok(Err(_)) => Err(AskFailed::Gone),
                     Err(_) => Err(AskFailed::TimedOut),
                 },
-                // Nobody reads the question any more, so nobody will answer it.
+                // The host's stream is closed, so no answer can come.
                 () = self.messages.closed() => Err(AskFailed::Gone),
             }
         })
     }
 }
 
-/// An open question. When it is given up before its reply came, the host is told.
+/// An open question. If it is dropped before its reply, the host is sent a cancellation.
 struct Question<'a> {
     outlet: &'a Outlet,
     id: Id,

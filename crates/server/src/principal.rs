@@ -1,30 +1,27 @@
-//! Who came in through a door: what authenticated them, and what that lets them do.
+//! The authenticated caller of a request, and what its token permits.
 
 use std::{fmt, sync::Arc};
 
 use callgate_gate::{Digest, Grant, Role, View};
 
-/// Somebody who was authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// What they are called in the record.
+    /// The name of the token in the record.
     pub name: String,
-    /// What they are here for.
     pub role: Role,
-    /// The tenant they belong to.
     pub tenant: String,
-    /// What they may do.
+    /// Which servers and operations the token permits.
     pub grant: Grant,
-    /// The view they get; the configured one when absent.
+    /// The token's view; the configured default when absent.
     pub view: Option<View>,
-    /// Whether the name is also the agent's, whatever the client calls itself.
+    /// Whether the token's name replaces the agent name that the client gives itself.
     pub names_agent: bool,
-    /// Whether they run this gateway, and so see every tenant.
+    /// Whether the caller operates this gateway and so sees every tenant.
     pub operates: bool,
 }
 
 impl Principal {
-    /// Somebody of the default tenant with a role and no limits.
+    /// A principal of the default tenant with no limits.
     pub fn new(name: &str, role: Role) -> Self {
         Self {
             name: name.to_owned(),
@@ -37,12 +34,12 @@ impl Principal {
         }
     }
 
-    /// Whether what belongs to one belongs to the other: one token of one tenant.
+    /// Whether both are the same token of the same tenant, and so share sessions and results.
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
         self.name == other.name && self.tenant == other.tenant
     }
 
-    /// Whoever runs this gateway: the holder of its own admin token.
+    /// The operator: the holder of the gateway's own admin token.
     pub fn operator() -> Self {
         Self {
             operates: true,
@@ -51,28 +48,28 @@ impl Principal {
     }
 }
 
-/// Tokens besides the two that every gateway has.
+/// The stored tokens, in addition to the gateway's own agent and admin tokens.
 pub trait Keyring: Send + Sync + fmt::Debug {
-    /// Whoever holds the token with this digest, if it opens anything now.
+    /// The principal of the token with this digest; `None` when it is unknown, revoked or expired.
     fn holder(&self, digest: &Digest) -> Option<Arc<Principal>>;
 
-    /// Whether somebody's token still opens anything.
+    /// Whether the token of this name is neither revoked nor expired.
     fn is_valid(&self, name: &str) -> bool;
 }
 
-/// Tells whether a principal's token is still valid. Configured tokens and the local user always are.
+/// Re-checks a token for streams that outlive their request. Configured tokens and the local user are always valid.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pass(Option<(Arc<dyn Keyring>, String)>);
 
 impl Pass {
-    /// The pass of a token that is kept somewhere and can be revoked.
-    pub(crate) fn kept(keyring: Arc<dyn Keyring>, name: &str) -> Self {
+    /// The pass of a stored token, which can be revoked.
+    pub(crate) fn stored(keyring: Arc<dyn Keyring>, name: &str) -> Self {
         Self(Some((keyring, name.to_owned())))
     }
 
-    /// Whether the token has neither been revoked nor expired.
     pub(crate) fn is_valid(&self) -> bool {
-        let kept = self.0.as_ref();
-        kept.is_none_or(|(keyring, name)| keyring.is_valid(name))
+        // Asked by name and not by digest: the token itself is not stored beyond authentication.
+        let stored = self.0.as_ref();
+        stored.is_none_or(|(keyring, name)| keyring.is_valid(name))
     }
 }

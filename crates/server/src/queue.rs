@@ -1,7 +1,7 @@
-//! Messages that wait to be written to a host, limited by what they take in memory.
+//! Messages that wait to be written to a host, limited by bytes.
 //!
-//! A count would not do: a server may log a thousand short lines in one breath, and sixteen long
-//! ones may be too many. What waits here also counts towards what is in flight as a whole.
+//! A limit on their number would fit nothing: a server may log a thousand short lines at once, and sixteen long
+//! messages may be too much. Queued messages also count towards the budget for data in flight.
 
 use std::{
     collections::VecDeque,
@@ -19,51 +19,48 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::inflight::Budget;
 
-/// What the waiting messages of one host may take together. When it is full, answers and
-/// questions wait for room, and notifications are dropped.
+/// The limit for one host's queued messages. When it is reached, answers and questions wait, and notifications are
+/// dropped.
 const ROOM_BYTES: u32 = 8 * 1024 * 1024;
 
-/// What a message takes besides its own bytes.
+/// Bookkeeping overhead counted per message, so that empty messages also have a limit.
 const OVERHEAD_BYTES: usize = 128;
 
-/// The writing end.
 #[derive(Debug)]
 pub(crate) struct Sender {
     queue: Arc<Queue>,
     budget: Budget,
 }
 
-/// The reading end.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     queue: Arc<Queue>,
 }
 
-/// The message was not taken: there is no room for it, or nobody reads any more.
+/// The message was not queued: the queue is full, or the receiver is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the host does not read")]
-pub(crate) struct NotTaken;
+#[error("the host is not reading")]
+pub(crate) struct NotQueued;
 
-/// What both ends share. Each request over HTTP has one of its own and seldom a message in it, so an empty one
-/// has to be cheap: a channel made for throughput sets aside room for many messages.
+/// The state that both ends share. Every HTTP request has a queue, and it is nearly always empty, so an empty one must be
+/// cheap: tokio's channel allocates room for many messages up front (2.3 KB per request).
 #[derive(Debug)]
 struct Queue {
-    waiting: Mutex<Waiting>,
-    /// How many could still send.
+    waiting: Mutex<Backlog>,
+    /// How many senders are left.
     senders: AtomicUsize,
     reader: AtomicWaker,
-    /// Closed when nobody reads any more.
+    /// Closed when the receiver is dropped.
     room: Semaphore,
     left: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Backlog {
     messages: VecDeque<Bytes>,
     is_over: bool,
 }
 
-/// A queue to one host.
 pub(crate) fn queue(budget: Budget) -> (Sender, Receiver) {
     let queue = Arc::new(Queue {
         waiting: Mutex::default(),
@@ -79,17 +76,18 @@ pub(crate) fn queue(budget: Budget) -> (Sender, Receiver) {
 }
 
 impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Backlog> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, message: Bytes) -> Result<(), NotTaken> {
+    fn put(&self, message: Bytes) -> Result<(), NotQueued> {
         let mut waiting = self.waiting();
         if waiting.is_over {
-            return Err(NotTaken);
+            return Err(NotQueued);
         }
         waiting.messages.push_back(message);
         drop(waiting);
+        // The lock is released first: the reader may run at once on another thread and take the same lock.
         self.reader.wake();
         Ok(())
     }
@@ -102,26 +100,29 @@ impl Queue {
 }
 
 impl Sender {
-    /// Queues a message, waiting for room. It is counted from now on.
-    pub(crate) async fn send(&self, message: Bytes) -> Result<(), NotTaken> {
+    /// Queues a message, waiting for room. It counts towards the budget at once, also while it waits.
+    pub(crate) async fn send(&self, message: Bytes) -> Result<(), NotQueued> {
+        // Held, not taken: the message exists already. Waiting for budget here could deadlock with the request
+        // whose memory this answer is about to free.
         let message = self.budget.hold(message);
         let room = self.queue.room.acquire_many(cost(&message)).await;
-        room.map_err(|_| NotTaken)?.forget();
+        room.map_err(|_| NotQueued)?.forget();
         self.queue.put(message)
     }
 
-    /// Queues a message if there is room now.
-    pub(crate) fn try_send(&self, message: Bytes) -> Result<(), NotTaken> {
+    /// Queues a message if there is room now. For notifications, which may be dropped.
+    pub(crate) fn try_send(&self, message: Bytes) -> Result<(), NotQueued> {
         let room = self.queue.room.try_acquire_many(cost(&message));
-        let room = room.map_err(|_| NotTaken)?;
-        let counted = self.budget.try_take(message.len()).ok_or(NotTaken)?;
+        let room = room.map_err(|_| NotQueued)?;
+        // The permit is forgotten only after the budget agreed; on an early return it goes back by itself.
+        let counted = self.budget.try_take(message.len()).ok_or(NotQueued)?;
         room.forget();
         self.queue.put(counted.hold(message))
     }
 
-    /// Waits until nobody reads any more.
+    /// Waits until the receiver is dropped.
     pub(crate) async fn closed(&self) {
-        // Made before it is looked, so that a reader who leaves meanwhile is not missed.
+        // Registered before the check, so that a receiver dropped in between is not missed.
         let left = self.queue.left.notified();
         if !self.queue.room.is_closed() {
             left.await;
@@ -141,6 +142,7 @@ impl Clone for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
+        // Released, so that a reader that sees the count at zero also sees this sender's last message.
         if self.queue.senders.fetch_sub(1, Ordering::Release) == 1 {
             self.queue.reader.wake();
         }
@@ -153,25 +155,25 @@ impl Receiver {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// From now on no message wakes the reader, until it asks for one again: for a reader that does the work that messages
-    /// come from, and looks at them afterwards.
-    pub(crate) fn wake_nobody(&self) {
+    /// Stops waking the reader until it polls again. For a reader that itself runs the work that queues messages and checks
+    /// the queue afterwards; a wake would only poll everything once more.
+    pub(crate) fn stop_waking(&self) {
         drop(self.queue.reader.take());
     }
 
-    /// The next message, if one waits.
+    /// The next message, if one is queued.
     pub(crate) fn try_recv(&mut self) -> Option<Bytes> {
         self.queue.take()
     }
 
-    /// The same for a reader that is a future already.
+    /// Like [`Receiver::recv`], for use inside a `poll` function.
     pub(crate) fn poll_recv(&mut self, context: &Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(message) = self.queue.take() {
             return Poll::Ready(Some(message));
         }
         self.queue.reader.register(context.waker());
-        // What came before the reader was known woke nobody. Whether somebody is left is asked first: the last
-        // one may say something and go.
+        // A message queued before the waker was registered woke nothing, so the queue is checked again. The sender
+        // count is read first: the last sender may queue a message and drop in between.
         let is_last = self.queue.senders.load(Ordering::Acquire) == 0;
         match self.queue.take() {
             Some(message) => Poll::Ready(Some(message)),
@@ -183,10 +185,11 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
+        // Closed first: a sender that waits for room fails now instead of queueing for a receiver that is gone.
         self.queue.room.close();
         let mut waiting = self.queue.waiting();
         waiting.is_over = true;
-        // What nobody reads takes no room.
+        // Unread messages are freed now, not with the last sender: a call may hold its sender for minutes.
         let unread = std::mem::take(&mut waiting.messages);
         drop(waiting);
         drop(unread);
@@ -194,7 +197,7 @@ impl Drop for Receiver {
     }
 }
 
-/// A message that is larger than all the room there is takes all of it.
+/// What a message counts as. One larger than the limit counts as the whole limit; otherwise it could never be sent.
 fn cost(message: &[u8]) -> u32 {
     let bytes = u32::try_from(message.len() + OVERHEAD_BYTES).unwrap_or(ROOM_BYTES);
     bytes.min(ROOM_BYTES)
@@ -211,7 +214,7 @@ mod tests {
         let (sender, mut receiver) = queue(Budget::new(ROOM_BYTES as usize * 4));
         let half = Bytes::from(vec![b'x'; ROOM_BYTES as usize / 2]);
         assert_eq!(sender.try_send(half.clone()), Ok(()));
-        assert_eq!(sender.try_send(half.clone()), Err(NotTaken));
+        assert_eq!(sender.try_send(half.clone()), Err(NotQueued));
         let mut answer = Box::pin(sender.send(half.clone()));
         assert_eq!((&mut answer).now_or_never(), None);
         assert_eq!(receiver.try_recv(), Some(half.clone()));
@@ -234,7 +237,7 @@ mod tests {
         let (sender, mut receiver) = queue(budget.clone());
         let message = Bytes::from(vec![b'x'; 600]);
         assert_eq!(sender.try_send(message.clone()), Ok(()));
-        assert_eq!(sender.try_send(message.clone()), Err(NotTaken));
+        assert_eq!(sender.try_send(message.clone()), Err(NotQueued));
         let answered = sender.send(message.clone()).now_or_never();
         assert_eq!(answered, Some(Ok(())));
         assert!(budget.held() > 1000);
@@ -248,8 +251,8 @@ mod tests {
         let (sender, receiver) = queue(Budget::new(ROOM_BYTES as usize * 4));
         drop(receiver);
         let message = Bytes::from_static(b"x");
-        assert_eq!(sender.try_send(message.clone()), Err(NotTaken));
-        assert_eq!(sender.send(message).now_or_never(), Some(Err(NotTaken)));
+        assert_eq!(sender.try_send(message.clone()), Err(NotQueued));
+        assert_eq!(sender.send(message).now_or_never(), Some(Err(NotQueued)));
         assert_eq!(sender.closed().now_or_never(), Some(()));
     }
 
@@ -269,7 +272,7 @@ mod tests {
         let waker = woken.clone().into();
         let context = Context::from_waker(&waker);
         assert!(receiver.poll_recv(&context).is_pending());
-        receiver.wake_nobody();
+        receiver.stop_waking();
         let message = Bytes::from_static(b"x");
         sender.try_send(message.clone()).unwrap();
         assert_eq!(woken.0.load(Ordering::SeqCst), 0);
@@ -308,7 +311,7 @@ mod tests {
         assert_eq!((&mut waiting).now_or_never(), None);
         assert_eq!((&mut closed).now_or_never(), None);
         drop(receiver);
-        assert_eq!(waiting.await, Err(NotTaken));
+        assert_eq!(waiting.await, Err(NotQueued));
         closed.await;
         assert_eq!(sender.budget.held(), 0, "what was not read is gone");
     }

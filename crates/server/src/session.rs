@@ -1,5 +1,4 @@
-//! One host's session, whatever door it came through: its handshake, its questions, and what
-//! becomes of each frame.
+//! One host's session, the same for every door: its handshake, its open questions, and the dispatch of its frames.
 
 use std::{
     collections::HashMap,
@@ -19,37 +18,36 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Gateway, Principal,
     answering::Answering,
-    asks::Asks,
+    asks::OpenQuestions,
     follow::follow,
     introduce::{discovery, introduction},
-    list::Wanted,
+    list::ListKind,
     principal::Pass,
     subscriptions::Subscription,
     tasks::list_tasks,
-    view::{self, AskedAt, Started},
+    view::{self, RequestOrigin, Started},
 };
 
-/// What the names of notifications begin with. Anything else is a request, whatever it looks like.
+/// The prefix of notification methods. A message without an id and without this prefix is a malformed request.
 const NOTIFICATIONS: &str = "notifications/";
 
-/// A session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: String,
-    pub(crate) asks: Arc<Asks>,
+    pub(crate) asks: Arc<OpenQuestions>,
     gateway: Gateway,
     door: Door,
     principal: Arc<Principal>,
     state: Mutex<SessionState>,
     host: OnceLock<Arc<Host>>,
-    /// Subscriptions of the stateless era that are open here.
+    /// Open subscriptions of the stateless era, by request id.
     listening: Mutex<HashMap<Id, CancellationToken>>,
     closing: CancellationToken,
     pass: Pass,
 }
 
 impl Session {
-    /// A fresh session of an authenticated principal.
+    /// A session that has not been initialized yet.
     pub(crate) fn new(gateway: Gateway, door: Door, principal: Arc<Principal>, id: String) -> Self {
         Self {
             id,
@@ -65,39 +63,37 @@ impl Session {
         }
     }
 
-    /// The door that it came through.
     pub(crate) fn door(&self) -> Door {
         self.door
     }
 
-    /// The same session with what ends its subscriptions when the gateway stops.
+    /// Sets the token that ends the session's subscriptions when the gateway stops.
     pub(crate) fn closing(self, closing: CancellationToken) -> Self {
         Self { closing, ..self }
     }
 
-    /// The same session of a token that can be revoked while a subscription is open.
+    /// Sets the pass, for a token that may be revoked while a subscription is open.
     pub(crate) fn with_pass(self, pass: Pass) -> Self {
         Self { pass, ..self }
     }
 
-    /// The host, once it introduced itself.
+    /// The host; `None` before `initialize`.
     pub(crate) fn host(&self) -> Option<&Arc<Host>> {
         self.host.get()
     }
 
-    /// Whose session it is.
     pub(crate) fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// The version that the session speaks, once that is settled.
+    /// The negotiated protocol version; `None` before `initialize`.
     pub(crate) fn version(&self) -> Option<ProtocolVersion> {
         self.state().handshake().map(|handshake| handshake.version)
     }
 
-    /// Takes a request and answers it; `None` when it was cancelled: then the host wants no answer.
+    /// Starts a request. The answer is `None` when it was cancelled, since the host then expects none.
     ///
-    /// A call has started when this returns, so that a cancellation right behind it finds it.
+    /// A call is registered when this returns, so a cancellation that follows immediately finds it.
     pub(crate) fn answer(&self, request: Frame, context: RequestContext) -> Answering {
         let Some(id) = request.id().cloned() else {
             return Answering::nothing();
@@ -105,6 +101,7 @@ impl Session {
         if Era::of(&request, None) == Era::Stateless {
             return self.answer_stateless(id, request, context);
         }
+        // A variable of its own, so that the lock is released before the request is dispatched.
         let admission = self.state().on_request(&request);
         match admission {
             Err(error) => Answering::at_once(&id, Err(error)),
@@ -120,6 +117,7 @@ impl Session {
                     Some(host),
                 ) => {
                     let providers = self.gateway.path.providers().clone();
+                    // Follow builds the answer itself, since the server's reply is returned under the host's id.
                     Answering::lasting(async move {
                         Some(follow(&*providers, &host, &id, request).await)
                     })
@@ -142,13 +140,14 @@ impl Session {
         }
     }
 
-    /// Takes a request that carries everything about its host.
+    /// Starts a request of the stateless era, which carries its host's identity and capabilities.
     fn answer_stateless(&self, id: Id, request: Frame, context: RequestContext) -> Answering {
         let claims = match Claims::read(&request) {
             Ok(claims) => claims,
             Err(error) => return Answering::at_once(&id, Err(error)),
         };
         let method = request.method().unwrap_or_default();
+        // Refused before the view sees them: the path would forward unknown methods to a single server.
         if is_removed(method) {
             let message = format!("method `{method}` not found");
             let error = RpcError::new(RpcError::METHOD_NOT_FOUND, message);
@@ -168,6 +167,8 @@ impl Session {
                 let providers = self.gateway.path.providers().clone();
                 let grant = self.principal.grant.clone();
                 Answering::own(Era::Stateless, id, methods::DISCOVER, async move {
+                    // Capabilities are those of connected servers. An answer before the first connects would lack
+                    // them.
                     providers.first_connect(None).await;
                     Ok(discovery(&*providers, &grant, view))
                 })
@@ -177,21 +178,21 @@ impl Session {
         }
     }
 
-    /// What hosts of both eras can ask, once it is known who they are.
+    /// Starts a request that hosts of both eras can make.
     fn serve(&self, id: Id, host: Arc<Host>, request: Frame, context: RequestContext) -> Answering {
         let RequestContext {
             view,
             caller,
             trace,
         } = context;
-        if let Some(wanted) = request.method().and_then(Wanted::of) {
+        if let Some(wanted) = request.method().and_then(ListKind::of) {
             let gateway = self.gateway.clone();
             return Answering::listed(id, async move {
                 view::list(&gateway, view, &host, wanted, &request).await
             });
         }
         let era = host.era;
-        let at = AskedAt {
+        let at = RequestOrigin {
             host,
             door: self.door,
             caller,
@@ -211,7 +212,8 @@ impl Session {
         caller: Arc<dyn Caller>,
     ) -> Answering {
         let cancelled = CancellationToken::new();
-        // What it follows it follows for itself, and leaves with it.
+        // A session name of its own: the listener's resource subscriptions must end with it and not with the
+        // host's other requests.
         let mut listener = Host::clone(&host);
         listener.who.session = format!("{}/{}", self.id, id.raw());
         self.listening().insert(id.clone(), cancelled.clone());
@@ -227,8 +229,8 @@ impl Session {
         Answering::lasting(subscription.serve(request, providers.clone()))
     }
 
-    /// Takes a notification. A cancellation has taken effect when this returns; what is to be
-    /// passed on to servers is passed on by the future.
+    /// Handles a notification. A cancellation has taken effect when this returns; everything else is forwarded to servers by
+    /// the future.
     pub(crate) fn notified(&self, notification: Frame) -> BoxFuture<'static, ()> {
         self.state().on_notification(&notification);
         if notification.method() == Some(methods::CANCELLED) {
@@ -239,17 +241,17 @@ impl Session {
             return Box::pin(ready(()));
         };
         match notification.method() {
-            // Each upstream connection has a handshake of its own, and progress on our own
-            // questions has nowhere to go.
+            // Each upstream connection has its own handshake, and progress on the gateway's questions has no
+            // receiver.
             Some(methods::INITIALIZED | methods::PROGRESS) | None => Box::pin(ready(())),
             Some(method) if method.starts_with(NOTIFICATIONS) => {
                 let providers = self.gateway.path.providers().clone();
                 Box::pin(async move { providers.tell_all(&host, notification).await })
             }
-            // A request without an id: some servers would do what it says all the same, and it
-            // would be neither decided nor on record.
+            // A request without an id. Some servers would execute it, without a decision and without a
+            // record, so it is dropped.
             Some(_) => {
-                let error = "a request came without an id and was not passed on";
+                let error = "a request had no id and was not forwarded";
                 self.gateway.frame_error(self.door.transport, error);
                 Box::pin(ready(()))
             }
@@ -259,13 +261,14 @@ impl Session {
     fn cancel(&self, notification: &Frame) {
         let id = notification.param("requestId").and_then(Id::from_json);
         let Some(id) = id else { return };
+        // A subscription is not a call, so the registry does not know its id.
         match self.listening().remove(&id) {
             Some(listening) => listening.cancel(),
             None => self.gateway.path.registry().cancel(&self.id, &id),
         }
     }
 
-    /// Ends the session: its calls are cancelled, and it can be asked nothing any more.
+    /// Ends the session: cancels its calls and subscriptions, and detaches the host from all servers.
     pub(crate) fn end(&self) {
         self.gateway.views.results.forget(&self.id);
         self.gateway.path.registry().cancel_session(&self.id);
@@ -275,7 +278,7 @@ impl Session {
         self.gateway.path.providers().detach(&self.id);
     }
 
-    /// Whether a request that names no server could be for several.
+    /// Whether a request that names no server is ambiguous.
     fn has_several_servers(&self) -> bool {
         let providers = self.gateway.path.providers();
         providers.catalog().only_server().is_none()
@@ -283,7 +286,7 @@ impl Session {
 
     fn introduce(&self, version: ProtocolVersion, view: View) -> String {
         if let Some(handshake) = self.state().handshake() {
-            // A second introduction is refused before it gets here.
+            // The session state refuses a second `initialize`, so the cell is still empty.
             let _ = self.host.set(Arc::new(self.read_host(handshake)));
         }
         introduction(
@@ -310,6 +313,7 @@ impl Session {
         capabilities: &str,
         era: Era,
     ) -> Host {
+        // These texts are sent to stdio servers inside a line. A raw line break would end the line early.
         let one_line = |raw: &str| raw.replace(['\n', '\r'], " ");
         let Principal {
             name: principal,
@@ -345,12 +349,12 @@ impl Session {
     }
 }
 
-/// What comes with a request and is no part of it.
+/// The context of a request that its frame does not contain.
 pub(crate) struct RequestContext {
-    /// What the host sees.
+    /// The view that interprets the request.
     pub(crate) view: View,
-    /// The host's side of the request.
+    /// The way to notify or ask the host during the request.
     pub(crate) caller: Arc<dyn Caller>,
-    /// What was said beside the request about the trace it is part of.
+    /// The trace context from the transport.
     pub(crate) trace: Option<TraceContext>,
 }

@@ -1,4 +1,4 @@
-//! The stdio door: one host on standard input and output. Nothing but frames is written.
+//! The stdio door: one host on standard input and output. It writes only frames.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -29,15 +29,13 @@ use crate::{
     step::SHUTDOWN,
 };
 
-/// How much is written at once.
+/// Frames are combined into one write up to this size.
 const CHUNK: usize = 64 * 1024;
-/// How long a notification of the host may wait to be passed on to servers.
+/// How long a host's notification may wait to be forwarded; then it is dropped.
 const FRESH: Duration = Duration::from_secs(1);
-/// After the host closed its side or we were told to stop, how long last calls may still be
-/// answered.
+/// How long pending calls may still be answered after the host closed its side or the gateway stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// The stdio door.
 #[derive(Debug)]
 pub struct StdioDoor {
     gateway: Gateway,
@@ -52,26 +50,26 @@ pub struct StdioDoor {
 pub enum StdioEnd {
     /// The host closed standard input.
     Eof,
-    /// The gateway was told to stop.
+    /// The gateway is shutting down.
     Stopped,
-    /// Nobody reads our answers.
+    /// Writing to the host failed.
     Broken,
 }
 
-/// What a door's tasks share.
+/// One host's connection, as the door's tasks share it.
 #[derive(Debug, Clone)]
-struct ApprovalService {
+struct HostConnection {
     gateway: Gateway,
     session: Arc<Session>,
     messages: Sender,
     outlet: Arc<dyn Caller>,
     tasks: TaskTracker,
-    /// The host's last notification, while it is being passed on.
-    telling: Arc<Mutex<Option<JoinHandle<()>>>>,
-    /// Where the host is an agent in one of our own steps.
+    /// The task that forwards the host's previous notification.
+    forwarding: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// Set when the host is an agent in one of the gateway's own steps.
     step: Option<StepDoor>,
-    /// Fires when the host has said goodbye.
-    goodbye: CancellationToken,
+    /// Fires when the agent has sent `shutdown`.
+    shutdown: CancellationToken,
 }
 
 impl StdioDoor {
@@ -86,14 +84,14 @@ impl StdioDoor {
         }
     }
 
-    /// The same for an agent in one of our own steps.
+    /// Serves an agent in one of the gateway's own steps.
     #[must_use]
     pub fn for_step(mut self, step: StepDoor) -> Self {
         self.step = Some(step);
         self
     }
 
-    /// Serves the host until it goes away or `stop` fires.
+    /// Serves the host until it disconnects or `stop` fires.
     pub async fn serve<R, W>(self, reader: R, writer: W, stop: CancellationToken) -> StdioEnd
     where
         R: AsyncRead + Unpin,
@@ -114,42 +112,46 @@ impl StdioDoor {
         let writing = tokio::spawn(write_frames(writer, queue, broken.clone()));
         let outlet = Arc::new(Outlet::new(messages.clone(), session.asks.clone()));
         let gateway = self.gateway;
-        let approval_service = ApprovalService {
+        let connection = HostConnection {
             gateway,
             session,
             messages,
             outlet,
             tasks: TaskTracker::new(),
-            telling: Arc::default(),
+            forwarding: Arc::default(),
             step: self.step,
-            goodbye: CancellationToken::new(),
+            shutdown: CancellationToken::new(),
         };
-        let announcing = tokio::spawn(announce(approval_service.clone()));
+        let announcing = tokio::spawn(announce(connection.clone()));
         let end = tokio::select! {
-            () = approval_service.read(reader, LineCutter::new(self.frame_bytes)) => StdioEnd::Eof,
-            () = approval_service.goodbye.cancelled() => StdioEnd::Eof,
+            () = connection.read(reader, LineCutter::new(self.frame_bytes)) => StdioEnd::Eof,
+            () = connection.shutdown.cancelled() => StdioEnd::Eof,
             () = stop.cancelled() => StdioEnd::Stopped,
             () = broken.cancelled() => StdioEnd::Broken,
         };
-        approval_service.tasks.close();
+        connection.tasks.close();
         match end {
             StdioEnd::Eof | StdioEnd::Stopped => {
-                let _ = tokio::time::timeout(LAST_ANSWERS, approval_service.tasks.wait()).await;
+                let _ = tokio::time::timeout(LAST_ANSWERS, connection.tasks.wait()).await;
             }
+            // No grace period: answers cannot be written any more.
             StdioEnd::Broken => {}
         }
-        approval_service.session.end();
+        // Ended before the tasks are awaited: this cancels calls that outlived the grace period, and their
+        // tasks finish only then.
+        connection.session.end();
         announcing.abort();
         let _ = announcing.await;
-        let tasks = approval_service.tasks.clone();
-        drop(approval_service);
+        let tasks = connection.tasks.clone();
+        // The writer ends when the last sender is gone. This one would keep it waiting.
+        drop(connection);
         tasks.wait().await;
         let _ = tokio::time::timeout(LAST_ANSWERS, writing).await;
         end
     }
 }
 
-impl ApprovalService {
+impl HostConnection {
     async fn read<R: AsyncRead + Unpin>(&self, mut reader: R, mut cutter: LineCutter) {
         loop {
             while let Some(cut) = cutter.cut() {
@@ -170,7 +172,7 @@ impl ApprovalService {
     }
 
     async fn line(&self, line: Bytes) {
-        let line = self.counted(line).await;
+        let line = self.within_budget(line).await;
         match Frame::parse(line.clone(), Strictness::Full) {
             Ok(frame) => self.frame(frame),
             Err(FrameError::Batch) => self.batch(line).await,
@@ -178,12 +180,11 @@ impl ApprovalService {
         }
     }
 
-    /// Waits for room, and so reads nothing more: what the host sends next stays with the host.
-    ///
-    /// Only while the host is asked something it is read in any case, because its answer may be
-    /// what makes room.
-    async fn counted(&self, line: Bytes) -> Bytes {
+    /// Waits for room in the memory budget. The door reads nothing meanwhile, so the pipe applies backpressure to the host.
+    async fn within_budget(&self, line: Bytes) -> Bytes {
         let budget = &self.gateway.inflight;
+        // While a question to the host is open, its line is read even above the budget: it may be the answer
+        // that lets a call finish and free memory. Waiting here would deadlock.
         tokio::select! {
             biased;
             room = budget.take(line.len()) => room.hold(line),
@@ -193,10 +194,13 @@ impl ApprovalService {
 
     fn frame(&self, frame: Frame) {
         match frame.kind() {
-            FrameKind::Request if self.says_goodbye(&frame) => self.let_go(&frame),
+            FrameKind::Request if self.is_shutdown(&frame) => self.shut_down(&frame),
             FrameKind::Request => {
+                // A step reports whether its agent fetched the tool list, so the flag is set only after the answer is
+                // queued.
                 let list = frame.method() == Some(methods::TOOLS_LIST);
                 let step = self.step.clone().filter(|_| list);
+                // Started here and not in the task: a cancellation in the next line must find the call registered.
                 let answering = self.answer(frame);
                 let messages = self.messages.clone();
                 self.tasks.spawn(async move {
@@ -208,36 +212,41 @@ impl ApprovalService {
                     }
                 });
             }
-            FrameKind::Notification => self.tell(self.session.notified(frame)),
+            FrameKind::Notification => self.forward_notification(self.session.notified(frame)),
             FrameKind::Result | FrameKind::Error => self.session.asks.resolve(frame),
         }
     }
 
-    fn says_goodbye(&self, request: &Frame) -> bool {
+    fn is_shutdown(&self, request: &Frame) -> bool {
         self.step.is_some() && request.method() == Some(SHUTDOWN)
     }
 
-    fn let_go(&self, request: &Frame) {
+    fn shut_down(&self, request: &Frame) {
         let answer = request.id().map(|id| message::result(id, "{}"));
-        let (messages, goodbye) = (self.messages.clone(), self.goodbye.clone());
+        let (messages, shutdown) = (self.messages.clone(), self.shutdown.clone());
         self.tasks.spawn(async move {
             if let Some(answer) = answer {
                 let _ = messages.send(answer).await;
             }
-            goodbye.cancel();
+            shutdown.cancel();
         });
     }
 
-    /// Passes a notification on when the one before it has been: a server sees them in the order
-    /// they came, and the door does not wait for a server. Best effort, while it is fresh.
-    fn tell(&self, telling: BoxFuture<'static, ()>) {
-        let mut last = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Forwards a notification after the previous one, so that servers see them in order while the door keeps reading.
+    /// Best effort: a notification that waits longer than `FRESH` is dropped.
+    fn forward_notification(&self, forwarding: BoxFuture<'static, ()>) {
+        let mut last = self
+            .forwarding
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // A chain of tasks instead of a queue: each waits for the one before, and memory is bounded because
+        // every link times out.
         let before = last.take();
         let in_turn = async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
-            telling.await;
+            forwarding.await;
         };
         *last = Some(self.tasks.spawn(async move {
             if tokio::time::timeout(FRESH, in_turn).await.is_err() {
@@ -246,13 +255,13 @@ impl ApprovalService {
         }));
     }
 
-    /// Takes a request. A host that has just introduced itself can be asked from now on.
+    /// Starts a request. After `initialize`, servers can also ask the host outside of calls.
     fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
         let step = self.step.as_ref();
         let context = RequestContext {
             view: match step {
-                // An agent was told of its tools, and of no way to search for them.
+                // Steps always use the direct view: the agent's prompt lists its tools.
                 Some(_) => View::Direct,
                 None => self.gateway.views.default_view(),
             },
@@ -268,19 +277,19 @@ impl ApprovalService {
         answering
     }
 
-    /// A batch is answered by a batch, once all of its requests are.
+    /// Answers a batch with one batch, when all of its requests are answered.
     async fn batch(&self, line: Bytes) {
-        let messages = match batch::take_apart(&self.session, line) {
+        let messages = match batch::parse(&self.session, line) {
             Ok(messages) => messages,
             Err(error) => return self.refuse(&error.to_rpc()).await,
         };
-        let approval_service = self.clone();
+        let connection = self.clone();
         self.tasks.spawn(async move {
             if let Some(answers) = messages
-                .answered_by(|frame| approval_service.batched(frame))
+                .answered_by(|frame| connection.batched(frame))
                 .await
             {
-                let _ = approval_service.messages.send(answers).await;
+                let _ = connection.messages.send(answers).await;
             }
         });
     }
@@ -301,24 +310,20 @@ impl ApprovalService {
     }
 }
 
-/// Passes announcements on to a host that introduced itself.
-async fn announce(approval_service: ApprovalService) {
-    let mut announcements = approval_service.gateway.path.providers().subscribe();
+/// Forwards server announcements to a host that has initialized.
+async fn announce(connection: HostConnection) {
+    let mut announcements = connection.gateway.path.providers().subscribe();
     loop {
         match announcements.recv().await {
             Ok(announced) => {
-                let host = approval_service.session.host();
+                let host = connection.session.host();
                 let wanted = host.is_some_and(|host| announced.is_for(host));
-                if wanted
-                    && approval_service
-                        .messages
-                        .send(announced.frame)
-                        .await
-                        .is_err()
-                {
+                if wanted && connection.messages.send(announced.frame).await.is_err() {
                     return;
                 }
             }
+            // Announcements are hints (a list changed), so losing some is better than holding all of them for a
+            // host that does not read.
             Err(broadcast::error::RecvError::Lagged(missed)) => {
                 crate::log::announcements_dropped(missed);
             }
@@ -327,7 +332,7 @@ async fn announce(approval_service: ApprovalService) {
     }
 }
 
-/// Writes whole frames, one a line; several that wait are written at once.
+/// Writes one frame per line. Waiting frames are combined into one write.
 async fn write_frames<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut queue: Receiver,
@@ -335,7 +340,7 @@ async fn write_frames<W: AsyncWrite + Unpin>(
 ) {
     let mut buffer = BytesMut::new();
     while let Some(frame) = queue.recv().await {
-        // Nothing is a sign of life, which this transport has no need of.
+        // An empty message is a keep-alive. A pipe needs none: its end is noticed without traffic.
         if frame.is_empty() {
             continue;
         }
@@ -357,7 +362,7 @@ async fn write_frames<W: AsyncWrite + Unpin>(
     }
 }
 
-/// Raw line breaks in a frame stand between tokens, where a space means the same.
+/// Appends a frame as one line. Raw line breaks in JSON can only be whitespace between tokens, so a space is equivalent.
 fn push_line(buffer: &mut BytesMut, frame: &[u8]) {
     let start = buffer.len();
     buffer.extend_from_slice(frame);

@@ -1,5 +1,5 @@
-//! What the door of an agent's step knows besides: whose calls these are, where they stand in a trace, and
-//! whether the agent has asked for its tools.
+//! Additional state of an agent step's door: the session of its calls, their trace context, and whether the agent has
+//! listed its tools.
 
 use std::sync::{
     Arc,
@@ -8,10 +8,9 @@ use std::sync::{
 
 use callgate_call::TraceContext;
 
-/// The method by which some agents say goodbye; no version of the protocol has it.
+/// The method that some agents send before they exit. It is not part of any protocol version.
 pub(crate) const SHUTDOWN: &str = "shutdown";
 
-/// The door of an agent's step.
 #[derive(Debug, Clone)]
 pub struct StepDoor {
     /// The step's id, which is the session of its calls.
@@ -21,7 +20,7 @@ pub struct StepDoor {
 }
 
 impl StepDoor {
-    /// The door of a step that stands there in a trace.
+    /// The door of a step, with the trace context that its calls continue.
     pub fn new(session: String, trace: Option<TraceContext>) -> Self {
         Self {
             session,
@@ -30,7 +29,7 @@ impl StepDoor {
         }
     }
 
-    /// Whether a list of tools was served.
+    /// Whether the agent has received a tool list.
     pub fn was_listed(&self) -> bool {
         self.listed.load(Ordering::Acquire)
     }

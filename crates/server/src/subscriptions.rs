@@ -1,5 +1,5 @@
-//! `subscriptions/listen`: a host of the stateless era is told of changes as long as it listens, and of
-//! those alone that it asked for.
+//! `subscriptions/listen`: a stream of change notifications for a host of the stateless era, limited to the kinds of change
+//! that it subscribed to.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{follow, introduce::capabilities, principal::Pass};
 
-/// Resources that one subscription may name; more are not honoured.
+/// The limit of resources in one subscription. Further ones are not acknowledged.
 const MAX_RESOURCES: usize = 1000;
 
-/// How often a quiet subscription looks whether its token is still valid.
-const LOOK_AT_TOKEN: Duration = Duration::from_secs(15);
+/// How often a quiet subscription re-checks its token.
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What a host wants to be told.
+/// The changes that a host subscribed to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Filter {
     tools: bool,
@@ -30,61 +30,63 @@ struct Filter {
     updates: Vec<String>,
 }
 
-/// One open subscription.
 pub(crate) struct Subscription {
     pub(crate) id: Id,
     pub(crate) host: Arc<Host>,
     pub(crate) caller: Arc<dyn Caller>,
-    /// Fires when the gateway stops: then the host is told that nothing more comes.
+    /// Fires when the gateway stops; the host then gets a final result.
     pub(crate) closing: CancellationToken,
-    /// Fires when the host does not listen any more.
+    /// Fires when the host cancels the subscription.
     pub(crate) cancelled: CancellationToken,
-    /// The host's token; nothing is told once it is no longer valid.
+    /// The host's token; the subscription ends when it becomes invalid.
     pub(crate) pass: Pass,
 }
 
 impl Subscription {
-    /// Tells until it is over; the answer is `None` where nobody wants one any more.
+    /// Serves the subscription to its end. `None` when the host cancelled it and so expects no result.
     pub(crate) async fn serve(
         self,
         request: Frame,
         providers: Arc<dyn Providers>,
     ) -> Option<Bytes> {
+        // Subscribed before the acknowledgement: a host that has read it must not miss the next change.
         let mut announcements = providers.subscribe();
         let wanted = Filter::read(request.param("notifications"));
         let grant = &self.host.who.grant;
         let mut filter = wanted.within(&capabilities(&*providers, grant, Era::Stateless));
-        let _here = Here::new(&providers, &self);
+        let _attachment = Attachment::new(&providers, &self);
+        // Only the resources that could be subscribed are acknowledged: a refused one must not look active.
         let mut followed = Vec::new();
         for uri in std::mem::take(&mut filter.updates) {
-            if follow::begin(&*providers, &self.host, &uri).await {
+            if follow::subscribe(&*providers, &self.host, &uri).await {
                 followed.push(uri);
             }
         }
         filter.updates = followed;
-        self.say(methods::ACKNOWLEDGED, &filter.to_params());
-        let mut looked_at = tokio::time::interval(LOOK_AT_TOKEN);
+        self.send(methods::ACKNOWLEDGED, &filter.to_params());
+        let mut token_check = tokio::time::interval(TOKEN_CHECK_INTERVAL);
         loop {
             let announced = tokio::select! {
                 announced = announcements.recv() => Some(announced),
-                _ = looked_at.tick() => None,
+                _ = token_check.tick() => None,
                 () = self.closing.cancelled() => return Some(self.end()),
                 () = self.cancelled.cancelled() => return None,
             };
+            // Checked on every announcement, not only on the timer: a revoked token gets no further notification.
             if !self.pass.is_valid() {
                 return Some(self.end());
             }
             match announced {
                 None => {}
-                Some(Ok(announced)) => self.pass_on(&filter, announced),
-                // Which changes were missed is unknown, so all may have happened.
-                Some(Err(RecvError::Lagged(_))) => self.tell_all(&filter),
+                Some(Ok(announced)) => self.forward(&filter, announced),
+                // The missed announcements are unknown, so every subscribed change is reported.
+                Some(Err(RecvError::Lagged(_))) => self.report_all(&filter),
                 Some(Err(RecvError::Closed)) => return Some(self.end()),
             }
         }
     }
 
-    fn pass_on(&self, filter: &Filter, announced: Announcement) {
+    fn forward(&self, filter: &Filter, announced: Announcement) {
         if !announced.is_for(&self.host) {
             return;
         }
@@ -97,23 +99,23 @@ impl Subscription {
         }
     }
 
-    fn tell_all(&self, filter: &Filter) {
+    fn report_all(&self, filter: &Filter) {
         let kinds = [
             (filter.tools, methods::TOOLS_CHANGED),
             (filter.prompts, methods::PROMPTS_CHANGED),
             (filter.resources, methods::RESOURCES_CHANGED),
         ];
         for (_, method) in kinds.into_iter().filter(|(wanted, _)| *wanted) {
-            self.say(method, "{}");
+            self.send(method, "{}");
         }
         for uri in &filter.updates {
             let params = format!(r#"{{"uri":{}}}"#, quote(uri));
-            self.say(methods::RESOURCE_UPDATED, &params);
+            self.send(methods::RESOURCE_UPDATED, &params);
         }
     }
 
-    /// Says something of our own, with the tag that all of this subscription has.
-    fn say(&self, method: &str, params: &str) {
+    /// Sends a notification of the gateway's own, tagged with the subscription's id.
+    fn send(&self, method: &str, params: &str) {
         let notification = message::notification(method, Some(params));
         if let Ok(frame) = Frame::parse(notification, Strictness::Envelope) {
             let tagged = frame.edit().meta(SUBSCRIPTION_ID_META, self.id.raw());
@@ -128,13 +130,13 @@ impl Subscription {
     }
 }
 
-/// A listener as the servers know it; what it follows it leaves when this is dropped.
-struct Here {
+/// The listener's registration with the providers. Its resource subscriptions end on drop.
+struct Attachment {
     providers: Arc<dyn Providers>,
     session: String,
 }
 
-impl Here {
+impl Attachment {
     fn new(providers: &Arc<dyn Providers>, subscription: &Subscription) -> Self {
         let host = subscription.host.clone();
         let session = host.who.session.clone();
@@ -146,7 +148,7 @@ impl Here {
     }
 }
 
-impl Drop for Here {
+impl Drop for Attachment {
     fn drop(&mut self) {
         self.providers.detach(&self.session);
     }
@@ -171,7 +173,7 @@ impl Filter {
         }
     }
 
-    /// What of it can be told.
+    /// The part of the filter that the capabilities cover.
     fn within(self, capabilities: &str) -> Self {
         let json = Json::validate(capabilities.as_bytes(), Strictness::Envelope).ok();
         let has = |kind: &str, what: &str| {
@@ -179,16 +181,16 @@ impl Filter {
             let flag = kind.and_then(|kind| kind.get(what));
             flag.is_some_and(|flag| flag.kind() == JsonKind::Bool && flag.as_bool() == Some(true))
         };
-        let told = has("resources", "subscribe");
+        let can_subscribe = has("resources", "subscribe");
         Self {
             tools: self.tools && has("tools", "listChanged"),
             prompts: self.prompts && has("prompts", "listChanged"),
             resources: self.resources && has("resources", "listChanged"),
-            updates: self.updates.into_iter().filter(|_| told).collect(),
+            updates: self.updates.into_iter().filter(|_| can_subscribe).collect(),
         }
     }
 
-    /// The filter as it is acknowledged.
+    /// The params of the acknowledgement.
     fn to_params(&self) -> String {
         let flags = [
             (self.tools, "toolsListChanged"),

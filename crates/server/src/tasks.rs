@@ -1,5 +1,5 @@
-//! tasks/list of several servers, which is not in the snapshot: pages are asked for as hosts ask for
-//! them, one server after the other, and our cursors say where that is.
+//! tasks/list for several servers. Tasks are not in the catalog snapshot, so each page is fetched when the host asks for
+//! it, one server after the other. The gateway's cursor names the server and holds that server's cursor.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use callgate_call::Providers;
 use callgate_gate::{Host, Listing, ServerName, shown_task};
 use callgate_wire::{Frame, Json, RpcError, quote};
 
-/// In front of our own cursors, so that a server's cursor is not taken for one.
+/// The prefix of the gateway's cursors. It tells them apart from a server's.
 const CURSOR_MARK: &str = "callgate-";
 
-/// The result of one tasks/list.
+/// The result of one tasks/list request.
 pub(crate) async fn list_tasks(
     providers: &dyn Providers,
     host: &Arc<Host>,
@@ -18,22 +18,22 @@ pub(crate) async fn list_tasks(
 ) -> Result<String, RpcError> {
     providers.first_connect(None).await;
     let catalog = providers.catalog();
-    let having: Vec<&ServerName> = catalog
+    let servers: Vec<&ServerName> = catalog
         .listings()
         .iter()
         .filter(|listing| listing.offers.task_list)
         .filter(|listing| host.who.grant.includes(listing.server.as_str()))
         .map(|listing: &Listing| &listing.server)
         .collect();
-    if having.is_empty() {
+    if servers.is_empty() {
         let message = "method `tasks/list` not found";
         return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));
     }
-    let (mut at, mut cursor) = begin(request, &having)?;
-    while let Some(server) = having.get(at) {
+    let (mut at, mut cursor) = parse_cursor(request, &servers)?;
+    while let Some(server) = servers.get(at) {
         let asked = providers.tasks(host, server, cursor.as_deref()).await;
-        let next = having.get(at + 1);
-        // A server that cannot be asked now has no tasks to show now.
+        let next = servers.get(at + 1);
+        // A server that fails is skipped: the other servers' tasks must stay reachable.
         let is_own = |id: &str| providers.owns_task(&host.who, server, id);
         let page = asked
             .ok()
@@ -46,8 +46,11 @@ pub(crate) async fn list_tasks(
     Ok(r#"{"tasks":[]}"#.to_owned())
 }
 
-/// Which server a page begins at, and its own raw cursor.
-fn begin(request: &Frame, having: &[&ServerName]) -> Result<(usize, Option<String>), RpcError> {
+/// The server that a page begins at, and that server's own cursor as raw JSON.
+fn parse_cursor(
+    request: &Frame,
+    servers: &[&ServerName],
+) -> Result<(usize, Option<String>), RpcError> {
     let Some(cursor) = request.param("cursor") else {
         return Ok((0, None));
     };
@@ -55,18 +58,24 @@ fn begin(request: &Frame, having: &[&ServerName]) -> Result<(usize, Option<Strin
     let ours = text
         .as_deref()
         .and_then(|text| text.strip_prefix(CURSOR_MARK));
+    // The server is found by name and not by position: servers may come and go between two pages.
     let found = ours.and_then(|ours| {
         let (server, theirs) = match ours.split_once(':') {
             Some((server, theirs)) => (server, Some(quote(theirs))),
             None => (ours, None),
         };
-        let at = having.iter().position(|name| name.as_str() == server)?;
+        let at = servers.iter().position(|name| name.as_str() == server)?;
         Some((at, theirs))
     });
-    found.ok_or_else(|| RpcError::new(RpcError::INVALID_PARAMS, "`cursor` is not one of ours"))
+    found.ok_or_else(|| {
+        RpcError::new(
+            RpcError::INVALID_PARAMS,
+            "`cursor` is invalid: this gateway did not issue it",
+        )
+    })
 }
 
-/// A page with the tasks of a server that are the host's own.
+/// A page of one server's tasks, without those of other hosts that share the server.
 fn page(
     reply: &Frame,
     (server, next): (&ServerName, Option<&&ServerName>),
@@ -94,12 +103,13 @@ fn page(
     ))
 }
 
-/// A task under the id that hosts know; everything else in it stays byte for byte.
+/// A task under the id that hosts know. The rest of it stays byte for byte.
 fn shown(task: Json<'_>, server: &ServerName) -> String {
     let text = task.as_text();
     let Some(id) = task.get("taskId") else {
         return text.to_owned();
     };
+    // Spliced instead of re-serialized: unknown members and number formats must survive.
     let start = id.bytes().as_ptr() as usize - task.bytes().as_ptr() as usize;
     let end = start + id.bytes().len();
     let own = id.as_str().unwrap_or_default();

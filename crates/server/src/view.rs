@@ -1,9 +1,9 @@
-//! Views: what hosts see of the tools there are, and how what they call is understood.
+//! Views: which tools a host sees, and how its `tools/call` requests are interpreted.
 //!
-//! A view is chosen for each request, by the URL, the token or a flag. It answers `tools/list`, and makes of a
-//! `tools/call` one call for the path ([`Taken::Call`]), a script that makes calls ([`Taken::Run`]), or something
-//! that it answers itself ([`Taken::Own`]). It has no way to a provider: whatever has an effect is a call. Every
-//! door puts its requests on the path with [`start`].
+//! The URL, the token or a flag chooses a view per request. A view answers `tools/list` and turns a `tools/call` into one
+//! call for the path ([`Interpreted::Call`]), a script that makes calls ([`Interpreted::Run`]), or an answer of its own
+//! ([`Interpreted::Own`]). A view cannot reach a provider: everything that has an effect is a call. Every door starts its
+//! requests with [`start`].
 
 pub(crate) mod code;
 pub(crate) mod results;
@@ -20,39 +20,38 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     Gateway,
-    list::{self, Lists, Wanted},
+    list::{self, ListKind, Lists},
 };
 use code::{Code, CodeSettings};
 use results::Results;
 use search::SearchIndex;
 
-/// What the views are told by the configuration; it may change while they serve.
+/// The configuration of the views. It may change while they serve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ViewSettings {
-    /// What hosts see where nothing else is asked for.
+    /// The view for requests that choose none.
     pub default: View,
-    /// How strictly declared intent is taken.
+    /// How strictly declared intent is checked.
     pub intent: IntentRules,
-    /// How an intent is written in the schemas; by the client's name when nothing is said.
+    /// How the schemas present an intent; chosen by the client's name when `None`.
     pub form: Option<IntentForm>,
-    /// How much a search tells about each tool where nothing else is asked for.
+    /// The detail of search results when the caller does not ask for one.
     pub detail: Detail,
-    /// A longer result becomes a handle.
+    /// Results longer than this, in characters, become a handle.
     pub inline_chars: usize,
-    /// The `code` view.
     pub code: CodeSettings,
 }
 
-/// How the schemas say that an intent is written. Both spellings are always understood.
+/// How the schemas present an intent. Both forms are always accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntentForm {
-    /// As an object, `intent`.
+    /// As an object named `intent`.
     Nested,
-    /// Beside the name, for models that cannot write nested objects.
+    /// As parameters beside the name, for models that get nested objects wrong.
     Flat,
 }
 
-/// How much a search tells about each tool.
+/// The detail of a search result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// A one-line signature.
@@ -74,7 +73,7 @@ impl Default for ViewSettings {
     }
 }
 
-/// What the views share.
+/// State of the views, shared by all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     settings: ArcSwap<ViewSettings>,
@@ -85,80 +84,77 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// The settings as they are now.
     pub(crate) fn settings(&self) -> Arc<ViewSettings> {
         self.settings.load_full()
     }
 
-    /// What hosts see where nothing else is asked for.
+    /// The view for requests that choose none.
     pub(crate) fn default_view(&self) -> View {
         self.settings.load().default
     }
 
-    /// Other settings from now on.
     pub(crate) fn set(&self, settings: ViewSettings) {
         self.settings.store(Arc::new(settings));
     }
 }
 
-/// Where a request was asked.
-pub(crate) struct AskedAt {
+/// The origin of a request: host, door and the way back.
+pub(crate) struct RequestOrigin {
     pub(crate) host: Arc<Host>,
     pub(crate) door: Door,
     pub(crate) caller: Arc<dyn Caller>,
 }
 
-/// A request on its way to its answer.
 pub(crate) enum Started {
-    /// On the path; its answer may be put into another shape.
+    /// A call on the path, with an optional change to its answer.
     Call(Pending, Option<Shape>),
-    /// Something that the view answers itself.
+    /// A request that the view answers itself.
     Own(Own),
 }
 
-/// The result of something that a view answers itself.
+/// The result of a request that the view answers itself.
 type Own = BoxFuture<'static, Result<String, RpcError>>;
 
-/// What a view makes of a `tools/call`.
-enum Taken {
-    /// One call, whose answer may be put into another shape.
+/// A view's interpretation of a `tools/call`.
+enum Interpreted {
+    /// One call, with an optional change to its answer.
     Call {
         frame: Frame,
         reading: Reading,
         shape: Option<Shape>,
     },
-    /// A script, whose calls are calls.
+    /// A script. Each call that it makes goes through the path.
     Run(Box<code::Run>),
-    /// Something that the view answers itself.
+    /// A request that the view answers itself.
     Own(Own),
 }
 
-/// What becomes of an answer before the host gets it.
+/// A change to an answer before the host gets it.
 pub(crate) type Shape = Box<dyn FnOnce(Pieces) -> Pieces + Send>;
 
-/// The result of one list, as hosts of this one's era read it. Prompts and resources are the same in every view.
+/// The result of one list, in the form of the host's era. Prompts and resources are the same in every view.
 pub(crate) async fn list(
     gateway: &Gateway,
     view: View,
     host: &Host,
-    wanted: Wanted,
+    wanted: ListKind,
     request: &Frame,
 ) -> Result<Bytes, RpcError> {
     let own = match (view, wanted) {
-        (View::Direct, _) | (View::Search | View::Code, Wanted::Items(_)) => {
+        (View::Direct, _) | (View::Search | View::Code, ListKind::Items(_)) => {
             return list::list(gateway, host, wanted, request).await;
         }
-        (View::Search, Wanted::Tools) => search::list(gateway, host).await,
-        (View::Code, Wanted::Tools) => code::list(gateway, host).await,
+        (View::Search, ListKind::Tools) => search::list(gateway, host).await,
+        (View::Code, ListKind::Tools) => code::list(gateway, host).await,
     };
     Ok(list::for_era(host.era, wanted, own))
 }
 
-/// Puts a request that is not the session's own business on the path, as the view understands it.
+/// Starts a request that the session does not answer itself, as the view interprets it.
 pub(crate) fn start(
     gateway: &Gateway,
     view: View,
-    at: AskedAt,
+    at: RequestOrigin,
     trace: Option<TraceContext>,
     request: Frame,
 ) -> Started {
@@ -170,7 +166,7 @@ pub(crate) fn start(
         reading,
     };
     match take(gateway, view, &at.host, request) {
-        Taken::Call {
+        Interpreted::Call {
             frame,
             reading,
             shape,
@@ -178,18 +174,19 @@ pub(crate) fn start(
             let received = received(frame, reading);
             Started::Call(gateway.path.start(received, at.caller), shape)
         }
-        Taken::Run(run) => {
+        Interpreted::Run(run) => {
+            // The run itself is recorded as it was sent; its calls follow as children of that record.
             let received = received(run.frame.clone(), Reading::Plain);
             let work = run.work(gateway.clone(), at);
             Started::Call(gateway.path.run_script(received, work), None)
         }
-        Taken::Own(own) => Started::Own(own),
+        Interpreted::Own(own) => Started::Own(own),
     }
 }
 
-fn take(gateway: &Gateway, view: View, host: &Arc<Host>, frame: Frame) -> Taken {
+fn take(gateway: &Gateway, view: View, host: &Arc<Host>, frame: Frame) -> Interpreted {
     match view {
-        View::Direct => Taken::Call {
+        View::Direct => Interpreted::Call {
             frame,
             reading: Reading::Plain,
             shape: None,

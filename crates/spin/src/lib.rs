@@ -1,11 +1,10 @@
-//! Waiting: whoever expects something at once looks for it a moment before they sleep.
+//! Spins briefly before a wait sleeps.
 //!
-//! A thread that sleeps has to be woken, and its processor too. On one machine that takes longer than many a
-//! server takes to answer. So where the last waits were short, a [`Spin`] is taken first; where they were
-//! not, one sleeps at once.
+//! Waking a sleeping thread, and the processor that it slept on, often takes longer than a local server takes to answer. So
+//! where the last waits were short, a [`Spin`] polls before the thread sleeps; where they were not, it sleeps at once.
 //!
-//! A [`SpinningSocket`] socket does so when it has written something and nothing else is going on, as a [`SoleActivity`]
-//! tells. It keeps nobody waiting for long: every few looks it sleeps all the same.
+//! A [`SpinningSocket`] spins after a write, while no other socket is active as [`SoleActivity`] measures it. It sleeps
+//! regularly all the same, so that other tasks of its thread are not starved.
 
 mod socket;
 mod sole_activity;

@@ -1,7 +1,7 @@
-//! A socket that looks for an answer to what it wrote.
+//! A socket that spins for the answer to what it wrote.
 //!
-//! The runtime learns that there is something to read when a thread of it has gone to sleep and was woken. So
-//! a look reads from the socket itself, past the runtime.
+//! The runtime only learns of new data after one of its threads has slept and was woken. So a spin reads from the socket
+//! directly and bypasses the runtime.
 
 use std::{
     io::{self, IoSlice},
@@ -24,49 +24,51 @@ use tokio::{
 
 use crate::{SoleActivity, Spin};
 
-/// How long a look is: a fast server's answer, and a fast host's next request, take half of it.
-const MOMENT: Duration = Duration::from_micros(100);
-/// After so many looks the thread sleeps, and sees what else there is.
-const IN_A_ROW: u32 = 8;
-/// What one look can read.
-const ROOM: usize = 16 * 1024;
+/// The length of a spin: twice what a fast server's answer or a fast host's next request takes.
+const SPIN_FOR: Duration = Duration::from_micros(100);
+/// The limit of spins in a row. Then the thread sleeps, so that the runtime can serve other sockets.
+const MAX_IN_A_ROW: u32 = 8;
+/// The limit of one direct read.
+const READ_BYTES: usize = 16 * 1024;
 
-/// A socket that looks a moment before its reader sleeps.
+/// A socket that spins before its reader sleeps.
 #[derive(Debug)]
 pub struct SpinningSocket {
     socket: TcpStream,
     streak: Arc<SoleActivity>,
     place: u64,
-    look: Spin,
+    spin: Spin,
     in_a_row: u32,
-    /// Whether something was written since the last read, so that an answer may come.
-    awaits: bool,
+    /// Whether something was written since the last read, so that an answer is expected.
+    expects_answer: bool,
 }
 
 impl SpinningSocket {
-    /// A socket that looks while it is the only one of `streak` at work.
+    /// A socket that spins while it is the only active one of `streak`.
     pub fn new(socket: TcpStream, streak: Arc<SoleActivity>) -> Self {
         Self {
             socket,
             place: streak.place(),
             streak,
-            look: Spin::new(MOMENT),
+            spin: Spin::new(SPIN_FOR),
             in_a_row: 0,
-            awaits: false,
+            expects_answer: false,
         }
     }
 
-    /// Reads what comes within a moment.
-    fn look(&mut self, buffer: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
+    /// Spins for data; `None` when none came in time or the socket has spun too often in a row.
+    fn spin(&mut self, buffer: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
         self.in_a_row += 1;
-        if self.in_a_row > IN_A_ROW {
+        if self.in_a_row > MAX_IN_A_ROW {
             self.in_a_row = 0;
             return None;
         }
         let socket = &self.socket;
-        self.look.until(|| {
-            let mut room = [MaybeUninit::uninit(); ROOM];
-            let room = &mut room[..buffer.remaining().min(ROOM)];
+        self.spin.until(|| {
+            let mut room = [MaybeUninit::uninit(); READ_BYTES];
+            let room = &mut room[..buffer.remaining().min(READ_BYTES)];
+            // Not through tokio: its readiness is stale until the runtime has polled the operating system. Taking data
+            // past it is harmless, since the next tokio read gets `WouldBlock` and waits again.
             match recv(socket, room, RecvFlags::DONTWAIT) {
                 Ok(((read, _), _)) => {
                     buffer.put_slice(read);
@@ -78,12 +80,12 @@ impl SpinningSocket {
         })
     }
 
-    /// Notes what became of a write. While not all of it is written, no answer is awaited.
+    /// Tracks a write. While it is incomplete, no answer is expected.
     fn wrote(&mut self, written: &Poll<io::Result<usize>>) {
-        if !self.awaits && written.is_ready() {
+        if !self.expects_answer && written.is_ready() {
             self.streak.turn(self.place);
         }
-        self.awaits = written.is_ready();
+        self.expects_answer = written.is_ready();
     }
 }
 
@@ -94,11 +96,11 @@ impl AsyncRead for SpinningSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let awaits = std::mem::take(&mut this.awaits);
-        if awaits
+        let expects_answer = std::mem::take(&mut this.expects_answer);
+        if expects_answer
             && buffer.remaining() > 0
             && this.streak.is_of(this.place)
-            && let Some(read) = this.look(buffer)
+            && let Some(read) = this.spin(buffer)
         {
             return Poll::Ready(read);
         }
@@ -161,14 +163,14 @@ mod tests {
         near.write_all(&[7; 100]).unwrap();
         let (far, _) = listener.accept().await.unwrap();
         let mut far = SpinningSocket::new(far, Arc::default());
-        far.look.pays = true;
+        far.spin.pays = true;
         (near, far)
     }
 
     fn looked(socket: &mut SpinningSocket) -> bool {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
-        let read = socket.look(&mut buffer);
+        let read = socket.spin(&mut buffer);
         assert_eq!(buffer.filled(), if read.is_some() { &[7][..] } else { &[] });
         read.is_some()
     }
@@ -199,9 +201,9 @@ mod tests {
         assert!(!read_looked(&mut socket), "one turn is no streak");
         for _ in 0..20 {
             socket.wrote(&written);
-            socket.awaits = false;
+            socket.expects_answer = false;
         }
-        assert!(!read_looked(&mut socket), "it awaits nothing");
+        assert!(!read_looked(&mut socket), "it expects nothing");
         socket.wrote(&written);
         assert!(read_looked(&mut socket));
         assert!(!read_looked(&mut socket), "it has its answer");

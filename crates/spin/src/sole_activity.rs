@@ -1,28 +1,27 @@
-//! Whether one place alone is at work.
+//! Whether only one socket is active.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// So many turns in a row are a streak.
-const LONG: u32 = 8;
+/// The number of turns in a row after which a socket counts as the only active one.
+const STREAK_TURNS: u32 = 8;
 
-/// The turns that sockets take. While they are all of one socket, it keeps nobody waiting by looking.
+/// The turns of a group of sockets. While all turns are of one socket, its spinning delays no other.
 #[derive(Debug, Default)]
 pub struct SoleActivity {
     places: AtomicU64,
-    /// The place that had the last turn, and how many it has had in a row.
+    /// The socket that had the last turn.
     last: AtomicU64,
     length: AtomicU32,
 }
 
 impl SoleActivity {
-    /// A new place.
     pub(crate) fn place(&self) -> u64 {
         self.places.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes a turn of a place.
+    /// Records a turn of a socket.
     pub(crate) fn turn(&self, place: u64) {
-        // Turns that are taken at once may be counted wrongly: then somebody looks in vain, or does not look.
+        // Relaxed and not atomic as a pair: concurrent turns may be miscounted, which at worst costs or saves one spin.
         if self.last.swap(place, Ordering::Relaxed) == place {
             self.length.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -30,9 +29,10 @@ impl SoleActivity {
         }
     }
 
-    /// Whether the last turns were all of this place.
+    /// Whether this socket had all of the last turns.
     pub(crate) fn is_of(&self, place: u64) -> bool {
-        self.last.load(Ordering::Relaxed) == place && self.length.load(Ordering::Relaxed) >= LONG
+        self.last.load(Ordering::Relaxed) == place
+            && self.length.load(Ordering::Relaxed) >= STREAK_TURNS
     }
 }
 
@@ -45,7 +45,7 @@ mod tests {
         let streak = SoleActivity::default();
         let (one, other) = (streak.place(), streak.place());
         streak.turn(other);
-        for _ in 0..=LONG {
+        for _ in 0..=STREAK_TURNS {
             assert!(!streak.is_of(one));
             streak.turn(one);
         }

@@ -1,4 +1,4 @@
-//! A look, and when it is worth it.
+//! Spinning, and the decision whether it pays.
 
 use std::{
     sync::LazyLock,
@@ -6,26 +6,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After so many looks in a row that found nothing, one looks only now and then.
-const MISSES: u32 = 3;
-/// How often one looks then: once in so many waits.
-const NOW_AND_THEN: u32 = 32;
+/// After this many unsuccessful spins in a row, spinning becomes rare.
+const MAX_MISSES: u32 = 3;
+/// Rare spinning is one wait in this many, to notice when answers become fast again.
+const RARELY: u32 = 32;
 
-/// Where there is one processor, looking would keep away who is waited for.
+/// On a single core, spinning would starve the task that it waits for.
 static SEVERAL_PROCESSORS: LazyLock<bool> =
     LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
 
-/// Looks for something, as long as the looks before found what they looked for.
+/// Spins for something, as long as previous spins were successful.
 #[derive(Debug)]
 pub struct Spin {
     within: Duration,
     pub(crate) pays: bool,
-    /// Waits in a row without a look that found something.
+    /// Waits in a row without a successful spin.
     missed: u32,
 }
 
 impl Spin {
-    /// Looks for so long at most.
+    /// A spin takes at most `within`.
     pub fn new(within: Duration) -> Self {
         Self {
             within,
@@ -34,11 +34,11 @@ impl Spin {
         }
     }
 
-    /// What `find` finds within a moment, if it is worth looking.
+    /// Calls `find` until it returns something or the time is over; `None` at once when spinning does not pay.
     pub fn until<T>(&mut self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
-        let is_worth_it = self.missed < MISSES || self.missed.is_multiple_of(NOW_AND_THEN);
+        let is_worth_it = self.missed < MAX_MISSES || self.missed.is_multiple_of(RARELY);
         let found = if self.pays && is_worth_it {
-            self.look(&mut find)
+            self.spin(&mut find)
         } else {
             None
         };
@@ -49,14 +49,14 @@ impl Spin {
         found
     }
 
-    fn look<T>(&self, find: &mut impl FnMut() -> Option<T>) -> Option<T> {
+    fn spin<T>(&self, find: &mut impl FnMut() -> Option<T>) -> Option<T> {
         let started = Instant::now();
         loop {
             let found = find();
             if found.is_some() || started.elapsed() >= self.within {
                 return found;
             }
-            // Who is waited for may need this processor.
+            // The task that will produce the answer may need this processor.
             thread::yield_now();
         }
     }
@@ -66,7 +66,7 @@ impl Spin {
 mod tests {
     use super::*;
 
-    fn look(pays: bool) -> Spin {
+    fn spin(pays: bool) -> Spin {
         Spin {
             within: Duration::from_micros(50),
             pays,
@@ -75,9 +75,9 @@ mod tests {
     }
 
     /// Whether it looks for something that is not there.
-    fn looks(look: &mut Spin) -> bool {
+    fn looks(spin: &mut Spin) -> bool {
         let mut looked = false;
-        let found = look.until(|| {
+        let found = spin.until(|| {
             looked = true;
             None::<()>
         });
@@ -88,11 +88,11 @@ mod tests {
     #[test]
     fn spinning_finds_what_arrives_in_time() {
         let mut calls = 0;
-        let mut look = Spin {
+        let mut spin = Spin {
             within: Duration::from_secs(60),
-            ..look(true)
+            ..spin(true)
         };
-        let found = look.until(|| {
+        let found = spin.until(|| {
             calls += 1;
             (calls == 3).then_some("there")
         });
@@ -101,17 +101,17 @@ mod tests {
 
     #[test]
     fn spinning_stops_after_repeated_misses() {
-        let mut look = look(true);
-        let looked: Vec<bool> = (0..100).map(|_| looks(&mut look)).collect();
+        let mut spin = spin(true);
+        let looked: Vec<bool> = (0..100).map(|_| looks(&mut spin)).collect();
         assert_eq!(looked[..4], [true, true, true, false]);
         let often = looked.iter().filter(|&&looked| looked).count();
         assert_eq!(often, 6, "three, and then once in thirty-two");
-        while look.until(|| Some(())).is_none() {}
-        assert!(looks(&mut look), "what was found makes it look again");
+        while spin.until(|| Some(())).is_none() {}
+        assert!(looks(&mut spin), "a success makes it spin again");
     }
 
     #[test]
     fn spinning_is_off_on_a_single_core() {
-        assert!(!looks(&mut look(false)));
+        assert!(!looks(&mut spin(false)));
     }
 }

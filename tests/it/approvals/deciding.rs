@@ -108,7 +108,7 @@ fn approvers_see_the_flags_of_a_tool() {
     );
     let page = super::page::shown(&served, &format!("/approvals/{id}"));
     assert!(
-        page.contains("Odd about the tool") && page.contains(odd),
+        page.contains("Warning about the tool") && page.contains(odd),
         "{page}"
     );
 }

@@ -183,7 +183,7 @@ fn the_page_runs_only_its_own_scripts_and_refuses_framing() {
         "{page}"
     );
     let reply = browser.send("GET", "/approvals", &[("Sec-Fetch-Site", "cross-site")], "");
-    assert!(reply.text().expect("a page").contains("Go on"));
+    assert!(reply.text().expect("a page").contains("Continue"));
     for asset in ["/assets/page.js", "/assets/page.css"] {
         assert_eq!(browser.get(asset).0, 200, "{asset}");
     }

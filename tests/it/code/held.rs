@@ -47,7 +47,7 @@ fn a_held_call_suspends_its_run_which_resumes_exactly_once() {
     let expected = "ListSites {}\ndelete_site {\"id\":\"s1\"}\nplain {}\n";
     assert_eq!(bed.read("ledger"), expected);
     let twice = result_of(&mut host, &json!({"resume": run}));
-    assert!(said(&twice).contains("there is no held run"), "{twice}");
+    assert!(said(&twice).contains("no held run"), "{twice}");
     assert_eq!(bed.read("ledger"), expected);
     // Running the same script again is a new run, which asks again.
     let anew = result_of(&mut host, &json!({"command": COMMAND}));
@@ -70,7 +70,7 @@ fn a_held_run_survives_kill_9_and_resumes_exactly_once() {
     let done = result_of(&mut host, &json!({"resume": run}));
     assert_eq!(said(&done), r#"["gone","plain text"]"#, "{done}");
     let twice = result_of(&mut host, &json!({"resume": run}));
-    assert!(said(&twice).contains("there is no held run"), "{twice}");
+    assert!(said(&twice).contains("no held run"), "{twice}");
     let expected = "ListSites {}\ndelete_site {\"id\":\"s1\"}\nplain {}\n";
     assert_eq!(bed.read("ledger"), expected);
     drop((host, served));
@@ -106,7 +106,7 @@ fn a_held_run_can_be_resumed_only_by_its_principal() {
     );
     let mut other = crate::approvals::host_with(&served, &other);
     let refused = result_of(&mut other, &json!({"resume": run}));
-    assert!(said(&refused).contains("there is no held run"), "{refused}");
+    assert!(said(&refused).contains("no held run"), "{refused}");
     assert_eq!(bed.read("ledger"), "ListSites {}\n");
 }
 

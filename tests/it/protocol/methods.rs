@@ -117,7 +117,8 @@ fn lists_hold_both_upstreams_in_configuration_order() {
             "with several upstreams it would have no owner"
         );
         let bad = door.ask(&request("2", "tools/list", r#"{"cursor":"theirs"}"#));
-        let expected = r#"{"code":-32602,"message":"`cursor` is not one of ours"}"#;
+        let expected =
+            r#"{"code":-32602,"message":"`cursor` is invalid: this gateway did not issue it"}"#;
         assert_eq!(error(&bad), expected);
     }
 }

@@ -141,7 +141,7 @@ fn a_system_without_certificates_can_still_use_plain_http() {
     assert_eq!(rows[0]["status"], "ok", "{rows}");
     let why = rows[1]["reason"].as_str().unwrap_or_default();
     assert!(
-        why.contains("the system's certificates cannot be read"),
+        why.contains("could not load the system's certificates"),
         "{rows}"
     );
 }
@@ -170,7 +170,7 @@ fn unreachable_servers_do_not_block_and_connect_when_they_appear() {
         .expect("initialize does not wait for servers");
     assert!(started.elapsed() < Duration::from_secs(10));
     assert_eq!(call_text(&mut host, "good__read_thing", "{}"), "read ");
-    for (name, words) in [("x", "cannot connect"), ("dead", "disconnected")] {
+    for (name, words) in [("x", "could not connect"), ("dead", "disconnected")] {
         let warned = host.wait_stderr(DEADLINE, |line| {
             line.contains("\"WARN\"") && line.contains(&format!("\"server\":\"{name}\""))
         });

@@ -50,7 +50,7 @@ fn log_in(browser: &Browser, stage: &Stage) -> Result<()> {
     browser.go(&stage.command(&["approvals", "link"])?)?;
     browser.click("button.yes")?;
     ensure!(
-        browser.text("main")?.contains("Nothing waits"),
+        browser.text("main")?.contains("No pending approvals"),
         "an empty list"
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! `/api/v1`: what is on record, and calls by programs, for admins. Errors are problem details with a code.
+//! `/api/v1`: the record and tool calls, for admins. Errors are problem details with a code.
 
 mod activity;
 mod calls;
@@ -17,7 +17,7 @@ use axum::{
 
 use super::{Shared, auth};
 
-/// The routes below `/api/v1`, with their errors in one form.
+/// The routes below `/api/v1`.
 pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/api/v1/servers", get(super::servers))
@@ -32,5 +32,6 @@ pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
             shared.clone(),
             auth::admins_only,
         ))
+        // The outermost layer, so that refusals of the authentication layer are converted too.
         .layer(middleware::map_response(problem::in_one_form))
 }

@@ -1,8 +1,7 @@
-//! The approvals over HTTP: `/v1/approvals`, `/v1/approve/{id}`, `/v1/deny/{id}`, `/v1/status/{id}`, and the
-//! same for a tenant below `/v1/t/{tenant}/`.
+//! Approvals over HTTP: `/v1/approvals`, `/v1/approve/{id}`, `/v1/deny/{id}`, `/v1/status/{id}`, and the same for one
+//! tenant below `/v1/t/{tenant}/`.
 //!
-//! Approvers and admins see and decide; whoever made a call sees how its own approvals stand, and
-//! decides nothing.
+//! Approvers and admins see and decide approvals. An agent token only sees the status of its own.
 
 use std::sync::Arc;
 
@@ -26,10 +25,9 @@ use serde_json::{Value, json, value::RawValue};
 use super::{Shared, auth, auth::Reach, health, problem::Problem};
 use crate::Principal;
 
-/// Approvals in one answer; older ones are left out.
+/// The limit of approvals in one answer; older ones are left out.
 const MAX_LISTED: usize = 500;
 
-/// The routes of the API.
 pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/v1/approvals", get(list))
@@ -45,22 +43,22 @@ pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
         .route("/v1/t/{tenant}/health", get(health::health))
         .layer(middleware::from_fn_with_state(
             shared.clone(),
-            auth::anyone_known,
+            auth::any_valid_token,
         ))
 }
 
-/// The approval that a path names, whatever else it names.
+/// The approval id of a path, with or without a tenant in it.
 #[derive(Debug, Deserialize)]
-struct Named {
+struct ApprovalPath {
     id: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Wanted {
+struct StatusFilter {
     status: Option<ApprovalStatus>,
 }
 
-/// An approval as the API tells it.
+/// An approval in the API's form.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     id: &'a ApprovalId,
@@ -81,7 +79,7 @@ struct Row<'a> {
     sight: Sight,
     summary: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    also: Vec<Further<'a>>,
+    also: Vec<CoveredCall<'a>>,
     definition_sha256: Option<&'a str>,
     rule: &'a str,
     reason: &'a str,
@@ -93,9 +91,9 @@ struct Row<'a> {
     used_by: Option<String>,
 }
 
-/// A further question that the same decision covers.
+/// A further call that the same decision covers.
 #[derive(Debug, Serialize)]
-struct Further<'a> {
+struct CoveredCall<'a> {
     tool: &'a str,
     arguments: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,13 +106,14 @@ async fn list(
     State(shared): State<Arc<Shared>>,
     Extension(principal): Extension<Arc<Principal>>,
     Extension(reach): Extension<Reach>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<StatusFilter>,
 ) -> Result<Json<Value>, Problem> {
     let approval_service = service_for(&shared, &principal)?;
     let which = Which {
         status: wanted.status,
         tenant: reach.into_tenant(),
     };
+    // `true`: each row shows the whole call, so a client may decide from the list. That marks them as seen.
     let found = approval_service.show_all(which, MAX_LISTED, true).await;
     let found = found.map_err(|error| unavailable(&error))?;
     let settings = approval_service.settings();
@@ -126,10 +125,10 @@ async fn one(
     State(shared): State<Arc<Shared>>,
     Extension(principal): Extension<Arc<Principal>>,
     Extension(reach): Extension<Reach>,
-    Path(Named { id }): Path<Named>,
+    Path(ApprovalPath { id }): Path<ApprovalPath>,
 ) -> Result<Json<Value>, Problem> {
     let approval_service = service_for(&shared, &principal)?;
-    let found = visible_to(approval_service, &reach, &known(&id)?).await?;
+    let found = visible_to(approval_service, &reach, &parse_id(&id)?).await?;
     let approval = found.ok_or_else(unknown)?;
     Ok(Json(json!(Row::of(
         &approval,
@@ -137,12 +136,14 @@ async fn one(
     ))))
 }
 
-/// An approval as it is shown to an approver within `reach`.
+/// An approval in the form for approvers; `None` outside of `reach`.
 pub(super) async fn visible_to(
     approval_service: &ApprovalService,
     reach: &Reach,
     id: &ApprovalId,
 ) -> Result<Option<Approval>, Problem> {
+    // Checked before the call is opened. Opening also marks the approval as seen, and after that no further question can
+    // be added to it.
     let known = approval_service
         .get(id)
         .await
@@ -161,7 +162,7 @@ async fn approve(
     shared: State<Arc<Shared>>,
     principal: Extension<Arc<Principal>>,
     reach: Extension<Reach>,
-    named: Path<Named>,
+    named: Path<ApprovalPath>,
 ) -> Result<Json<Value>, Problem> {
     resolve(shared, (principal, reach), named, Answer::Approve).await
 }
@@ -170,7 +171,7 @@ async fn deny(
     shared: State<Arc<Shared>>,
     principal: Extension<Arc<Principal>>,
     reach: Extension<Reach>,
-    named: Path<Named>,
+    named: Path<ApprovalPath>,
 ) -> Result<Json<Value>, Problem> {
     resolve(shared, (principal, reach), named, Answer::Deny).await
 }
@@ -178,12 +179,12 @@ async fn deny(
 async fn resolve(
     State(shared): State<Arc<Shared>>,
     (Extension(principal), Extension(reach)): (Extension<Arc<Principal>>, Extension<Reach>),
-    Path(Named { id }): Path<Named>,
+    Path(ApprovalPath { id }): Path<ApprovalPath>,
     answer: Answer,
 ) -> Result<Json<Value>, Problem> {
     let approval_service = service_for(&shared, &principal)?;
-    let id = known(&id)?;
-    let by = by(&principal, reach, Way::Api);
+    let id = parse_id(&id)?;
+    let by = approver(&principal, reach, Way::Api);
     decide(approval_service, by, &id, answer).await?;
     Ok(Json(json!({"id": id, "status": answer.status()})))
 }
@@ -192,10 +193,14 @@ async fn status(
     State(shared): State<Arc<Shared>>,
     Extension(principal): Extension<Arc<Principal>>,
     Extension(reach): Extension<Reach>,
-    Path(Named { id }): Path<Named>,
+    Path(ApprovalPath { id }): Path<ApprovalPath>,
 ) -> Result<Json<Value>, Problem> {
-    let approval_service = shared.gateway.path.approval_service().ok_or_else(nowhere)?;
-    let id = known(&id)?;
+    let approval_service = shared
+        .gateway
+        .path
+        .approval_service()
+        .ok_or_else(no_approvals)?;
+    let id = parse_id(&id)?;
     let found = approval_service
         .get(&id)
         .await
@@ -206,7 +211,7 @@ async fn status(
             && (principal.role.approves() || asking.principal == principal.name)
     };
     let approval = found.filter(may_see).ok_or_else(unknown)?;
-    // An approval that is over undecided is a no to whoever waits for it.
+    // An approval that expired undecided counts as denied: the waiting program must not go ahead.
     let decision = match approval.status {
         ApprovalStatus::Pending => return Ok(Json(json!({"id": id, "status": "pending"}))),
         ApprovalStatus::Approved | ApprovalStatus::Used => Decision::Allow,
@@ -216,12 +221,13 @@ async fn status(
         "id": id,
         "status": "resolved",
         "decision": decision,
+        // The exact state besides the decision: a denied call and an expired one both read `DENY`.
         "state": approval.status,
     })))
 }
 
-/// Somebody as they decide.
-pub(super) fn by(principal: &Principal, reach: Reach, way: Way) -> Approver {
+/// The principal as the approver of a decision.
+pub(super) fn approver(principal: &Principal, reach: Reach, way: Way) -> Approver {
     Approver {
         principal: principal.name.clone(),
         person: None,
@@ -230,7 +236,7 @@ pub(super) fn by(principal: &Principal, reach: Reach, way: Way) -> Approver {
     }
 }
 
-/// Takes a decision, on whatever surface it was made.
+/// Applies a decision, for the API and the page alike.
 pub(super) async fn decide(
     approval_service: &ApprovalService,
     by: Approver,
@@ -259,19 +265,23 @@ pub(super) async fn decide(
     }
 }
 
-/// The desk, for whoever may decide at it.
+/// The approval service, if this principal may decide approvals.
 pub(super) fn service_for<'s>(
     shared: &'s Shared,
     principal: &Principal,
 ) -> Result<&'s ApprovalService, Problem> {
     if !principal.role.approves() {
-        let text = "this token makes calls; it cannot see or decide about approvals";
+        let text = "an agent token cannot see or decide approvals; use an approver or admin token";
         return Err(Problem::new(StatusCode::FORBIDDEN, "not_an_approver", text));
     }
-    shared.gateway.path.approval_service().ok_or_else(nowhere)
+    shared
+        .gateway
+        .path
+        .approval_service()
+        .ok_or_else(no_approvals)
 }
 
-fn known(id: &str) -> Result<ApprovalId, Problem> {
+fn parse_id(id: &str) -> Result<ApprovalId, Problem> {
     id.parse().map_err(|_| unknown())
 }
 
@@ -280,14 +290,14 @@ fn unknown() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "unknown_approval", text)
 }
 
-fn nowhere() -> Problem {
-    let text = "this gateway keeps no approvals";
+fn no_approvals() -> Problem {
+    let text = "approvals are not available on this gateway";
     Problem::new(StatusCode::NOT_FOUND, "no_approvals", text)
 }
 
 pub(super) fn unavailable(error: &dyn std::error::Error) -> Problem {
     crate::log::approvals_unavailable(error);
-    let text = "approvals cannot be read or kept right now; the log says why";
+    let text = "the approval store is unavailable; see the gateway's log";
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "approvals_unavailable",
@@ -343,7 +353,7 @@ impl<'a> Row<'a> {
             others: others.as_deref().map(json_or_text),
             sight: *sight,
             summary: summary(arguments),
-            also: also.iter().map(Further::of).collect(),
+            also: also.iter().map(CoveredCall::of).collect(),
             definition_sha256: definition.as_deref(),
             rule,
             reason,
@@ -357,7 +367,7 @@ impl<'a> Row<'a> {
     }
 }
 
-impl<'a> Further<'a> {
+impl<'a> CoveredCall<'a> {
     fn of(asking: &'a Asking) -> Self {
         Self {
             tool: &asking.tool,
@@ -369,7 +379,7 @@ impl<'a> Further<'a> {
     }
 }
 
-/// JSON as it came; what is cut or has something blotted out may be none any more, and is a text.
+/// JSON unchanged, or a JSON string when truncation or redaction has made it invalid.
 fn json_or_text(text: &str) -> Box<RawValue> {
     let null = || RawValue::NULL.to_owned();
     RawValue::from_string(text.to_owned())

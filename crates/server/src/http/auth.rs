@@ -1,5 +1,5 @@
-//! Who may come in: an agent's token opens `/mcp` and `/v1/check`, an approver's the approvals, an admin's
-//! everything but `/mcp`. Each sees its own tenant; only whoever runs the gateway sees all of them.
+//! Authentication: an agent token opens `/mcp` and `/v1/check`, an approver token the approvals, an admin token everything
+//! but `/mcp`. Each sees its own tenant; only the operator's token sees all of them.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use subtle::ConstantTimeEq;
 use super::{Shared, dns_rebinding, listen::Peer};
 use crate::{Keyring, Principal, principal::Pass};
 
-/// What somebody on this machine is called who needs no token.
+/// The principal of a local program that needs no token.
 const LOOPBACK: &str = "loopback";
 
-/// The credentials, kept as digests: comparing those takes the same time for every guess.
+/// The credentials, stored as digests and compared in constant time.
 #[derive(Debug)]
 pub struct Tokens {
     agent: (Digest, Arc<Principal>),
@@ -27,7 +27,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Takes the two tokens as configured.
+    /// The gateway's own agent and admin tokens.
     pub fn new(agent: &str, admin: &str) -> Self {
         let known =
             |token: &str, principal: Principal| (Digest::of(token.as_bytes()), Arc::new(principal));
@@ -38,18 +38,19 @@ impl Tokens {
         }
     }
 
-    /// The same, and others besides.
+    /// Adds the stored tokens.
     #[must_use]
     pub fn and(mut self, others: Arc<dyn Keyring>) -> Self {
         self.others = Some(others);
         self
     }
 
-    /// Whoever holds a token. The two configured ones are looked at first, so that only others cost a
-    /// look at where they are kept.
+    /// The principal of a token; `None` when it is unknown. The gateway's own tokens are checked first, so only others cost a
+    /// lookup in the store.
     pub(super) fn holder(&self, token: &str) -> Option<Arc<Principal>> {
         let given = Digest::of(token.as_bytes());
         let is = |known: &Digest| bool::from(given.as_bytes().ct_eq(known.as_bytes()));
+        // Both comparisons always run, so the time does not reveal which token was nearly right.
         match (is(&self.agent.0), is(&self.admin.0)) {
             (true, _) => Some(self.agent.1.clone()),
             (false, true) => Some(self.admin.1.clone()),
@@ -59,34 +60,32 @@ impl Tokens {
 }
 
 impl Tokens {
-    /// Whether a principal who came in once may still come in.
-    pub(super) fn still_opens(&self, principal: &Principal) -> bool {
+    /// Whether a principal that was authenticated before is still valid.
+    pub(super) fn is_still_valid(&self, principal: &Principal) -> bool {
         self.pass(principal).is_valid()
     }
 
-    /// What tells whether a principal's token is still valid, for whatever outlasts a request.
+    /// The pass that re-checks a principal's token, for streams and other things that outlast a request.
     pub(super) fn pass(&self, principal: &Principal) -> Pass {
         let configured = [&self.agent.1, &self.admin.1];
         match &self.others {
             Some(others) if configured.iter().all(|known| ***known != *principal) => {
-                Pass::kept(others.clone(), &principal.name)
+                Pass::stored(others.clone(), &principal.name)
             }
             Some(_) | None => Pass::default(),
         }
     }
 }
 
-/// How far somebody sees.
+/// Which tenants a principal sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Every tenant.
     All,
-    /// This one.
     Tenant(String),
 }
 
 impl Reach {
-    /// How far somebody sees where no tenant is named.
+    /// The reach of a principal when the path names no tenant.
     pub(super) fn of(principal: &Principal) -> Self {
         if principal.operates {
             Self::All
@@ -95,7 +94,7 @@ impl Reach {
         }
     }
 
-    /// The only tenant that is seen.
+    /// The only visible tenant; `None` for all.
     pub(super) fn into_tenant(self) -> Option<String> {
         match self {
             Self::All => None,
@@ -103,7 +102,7 @@ impl Reach {
         }
     }
 
-    /// Whether something of a tenant is seen.
+    /// Whether a tenant is visible. Data without a tenant is visible only to the operator.
     pub(super) fn includes(&self, tenant: Option<&str>) -> bool {
         match self {
             Self::All => true,
@@ -111,7 +110,7 @@ impl Reach {
         }
     }
 
-    /// How far somebody sees at a place, which may name a tenant. What is not theirs is not there.
+    /// The reach of a principal at a path that may name a tenant; `None` when it may not see that tenant.
     fn at(shared: &Shared, principal: &Principal, path: &str) -> Option<Self> {
         let named = path
             .strip_prefix("/v1/t/")
@@ -125,11 +124,12 @@ impl Reach {
     }
 }
 
-/// Whoever sent a request, as long as their tenant is there.
+/// The principal of a request, if its tenant still exists.
 #[expect(clippy::result_large_err, reason = "a refusal is an answer")]
-fn known(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Principal>, Response> {
+fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Principal>, Response> {
     let principal = principal(&shared.tokens, headers).ok_or_else(unauthorized)?;
     let tenant = principal.tenant.as_str();
+    // A stored token can outlive its tenant in the configuration. Without a policy for the tenant it opens nothing.
     let is_there = tenant == FIRST_TENANT
         || shared
             .gateway
@@ -137,10 +137,10 @@ fn known(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Principal>, Respons
             .providers()
             .policy()
             .knows_tenant(tenant);
-    is_there.then_some(principal).ok_or_else(nowhere)
+    is_there.then_some(principal).ok_or_else(no_such_tenant)
 }
 
-/// Says who it is and how far they see, and lets them in.
+/// Stores principal and reach with the request and runs it.
 async fn enter(
     shared: &Shared,
     principal: Arc<Principal>,
@@ -148,101 +148,102 @@ async fn enter(
     next: Next,
 ) -> Response {
     let Some(reach) = Reach::at(shared, &principal, request.uri().path()) else {
-        return nowhere();
+        return no_such_tenant();
     };
     request.extensions_mut().insert(principal);
     request.extensions_mut().insert(reach);
     next.run(request).await
 }
 
-/// Lets agents in.
+/// Admits agent tokens only.
 #[expect(clippy::result_large_err, reason = "a refusal is an answer")]
 pub(super) fn agents_only(
     shared: &Shared,
     headers: &HeaderMap,
 ) -> Result<Arc<Principal>, Response> {
-    let principal = known(shared, headers)?;
+    let principal = authenticate(shared, headers)?;
     match principal.role {
         Role::Agent => Ok(principal),
-        Role::Approver => Err(forbidden("an approver's token does not make calls")),
+        Role::Approver => Err(forbidden(
+            "an approver token cannot make calls; use an agent token",
+        )),
         Role::Admin => Err(forbidden(
-            "the admin token does not make calls; use the agent token",
+            "an admin token cannot make calls; use an agent token",
         )),
     }
 }
 
-/// Lets admins in, and says who it is.
+/// Admits admin tokens only.
 pub(super) async fn admins_only(
     State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let principal = match known(&shared, request.headers()) {
+    let principal = match authenticate(&shared, request.headers()) {
         Ok(principal) => principal,
         Err(refusal) => return refusal,
     };
     match principal.role {
         Role::Admin => enter(&shared, principal, request, next).await,
-        Role::Approver => forbidden("an approver's token may only use the approvals"),
-        Role::Agent => forbidden("the agent token may only use /mcp; use the admin token"),
+        Role::Approver => forbidden("an approver token can only access approvals"),
+        Role::Agent => forbidden("an agent token cannot use this endpoint; use an admin token"),
     }
 }
 
-/// Lets everybody in who has a token, and says who it is; what they may do is for others to say.
-pub(super) async fn anyone_known(
+/// Admits every valid token. The handlers check what its role permits.
+pub(super) async fn any_valid_token(
     State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,
 ) -> Response {
-    match known(&shared, request.headers()) {
+    match authenticate(&shared, request.headers()) {
         Ok(principal) => enter(&shared, principal, request, next).await,
         Err(refusal) => refusal,
     }
 }
 
-/// Lets in whoever asks about calls: those who make them, admins, and everybody on this machine where it is
-/// configured.
+/// Admits agent and admin tokens, and local programs without one if that is configured.
 pub(super) async fn checkers_only(
     State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let principal = match known(&shared, request.headers()) {
+    let principal = match authenticate(&shared, request.headers()) {
         Ok(principal) => principal,
-        Err(_) if shared.open_check && is_from_here(&request) => {
+        Err(_) if shared.open_check && is_local_program(&request) => {
             Arc::new(Principal::new(LOOPBACK, Role::Agent))
         }
         Err(refusal) => return refusal,
     };
     match principal.role {
         Role::Agent | Role::Admin => enter(&shared, principal, request, next).await,
-        Role::Approver => forbidden("an approver's token may only use the approvals"),
+        Role::Approver => forbidden("an approver token can only access approvals"),
     }
 }
 
-/// Lets whoever scrapes metrics in: admins, and everybody on this machine where it is configured.
+/// Admits admin tokens, and local programs without one if that is configured.
 pub(super) async fn scrapers_only(
     shared: State<Arc<Shared>>,
     request: Request,
     next: Next,
 ) -> Response {
-    if shared.open_metrics && is_from_here(&request) {
+    if shared.open_metrics && is_local_program(&request) {
         return next.run(request).await;
     }
-    match known(&shared, request.headers()) {
-        // What is counted is counted over all tenants, and belongs to the first.
+    match authenticate(&shared, request.headers()) {
+        // Metrics are counted over all tenants, so a single tenant's admin must not read them.
         Ok(principal) if principal.role == Role::Admin && principal.tenant != FIRST_TENANT => {
-            forbidden("the gateway's metrics are not a tenant's")
+            forbidden("metrics cover all tenants; a tenant's admin token cannot read them")
         }
         Ok(_) | Err(_) => admins_only(shared, request, next).await,
     }
 }
 
-/// Whether a program of this machine sent a request. One that a proxy here passed on may come from anywhere.
-fn is_from_here(request: &Request) -> bool {
+/// Whether a program on this machine sent a request. A request forwarded by a local proxy may come from anywhere.
+fn is_local_program(request: &Request) -> bool {
     let peer = request.extensions().get::<Peer>();
     let is_local = peer.is_some_and(|Peer(address)| address.is_loopback());
-    // Under another name than this machine's own it came from somewhere else, too.
+    // Any other host name means a proxy or a DNS-rebinding page, even if the peer is loopback.
     let own_name = dns_rebinding::against_rebinding(&[], request).is_ok();
     is_local
         && own_name
@@ -252,8 +253,9 @@ fn is_from_here(request: &Request) -> bool {
             .any(|name| is_of_proxy(name.as_str()))
 }
 
-/// Whether proxies write this header. Names of headers are in lower case here.
+/// Whether proxies add this header. Expects a lower-case name, as `HeaderName` provides.
 fn is_of_proxy(name: &str) -> bool {
+    // A list of known headers can miss one; it is only a second line of defence behind the configuration switch.
     const NAMES: [&str; 6] = [
         "via",
         "forwarded",
@@ -294,8 +296,8 @@ fn principal(tokens: &Tokens, headers: &HeaderMap) -> Option<Arc<Principal>> {
     tokens.holder(token.trim())
 }
 
-/// What is another tenant's, or nobody's, is not there.
-fn nowhere() -> Response {
+/// The same answer for another tenant's data and for a missing tenant, so that names cannot be probed.
+fn no_such_tenant() -> Response {
     (StatusCode::NOT_FOUND, "there is no such tenant\n").into_response()
 }
 
@@ -304,7 +306,7 @@ fn forbidden(text: &str) -> Response {
 }
 
 fn unauthorized() -> Response {
-    let text = "a token is needed: send `Authorization: Bearer …` (see `callgate connect`)\n";
+    let text = "authentication required: send `Authorization: Bearer …` (see `callgate connect`)\n";
     let mut response = (StatusCode::UNAUTHORIZED, text).into_response();
     response
         .headers_mut()

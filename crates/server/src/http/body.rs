@@ -1,7 +1,7 @@
-//! The body of a request, up to a limit, within a deadline, and only when there is room for it.
+//! Reads request bodies within a size limit, a deadline and the memory budget.
 //!
-//! A client that is still writing when it is refused mostly sees a broken connection and never
-//! the refusal. So what comes over the limit is read for a while, and thrown away, before that.
+//! A client that is still writing when it is refused usually sees a broken connection instead of the refusal. So an
+//! oversized body is read and discarded for a while before the refusal is sent.
 
 use std::{
     future::poll_fn,
@@ -17,26 +17,26 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::inflight::{Budget, Reservation};
 
-/// How much over the limit is thrown away; who sends more may see a broken connection.
-const THROWN_AWAY_BYTES: usize = 64 * 1024 * 1024;
-/// How long throwing away may take.
-const THROWN_AWAY_WITHIN: Duration = Duration::from_secs(5);
-/// By how much room grows with a body that is slow, or that did not say how long it is.
+/// How much of an oversized body is discarded. A client that sends more may see a broken connection.
+const DISCARD_BYTES: usize = 64 * 1024 * 1024;
+/// How long discarding may take.
+const DISCARD_DEADLINE: Duration = Duration::from_secs(5);
+/// The step by which the reservation grows for a body that is slow or has no `Content-Length`.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// How long a body is waited for.
+/// The deadlines of a body.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// For all of it.
+pub(super) struct BodyDeadlines {
+    /// For the whole body.
     pub(super) whole: Duration,
-    /// For room; then the client is told to come again.
+    /// For room in the memory budget; then the client gets 503 and may retry.
     pub(super) room: Duration,
-    /// So long a body keeps room for all that it announced. After that it has room for what came
-    /// and a little more: slow senders must not lock the quick ones out.
+    /// How long a body keeps the reservation for its announced length. After that it only holds what arrived and one step
+    /// more, so that slow senders cannot lock out fast ones.
     pub(super) kept_free: Duration,
 }
 
-impl Default for Pace {
+impl Default for BodyDeadlines {
     fn default() -> Self {
         Self {
             whole: Duration::from_secs(30),
@@ -46,36 +46,32 @@ impl Default for Pace {
     }
 }
 
-/// What a body may take.
+/// The limits of a body.
 #[derive(Debug, Clone)]
-pub(super) struct Allowance {
-    /// At most so many bytes.
+pub(super) struct BodyLimits {
+    /// The size limit, in bytes.
     pub(super) limit: usize,
-    /// Out of this.
+    /// The budget that it is reserved from.
     pub(super) budget: Budget,
-    /// In this time.
-    pub(super) pace: Pace,
+    pub(super) pace: BodyDeadlines,
 }
 
-/// Why there is no body.
+/// Why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BodyError {
-    /// It is over the limit.
     #[error("the body is over the limit (`limits.http_mib`)")]
     TooLarge,
-    /// The client stopped in the middle of it.
-    #[error("the body ended early")]
+    /// The connection ended in the middle of it.
+    #[error("the request body ended early")]
     Broken,
-    /// It did not come in time.
-    #[error("the body did not come within 30 s")]
+    #[error("the request body did not arrive within 30 s")]
     Slow,
-    /// Too much is under way (`limits.inflight_mib`).
+    /// The memory budget is exhausted (`limits.inflight_mib`).
     #[error("busy")]
     Busy,
 }
 
 impl BodyError {
-    /// The HTTP status that says so.
     pub(super) fn status(self) -> u16 {
         match self {
             BodyError::TooLarge => 413,
@@ -86,59 +82,62 @@ impl BodyError {
     }
 }
 
-/// Reads a whole body. What it takes of the budget is given back with its last copy.
-pub(super) async fn read<B>(body: B, allowance: &Allowance) -> Result<Bytes, BodyError>
+/// Reads a whole body. Its reservation is released with its last copy.
+pub(super) async fn read<B>(body: B, limits: &BodyLimits) -> Result<Bytes, BodyError>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut coming = Coming {
+    let mut reader = BodyReader {
         body,
-        allowance,
+        limits,
         announced,
         at_hand: None,
         first: Bytes::new(),
         rest: BytesMut::new(),
     };
-    if announced > allowance.limit {
-        return coming.refuse().await;
+    if announced > limits.limit {
+        return reader.refuse().await;
     }
-    let Allowance { budget, pace, .. } = allowance;
+    let BodyLimits { budget, pace, .. } = limits;
+    // Reserved before reading: the announced length is what the client may make the gateway allocate.
     let room = budget.take_within(announced, pace.room).await;
     let room = room.ok_or(BodyError::Busy)?;
-    let at_hand = coming.at_hand().await.transpose()?.flatten();
+    let at_hand = reader.at_hand().await.transpose()?.flatten();
     match at_hand {
-        Some(whole) if coming.body.is_end_stream() && whole.len() <= announced => {
+        // Complete and within its reservation. A body without a length announces 0 and takes the slow path.
+        Some(whole) if reader.body.is_end_stream() && whole.len() <= announced => {
             return Ok(room.hold(whole));
         }
-        beginning => coming.at_hand = beginning,
+        beginning => reader.at_hand = beginning,
     }
-    timeout(pace.whole, coming.collect(room))
+    timeout(pace.whole, reader.collect(room))
         .await
         .unwrap_or(Err(BodyError::Slow))
 }
 
-/// A body that is being read.
-struct Coming<'a, B> {
+/// The state of a body that is being read.
+struct BodyReader<'a, B> {
     body: B,
-    allowance: &'a Allowance,
+    limits: &'a BodyLimits,
     announced: usize,
-    /// What came with the head and was not looked at yet.
+    /// The piece that arrived with the head and is not yet counted.
     at_hand: Option<Bytes>,
-    /// The usual body comes in one piece and is not copied.
+    /// The first piece. Most bodies have only one, which is returned without a copy.
     first: Bytes,
     rest: BytesMut,
 }
 
-impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
-    /// What has come with the head; `None` if nothing has. hyper hands it over one turn after it was first asked. Most bodies
-    /// are complete then, and setting deadlines for those would cost more than reading them. The body itself wakes nobody
-    /// here: this asks for the next turn, and there is nothing to do in a third one.
+impl<B: HttpBody<Data = Bytes> + Unpin> BodyReader<'_, B> {
+    /// The piece that arrived with the head; `None` if there is none. hyper delivers it one poll after the first request for
+    /// it. Most bodies are then complete, and setting a deadline for them would cost more than reading them.
     async fn at_hand(&mut self) -> Option<Result<Option<Bytes>, BodyError>> {
         let mut was_asked = false;
         poll_fn(|context| {
-            let mut nobody = Context::from_waker(Waker::noop());
-            match pin!(self.next()).poll(&mut nobody) {
+            // Polled without a waker: hyper's wake would only schedule the poll that is requested below anyway, and a third
+            // poll would find nothing.
+            let mut no_waker = Context::from_waker(Waker::noop());
+            match pin!(self.next()).poll(&mut no_waker) {
                 Poll::Ready(next) => Poll::Ready(Some(next)),
                 Poll::Pending if was_asked => Poll::Ready(None),
                 Poll::Pending => {
@@ -152,7 +151,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
     }
 
     async fn collect(&mut self, mut room: Reservation) -> Result<Bytes, BodyError> {
-        let pace = self.allowance.pace;
+        let pace = self.limits.pace;
         let kept_free_until = Instant::now() + pace.kept_free;
         let mut is_slow = false;
         loop {
@@ -162,6 +161,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
                 timeout_at(kept_free_until, self.next()).await
             };
             let Ok(next) = next else {
+                // From now on without the timer: the whole body still has its deadline in `read`.
                 is_slow = true;
                 room.shrink_to(self.len() + STEP_BYTES);
                 continue;
@@ -169,13 +169,14 @@ impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
             let Some(chunk) = next? else {
                 return Ok(room.hold(self.whole()));
             };
-            if self.len() + chunk.len() > self.allowance.limit {
+            if self.len() + chunk.len() > self.limits.limit {
+                // Released before discarding, which may take seconds and needs no memory.
                 drop(room);
                 return self.refuse().await;
             }
             self.add(chunk);
             if let Some(missing) = room.missing(self.len(), STEP_BYTES) {
-                let more = self.allowance.budget.take_exactly(missing);
+                let more = self.limits.budget.take_exactly(missing);
                 let more = timeout(pace.room, more).await;
                 room.join(more.map_err(|_| BodyError::Busy)?);
             }
@@ -186,7 +187,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
         self.first.len() + self.rest.len()
     }
 
-    /// Pieces are put together as they come: a list of tiny ones would take many times their size.
+    /// Appends a piece to one buffer. A list of pieces could take many times their size if they are tiny.
     fn add(&mut self, chunk: Bytes) {
         if self.len() == 0 {
             self.first = chunk;
@@ -208,18 +209,19 @@ impl<B: HttpBody<Data = Bytes> + Unpin> Coming<'_, B> {
         std::mem::take(&mut self.rest).freeze()
     }
 
-    /// Whether all of it came or the time was up, the refusal follows.
+    /// Discards the rest, as far as the limits allow, and refuses.
     async fn refuse(&mut self) -> Result<Bytes, BodyError> {
         drop(self.whole());
-        let _ = timeout(THROWN_AWAY_WITHIN, self.throw_away()).await;
+        // The refusal follows whether or not everything was discarded in time.
+        let _ = timeout(DISCARD_DEADLINE, self.discard()).await;
         Err(BodyError::TooLarge)
     }
 
-    async fn throw_away(&mut self) {
+    async fn discard(&mut self) {
         let mut bytes = 0;
         while let Ok(Some(chunk)) = self.next().await {
             bytes += chunk.len();
-            if bytes > THROWN_AWAY_BYTES {
+            if bytes > DISCARD_BYTES {
                 return;
             }
         }
@@ -256,11 +258,11 @@ mod tests {
 
     const ROOM: usize = 1024 * 1024;
 
-    fn allowance(limit: usize) -> Allowance {
-        Allowance {
+    fn limits(limit: usize) -> BodyLimits {
+        BodyLimits {
             limit,
             budget: Budget::new(ROOM),
-            pace: Pace {
+            pace: BodyDeadlines {
                 whole: Duration::from_millis(300),
                 room: Duration::from_millis(30),
                 kept_free: Duration::from_millis(30),
@@ -274,7 +276,7 @@ mod tests {
     }
 
     async fn read_up_to(pieces: &'static [&'static str], limit: usize) -> Result<Bytes, BodyError> {
-        read(body(pieces), &allowance(limit)).await
+        read(body(pieces), &limits(limit)).await
     }
 
     #[tokio::test]
@@ -287,60 +289,60 @@ mod tests {
         let too_large = Err(BodyError::TooLarge);
         assert_eq!(read_up_to(&["ab", "cd"], 3).await, too_large);
         assert_eq!(read_up_to(&["abcd", "e"], 3).await, too_large);
-        assert_eq!(read(Body::from("abcd"), &allowance(3)).await, too_large);
+        assert_eq!(read(Body::from("abcd"), &limits(3)).await, too_large);
     }
 
     #[tokio::test]
     async fn a_body_reserves_memory_until_its_last_copy_is_dropped() {
-        let allowance = allowance(ROOM * 4);
+        let limits = limits(ROOM * 4);
         for length in [0, 10, ROOM / 2, ROOM * 2] {
-            let whole = read(Body::from(vec![b'x'; length]), &allowance).await;
+            let whole = read(Body::from(vec![b'x'; length]), &limits).await;
             let whole = whole.expect("it is alone");
-            assert!(allowance.budget.held() >= length.min(ROOM));
+            assert!(limits.budget.held() >= length.min(ROOM));
             drop(whole);
-            assert_eq!(allowance.budget.held(), 0);
+            assert_eq!(limits.budget.held(), 0);
         }
     }
 
     #[tokio::test]
     async fn the_reservation_grows_with_a_body_of_unknown_length() {
-        let allowance = allowance(ROOM * 4);
+        let limits = limits(ROOM * 4);
         let pieces = (0..40).map(|_| Ok::<_, Infallible>(vec![b'x'; ROOM / 20]));
-        let whole = read(Body::from_stream(stream::iter(pieces)), &allowance).await;
+        let whole = read(Body::from_stream(stream::iter(pieces)), &limits).await;
         assert_eq!(whole.expect("it is alone").len(), ROOM / 20 * 40);
-        assert_eq!(allowance.budget.held(), 0);
+        assert_eq!(limits.budget.held(), 0);
     }
 
     #[tokio::test]
     async fn a_client_without_room_is_told_to_retry() {
-        let allowance = allowance(ROOM);
-        let other = allowance.budget.try_take(ROOM).expect("there is room");
-        let refused = read(Body::from("abc"), &allowance).await;
+        let limits = limits(ROOM);
+        let other = limits.budget.try_take(ROOM).expect("there is room");
+        let refused = read(Body::from("abc"), &limits).await;
         assert_eq!(refused, Err(BodyError::Busy));
         assert_eq!(BodyError::Busy.status(), 503);
         drop(other);
-        let whole = read(Body::from("abc"), &allowance).await;
+        let whole = read(Body::from("abc"), &limits).await;
         assert_eq!(whole, Ok(Bytes::from_static(b"abc")));
     }
 
     #[tokio::test]
     async fn a_slow_body_does_not_block_others_and_is_cut_off() {
-        let allowance = allowance(ROOM);
+        let limits = limits(ROOM);
         let begun = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"x"))]);
         let announced = AnnouncedBody {
             length: ROOM as u64,
             inner: Body::from_stream(begun.chain(stream::pending())),
         };
-        let slow = read(Body::new(announced), &allowance);
+        let slow = read(Body::new(announced), &limits);
         let quick = async {
             let long_enough = Duration::from_secs(5);
-            let room = allowance.budget.take_within(ROOM / 2, long_enough).await;
-            room.map(|_| allowance.budget.held())
+            let room = limits.budget.take_within(ROOM / 2, long_enough).await;
+            room.map(|_| limits.budget.held())
         };
         let (slow, quick) = tokio::join!(slow, quick);
         assert_eq!(slow, Err(BodyError::Slow));
         assert!(quick.expect("there was room before the slow one ended") > ROOM / 2);
-        assert_eq!(allowance.budget.held(), 0);
+        assert_eq!(limits.budget.held(), 0);
     }
 
     /// A body that says how long it is.

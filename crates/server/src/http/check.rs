@@ -1,5 +1,5 @@
-//! `/v1/check`: other gateways and programs ask whether a call may happen. A no is an answer like any
-//! other; only what is no question, or is too long for one, is refused.
+//! `/v1/check`: other gateways and programs ask whether a call is allowed. A denial is an ordinary answer; only malformed
+//! and oversized questions are errors.
 
 use std::sync::Arc;
 
@@ -22,10 +22,9 @@ use ulid::Ulid;
 use super::{Shared, auth, auth::Reach, problem::Problem};
 use crate::Principal;
 
-/// What whoever asks is called where neither the token nor the question says it.
+/// The agent name when neither the token nor the question has one.
 const ANONYMOUS: &str = "anonymous";
 
-/// The routes of the API.
 pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/v1/check", post(check))
@@ -42,9 +41,10 @@ async fn check(
     Extension(reach): Extension<Reach>,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
+    // The limit of the protocol: an asking gateway denies a call whose question would be longer.
     let body = to_bytes(request.into_body(), MAX_QUESTION_BYTES).await;
     let body = body.map_err(|_| {
-        let text = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
+        let text = format!("the question exceeds the limit of {MAX_QUESTION_BYTES} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text)
     })?;
     let question = Question::read(&body)
@@ -58,7 +58,7 @@ async fn check(
     Ok(response)
 }
 
-/// On whose behalf it is asked. An agent that the question names is only the asker's word for it.
+/// The identity that is checked. The agent and session are the asker's claims; tenant, principal and grant are the token's.
 fn who(principal: &Principal, reach: Reach, question: &Question) -> Who {
     let own = principal.names_agent.then(|| principal.name.clone());
     let agent = question.agent.clone().filter(|agent| !agent.is_empty());
@@ -67,6 +67,8 @@ fn who(principal: &Principal, reach: Reach, question: &Question) -> Who {
             .into_tenant()
             .unwrap_or_else(|| principal.tenant.clone()),
         principal: principal.name.clone(),
+        // The named agent comes first, because a gateway asks for many agents with one token. They are counted
+        // separately, within the limits of that token.
         agent: agent.or(own).unwrap_or_else(|| ANONYMOUS.to_owned()),
         session: question
             .session
@@ -83,7 +85,7 @@ fn unanswered(error: &NotChecked) -> Problem {
         }
         NotChecked::NotRecorded(_) | NotChecked::NoApprovals(_) => {
             crate::log::check_not_answered(error);
-            let text = format!("{error} right now; the log says why");
+            let text = format!("{error} right now; see the gateway's log");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text)
         }
     }

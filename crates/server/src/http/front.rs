@@ -1,8 +1,7 @@
-//! The front of the HTTP door: what every request passes, in this order, before anything else looks
-//! at it.
+//! The entry of the HTTP door: every request passes these checks, in this order.
 //!
-//! Calls come by the thousand, so `/mcp` is told apart here by hand; everything else goes through a
-//! router.
+//! `/mcp` is matched by hand because nearly all requests are calls, and a router costs three boxed layers per request.
+//! Everything else goes through a router.
 
 use std::sync::Arc;
 
@@ -23,29 +22,28 @@ use super::{
 };
 use crate::Principal;
 
-/// The front of a door.
 #[derive(Debug, Clone)]
 pub(super) struct Front {
     pub(super) shared: Arc<Shared>,
-    /// Everything but `/mcp`.
+    /// The routes other than `/mcp`.
     pub(super) others: Router,
 }
 
-/// The view that a URL asks for.
-enum Asked {
-    /// The one that the caller's token names, else the configured one.
+/// The view that a URL chooses.
+enum RequestedView {
+    /// The token's view, else the configured default.
     Usual,
-    /// This one.
     View(View),
 }
 
 impl Answers for Front {
     async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response {
+        // Checked first: a rebinding page must reach no handler, not even those that need no token.
         let mut response = match dns_rebinding::against_rebinding(&self.shared.hosts, &request) {
             Err(refusal) => refusal,
             Ok(()) => self.route(request, peer).await,
         };
-        // While the gateway stops, each answer is the last one on its connection.
+        // While the gateway drains, clients should reconnect elsewhere instead of reusing this connection.
         if self.shared.closing.drain.is_cancelled() {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -57,6 +55,7 @@ impl Answers for Front {
 impl Front {
     async fn route(&self, mut request: Request<Incoming>, peer: Peer) -> Response {
         if let Some(view) = self.view(request.uri().path()) {
+            // Authenticated before the body is read: a stranger cannot make the gateway buffer anything.
             return match auth::agents_only(&self.shared, request.headers()) {
                 Err(refusal) => refusal,
                 Ok(principal) => self.mcp(request, view, &principal).await,
@@ -68,13 +67,13 @@ impl Front {
         response
     }
 
-    /// What a URL asks for; `None` where it is not MCP's.
-    fn view(&self, path: &str) -> Option<Asked> {
+    /// The view that a path chooses; `None` for paths outside of `/mcp`.
+    fn view(&self, path: &str) -> Option<RequestedView> {
         match path {
-            "/mcp" => Some(Asked::Usual),
-            "/mcp/direct" => Some(Asked::View(View::Direct)),
-            "/mcp/search" => Some(Asked::View(View::Search)),
-            "/mcp/code" => Some(Asked::View(View::Code)),
+            "/mcp" => Some(RequestedView::Usual),
+            "/mcp/direct" => Some(RequestedView::View(View::Direct)),
+            "/mcp/search" => Some(RequestedView::View(View::Search)),
+            "/mcp/code" => Some(RequestedView::View(View::Code)),
             _ => None,
         }
     }
@@ -82,13 +81,13 @@ impl Front {
     async fn mcp(
         &self,
         request: Request<Incoming>,
-        asked: Asked,
+        asked: RequestedView,
         principal: &Arc<Principal>,
     ) -> Response {
         let usual = || self.shared.gateway.views.default_view();
         let view = match asked {
-            Asked::View(view) => view,
-            Asked::Usual => principal.view.unwrap_or_else(usual),
+            RequestedView::View(view) => view,
+            RequestedView::Usual => principal.view.unwrap_or_else(usual),
         };
         match *request.method() {
             Method::POST => mcp::post(&self.shared, principal, view, request).await,

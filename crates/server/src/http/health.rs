@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`: for whoever watches over the gateway. They need no token.
+//! `/healthz` and `/readyz`, for monitoring. They need no token.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use serde_json::json;
 use super::Shared;
 use crate::{Gateway, gateway::ServerRow};
 
-/// `ok`, or `degraded` with the reasons. Degraded is still healthy: it is answered with 200, since
-/// a restart would help none of the reasons.
+/// `ok`, or `degraded` with the reasons. Both are answered with 200: a restart would fix none of the reasons, so an
+/// orchestrator must not restart a degraded gateway.
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let reasons = reasons(&shared.gateway);
     let status = if reasons.is_empty() { "ok" } else { "degraded" };
@@ -22,10 +22,11 @@ pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     Json(json!({"status": status, "reasons": reasons, "config": config})).into_response()
 }
 
-/// Ready once the first round of connects has settled, and until the gateway stops.
+/// Ready when every server's first connect has succeeded or failed, until the gateway drains.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> StatusCode {
     let rows = shared.gateway.status.rows();
     let starting = rows.iter().any(|row| row.status == "starting");
+    // Not ready while draining, so that a load balancer sends new hosts elsewhere.
     if starting || shared.closing.drain.is_cancelled() {
         StatusCode::SERVICE_UNAVAILABLE
     } else {
@@ -39,9 +40,7 @@ fn reasons(gateway: &Gateway) -> Vec<String> {
     reasons.extend(gateway.path.record_trouble());
     match gateway.status.record_owed() {
         0 => {}
-        owed => reasons.push(format!(
-            "{owed} entries of the record could not be written yet"
-        )),
+        owed => reasons.push(format!("{owed} record entries are waiting to be written")),
     }
     reasons.extend(gateway.status.complaints());
     reasons

@@ -1,8 +1,8 @@
-//! The accept loop: which connections there are, and how long each may keep us waiting.
+//! The accept loop, with its limits on connections and on how long each client may stall.
 //!
-//! A client that does not send its header, or does not read its answer, is cut off. Memory for
-//! one connection is bounded whatever its client does: a header and what waits to be written have
-//! room of a fixed size, and bodies and answers are counted elsewhere. A panic costs one answer.
+//! A client that does not send its header or does not read its answer is disconnected. The memory of one connection is
+//! bounded whatever its client does: the header and the write buffer have fixed sizes, and bodies and answers are counted
+//! in the memory budget. A panic in a handler costs one answer.
 
 mod connection_table;
 mod deadline;
@@ -36,22 +36,20 @@ use deadline::Deadline;
 use self_wake::SelfWake;
 use write_timeout::WriteTimeout;
 
-/// The room for one header, and for what one connection has waiting to be written.
+/// The limit of one request head, and of a connection's write buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// How many clients are told at once that there are too many; others are just cut off.
+/// How many refused clients get an answer at the same time; others are disconnected without one.
 const TURNED_AWAY_AT_ONCE: usize = 64;
-/// How long a client that is turned away has to read why.
+/// How long a refused client has to read its answer.
 const TURNED_AWAY_WITHIN: Duration = Duration::from_secs(1);
-/// How long no connection is accepted after the system refused one, unless one ends before.
+/// The pause after the system refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const TURNED_AWAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: text/plain\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 44\r\n\r\n\
     too many connections (`limits.connections`)\n";
 
-/// What answers requests.
 pub(super) trait Answers: Clone + Send + Sync + 'static {
-    /// Answers one request.
     fn answer(
         &self,
         request: Request<Incoming>,
@@ -59,25 +57,25 @@ pub(super) trait Answers: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response> + Send;
 }
 
-/// Where a request comes from.
+/// The client address of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// What clients may take of us.
+/// The limits of client connections.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
-    /// So many connections at once.
+    /// The limit of open connections.
     pub(super) connections: usize,
-    /// How long a header may take, and how long a connection may be idle.
+    /// How long a request head may take, and how long a connection may be idle.
     pub(super) header: Duration,
-    /// How long a client may read nothing of what is written to it.
+    /// How long a client may leave written bytes unread.
     pub(super) stalled: Duration,
-    /// How long last answers may take once the door closes.
+    /// How long last answers may take after the door closes.
     pub(super) last_writes: Duration,
 }
 
 impl ConnectionLimits {
-    /// The usual patience with so many connections.
+    /// The default deadlines with this many connections.
     pub(super) fn new(connections: usize) -> Self {
         Self {
             connections,
@@ -88,7 +86,7 @@ impl ConnectionLimits {
     }
 }
 
-/// Serves `app` until `close` fires; then lets last answers be written, and cuts off the rest.
+/// Serves `app` until `close` fires, waits for last answers, and then disconnects the remaining clients.
 pub(super) async fn serve<A: Answers>(
     listener: TcpListener,
     app: A,
@@ -122,11 +120,13 @@ pub(super) async fn serve<A: Answers>(
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 crate::log::connections_not_accepted(&error);
+                // Usually out of file descriptors: only closing a connection frees one.
                 connections.make_room();
                 let _ = timeout(ACCEPT_PAUSE, close.cancelled()).await;
             }
         }
     }
+    // Closed before the drain, so that new clients are refused by the system and not left waiting.
     drop(listener);
     tasks.close();
     if timeout(limits.last_writes, tasks.wait()).await.is_err() {
@@ -135,7 +135,7 @@ pub(super) async fn serve<A: Answers>(
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug, Clone)]
 struct Acceptor<A> {
     app: A,
@@ -143,14 +143,14 @@ struct Acceptor<A> {
     close: CancellationToken,
     cut: CancellationToken,
     turning_away: Arc<Semaphore>,
-    /// The turns of all connections.
+    /// Whether only one connection is active, so that it may spin.
     streak: Arc<SoleActivity>,
 }
 
 impl<A: Answers> Acceptor<A> {
     async fn attend(self, socket: TcpStream, peer: Peer, slot: Slot) {
         let slot = Arc::new(slot);
-        // Without it a streamed answer waits for the other side's delayed acknowledgement.
+        // With Nagle's algorithm, a streamed answer would wait for the client's delayed acknowledgement.
         let _ = socket.set_nodelay(true);
         let socket = SpinningSocket::new(socket, self.streak);
         let socket = TokioIo::new(WriteTimeout::new(socket, self.limits.stalled));
@@ -160,6 +160,7 @@ impl<A: Answers> Acceptor<A> {
             let attended = seated.attend();
             let app = app.clone();
             async move {
+                // A panic costs one answer and not the connection, and it is logged here instead of ending a task unseen.
                 let answer = AssertUnwindSafe(app.answer(request, peer)).catch_unwind();
                 let answer = answer.await.unwrap_or_else(|_| panicked());
                 Ok::<_, Infallible>(answer.map(|body| Attended { body, attended }))
@@ -173,13 +174,14 @@ impl<A: Answers> Acceptor<A> {
         let mut serving = pin!(serving);
         let turns = SelfWake::new();
         let ended = tokio::select! {
+            // The connection first: it is ready far more often than the token.
             biased;
             ended = poll_fn(|context| turns.poll(context, |context| serving.as_mut().poll(context))) => ended,
             () = slot.has_left() => {
                 if !self.close.is_cancelled() {
                     return;
                 }
-                // Nobody waits for an answer to half a header.
+                // No request has been made, so no answer is due, even if half of a head has arrived.
                 if slot.is_fresh() {
                     return;
                 }
@@ -195,8 +197,8 @@ impl<A: Answers> Acceptor<A> {
         }
     }
 
-    /// Says that there are too many, and gives the client a moment to read it: a socket that is
-    /// closed over unread bytes may take the answer with it.
+    /// Answers that there are too many connections, and lets the client read it: closing a socket with unread input resets
+    /// the connection and can discard the answer.
     async fn turn_away(self, mut socket: TcpStream) {
         let Ok(_turn) = self.turning_away.try_acquire() else {
             return;
@@ -215,15 +217,15 @@ impl<A: Answers> Acceptor<A> {
     }
 }
 
-/// The answer in place of one that could not be made.
+/// The answer for a request whose handler panicked.
 fn panicked() -> Response {
     crate::log::request_panicked();
-    let mut response = Response::new(Body::from("a fault in the gateway; its log says more\n"));
+    let mut response = Response::new(Body::from("internal error; see the gateway's log\n"));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response
 }
 
-/// The client went away before it was accepted; the next one is not concerned.
+/// Whether an accept error concerns only one client, which disconnected before it was accepted.
 fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! `/mcp`: Streamable HTTP of the handshake versions, and what both eras share.
+//! `/mcp`: Streamable HTTP of the handshake versions, and the parts that both eras share.
 
 use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -38,10 +38,10 @@ const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
-/// How often an idle stream shows that it is alive.
+/// The keep-alive interval of an idle stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// What stands beside a request: in its URL and its headers.
+/// The context of a request from its URL and headers.
 pub(super) struct UrlAndHeaders {
     pub(super) view: View,
     pub(super) trace: Option<TraceContext>,
@@ -73,17 +73,19 @@ pub(super) async fn post(
     ) {
         return refuse_http(refusal.status(), &refusal.to_string());
     }
+    // Read only after the headers were checked: a request that is refused anyway costs no memory.
     let body = match body::read(body, &shared.bodies).await {
         Ok(body) => body,
         Err(error) => return no_body(shared, error),
     };
     let frame = match Frame::parse(body.clone(), Strictness::Full) {
         Ok(frame) => frame,
+        // A batch may hold requests, so it is refused whole while the gateway drains.
         Err(FrameError::Batch) if shared.closing.drain.is_cancelled() => return stopping(),
         Err(FrameError::Batch) => return post_batch(shared, principal, view, &headers, body).await,
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
-    // What a host says about its calls under way still counts.
+    // Notifications and replies are accepted while draining: calls in flight may depend on them.
     if frame.kind() == FrameKind::Request && shared.closing.drain.is_cancelled() {
         return stopping();
     }
@@ -122,7 +124,7 @@ pub(super) async fn post(
     }
 }
 
-/// GET: the host's standing stream.
+/// GET: the stream for messages outside of calls.
 pub(super) fn get(shared: &Shared, principal: &Principal, headers: &HeaderMap) -> Response {
     if let Err(refusal) = rules::check_get(text(headers, header::ACCEPT)) {
         return refuse_http(refusal.status(), &refusal.to_string());
@@ -135,9 +137,9 @@ pub(super) fn get(shared: &Shared, principal: &Principal, headers: &HeaderMap) -
         return stopping();
     }
     let (messages, queue) = queue(shared.gateway.inflight.clone());
-    session.standing.open(&session.session, messages);
+    session.get_stream.open(&session.session, messages);
     let announcements = shared.gateway.path.providers().subscribe();
-    let state = StandingStream {
+    let state = GetStreamState {
         session,
         queue,
         announcements,
@@ -160,16 +162,16 @@ pub(super) fn delete(shared: &Shared, principal: &Principal, headers: &HeaderMap
     }
 }
 
-struct StandingStream {
+struct GetStreamState {
     session: Arc<HttpSession>,
     queue: Receiver,
     announcements: broadcast::Receiver<callgate_call::Announcement>,
-    /// The host's token; the stream ends with it.
+    /// The host's token. The stream ends when it becomes invalid.
     pass: Pass,
     close: tokio_util::sync::CancellationToken,
 }
 
-impl StandingStream {
+impl GetStreamState {
     async fn next(&mut self) -> Option<Bytes> {
         let next = self.next_event().await;
         next.filter(|_| self.pass.is_valid())
@@ -186,6 +188,7 @@ impl StandingStream {
                             return Some(event(&announced.frame));
                         }
                     }
+                    // Announcements only say that a list changed, so a host that reads too slowly may miss some.
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
@@ -214,15 +217,16 @@ async fn initialize(
         transport: Transport::Http,
     };
     let Ok(id) = fresh_session_id() else {
-        return refuse_http(500, "no random numbers can be had from the system");
+        return refuse_http(500, "the operating system's random number generator failed");
     };
     let session = Session::new(shared.gateway.clone(), door, principal.clone(), id);
-    let nobody = Arc::new(super::sessions::Standing::default());
+    let unreachable = Arc::new(super::sessions::GetStream::default());
     let context = RequestContext {
         view,
-        caller: nobody,
+        caller: unreachable,
         trace: None,
     };
+    // The session is stored only after a successful handshake, so a refused `initialize` leaves nothing behind.
     let Some(answer) = session.answer(frame, context).await else {
         return StatusCode::NO_CONTENT.into_response();
     };
@@ -233,8 +237,8 @@ async fn initialize(
     };
     let session = shared.sessions.add(session);
     let path = &shared.gateway.path;
-    let standing = session.standing.clone();
-    let resident = path.resident(host.clone(), door, standing);
+    let get_stream = session.get_stream.clone();
+    let resident = path.resident(host.clone(), door, get_stream);
     path.providers().attach(host, Some(resident));
     if let Ok(value) = HeaderValue::from_str(&session.session.id) {
         response.headers_mut().insert(SESSION_HEADER, value);
@@ -242,7 +246,7 @@ async fn initialize(
     response
 }
 
-/// The session that a request belongs to, or the answer that says what is wrong with it.
+/// The session of a request, or the refusal to send.
 fn session_of(
     shared: &Shared,
     principal: &Principal,
@@ -262,13 +266,13 @@ fn session_of(
     found.ok_or_else(|| refused(404, "there is no such session; send `initialize` again"))
 }
 
-/// What a request comes to first.
+/// The first output of a request.
 enum First {
     Message(Bytes),
     Answer(Option<Pieces>),
 }
 
-/// Answers a request: as JSON when nothing comes before the answer, else as a stream.
+/// Answers a request as JSON, or as an event stream when a message precedes the answer.
 pub(super) async fn answer(
     shared: &Shared,
     session: &Session,
@@ -281,7 +285,8 @@ pub(super) async fn answer(
     let outlet = Arc::new(Outlet::new(messages, session.asks.clone()));
     let mut answering = session.answer(request, url_and_headers.with(outlet));
     let first = poll_fn(|context| {
-        queue.wake_nobody();
+        // While the call is polled here, its messages need not wake this task: the queue is read right after.
+        queue.stop_waking();
         match Pin::new(&mut answering).poll(context) {
             Poll::Ready(answer) => Poll::Ready(First::Answer(answer)),
             Poll::Pending => match queue.poll_recv(context) {
@@ -292,19 +297,20 @@ pub(super) async fn answer(
     });
     let first = match first.await {
         First::Message(message) => message,
-        // Whatever was said in the last moment still comes before the answer.
+        // Messages that the last poll queued must precede the answer.
         First::Answer(Some(answer)) => {
             return match queue.try_recv() {
                 Some(message) => rest_and_answer(message, queue, answer, &budget),
                 None => {
                     let status = stateless::status_of(era, answering.code());
+                    // The answer is in memory already, so it is counted even if the budget is used up.
                     json(status, answer.map(|piece| budget.hold(piece)))
                 }
             };
         }
         First::Answer(None) => return StatusCode::NO_CONTENT.into_response(),
     };
-    // What is streamed is polled when its host reads; the call goes on in any case.
+    // A stream is polled only when its host reads. The call must not depend on that, so it gets its own task.
     answering.hand_over();
     let state = AnswerStream {
         queue,
@@ -330,7 +336,7 @@ fn rest_and_answer(first: Bytes, mut queue: Receiver, answer: Pieces, budget: &B
 }
 
 struct AnswerStream {
-    /// Dropped first: a call whose host went away is cancelled before its questions fail.
+    /// Declared first, so dropped first: the call of a disconnected host is cancelled before its questions fail.
     answering: Option<Answering>,
     queue: Receiver,
     answer: Option<Bytes>,
@@ -344,6 +350,7 @@ impl AnswerStream {
             return said.map(|message| self.budget.hold(event(&message)));
         };
         tokio::select! {
+            // Messages first: the answer ends the stream, and messages must precede it.
             biased;
             Some(message) = self.queue.recv() => Some(self.budget.hold(event(&message))),
             answer = answering => {
@@ -368,7 +375,7 @@ async fn post_batch(
         Ok(session) => session,
         Err(response) => return *response,
     };
-    let messages = match batch::take_apart(&session.session, body) {
+    let messages = match batch::parse(&session.session, body) {
         Ok(messages) => messages,
         Err(error) => return refuse(shared, 400, &error.to_rpc()),
     };
@@ -390,7 +397,8 @@ async fn batched(
 ) -> Option<Bytes> {
     match frame.kind() {
         FrameKind::Request => {
-            let context = url_and_headers.with(session.standing.clone());
+            // A batch is answered with one JSON body, so its calls' messages go to the GET stream.
+            let context = url_and_headers.with(session.get_stream.clone());
             let answering = session.session.answer(frame, context);
             answering.await.map(Pieces::into_bytes)
         }
@@ -405,13 +413,13 @@ async fn batched(
     }
 }
 
-/// The trace that a request is part of, as its headers say.
+/// The trace context of a request's headers.
 pub(super) fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let parent = text(headers, TRACE_PARENT)?;
     TraceContext::new(parent, text(headers, TRACE_STATE))
 }
 
-/// 256 random bits: a session id is a credential of its own.
+/// A session id of 256 random bits: with the token it is a credential.
 fn fresh_session_id() -> Result<String, getrandom::Error> {
     let mut random = [0u8; 32];
     getrandom::fill(&mut random)?;

@@ -1,8 +1,8 @@
-//! The page for approvers: a list that follows what happens, and one page per approval.
+//! The approvals page: a list that updates by itself, and one page per approval.
 //!
-//! Whoever opens it logs in with a token, or with a one-time link that a holder of one was given, and
-//! gets a cookie that no other site's pages can send. Every form carries a token of its session, nothing
-//! is run that is not served from here, and what an agent wrote is shown as text with nothing hidden.
+//! A person logs in with a token or a one-time link and gets a cookie that browsers do not send from other sites. Every
+//! form carries its session's CSRF token, scripts and styles load only from this gateway, and text written by an agent is
+//! escaped, with hidden characters made visible.
 
 mod logins;
 mod render;
@@ -35,47 +35,46 @@ use super::{
     stream::{event_stream, keep_alive},
 };
 use crate::Principal;
+use logins::LoginSession;
 pub use logins::Logins;
-use logins::Visit;
 
-/// Approvals on one page; older ones are left out.
+/// The limit of approvals in the list; older ones are left out.
 const MAX_SHOWN: usize = 100;
-/// How often a quiet stream shows that it is alive.
+/// The keep-alive interval of a quiet stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// What the page may do: nothing but what is served from here.
+/// The content security policy: only resources from this gateway.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// The routes of the page.
 pub(super) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     let links = Router::new()
         .route("/v1/login-links", post(make_link))
         .layer(middleware::from_fn_with_state(
             shared.clone(),
-            auth::anyone_known,
+            auth::any_valid_token,
         ));
     Router::new()
         .route("/approvals", get(list))
         .route("/approvals/stream", get(follow))
         .route("/approvals/{id}", get(show).post(decide))
-        .route("/login", get(ask_for_token).post(log_in))
-        .route("/login/{code}", get(ask_to_go_on))
+        .route("/login", get(login_form).post(log_in))
+        .route("/login/{code}", get(confirm_link))
         .route("/logout", post(log_out))
         .route("/assets/page.css", get(style))
         .route("/assets/page.js", get(script))
-        .layer(middleware::from_fn(guarded))
+        .layer(middleware::from_fn(with_security_headers))
         .merge(links)
 }
 
-/// Sets the headers that keep a page to itself.
-async fn guarded(request: axum::extract::Request, next: Next) -> Response {
+/// Sets the headers that protect the page against framing, sniffing and foreign scripts.
+async fn with_security_headers(request: axum::extract::Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // With `no-referrer` browsers send forms with the origin `null`, which is nobody's.
+        // With `no-referrer`, browsers send forms with the origin `null`, which the origin check refuses.
         (header::REFERRER_POLICY, "same-origin"),
         (
             HeaderName::from_static("cross-origin-opener-policy"),
@@ -101,17 +100,17 @@ async fn script() -> impl IntoResponse {
 }
 
 async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    let (visit, approval_service) = match entered(&shared, &headers, "/approvals") {
-        Ok(entered) => entered,
+    let (login_session, approval_service) = match authenticated(&shared, &headers, "/approvals") {
+        Ok(authenticated) => authenticated,
         Err(response) => return *response,
     };
     let which = Which {
         status: None,
-        tenant: Reach::of(&visit.principal).into_tenant(),
+        tenant: Reach::of(&login_session.principal).into_tenant(),
     };
-    // The list alone is not enough to decide by.
+    // `false`: the list cannot be decided from, so showing it does not mark the approvals as seen.
     match approval_service.show_all(which, MAX_SHOWN, false).await {
-        Ok(all) => Html(render::list(&visit, &all).into_string()).into_response(),
+        Ok(all) => Html(render::list(&login_session, &all).into_string()).into_response(),
         Err(error) => approval_routes::unavailable(&error).into_response(),
     }
 }
@@ -125,13 +124,15 @@ async fn show(
         return not_found();
     };
     let place = format!("/approvals/{id}");
-    let (visit, approval_service) = match entered(&shared, &headers, &place) {
-        Ok(entered) => entered,
+    let (login_session, approval_service) = match authenticated(&shared, &headers, &place) {
+        Ok(authenticated) => authenticated,
         Err(response) => return *response,
     };
-    let reach = Reach::of(&visit.principal);
+    let reach = Reach::of(&login_session.principal);
     match approval_routes::visible_to(approval_service, &reach, &id).await {
-        Ok(Some(approval)) => Html(render::one(&visit, &approval).into_string()).into_response(),
+        Ok(Some(approval)) => {
+            Html(render::one(&login_session, &approval).into_string()).into_response()
+        }
         Ok(None) => not_found(),
         Err(problem) => problem.into_response(),
     }
@@ -153,30 +154,30 @@ async fn decide(
         return not_found();
     };
     let place = format!("/approvals/{id}");
-    let (visit, approval_service) = match entered(&shared, &headers, &place) {
-        Ok(entered) => entered,
+    let (login_session, approval_service) = match authenticated(&shared, &headers, &place) {
+        Ok(authenticated) => authenticated,
         Err(response) => return *response,
     };
-    if !is_own_form(&visit, &decision.csrf) {
+    if !is_own_form(&login_session, &decision.csrf) {
         return foreign_form();
     }
-    let reach = Reach::of(&visit.principal);
-    let by = approval_routes::by(&visit.principal, reach, Way::Page);
+    let reach = Reach::of(&login_session.principal);
+    let by = approval_routes::approver(&login_session.principal, reach, Way::Page);
     match approval_routes::decide(approval_service, by, &id, decision.answer).await {
         Ok(()) => Redirect::to(&place).into_response(),
         Err(problem) => {
-            let page = render::notice("This did not count", problem.detail(), Some(&place));
+            let page = render::notice("Decision not accepted", problem.detail(), Some(&place));
             (problem.status(), Html(page.into_string())).into_response()
         }
     }
 }
 
-/// Tells a page that something changed, as long as it is open.
+/// Notifies an open page of changes.
 async fn follow(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    let Ok((_, approval_service)) = entered(&shared, &headers, "/approvals") else {
+    let Ok((_, approval_service)) = authenticated(&shared, &headers, "/approvals") else {
         return StatusCode::UNAUTHORIZED.into_response();
     };
-    let following = Following {
+    let following = ChangeStream {
         changes: approval_service.changes(),
         close: shared.closing.close.clone(),
         greeted: false,
@@ -187,13 +188,13 @@ async fn follow(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
     }))
 }
 
-struct Following {
+struct ChangeStream {
     changes: watch::Receiver<u64>,
     close: CancellationToken,
     greeted: bool,
 }
 
-impl Following {
+impl ChangeStream {
     async fn next(&mut self) -> Option<bytes::Bytes> {
         if !self.greeted {
             self.greeted = true;
@@ -212,27 +213,27 @@ impl Following {
     }
 }
 
-/// Makes a one-time link for whoever asks with a token that may decide.
+/// Creates a one-time login link for an approver or admin token.
 async fn make_link(
     State(shared): State<Arc<Shared>>,
     Extension(principal): Extension<Arc<Principal>>,
 ) -> Result<Json<Value>, Problem> {
     let approval_service = approval_routes::service_for(&shared, &principal)?;
     let code = shared.logins.link(principal).map_err(|_| {
-        let text = "no random numbers can be had from the system";
+        let text = "the operating system's random number generator failed";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random", text)
     })?;
     let url = format!("{}/login/{code}", approval_service.settings().base_url);
     Ok(Json(json!({ "url": url })))
 }
 
-async fn ask_for_token() -> Html<String> {
+async fn login_form() -> Html<String> {
     Html(render::login(None).into_string())
 }
 
-/// A link alone opens nothing, since programs that look into messages follow links too: a person has
-/// to press a button.
-async fn ask_to_go_on(Path(code): Path<String>) -> Html<String> {
+/// A link shows a button and does not log in by itself: programs that preview messages follow links too, and would use it
+/// up.
+async fn confirm_link(Path(code): Path<String>) -> Html<String> {
     Html(render::login(Some(&code)).into_string())
 }
 
@@ -250,15 +251,16 @@ async fn log_in(State(shared): State<Arc<Shared>>, Form(login): Form<Login>) -> 
         (None, None) => None,
     };
     let Some(principal) = principal.filter(|principal| principal.role.approves()) else {
-        let why = "The link was used before or is too old, or the token is not an approver's.";
-        let page = render::notice("No way in", why, Some("/login"));
+        let why = "The link has expired or was already used, or the token is not an approver or admin token.";
+        let page = render::notice("Login failed", why, Some("/login"));
         return (StatusCode::UNAUTHORIZED, Html(page.into_string())).into_response();
     };
-    let Ok(cookie) = shared.logins.enter(principal) else {
+    let Ok(cookie) = shared.logins.start_session(principal) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let next = login.next.as_deref().unwrap_or("/approvals");
     let mut response = Redirect::to(own_place(next)).into_response();
+    // Judged by the configured URL: behind a TLS proxy the request itself arrives as plain HTTP.
     let is_https = shared
         .gateway
         .path
@@ -280,54 +282,57 @@ async fn log_out(
     headers: HeaderMap,
     Form(logout): Form<Logout>,
 ) -> Response {
-    if let Some(visit) = shared.logins.visit(&headers) {
-        if !is_own_form(&visit, &logout.csrf) {
+    if let Some(login_session) = shared.logins.login_session(&headers) {
+        // Logging out needs the CSRF token too, or any site could log approvers out.
+        if !is_own_form(&login_session, &logout.csrf) {
             return foreign_form();
         }
-        shared.logins.leave(&headers);
+        shared.logins.end_session(&headers);
     }
     Redirect::to("/login").into_response()
 }
 
-/// Who visits, and the desk; or what is answered to whoever may not.
-fn entered<'s>(
+/// The login session and the approval service, or the response for a visitor without access.
+fn authenticated<'s>(
     shared: &'s Shared,
     headers: &HeaderMap,
     place: &str,
-) -> Result<(Visit, &'s ApprovalService), Box<Response>> {
-    let Some(visit) = shared.logins.visit(headers) else {
-        return Err(Box::new(stranger(headers, place)));
+) -> Result<(LoginSession, &'s ApprovalService), Box<Response>> {
+    let Some(login_session) = shared.logins.login_session(headers) else {
+        return Err(Box::new(unauthenticated(headers, place)));
     };
-    if !shared.tokens.still_opens(&visit.principal) {
-        shared.logins.leave(headers);
-        return Err(Box::new(stranger(headers, place)));
+    // Checked on every request: a revoked token must not keep deciding through an open browser.
+    if !shared.tokens.is_still_valid(&login_session.principal) {
+        shared.logins.end_session(headers);
+        return Err(Box::new(unauthenticated(headers, place)));
     }
-    match approval_routes::service_for(shared, &visit.principal) {
-        Ok(approval_service) => Ok((visit, approval_service)),
+    match approval_routes::service_for(shared, &login_session.principal) {
+        Ok(approval_service) => Ok((login_session, approval_service)),
         Err(problem) => Err(Box::new(problem.into_response())),
     }
 }
 
-/// Somebody without a session. Whoever came by a link on another site has a cookie that was not sent
-/// along; one more step from here sends it.
-fn stranger(headers: &HeaderMap, place: &str) -> Response {
+/// The response for a visitor without a session. A visitor who followed a link on another site may have one, but browsers
+/// do not send its `SameSite=Strict` cookie; a click on this page sends it.
+fn unauthenticated(headers: &HeaderMap, place: &str) -> Response {
     let from = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let page = if from == Some(b"cross-site") {
-        render::notice("Callgate", "Go on to the approval.", Some(place))
+        render::notice("Callgate", "Continue to the approval.", Some(place))
     } else {
         render::login_for(place)
     };
     (StatusCode::UNAUTHORIZED, Html(page.into_string())).into_response()
 }
 
-fn is_own_form(visit: &Visit, given: &str) -> bool {
-    bool::from(visit.csrf.as_bytes().ct_eq(given.as_bytes()))
+fn is_own_form(login_session: &LoginSession, given: &str) -> bool {
+    // In constant time, like every comparison with a secret.
+    bool::from(login_session.csrf.as_bytes().ct_eq(given.as_bytes()))
 }
 
 fn foreign_form() -> Response {
     let page = render::notice(
-        "This did not count",
-        "The form is not from this session; load the page again.",
+        "Decision not accepted",
+        "The form belongs to another session. Reload the page and try again.",
         Some("/approvals"),
     );
     (StatusCode::FORBIDDEN, Html(page.into_string())).into_response()
@@ -335,14 +340,14 @@ fn foreign_form() -> Response {
 
 fn not_found() -> Response {
     let page = render::notice(
-        "Nothing here",
-        "There is no such approval.",
+        "Not found",
+        "This approval does not exist.",
         Some("/approvals"),
     );
     (StatusCode::NOT_FOUND, Html(page.into_string())).into_response()
 }
 
-/// A place on this page; anything else would lead elsewhere.
+/// A path on this page. Anything else becomes the list, so that a login form cannot redirect to another site.
 fn own_place(next: &str) -> &str {
     let id = next.strip_prefix("/approvals/");
     if id.is_some_and(|id| id.parse::<ApprovalId>().is_ok()) {

@@ -1,4 +1,4 @@
-//! Refusals of the API, as problem details: a status, a stable code and a sentence.
+//! Errors of the approvals and check endpoints as problem details: a status, a stable code and a sentence.
 
 use axum::{
     Json,
@@ -7,7 +7,6 @@ use axum::{
 };
 use serde_json::json;
 
-/// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     status: StatusCode,
@@ -26,12 +25,11 @@ impl Problem {
 }
 
 impl Problem {
-    /// The status it is answered with.
     pub(super) fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The sentence.
+    /// The message for the client.
     pub(super) fn detail(&self) -> &str {
         &self.detail
     }

@@ -1,4 +1,4 @@
-//! What the door says in its own name: refusals, each with the right status and as JSON-RPC.
+//! The door's own replies: JSON bodies, and refusals as JSON-RPC errors with a matching status.
 
 use std::convert::Infallible;
 
@@ -13,10 +13,12 @@ use futures_util::stream;
 
 use super::{Shared, body::BodyError};
 
-/// A frame, or a batch of them, as it is.
+/// A response with a frame or batch as its body, unchanged.
 pub(super) fn json(status: StatusCode, body: impl Into<Pieces>) -> Response {
     let body = body.into();
     let length = HeaderValue::from(body.len());
+    // Several pieces are streamed so that hyper can write them with one `writev`. The length is set below in either case,
+    // so the response is never chunked.
     let mut response = Response::new(match body.count() {
         0 | 1 => Body::from(body.into_bytes()),
         _ => Body::from_stream(stream::iter(body.into_iter().map(Ok::<_, Infallible>))),
@@ -31,18 +33,21 @@ pub(super) fn json(status: StatusCode, body: impl Into<Pieces>) -> Response {
     response
 }
 
-/// There is no body to answer. A client that is too slow, or too early, has done nothing wrong
-/// with its frame, which nobody has seen.
+/// The reply to a body that could not be read. A slow client or a full budget is not counted as a frame error: the frame
+/// was never seen.
 pub(super) fn no_body(shared: &Shared, error: BodyError) -> Response {
-    let told = |code| RpcError::new(code, error.to_string());
+    let rpc_error = |code| RpcError::new(code, error.to_string());
     match error {
-        BodyError::TooLarge | BodyError::Broken => {
-            refuse(shared, error.status(), &told(RpcError::INVALID_REQUEST))
-        }
-        BodyError::Busy => unavailable(told(RpcError::INTERNAL)),
+        BodyError::TooLarge | BodyError::Broken => refuse(
+            shared,
+            error.status(),
+            &rpc_error(RpcError::INVALID_REQUEST),
+        ),
+        BodyError::Busy => unavailable(rpc_error(RpcError::INTERNAL)),
         BodyError::Slow => {
-            let told = message::error(None, &told(RpcError::INVALID_REQUEST));
-            let mut response = json(StatusCode::REQUEST_TIMEOUT, told);
+            let body = message::error(None, &rpc_error(RpcError::INVALID_REQUEST));
+            let mut response = json(StatusCode::REQUEST_TIMEOUT, body);
+            // The rest of the body may still arrive, so the connection cannot be reused.
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
             response
@@ -50,29 +55,29 @@ pub(super) fn no_body(shared: &Shared, error: BodyError) -> Response {
     }
 }
 
-/// What a call is told that comes while the gateway stops.
+/// The reply to a request that arrives while the gateway drains.
 pub(super) fn stopping() -> Response {
     let text = "the gateway is stopping";
     unavailable(RpcError::new(RpcError::INTERNAL, text))
 }
 
-/// Not now, but soon: nothing was done, and it may be tried again.
+/// A 503 that is safe to retry: `effect` says that nothing was done.
 fn unavailable(error: RpcError) -> Response {
-    let told = message::error(None, &error.with_data(r#"{"effect":"none"}"#));
-    let mut response = json(StatusCode::SERVICE_UNAVAILABLE, told);
+    let body = message::error(None, &error.with_data(r#"{"effect":"none"}"#));
+    let mut response = json(StatusCode::SERVICE_UNAVAILABLE, body);
     let soon = HeaderValue::from_static("1");
     response.headers_mut().insert(header::RETRY_AFTER, soon);
     response
 }
 
-/// A frame that is no frame: counted, and answered as JSON-RPC.
+/// Refuses an invalid frame, and counts it.
 pub(super) fn refuse(shared: &Shared, status: u16, error: &RpcError) -> Response {
     shared.gateway.frame_error(Transport::Http, &error.message);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     json(status, message::error(None, error))
 }
 
-/// A request that is wrong before its frame is looked at.
+/// Refuses a request before its frame is read.
 pub(super) fn refuse_http(status: u16, why: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     json(

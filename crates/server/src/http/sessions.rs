@@ -13,45 +13,43 @@ use futures_util::future::BoxFuture;
 
 use crate::{Principal, outlet::Outlet, queue::Sender, session::Session};
 
-/// Sessions that a tenant has at once. One more makes the longest-idle session of the same token give way; a token without any
-/// takes the place of the longest-idle session of the tenant.
+/// The limit of sessions per tenant. Beyond it, the longest-idle session of the same token is ended; if the token has none,
+/// the longest-idle session of the tenant.
 const MAX_SESSIONS: usize = 10_000;
 
-/// A session and its standing stream, when the host has one open.
+/// A session and its GET stream, if the host has opened one.
 #[derive(Debug)]
 pub(super) struct HttpSession {
     pub(super) session: Session,
-    pub(super) standing: Arc<Standing>,
+    pub(super) get_stream: Arc<GetStream>,
 }
 
-/// The host's GET stream: the way to tell or ask it something outside of any call.
+/// The host's GET stream: the way to notify or ask it outside of calls.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct GetStream {
     outlet: Mutex<Option<Outlet>>,
 }
 
-/// Sessions, and when each was last used.
 type ById = HashMap<String, (Arc<HttpSession>, Instant)>;
 
-/// All sessions by id.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     by_id: Mutex<ById>,
 }
 
 impl Sessions {
-    /// Adds a session.
     pub(super) fn add(&self, session: Session) -> Arc<HttpSession> {
         let session = Arc::new(HttpSession {
             session,
-            standing: Arc::default(),
+            get_stream: Arc::default(),
         });
         let mut by_id = self.lock();
         if by_id.len() >= MAX_SESSIONS
-            && let Some(id) = gives_way(&by_id, session.session.principal())
-            && let Some((given_up, _)) = by_id.remove(&id)
+            && let Some(id) = session_to_end(&by_id, session.session.principal())
+            && let Some((evicted, _)) = by_id.remove(&id)
         {
-            given_up.end();
+            // Ended, not only removed: its calls and resource subscriptions would otherwise stay open.
+            evicted.end();
         }
         by_id.insert(
             session.session.id.clone(),
@@ -60,7 +58,7 @@ impl Sessions {
         session
     }
 
-    /// The session of that id, if it belongs to this token.
+    /// The session of that id, if it belongs to this token. A session id alone grants nothing.
     pub(super) fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
         let mut by_id = self.lock();
         let (session, used) = by_id.get_mut(id)?;
@@ -71,15 +69,14 @@ impl Sessions {
         Some(session.clone())
     }
 
-    /// Ends a session.
     pub(super) fn remove(&self, id: &str) {
+        // A variable of its own, so that the lock is released before the session ends and calls out.
         let removed = self.lock().remove(id);
         if let Some((session, _)) = removed {
             session.end();
         }
     }
 
-    /// Ends all sessions.
     pub(super) fn end_all(&self) {
         for (_, (session, _)) in self.lock().drain() {
             session.end();
@@ -91,8 +88,8 @@ impl Sessions {
     }
 }
 
-/// The session that makes room for another of this token, where the token's tenant has too many.
-fn gives_way(by_id: &ById, newcomer: &Principal) -> Option<String> {
+/// The session to end for a new one of this token, if its tenant is at the limit.
+fn session_to_end(by_id: &ById, newcomer: &Principal) -> Option<String> {
     let of_tenant = || {
         by_id.iter().filter_map(|(id, (session, used))| {
             let whose = session.session.principal();
@@ -100,26 +97,27 @@ fn gives_way(by_id: &ById, newcomer: &Principal) -> Option<String> {
             (whose.tenant == newcomer.tenant).then_some((is_anothers, *used, id))
         })
     };
+    // Counted per tenant, so that one tenant cannot end another's sessions by opening its own.
     let is_full = of_tenant().count() >= MAX_SESSIONS;
+    // `false` sorts first, so the token's own sessions go before those of other tokens.
     let oldest = of_tenant().min().filter(|_| is_full);
     oldest.map(|(_, _, id)| id.clone())
 }
 
 impl HttpSession {
-    /// Ends the session and its standing stream.
     fn end(&self) {
         self.session.end();
-        self.standing.close();
+        self.get_stream.close();
     }
 }
 
-impl Standing {
-    /// Opens the stream; one that was open before is replaced and ends.
+impl GetStream {
+    /// Opens the stream and ends an earlier one: a host that reconnects may not have closed its old stream.
     pub(super) fn open(&self, session: &Session, messages: Sender) {
         *self.lock() = Some(Outlet::new(messages, session.asks.clone()));
     }
 
-    /// Ends the stream once what waits in it is written.
+    /// Ends the stream after its queued messages.
     fn close(&self) {
         *self.lock() = None;
     }
@@ -133,7 +131,7 @@ impl Standing {
     }
 }
 
-impl Caller for Standing {
+impl Caller for GetStream {
     fn notify(&self, notification: Bytes) {
         if let Some(outlet) = self.outlet() {
             outlet.notify(notification);

@@ -1,5 +1,4 @@
-//! `/mcp` for 2026-07-28: each POST stands for itself. There are no sessions; a response stream that is
-//! closed cancels its request.
+//! `/mcp` for 2026-07-28: every POST is independent. There are no sessions; closing a response stream cancels its request.
 
 use std::sync::Arc;
 
@@ -22,17 +21,17 @@ use super::{
 };
 use crate::{Principal, session::Session};
 
-/// Whether a request without a body is of this form. It knows POST alone.
+/// Whether a GET or DELETE claims this version, which only has POST.
 pub(super) fn is_claimed(headers: &HeaderMap) -> bool {
     text(headers, VERSION_HEADER) == Some(ProtocolVersion::V2026_07_28.as_str())
 }
 
-/// What GET and DELETE are answered in this form.
+/// The answer to GET and DELETE of this version.
 pub(super) fn post_only() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")]).into_response()
 }
 
-/// POST of a frame that claims this form.
+/// POST of a frame of this version.
 pub(super) async fn post(
     shared: &Shared,
     principal: &Arc<Principal>,
@@ -42,7 +41,8 @@ pub(super) async fn post(
 ) -> Response {
     match frame.kind() {
         FrameKind::Request => {}
-        // Nothing that is said without wanting an answer means anything here.
+        // Without a session there is nothing that a notification or reply could refer to. It is accepted, as the
+        // protocol requires, and ignored.
         FrameKind::Notification | FrameKind::Result | FrameKind::Error => {
             return StatusCode::ACCEPTED.into_response();
         }
@@ -54,10 +54,12 @@ pub(super) async fn post(
         source: Source::Mcp,
         transport: Transport::Http,
     };
+    // A session per request, so that everything behind it works the same for both eras.
     let id = Ulid::generate().to_string();
     let session = Session::new(shared.gateway.clone(), door, principal.clone(), id)
         .closing(shared.closing.drain.clone());
     let session = match frame.method() {
+        // Only a subscription outlives its request, so only there can the token be revoked meanwhile.
         Some(methods::LISTEN) => session.with_pass(shared.tokens.pass(principal)),
         Some(_) | None => session,
     };
@@ -66,7 +68,7 @@ pub(super) async fn post(
     answer(shared, &session, frame, url_and_headers, Era::Stateless).await
 }
 
-/// The status that goes with an error of this form.
+/// The HTTP status that this version requires for an error code.
 pub(super) fn status_of(era: Era, code: Option<i64>) -> StatusCode {
     match (era, code) {
         (
@@ -82,12 +84,14 @@ pub(super) fn status_of(era: Era, code: Option<i64>) -> StatusCode {
     }
 }
 
-/// Sees that the headers say what the body says, and that the body says what it must.
+/// Checks that the headers match the body and that the body has the required claims.
 fn check(shared: &Shared, headers: &HeaderMap, frame: &Frame) -> Result<(), RpcError> {
     let find = |name: &str| {
         let name = HeaderName::try_from(name).ok()?;
         headers.get(name)?.to_str().ok()
     };
+    // A proxy may route or filter by these headers. If they disagreed with the body, it would judge another call
+    // than the one that runs.
     check_headers(frame, find)?;
     Claims::read(frame)?;
     let providers = &**shared.gateway.path.providers();

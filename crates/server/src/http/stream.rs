@@ -11,7 +11,6 @@ use bytes::Bytes;
 use callgate_wire::sse;
 use futures_util::Stream;
 
-/// A response that streams events.
 pub(super) fn event_stream(
     events: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 ) -> Response {
@@ -26,13 +25,14 @@ pub(super) fn event_stream(
         HeaderValue::from_static("no-cache, no-transform"),
     );
     headers.insert(
+        // nginx buffers responses unless told otherwise, which would hold back progress and questions.
         HeaderName::from_static("x-accel-buffering"),
         HeaderValue::from_static("no"),
     );
     response
 }
 
-/// One message as an event; an empty one is a sign of life.
+/// One message as an event. An empty message becomes a keep-alive.
 pub(super) fn event(message: &[u8]) -> Bytes {
     if message.is_empty() {
         return keep_alive();

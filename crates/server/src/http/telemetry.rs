@@ -1,4 +1,4 @@
-//! `/events` and `/metrics`: what happens, and how much of it, for admins.
+//! `/events` and `/metrics`, for admins.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -24,14 +24,14 @@ use super::{
 };
 use crate::{Principal, principal::Pass};
 
-/// How often a quiet stream shows that it is alive.
+/// The keep-alive interval of a quiet stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// The form that the metrics are written in.
+/// The content type of OpenMetrics text.
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
-/// What happens from now on, or from behind `Last-Event-ID` on, until the gateway stops.
+/// Streams events from now on, or those after `Last-Event-ID`, until the gateway stops.
 pub(super) async fn events(
     State(shared): State<Arc<Shared>>,
     Extension(principal): Extension<Arc<Principal>>,
@@ -39,21 +39,20 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Response {
     let last_id = headers.get(LAST_EVENT_ID).map(|id| id.to_str());
-    // An id that is no text is one that we never gave.
+    // An id that is not text was not issued here; it is treated like an unknown one.
     let last_id = last_id.map(|id| id.unwrap_or_default());
-    let heard = Heard {
+    let feed = EventFeed {
         listener: shared.gateway.path.events().listen(last_id),
         greeting: Some(keep_alive()),
         reach,
         pass: shared.tokens.pass(&principal),
         close: shared.closing.close.clone(),
     };
-    event_stream(stream::unfold(heard, |mut heard| async move {
-        Some((Ok::<_, Infallible>(heard.next().await?), heard))
+    event_stream(stream::unfold(feed, |mut feed| async move {
+        Some((Ok::<_, Infallible>(feed.next().await?), feed))
     }))
 }
 
-/// Everything that is counted.
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let status = &shared.gateway.status;
     let rows = status.rows();
@@ -75,24 +74,23 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     response
 }
 
-/// A stream of events.
-struct Heard {
+struct EventFeed {
     listener: Listener,
-    /// A sign of life at once, so that the client knows that it listens.
+    /// Sent first, so that the client knows at once that the stream is open.
     greeting: Option<Bytes>,
     reach: Reach,
-    /// The listener's token; the stream ends with it.
+    /// The listener's token. The stream ends when it becomes invalid.
     pass: Pass,
     close: CancellationToken,
 }
 
-impl Heard {
+impl EventFeed {
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(greeting) = self.greeting.take() {
             return Some(greeting);
         }
         let next = tokio::select! {
-            // What happened until the end is told before the stream ends.
+            // Events first: those that happened before the close are delivered before the stream ends.
             biased;
             deliveries = self.listener.next() => Some(encoded(&deliveries, &self.reach)),
             () = tokio::time::sleep(HEARTBEAT) => Some(keep_alive()),
@@ -113,7 +111,7 @@ fn encoded(deliveries: &[Delivery], reach: &Reach) -> Bytes {
     out.into()
 }
 
-/// Whether an event is one that somebody may hear of. That some are missing is no tenant's secret.
+/// Whether a listener may see an event. Events without a tenant concern the whole gateway, so every admin sees them.
 fn is_for(data: &Bytes, reach: &Reach) -> bool {
     match reach {
         Reach::All => true,

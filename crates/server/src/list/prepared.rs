@@ -1,5 +1,5 @@
-//! Prepared lists: which tools somebody sees, and the text of the pages they come on. They are made when they are
-//! first asked for and kept until the snapshot or the policy is another, so that a list costs no more than sending it.
+//! Prepared lists: the rendered pages for each distinct view of the catalog. They are built on first use and cached until
+//! the snapshot or the policy changes, so serving a list costs no more than sending it.
 
 use std::{
     collections::HashMap,
@@ -10,67 +10,67 @@ use bytes::Bytes;
 use callgate_gate::{Catalog, Host, Policy, Viewer};
 use callgate_wire::Era;
 
-use super::{Wanted, for_era, pages};
+use super::{ListKind, for_era, pages};
 
-/// For how many different viewers lists are kept; beyond it all are forgotten.
-const MAX_KEPT: usize = 64;
-/// How much text is kept, but for the list that was made last; beyond it all is forgotten.
-const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
+/// The limit of cached lists. When it is exceeded, the cache is emptied.
+const MAX_CACHED_LISTS: usize = 64;
+/// The limit of cached text. When it is exceeded, only the newest list is kept.
+const MAX_CACHED_BYTES: usize = 16 * 1024 * 1024;
 
-/// What lists are made from.
+/// The inputs that lists are built from.
 pub(super) struct Basis {
     pub(super) catalog: Arc<Catalog>,
     pub(super) policy: Arc<Policy>,
 }
 
-/// The lists that are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    kept: Mutex<Kept>,
+    cache: Mutex<ListCache>,
 }
 
 /// The results of a list, page by page.
 type Pages = Arc<[Bytes]>;
 
 #[derive(Debug, Default)]
-struct Kept {
-    /// What they were made from. It is known by its place in memory, which nothing else can have as long as this
-    /// is here, and does not live longer for it.
+struct ListCache {
+    /// The catalog that the lists were built from. Compared by address: a `Weak` keeps the address from being reused
+    /// without keeping the catalog alive.
     catalog: Weak<Catalog>,
     policy: Weak<Policy>,
-    lists: HashMap<(Wanted, Era, Viewer), Pages>,
-    /// How long the texts are that differ from each other.
+    lists: HashMap<(ListKind, Era, Viewer), Pages>,
+    /// The total length of the distinct texts.
     bytes: usize,
 }
 
 impl Lists {
-    /// The pages that this host sees. Whoever asks while they are made waits for them.
-    pub(super) fn pages(&self, basis: &Basis, wanted: Wanted, host: &Host) -> Pages {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kept.is_of(basis) {
-            *kept = Kept {
+    /// The pages that this host sees. Concurrent requests wait for the one that builds them.
+    pub(super) fn pages(&self, basis: &Basis, wanted: ListKind, host: &Host) -> Pages {
+        // Held while a list is built, so that concurrent requests for the same list wait instead of building it again.
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if !cache.is_of(basis) {
+            *cache = ListCache {
                 catalog: Arc::downgrade(&basis.catalog),
                 policy: Arc::downgrade(&basis.policy),
-                ..Kept::default()
+                ..ListCache::default()
             };
         }
         let key = (wanted, host.era, host.who.viewer());
-        if let Some(known) = kept.lists.get(&key) {
+        if let Some(known) = cache.lists.get(&key) {
             return known.clone();
         }
         let made = made(basis, wanted, host);
-        kept.keep(key, made)
+        cache.store(key, made)
     }
 }
 
-impl Kept {
+impl ListCache {
     fn is_of(&self, basis: &Basis) -> bool {
         Weak::as_ptr(&self.catalog) == Arc::as_ptr(&basis.catalog)
             && Weak::as_ptr(&self.policy) == Arc::as_ptr(&basis.policy)
     }
 
-    /// Keeps a list. Most viewers see the same, and then have the same text.
-    fn keep(&mut self, key: (Wanted, Era, Viewer), made: Vec<Bytes>) -> Pages {
+    /// Caches a list. Most viewers see the same tools, so equal lists share one text.
+    fn store(&mut self, key: (ListKind, Era, Viewer), made: Vec<Bytes>) -> Pages {
         let length = made.iter().map(Bytes::len).sum::<usize>();
         let alike = self.lists.values().find(|known| ***known == *made);
         let list = match alike {
@@ -80,7 +80,9 @@ impl Kept {
                 made.into()
             }
         };
-        if self.lists.len() >= MAX_KEPT || self.bytes > MAX_KEPT_BYTES {
+        // Emptied instead of evicting the oldest: rebuilding is cheap, and the limit only has to stop a client that
+        // varies its agent name from growing the cache.
+        if self.lists.len() >= MAX_CACHED_LISTS || self.bytes > MAX_CACHED_BYTES {
             self.lists.clear();
             self.bytes = length;
         }
@@ -89,15 +91,15 @@ impl Kept {
     }
 }
 
-fn made(basis: &Basis, wanted: Wanted, host: &Host) -> Vec<Bytes> {
+fn made(basis: &Basis, wanted: ListKind, host: &Host) -> Vec<Bytes> {
     let Basis { catalog, policy } = basis;
     let pages = match wanted {
-        Wanted::Tools => {
+        ListKind::Tools => {
             let tools = catalog.listed_to(policy, &host.who);
             let tools = tools.map(|tool| &tool.shown_descriptor);
             pages(wanted, catalog, tools)
         }
-        Wanted::Items(kind) => {
+        ListKind::Items(kind) => {
             let items = catalog.items(kind, policy, Some(&host.who));
             let items = items.map(|item| &item.shown_descriptor);
             pages(wanted, catalog, items)
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn a_list_is_built_once_for_all_hosts_with_the_same_view() {
         let (lists, basis) = (Lists::default(), basis(3));
-        let pages = |host: &Host| lists.pages(&basis, Wanted::Tools, host);
+        let pages = |host: &Host| lists.pages(&basis, ListKind::Tools, host);
         let one = host("x", Era::Handshake, None);
         let (first, again) = (pages(&one), pages(&one));
         assert!(Arc::ptr_eq(&first, &again));
@@ -179,46 +181,46 @@ mod tests {
         let lists = Lists::default();
         let mut basis = basis(1);
         let host = host("x", Era::Handshake, None);
-        let one = lists.pages(&basis, Wanted::Tools, &host);
+        let one = lists.pages(&basis, ListKind::Tools, &host);
         basis.policy = Arc::new(Policy::new(Builtin::Default, HashMap::new()));
-        let two = lists.pages(&basis, Wanted::Tools, &host);
+        let two = lists.pages(&basis, ListKind::Tools, &host);
         assert!(!Arc::ptr_eq(&one, &two));
         basis.catalog = catalog(2);
-        let three = lists.pages(&basis, Wanted::Tools, &host);
+        let three = lists.pages(&basis, ListKind::Tools, &host);
         assert!(!self::first(&two).contains("b__t1") && self::first(&three).contains("b__t1"));
     }
 
     #[test]
     fn the_list_cache_is_bounded() {
         let (lists, basis) = (Lists::default(), basis(1100));
-        for n in 0..3 * MAX_KEPT {
+        for n in 0..3 * MAX_CACHED_LISTS {
             let host = host(&format!("agent {n}"), Era::Handshake, None);
-            let pages = lists.pages(&basis, Wanted::Tools, &host);
+            let pages = lists.pages(&basis, ListKind::Tools, &host);
             assert_eq!(pages.len(), 3, "2,200 tools");
         }
-        let kept = lists.kept.lock().expect("the lock is not poisoned");
-        assert!(kept.lists.len() <= MAX_KEPT);
-        let distinct: usize = kept
+        let cache = lists.cache.lock().expect("the lock is not poisoned");
+        assert!(cache.lists.len() <= MAX_CACHED_LISTS);
+        let distinct: usize = cache
             .lists
             .values()
             .next()
             .map_or(0, |list| list.iter().map(Bytes::len).sum());
-        assert_eq!(kept.bytes, distinct, "all have one text");
+        assert_eq!(cache.bytes, distinct, "all have one text");
     }
 
     #[test]
     fn a_list_above_the_cache_limit_is_cached_alone() {
-        let mut kept = Kept::default();
+        let mut cache = ListCache::default();
         let key = |agent: &str| {
             let host = host(agent, Era::Handshake, None);
-            (Wanted::Tools, Era::Handshake, host.who.viewer())
+            (ListKind::Tools, Era::Handshake, host.who.viewer())
         };
-        let text = |letter: &str| vec![Bytes::from(letter.repeat(MAX_KEPT_BYTES + 1))];
+        let text = |letter: &str| vec![Bytes::from(letter.repeat(MAX_CACHED_BYTES + 1))];
         for agent in ["a", "b"] {
-            kept.keep(key(agent), text(agent));
-            assert_eq!((kept.lists.len(), kept.bytes), (1, MAX_KEPT_BYTES + 1));
+            cache.store(key(agent), text(agent));
+            assert_eq!((cache.lists.len(), cache.bytes), (1, MAX_CACHED_BYTES + 1));
         }
-        kept.keep(key("c"), vec![Bytes::from_static(b"short")]);
-        assert_eq!((kept.lists.len(), kept.bytes), (1, 5));
+        cache.store(key("c"), vec![Bytes::from_static(b"short")]);
+        assert_eq!((cache.lists.len(), cache.bytes), (1, 5));
     }
 }

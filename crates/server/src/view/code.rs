@@ -1,5 +1,5 @@
-//! The `code` view: one tool, `run`, that runs a script over every pack. The script runs in a worker; each call
-//! that it makes comes back here and goes down the path like any other, below the script's own record.
+//! The `code` view: one tool, `run`, whose scripts can use every pack. A script runs in a worker process. Each call that it
+//! makes comes back here and takes the path like any other call, as a child of the script's record.
 
 mod arguments;
 mod held;
@@ -22,40 +22,38 @@ use callgate_gate::Host;
 use callgate_wire::{Frame, RpcError, methods, quote};
 use futures_util::future::BoxFuture;
 
-use super::{AskedAt, Taken, ViewSettings};
+use super::{Interpreted, RequestOrigin, ViewSettings};
 use crate::Gateway;
-use held::{HeldRun, Unresumed};
-use inner::Inner;
+use held::{CannotResume, HeldRun};
+use inner::RunCalls;
 use packs::Packs;
 
-/// The name of the view's tool.
+/// The view's only tool.
 pub(crate) const RUN: &str = "run";
-/// A larger result is put into its form beside the calls, which it would keep waiting.
+/// Larger results are formatted on a blocking thread, so that they do not delay calls.
 const QUICK_BYTES: usize = 64 * 1024;
 
-/// Where local packs come from.
+/// The source of local packs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PackSource {
-    /// There are none.
     None,
-    /// Whatever is in this folder when a run begins.
+    /// The files in this folder at the start of each run.
     Folder(PathBuf),
-    /// These files with these contents, and no others: they are what was trusted.
+    /// Exactly these files with these contents: what was trusted must not change afterwards.
     Read(Vec<(PathBuf, Vec<u8>)>),
 }
 
-/// What the `code` view is told by the configuration.
+/// The configuration of the `code` view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodeSettings {
-    /// What a run may use.
+    /// The limits of a run.
     pub limits: Limits,
-    /// A longer result becomes a handle.
+    /// Results longer than this, in characters, become a handle.
     pub inline_chars: usize,
-    /// The local packs.
     pub packs: PackSource,
-    /// The folder where held runs are kept; without one a run that is held is over.
+    /// The folder for held runs. Without one, a held run cannot be resumed.
     pub runs: Option<PathBuf>,
-    /// How a worker is started; without that nothing can be run.
+    /// The program of the workers. Without one, scripts cannot run.
     pub worker: Option<Program>,
 }
 
@@ -71,7 +69,7 @@ impl Default for CodeSettings {
     }
 }
 
-/// What the view keeps: its workers, from the first time that one is wanted.
+/// The view's worker pool, created on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pool: OnceLock<Pool>,
@@ -84,13 +82,14 @@ impl Code {
     }
 }
 
-/// What models are told about the view when they introduce themselves.
+/// The instructions for models in the answer to `initialize`.
 pub(crate) const INSTRUCTIONS: &str = "Everything is called from Python with the tool `run`. Each server is a pack: `wix.list_sites()`. Find tools with `tools.search(\"what you want\")` or `proxy.list_tools(server=\"wix\")`, see parameters with `tools.describe(\"wix.list_sites\")`, then do the whole task in as few runs as you can: loop, filter and combine in the script, and return only what you need.";
 
-/// The view's tool, with the packs there are right now.
+/// The tool list, whose description names the current packs.
 pub(super) async fn list(gateway: &Gateway, host: &Host) -> String {
     gateway.path.providers().first_connect(None).await;
     let settings = gateway.views.settings();
+    // A host that lists the tools usually runs a script next, so a worker is started now.
     if let Some(pool) = gateway.views.code.pool(&settings.code) {
         pool.warm(settings.code.limits.memory_bytes);
     }
@@ -98,9 +97,9 @@ pub(super) async fn list(gateway: &Gateway, host: &Host) -> String {
     let description = format!(
         "Run Python over all connected servers. {}\n\
          Call tools as pack.tool(key=value): exact name or snake_case, arguments by name. Results are values: `sites[0].name` and `sites[0][\"name\"]` both work. A failed call raises.\n\
-         The result is the last expression, or a top-level `return`, else the names you assigned; printed text comes before it. Calls at once: `await asyncio.gather(a.x(), b.y())`.\n\
+         The result is the last expression, or a top-level `return`, else the names you assigned; printed text comes before it. Concurrent calls: `await asyncio.gather(a.x(), b.y())`.\n\
          Find tools: tools.search(\"query\"), tools.describe(\"pack.tool\"), proxy.list_servers(), proxy.list_tools(server=\"name\"). A large result becomes a handle: read_result(handle, offset=0, limit=100, search=\"regex\").\n\
-         Modules: json, re, datetime, math, collections, itertools, asyncio. No files, network or shell but the packs.\n\
+         Modules: json, re, datetime, math, collections, itertools, asyncio. No file, network or shell access except through packs.\n\
          Example: sites = wix.list_sites(); [s.name for s in sites if s.active]",
         packs.summary()
     );
@@ -111,23 +110,20 @@ pub(super) async fn list(gateway: &Gateway, host: &Host) -> String {
     )
 }
 
-/// A run that a request asks for.
 pub(crate) struct Run {
-    /// The request.
     pub(crate) frame: Frame,
-    asked: Result<Asked, String>,
+    asked: Result<RunInput, String>,
 }
 
-/// What is to be run.
-enum Asked {
+enum RunInput {
     Command(String),
     Resume(String),
 }
 
-/// What a request means in this view.
-pub(super) fn take(frame: Frame) -> Taken {
+/// Interprets a request in this view.
+pub(super) fn take(frame: Frame) -> Interpreted {
     if frame.method() != Some(methods::TOOLS_CALL) {
-        return Taken::Call {
+        return Interpreted::Call {
             frame,
             reading: Reading::Plain,
             shape: None,
@@ -139,8 +135,9 @@ pub(super) fn take(frame: Frame) -> Taken {
         let text = format!(
             "unknown tool `{name}`; the only tool is `run`, whose scripts call the others: run(command=\"...\")"
         );
+        // Goes to the path all the same, which records the attempt before it answers with this error.
         let error = RpcError::new(RpcError::INVALID_PARAMS, text);
-        return Taken::Call {
+        return Interpreted::Call {
             frame,
             reading: Reading::Nowhere(Box::new(error)),
             shape: None,
@@ -151,19 +148,19 @@ pub(super) fn take(frame: Frame) -> Taken {
         value.as_str().map(|text| text.into_owned())
     };
     let asked = match (text("command"), text("resume")) {
-        (_, Some(id)) if !id.is_empty() => Ok(Asked::Resume(id)),
-        (Some(command), _) => Ok(Asked::Command(command)),
+        (_, Some(id)) if !id.is_empty() => Ok(RunInput::Resume(id)),
+        (Some(command), _) => Ok(RunInput::Command(command)),
         (None, _) => Err("`command` is required: the script, as text".to_owned()),
     };
-    Taken::Run(Box::new(Run { frame, asked }))
+    Interpreted::Run(Box::new(Run { frame, asked }))
 }
 
 impl Run {
-    /// What is to be done, once it is known for whom.
+    /// The work of the run, for a known host.
     pub(crate) fn work(
         self,
         gateway: Gateway,
-        at: AskedAt,
+        at: RequestOrigin,
     ) -> impl FnOnce(ScriptRun) -> BoxFuture<'static, ScriptRunEnd> + Send + 'static {
         move |script_run| Box::pin(run(gateway, at, script_run, self.asked))
     }
@@ -171,24 +168,25 @@ impl Run {
 
 async fn run(
     gateway: Gateway,
-    at: AskedAt,
+    at: RequestOrigin,
     script_run: ScriptRun,
-    asked: Result<Asked, String>,
+    asked: Result<RunInput, String>,
 ) -> ScriptRunEnd {
     let settings = gateway.views.settings();
     let code = &settings.code;
     let Some(pool) = gateway.views.code.pool(code) else {
-        return reply::fault("scripts cannot be run here: there is no program for workers");
+        return reply::fault("cannot run scripts: no worker program is configured");
     };
     let owner = at.host.who.owner().to_string();
     let held = match asked {
         Err(wrong) => return reply::fault(&wrong),
-        Ok(Asked::Command(command)) => {
+        Ok(RunInput::Command(command)) => {
             HeldRun::new(&script_run, &owner, cleaned(&command), now_us())
         }
-        Ok(Asked::Resume(id)) => match held::take(code.runs.as_deref(), &id, &owner).await {
+        // Taken and not only read, so that a run that is resumed twice at once continues once.
+        Ok(RunInput::Resume(id)) => match held::take(code.runs.as_deref(), &id, &owner).await {
             Ok(held) => held,
-            Err(Unresumed(text)) => return reply::fault(&text),
+            Err(CannotResume(text)) => return reply::fault(&text),
         },
     };
     gateway.path.providers().first_connect(None).await;
@@ -198,15 +196,16 @@ async fn run(
         packs: packs.names(),
         local: packs.local().to_vec(),
         owner,
+        // The clock of the first start: a script that branches on the time must take the same path again.
         now_us: held.now_us,
     };
-    let inner = Inner::new(gateway.clone(), at, script_run, packs, held);
+    let inner = RunCalls::new(gateway.clone(), at, script_run, packs, held);
     let ended = pool.run(script, &code.limits, &inner).await;
     answered(inner, settings, ended).await
 }
 
-/// What the host gets for a run that ended so.
-async fn answered(inner: Inner, settings: Arc<ViewSettings>, ended: Ended) -> ScriptRunEnd {
+/// The result for the host of a run that ended.
+async fn answered(inner: RunCalls, settings: Arc<ViewSettings>, ended: Ended) -> ScriptRunEnd {
     let code = &settings.code;
     match ended {
         Ended::Done {
@@ -215,7 +214,7 @@ async fn answered(inner: Inner, settings: Arc<ViewSettings>, ended: Ended) -> Sc
             names,
             form,
         } => {
-            let given = reply::Given {
+            let given = reply::ScriptOutput {
                 printed,
                 value,
                 names,
@@ -227,7 +226,9 @@ async fn answered(inner: Inner, settings: Arc<ViewSettings>, ended: Ended) -> Sc
             let shaping =
                 tokio::task::spawn_blocking(move || reply::done(&inner, &settings.code, given));
             let shaped = shaping.await;
-            shaped.unwrap_or_else(|_| reply::fault("the result cannot be shown: return less"))
+            shaped.unwrap_or_else(|_| {
+                reply::fault("the result could not be formatted; return less data")
+            })
         }
         Ended::Failed {
             printed,
@@ -235,9 +236,9 @@ async fn answered(inner: Inner, settings: Arc<ViewSettings>, ended: Ended) -> Sc
             line,
         } => reply::failed(&inner, code, &printed, &message, line),
         Ended::Stopped => {
-            let (held, waits) = inner.held();
-            let id = held::keep(code.runs.as_deref(), held).await;
-            reply::held(id.as_deref(), &waits)
+            let (held, held_calls) = inner.held();
+            let id = held::store(code.runs.as_deref(), held).await;
+            reply::held(id.as_deref(), &held_calls)
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Large results: kept here under a handle while the host gets a preview, and read by pages. A handle is bound
-//! to its token and session, or to its token where there are no sessions, and expires; the direct view never makes one.
+//! Large results: the host gets a preview and a handle, and reads the stored result by pages. A handle is bound to its token
+//! and session, or only to its token in the stateless era, and expires. The direct view never creates handles.
 
 mod pages;
 
@@ -13,31 +13,30 @@ use callgate_gate::{Host, Owner};
 use callgate_wire::{Era, Frame, Json, Pieces, Strictness, quote};
 use serde_json::Value;
 
-use super::search::Unanswered;
+use super::search::ViewError;
 use crate::Gateway;
-use pages::{Kept, Page};
+use pages::{Page, StoredResult};
 
-/// How long a result can be read.
+/// How long a result is stored.
 const LIFE: Duration = Duration::from_secs(3600);
-/// How much is kept for a tenant; beyond it the oldest results of the same token go, then those of its tenant.
+/// The limit per tenant. Beyond it the oldest results of the same token are removed, then those of its tenant.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// How much of a result is shown at once.
+/// The length of a preview.
 const PREVIEW_CHARS: usize = 2000;
-/// Lines or records on a page where nothing is said.
+/// The default number of lines or records per page.
 const DEFAULT_LIMIT: usize = 100;
 
-/// The results that are kept.
 #[derive(Debug)]
 pub(crate) struct Results {
-    kept: Mutex<VecDeque<Entry>>,
-    /// How much is kept for a tenant.
+    stored: Mutex<VecDeque<Entry>>,
+    /// The limit per tenant, in bytes.
     max_bytes: usize,
 }
 
 impl Default for Results {
     fn default() -> Self {
         Self {
-            kept: Mutex::default(),
+            stored: Mutex::default(),
             max_bytes: MAX_BYTES,
         }
     }
@@ -48,11 +47,11 @@ struct Entry {
     handle: String,
     reader: Reader,
     since: Instant,
-    kept: Arc<Kept>,
+    stored: Arc<StoredResult>,
 }
 
-/// Who can read a result: a token, and of its hosts the session that the result was made in. Without sessions each request
-/// stands for itself, and all of the token's can.
+/// Who can read a result: the token that made it, and there only the same session. The stateless era has no sessions, so
+/// every request of the token can.
 #[derive(Debug, PartialEq, Eq)]
 struct Reader {
     owner: Owner,
@@ -71,59 +70,62 @@ impl Reader {
 }
 
 impl Results {
-    /// Keeps a text for this caller's session. `None` where it cannot be: then it stays as it is.
-    fn keep(&self, host: &Host, text: String) -> Option<(String, Arc<Kept>)> {
+    /// Stores a text for this caller. `None` when it is larger than the limit; it is then sent whole.
+    fn store(&self, host: &Host, text: String) -> Option<(String, Arc<StoredResult>)> {
         if text.len() > self.max_bytes {
             return None;
         }
+        // Random and not counted: a handle in another caller's text must not be guessable.
         let mut random = [0u8; 16];
         getrandom::fill(&mut random).ok()?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let handle = format!("result_{digits}");
-        let kept = Arc::new(Kept::new(text));
+        let stored = Arc::new(StoredResult::new(text));
         let mut all = self.lock();
         all.push_back(Entry {
             handle: handle.clone(),
             reader: Reader::of(host),
             since: Instant::now(),
-            kept: kept.clone(),
+            stored: stored.clone(),
         });
         make_room(&mut all, &host.who.owner(), self.max_bytes);
-        Some((handle, kept))
+        Some((handle, stored))
     }
 
-    fn find(&self, host: &Host, handle: &str, now: Instant) -> Option<Arc<Kept>> {
+    fn find(&self, host: &Host, handle: &str, now: Instant) -> Option<Arc<StoredResult>> {
         let mut all = self.lock();
+        // Expired results are removed when any result is read; there is no timer for them.
         all.retain(|entry| now.duration_since(entry.since) < LIFE);
         let reader = Reader::of(host);
         let is_it = |entry: &&Entry| entry.handle == handle && entry.reader == reader;
-        all.iter().find(is_it).map(|entry| entry.kept.clone())
+        all.iter().find(is_it).map(|entry| entry.stored.clone())
     }
 
-    /// Forgets the results of a session that ended.
+    /// Removes the results of a session that ended.
     pub(crate) fn forget(&self, session: &str) {
         let is_its = |entry: &Entry| entry.reader.session.as_deref() == Some(session);
         self.lock().retain(|entry| !is_its(entry));
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Drops the oldest results until what the tenant of `owner` keeps fits. The newest one, which is the last, always stays.
+/// Removes the oldest results until the tenant of `owner` is within its limit. The newest one, the last, always stays.
 fn make_room(all: &mut VecDeque<Entry>, owner: &Owner, max_bytes: usize) {
     let of_tenant = |entry: &&Entry| entry.reader.owner.tenant == owner.tenant;
-    let kept = all.iter().filter(of_tenant).map(|entry| entry.kept.len());
-    let mut over = kept.sum::<usize>().saturating_sub(max_bytes);
+    let stored = all.iter().filter(of_tenant).map(|entry| entry.stored.len());
+    let mut over = stored.sum::<usize>().saturating_sub(max_bytes);
     let own = |entry: &Entry| entry.reader.owner == *owner;
     let tenants = |entry: &Entry| entry.reader.owner.tenant == owner.tenant;
+    // The token's own results first: a token that stores much should not displace those of others.
     let rounds: [&dyn Fn(&Entry) -> bool; 2] = [&own, &tenants];
     for goes in rounds {
         let mut at = 0;
         while over > 0 && at + 1 < all.len() {
             if goes(&all[at]) {
-                let dropped = all.remove(at).map_or(0, |entry| entry.kept.len());
+                let dropped = all.remove(at).map_or(0, |entry| entry.stored.len());
                 over = over.saturating_sub(dropped);
             } else {
                 at += 1;
@@ -132,12 +134,12 @@ fn make_room(all: &mut VecDeque<Entry>, owner: &Owner, max_bytes: usize) {
     }
 }
 
-/// The answer to a call, with a handle in place of what is too large. Everything that is not text stays as and
-/// where it is.
+/// The answer to a call, with a handle in place of text that is too long. Other content is unchanged.
 pub(crate) fn shaped(results: &Results, host: &Host, limit: usize, answer: Pieces) -> Pieces {
     if answer.len() <= limit {
         return answer;
     }
+    // A text has at most as many characters as bytes, so most answers never get here to be parsed.
     let bytes = answer.into_bytes();
     match shorter(results, host, limit, &bytes) {
         Some(shorter) => shorter,
@@ -160,16 +162,16 @@ fn shorter(results: &Results, host: &Host, limit: usize, bytes: &bytes::Bytes) -
     if chars.max(structured_text.chars().count()) <= limit {
         return None;
     }
-    // Where a result has both, the text is the structured content once more, or tells of it.
+    // A result with both usually repeats the structured content as text, so one of them is enough to store.
     let whole = if chars > limit {
         text
     } else {
         structured_text.to_owned()
     };
     let preview: String = whole.chars().take(PREVIEW_CHARS).collect();
-    let (handle, kept) = results.keep(host, whole)?;
-    let told = told(&handle, &kept, &preview);
-    let mut blocks = vec![format!(r#"{{"type":"text","text":{}}}"#, quote(&told))];
+    let (handle, stored) = results.store(host, whole)?;
+    let notice = notice(&handle, &stored, &preview);
+    let mut blocks = vec![format!(r#"{{"type":"text","text":{}}}"#, quote(&notice))];
     for block in content.into_iter().flat_map(Json::elements) {
         if text_of(block).is_none() {
             blocks.push(block.as_text().to_owned());
@@ -179,7 +181,7 @@ fn shorter(results: &Results, host: &Host, limit: usize, bytes: &bytes::Bytes) -
         .edit()
         .set_result_member("content", &format!("[{}]", blocks.join(",")));
     let edit = match structured {
-        Some(_) => edit.set_result_member("structuredContent", &summary(&handle, &kept)),
+        Some(_) => edit.set_result_member("structuredContent", &summary(&handle, &stored)),
         None => edit,
     };
     Some(edit.pieces())
@@ -190,66 +192,66 @@ fn text_of(block: Json<'_>) -> Option<String> {
     is_text.then(|| block.get("text")?.as_str().map(|text| text.into_owned()))?
 }
 
-fn told(handle: &str, kept: &Kept, preview: &str) -> String {
-    let (total, unit) = (kept.count(), kept.unit());
+fn notice(handle: &str, stored: &StoredResult, preview: &str) -> String {
+    let (total, unit) = (stored.count(), stored.unit());
     format!(
         "[callgate] The result is too large to show: {} characters, {total} {unit}. Read it by pages with read_result, handle {handle}. It begins:\n{preview}",
-        kept.chars(),
+        stored.chars(),
     )
 }
 
-fn summary(handle: &str, kept: &Kept) -> String {
+fn summary(handle: &str, stored: &StoredResult) -> String {
     format!(
         r#"{{"handle":"{handle}","characters":{},"total":{},"unit":"{}"}}"#,
-        kept.chars(),
-        kept.count(),
-        kept.unit()
+        stored.chars(),
+        stored.count(),
+        stored.unit()
     )
 }
 
-/// A text, or where it is too large its beginning with a handle.
+/// A text, or its beginning with a handle if it is too long.
 pub(super) fn shortened(results: &Results, host: &Host, limit: usize, text: String) -> String {
     if text.len() <= limit || text.chars().count() <= limit {
         return text;
     }
     let preview: String = text.chars().take(PREVIEW_CHARS.min(limit)).collect();
-    match results.keep(host, text.clone()) {
-        Some((handle, kept)) => told(&handle, &kept, &preview),
+    match results.store(host, text.clone()) {
+        Some((handle, stored)) => notice(&handle, &stored, &preview),
         None => text,
     }
 }
 
-/// A value under a handle, as JSON that tells of it. `None` where it cannot be kept.
-pub(super) fn kept(
+/// Stores a value and returns the JSON that describes its handle. `None` when it cannot be stored.
+pub(super) fn stored(
     results: &Results,
     host: &Host,
     json: String,
     preview_chars: usize,
 ) -> Option<String> {
     let preview: String = json.chars().take(preview_chars).collect();
-    let (handle, kept) = results.keep(host, json)?;
-    let summary = summary(&handle, &kept);
+    let (handle, stored) = results.store(host, json)?;
+    let summary = summary(&handle, &stored);
     let summary = summary.strip_suffix('}').unwrap_or(&summary);
     Some(format!(r#"{summary},"preview":{}}}"#, quote(&preview)))
 }
 
-/// Answers `read_result`.
+/// Answers `read_result`, for the `search` view and for scripts.
 pub(super) fn answer(
     gateway: &Gateway,
     host: &Host,
     arguments: &Value,
-) -> Result<String, Unanswered> {
-    let wrong = |text: &str| Unanswered::arguments(text);
+) -> Result<String, ViewError> {
+    let wrong = |text: &str| ViewError::arguments(text);
     let handle = arguments.get("handle").and_then(Value::as_str);
     let handle =
-        handle.ok_or_else(|| wrong("`handle` is required: as the call's answer gave it"))?;
+        handle.ok_or_else(|| wrong("`handle` is required: copy it from the call's answer"))?;
     let number = |key: &str, otherwise| match arguments.get(key).filter(|value| !value.is_null()) {
         None => Ok(otherwise),
         Some(value) => {
             let number = value
                 .as_u64()
                 .and_then(|number| usize::try_from(number).ok());
-            number.ok_or_else(|| wrong(&format!("`{key}` must be a number from 0")))
+            number.ok_or_else(|| wrong(&format!("`{key}` must be a non-negative integer")))
         }
     };
     let search = arguments.get("search").filter(|search| !search.is_null());
@@ -269,12 +271,11 @@ pub(super) fn answer(
         chars: gateway.views.settings().inline_chars,
     };
     let results = &gateway.views.results;
-    let kept = results.find(host, handle, Instant::now()).ok_or_else(|| {
-        let text =
-            "there is no such result in this session: it may have expired; call the tool again";
-        Unanswered::new("RESULT_NOT_FOUND", text)
+    let stored = results.find(host, handle, Instant::now()).ok_or_else(|| {
+        let text = "no such result in this session; it may have expired, so call the tool again";
+        ViewError::new("RESULT_NOT_FOUND", text)
     })?;
-    Ok(kept.page(handle, &page))
+    Ok(stored.page(handle, &page))
 }
 
 #[cfg(test)]
@@ -302,7 +303,7 @@ mod tests {
     fn a_result_handle_belongs_to_its_session() {
         let results = Results::default();
         let owner = host("p", "one", Era::Handshake);
-        let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();
+        let (handle, _) = results.store(&owner, "text".to_owned()).unwrap();
         let found = |host| results.find(&host, &handle, Instant::now()).is_some();
         assert!(found(owner));
         assert!(!found(host("p", "two", Era::Handshake)));
@@ -315,7 +316,7 @@ mod tests {
     fn a_stateless_result_handle_belongs_to_its_principal() {
         let results = Results::default();
         let owner = host("p", "one", Era::Stateless);
-        let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();
+        let (handle, _) = results.store(&owner, "text".to_owned()).unwrap();
         let found = |host| results.find(&host, &handle, Instant::now()).is_some();
         assert!(found(host("p", "two", Era::Stateless)));
         assert!(!found(host("q", "one", Era::Stateless)));
@@ -338,14 +339,14 @@ mod tests {
             host("q", "one", Era::Stateless),
             host("p", "one", Era::Stateless),
         );
-        let keep = |host: &Host, bytes| results.keep(host, "x".repeat(bytes)).unwrap().0;
-        let (theirs, beside) = (keep(&acme, 10), keep(&neighbour, 10));
-        let first = keep(&flood, 500);
-        let last: Vec<String> = (0..4).map(|_| keep(&flood, 500)).collect();
+        let store = |host: &Host, bytes| results.store(host, "x".repeat(bytes)).unwrap().0;
+        let (theirs, beside) = (store(&acme, 10), store(&neighbour, 10));
+        let first = store(&flood, 500);
+        let last: Vec<String> = (0..4).map(|_| store(&flood, 500)).collect();
         let found = |host, handle: &str| results.find(host, handle, Instant::now()).is_some();
         assert!(found(&acme, &theirs) && found(&neighbour, &beside) && found(&flood, &last[3]));
         assert!(!found(&flood, &first));
-        keep(&flood, 1000);
+        store(&flood, 1000);
         assert!(!found(&neighbour, &beside), "the newest one stays");
         assert!(found(&acme, &theirs));
     }
@@ -354,7 +355,7 @@ mod tests {
     fn a_result_handle_expires() {
         let results = Results::default();
         let owner = host("p", "one", Era::Handshake);
-        let (handle, _) = results.keep(&owner, "text".to_owned()).unwrap();
+        let (handle, _) = results.store(&owner, "text".to_owned()).unwrap();
         let before = Instant::now();
         let minute = Duration::from_secs(60);
         assert!(

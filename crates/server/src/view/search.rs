@@ -1,5 +1,4 @@
-//! The `search` view: a handful of tools that find, describe and call all others, a call split by what it may
-//! do.
+//! The `search` view: a few tools that find, describe and call all others. Calls go through one tool per kind of operation.
 
 mod calling;
 mod describe;
@@ -15,30 +14,30 @@ use callgate_gate::{Host, Operation};
 use callgate_wire::{Frame, Json, RpcError, methods, quote};
 use serde_json::Value;
 
-use super::{Taken, results};
+use super::{Interpreted, results};
 use crate::Gateway;
 
 pub(crate) use retrieve::{Filters, Query, retrieve, shortened};
 pub(crate) use search_index::SearchIndex;
 pub(crate) use signature::signature;
 
-/// What is said to whoever calls `call_tool`.
+/// The error for `call_tool`, which models guess from the names of its variants.
 pub(crate) const NO_CALL_TOOL: &str = "Tool 'call_tool' not found. Use call_tool_read, call_tool_write, or call_tool_destructive with matching intent.operation_type. See retrieve_tools for annotations and recommendations.";
 
 const RETRIEVE: &str = "retrieve_tools";
 const DESCRIBE: &str = "describe_tool";
 const READ_RESULT: &str = "read_result";
 
-/// The view's own tools, with what is connected right now.
+/// The view's own tools, whose description names the connected servers.
 pub(super) async fn list(gateway: &Gateway, host: &Host) -> String {
     let providers = &**gateway.path.providers();
     providers.first_connect(None).await;
     tools::list(providers, host, &gateway.views.settings())
 }
 
-/// What a request means in this view.
-pub(super) fn take(gateway: &Gateway, host: &Arc<Host>, frame: Frame) -> Taken {
-    let plain = |frame| Taken::Call {
+/// Interprets a request in this view.
+pub(super) fn take(gateway: &Gateway, host: &Arc<Host>, frame: Frame) -> Interpreted {
+    let plain = |frame| Interpreted::Call {
         frame,
         reading: Reading::Plain,
         shape: None,
@@ -66,66 +65,64 @@ pub(super) fn take(gateway: &Gateway, host: &Arc<Host>, frame: Frame) -> Taken {
         READ_RESULT => own(gateway, host, &frame, |gateway, host, arguments| {
             Box::pin(ready(results::answer(&gateway, &host, &arguments)))
         }),
-        "call_tool" => nowhere(frame, NO_CALL_TOOL),
+        "call_tool" => unknown_tool(frame, NO_CALL_TOOL),
         other => {
             let known: Vec<&str> = tools::NAMES.to_vec();
             let text = format!(
                 "unknown tool `{other}`; tools: {}. Other tools are called by call_tool_*",
                 known.join(", ")
             );
-            nowhere(frame, &text)
+            unknown_tool(frame, &text)
         }
     }
 }
 
-type Answering = futures_util::future::BoxFuture<'static, Result<String, Unanswered>>;
+type ViewAnswer = futures_util::future::BoxFuture<'static, Result<String, ViewError>>;
 
-/// Why one of the view's own tools has no result.
+/// Why one of the view's own tools failed.
 #[derive(Debug)]
-pub(crate) struct Unanswered {
-    /// A stable word for it.
+pub(crate) struct ViewError {
     pub(crate) code: &'static str,
-    /// What the caller is told.
+    /// The message for the caller.
     pub(crate) text: String,
 }
 
-impl Unanswered {
+impl ViewError {
     pub(crate) fn new(code: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { code, text }
     }
 
-    /// The arguments cannot be understood.
     pub(crate) fn arguments(text: impl Into<String>) -> Self {
         Self::new("INVALID_ARGUMENTS", text)
     }
 }
 
-/// Answers one of the view's own tools, as a tool result in any case: a model can mend its mistake.
+/// Answers one of the view's own tools. Errors are tool results too: models see and correct those, while many hosts do not
+/// show them JSON-RPC errors.
 fn own(
     gateway: &Gateway,
     host: &Arc<Host>,
     frame: &Frame,
-    answer: impl FnOnce(Gateway, Arc<Host>, Value) -> Answering,
-) -> Taken {
+    answer: impl FnOnce(Gateway, Arc<Host>, Value) -> ViewAnswer,
+) -> Interpreted {
     let arguments = frame.param("arguments").map_or("{}", Json::as_text);
     let arguments = serde_json::from_str(arguments).unwrap_or(Value::Null);
     let answering = answer(gateway.clone(), host.clone(), arguments);
-    Taken::Own(Box::pin(async move {
+    Interpreted::Own(Box::pin(async move {
         Ok(match answering.await {
             Ok(text) => text_result(&text),
-            Err(Unanswered { code, text }) => fault_result(code, &text),
+            Err(ViewError { code, text }) => fault_result(code, &text),
         })
     }))
 }
 
-/// A result with one text block.
 pub(crate) fn text_result(text: &str) -> String {
     let text = quote(text);
     format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)
 }
 
-/// A result that says what is wrong.
+/// An error result with its code as structured content.
 pub(crate) fn fault_result(code: &str, text: &str) -> String {
     let (code, text) = (quote(code), quote(text));
     format!(
@@ -133,9 +130,10 @@ pub(crate) fn fault_result(code: &str, text: &str) -> String {
     )
 }
 
-fn nowhere(frame: Frame, text: &str) -> Taken {
+fn unknown_tool(frame: Frame, text: &str) -> Interpreted {
+    // Goes to the path all the same, which records the attempt before it answers with this error.
     let error = RpcError::new(RpcError::INVALID_PARAMS, text);
-    Taken::Call {
+    Interpreted::Call {
         frame,
         reading: Reading::Nowhere(Box::new(error)),
         shape: None,

@@ -1,4 +1,4 @@
-//! What is on record: lists, single records, exports, summaries.
+//! The record over HTTP: lists, single records, exports and summaries.
 
 use std::{
     io::{self, Write},
@@ -23,28 +23,27 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     super::{Shared, auth::Reach},
-    filter::{self, Asked},
+    filter::{self, ActivityQuery},
     problem::Problem,
 };
 
-/// How much of an export is handed on at once.
+/// The size of one piece of an export.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How many pieces wait for a slow reader.
+/// How many pieces may wait for a slow reader.
 const PIECES: usize = 4;
 
-/// One page.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Listed {
     /// The records, newest first.
     #[schema(value_type = Vec<Object>)]
     activities: Vec<Activity>,
-    /// How many fit, on all pages.
+    /// The number of matching records on all pages.
     total: u64,
-    /// What to ask for the next page with.
+    /// The `cursor` of the next page.
     next_cursor: Option<String>,
 }
 
-/// How far back a summary looks.
+/// The period of a summary.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -54,15 +53,15 @@ pub(super) struct Period {
 }
 
 /// Lists records, newest first.
-#[utoipa::path(get, path = "/api/v1/activity", params(Asked), responses(
+#[utoipa::path(get, path = "/api/v1/activity", params(ActivityQuery), responses(
     (status = 200, body = Listed), (status = 400, body = Problem), (status = 401, body = Problem)
 ))]
 pub(super) async fn list(
     State(shared): State<Arc<Shared>>,
     Extension(reach): Extension<Reach>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<ActivityQuery>, QueryRejection>,
 ) -> Result<Json<Listed>, Problem> {
-    let filter = seen(query(asked)?.meant()?, reach)?;
+    let filter = within_reach(query(asked)?.into_filter()?, reach)?;
     let page = blocking(&shared, move |archive| archive.page(&filter)).await?;
     Ok(Json(Listed {
         activities: page.activities,
@@ -80,45 +79,48 @@ pub(super) async fn show(
     Extension(reach): Extension<Reach>,
     Path(id): Path<String>,
 ) -> Result<Json<Activity>, Problem> {
-    let nobody = || {
+    let unknown = || {
         let what = format!("there is no record `{id}`");
         Problem::new(StatusCode::NOT_FOUND, "RECORD_NOT_FOUND", what)
     };
-    let id = filter::id(&id).map_err(|_| nobody())?;
+    let id = filter::id(&id).map_err(|_| unknown())?;
     let record = blocking(&shared, move |archive| archive.get(id)).await?;
+    // The same answer for another tenant's record and for a missing one, so that ids cannot be probed.
     let record = record.filter(|record| reach.includes(record.tenant.as_deref()));
-    record.map(Json).ok_or_else(nobody)
+    record.map(Json).ok_or_else(unknown)
 }
 
 /// Writes records out, oldest first.
-#[utoipa::path(get, path = "/api/v1/activity/export", params(Asked), responses(
+#[utoipa::path(get, path = "/api/v1/activity/export", params(ActivityQuery), responses(
     (status = 200, description = "JSON lines or CSV"), (status = 400, body = Problem), (status = 401, body = Problem)
 ))]
 pub(super) async fn export(
     State(shared): State<Arc<Shared>>,
     Extension(reach): Extension<Reach>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<ActivityQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let asked = query(asked)?;
     let (format, kind) = match asked.format() {
         None | Some("jsonl") => (Format::Jsonl, "application/x-ndjson"),
         Some("csv") => (Format::Csv, "text/csv; charset=utf-8"),
         Some(other) => {
-            let what = format!("`{other}` is no `format`: use jsonl or csv");
+            let what = format!("invalid `format` `{other}`: use jsonl or csv");
             return Err(Problem::parameter(what));
         }
     };
-    let filter = seen(asked.meant()?, reach)?;
+    let filter = within_reach(asked.into_filter()?, reach)?;
     let archive = archive(&shared)?;
     let (sender, receiver) = mpsc::channel(PIECES);
+    // The export reads from disk and blocks on the channel when the client is slow. That is its backpressure: at most
+    // `PIECES` pieces are in memory.
     tokio::task::spawn_blocking(move || {
-        let mut out = Pieces {
+        let mut out = ExportWriter {
             piece: Vec::with_capacity(PIECE_BYTES),
             sender,
         };
         if let Err(error) = archive.export(format, &filter, &mut out) {
             crate::log::export_ended_early(&error);
-            // The reader must not take what it has for the whole.
+            // Sent as an error so that the connection breaks: a clean end would look like a complete export.
             let broken = io::Error::other("the export ended early");
             let _ = out.sender.blocking_send(Err(broken));
         }
@@ -132,7 +134,7 @@ pub(super) async fn export(
     Ok(response)
 }
 
-/// Counts records of each sort.
+/// Counts records by status, intent, decision, server and tool.
 #[utoipa::path(get, path = "/api/v1/activity/summary", params(Period), responses(
     (status = 200, body = Object), (status = 400, body = Problem), (status = 401, body = Problem)
 ))]
@@ -149,7 +151,7 @@ pub(super) async fn summary(
         "7d" => 7 * 24,
         "30d" => 30 * 24,
         other => {
-            let what = format!("`{other}` is no `period`: use 1h, 24h, 7d or 30d");
+            let what = format!("invalid `period` `{other}`: use 1h, 24h, 7d or 30d");
             return Err(Problem::parameter(what));
         }
     };
@@ -177,8 +179,8 @@ pub(super) async fn summary(
     })))
 }
 
-/// The filter as far as somebody sees.
-fn seen(mut filter: ActivityFilter, reach: Reach) -> Result<ActivityFilter, Problem> {
+/// Restricts a filter to the caller's reach. Naming another tenant is an error, not an empty result.
+fn within_reach(mut filter: ActivityFilter, reach: Reach) -> Result<ActivityFilter, Problem> {
     let Some(own) = reach.into_tenant() else {
         return Ok(filter);
     };
@@ -198,12 +200,12 @@ fn query<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
 
 fn archive(shared: &Shared) -> Result<Arc<dyn Archive>, Problem> {
     shared.archive.clone().ok_or_else(|| {
-        let what = "this gateway keeps no record that could be read";
+        let what = "this gateway has no readable record";
         Problem::new(StatusCode::NOT_FOUND, "NO_RECORD", what)
     })
 }
 
-/// Asks the archive where waiting for a disk keeps nobody else waiting.
+/// Queries the archive on a blocking thread, since it reads from disk.
 async fn blocking<T: Send + 'static>(
     shared: &Shared,
     ask: impl FnOnce(&dyn Archive) -> Result<T, ArchiveError> + Send + 'static,
@@ -211,7 +213,7 @@ async fn blocking<T: Send + 'static>(
     let archive = archive(shared)?;
     let asked = tokio::task::spawn_blocking(move || ask(&*archive)).await;
     let unavailable = || {
-        let what = "the record cannot be read; the log says why";
+        let what = "the record could not be read; see the gateway's log";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "RECORD_UNAVAILABLE", what)
     };
     match asked {
@@ -231,13 +233,13 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Where an export is written to: pieces for whoever reads the response.
-struct Pieces {
+/// The writer of an export. It sends pieces to the response body and blocks while the client is slow.
+struct ExportWriter {
     piece: Vec<u8>,
     sender: mpsc::Sender<io::Result<Bytes>>,
 }
 
-impl Write for Pieces {
+impl Write for ExportWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.piece.extend_from_slice(bytes);
         if self.piece.len() >= PIECE_BYTES {

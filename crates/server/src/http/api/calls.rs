@@ -1,4 +1,4 @@
-//! `POST /api/v1/tools/call`: the tools of the `search` view for programs.
+//! `POST /api/v1/tools/call`: tool calls by programs, with the tools of the `search` view.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use ulid::Ulid;
 use super::{super::Shared, outcome, problem::Problem};
 use crate::{Principal, ask::Ask};
 
-/// Says that a call comes from our own command line.
+/// The header by which the gateway's own command line identifies its calls.
 const SOURCE: HeaderName = HeaderName::from_static("callgate-source");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -27,10 +27,10 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[utoipa::path(post, path = "/api/v1/tools/call", request_body = Object, responses(
     (status = 200, body = Object, description = "The tool's result"),
     (status = 403, body = Problem, description = "Refused by policy, token, pin, or the server's annotations"),
-    (status = 404, body = Problem, description = "There is no such tool"),
-    (status = 409, body = Problem, description = "It needs an approval"),
-    (status = 422, body = Problem, description = "The intent or the arguments are wrong"),
-    (status = 429, body = Problem, description = "A limit is reached"),
+    (status = 404, body = Problem, description = "No such tool"),
+    (status = 409, body = Problem, description = "The call needs an approval"),
+    (status = 422, body = Problem, description = "Invalid intent or arguments"),
+    (status = 429, body = Problem, description = "A rate or cost limit was reached"),
     (status = 502, body = Problem, description = "The server failed"),
     (status = 504, body = Problem, description = "The server did not answer in time"),
 ))]
@@ -43,11 +43,11 @@ pub(super) async fn call(
         Problem::new(
             StatusCode::UNAUTHORIZED,
             "UNAUTHORIZED",
-            "a token is needed",
+            "authentication required",
         )
     })?;
     let body = to_bytes(body, shared.bodies.limit).await.map_err(|_| {
-        let what = "the body is too large, or broke off";
+        let what = "the request body is too large or incomplete";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", what)
     })?;
     let (tool, arguments) = asked(&body)?;
@@ -60,11 +60,12 @@ pub(super) async fn call(
             source: source(&parts.headers),
             transport: Transport::Http,
         },
+        // Nothing can be sent to the program before the answer, so a server's question fails at once.
         caller: Arc::new(Program),
         request_id: request_id.clone(),
     };
     let answer = shared.gateway.ask(ask).await.ok_or_else(|| {
-        let what = "the call was cancelled, or its answer cannot be read";
+        let what = "the call was cancelled or its answer is unreadable";
         Problem::new(StatusCode::BAD_GATEWAY, "UPSTREAM_ERROR", what)
     })?;
     let mut response = match outcome::of(&answer) {
@@ -80,18 +81,19 @@ pub(super) async fn call(
     Ok(response)
 }
 
-/// The tool of the view and its arguments. A body that names neither is the arguments of the variant that it
-/// declares.
+/// The view's tool and its arguments. A body that names no tool is the arguments of the `call_tool_*` variant for its
+/// declared operation.
 fn asked(body: &[u8]) -> Result<(String, String), Problem> {
     let wrong = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", detail);
     let json = Json::validate(body, Strictness::Full)
-        .map_err(|error| wrong(format!("the body is no JSON: {error}")))?;
+        .map_err(|error| wrong(format!("the body is not valid JSON: {error}")))?;
     if !json.is_object() {
         return Err(wrong("the body must be a JSON object".to_owned()));
     }
     let named = ["tool_name", "tool"]
         .into_iter()
         .find_map(|key| json.get(key)?.as_str());
+    // Frames to stdio servers are lines, so raw line breaks are replaced.
     let one_line = |json: Json<'_>| json.as_text().replace(['\n', '\r'], " ");
     if let Some(tool) = named {
         let arguments = json.get("arguments").or_else(|| json.get("args"));
@@ -104,6 +106,7 @@ fn asked(body: &[u8]) -> Result<(String, String), Problem> {
     let declared = intent.or_else(|| json.get("operation_type"));
     let declared = declared.and_then(|word| word.as_str());
     let operation = declared.as_deref().and_then(Operation::of);
+    // Read is the safe default: the path refuses the call if the tool does more than read.
     let operation = operation.unwrap_or(Operation::Read);
     Ok((operation.call_tool().to_owned(), one_line(json)))
 }
@@ -115,7 +118,7 @@ fn source(headers: &HeaderMap) -> Source {
     }
 }
 
-/// A program as a host: it says nothing about itself, and each question is a session.
+/// The program as a host: without client info, and with a session per request.
 fn program(principal: &Principal) -> Host {
     let agent = if principal.names_agent {
         principal.name.as_str()
@@ -137,7 +140,7 @@ fn program(principal: &Principal) -> Host {
     }
 }
 
-/// The program's side of a call: it hears no progress and cannot be asked.
+/// The program's side of a call. It gets no notifications and cannot be asked.
 #[derive(Debug)]
 struct Program;
 

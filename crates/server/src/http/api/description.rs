@@ -1,4 +1,4 @@
-//! The API's own description, made from its handlers.
+//! The API's OpenAPI description, generated from its handlers.
 
 use axum::Json;
 use utoipa::{
@@ -8,17 +8,16 @@ use utoipa::{
 
 use super::{activity, calls, problem::Problem, usage};
 
-/// The description.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Callgate", description = "What is on record, and calls by programs."),
+    info(title = "Callgate", description = "Queries of the record, and tool calls by programs."),
     paths(activity::list, activity::show, activity::export, activity::summary, calls::call, usage::usage),
     components(schemas(Problem, activity::Listed, usage::Used)),
     modifiers(&Bearer)
 )]
 struct Description;
 
-/// Every route needs the admin's token.
+/// Adds the security scheme: every route needs an admin token.
 struct Bearer;
 
 impl Modify for Bearer {
@@ -32,7 +31,6 @@ impl Modify for Bearer {
     }
 }
 
-/// The description as JSON.
 pub(super) async fn openapi() -> Json<utoipa::openapi::OpenApi> {
     Json(Description::openapi())
 }

@@ -1,4 +1,4 @@
-//! Which records are asked for, as a query says it. A word that means nothing is refused.
+//! The query parameters of record lists. Unknown parameters and values are refused.
 
 use callgate_gate::{CallId, Operation};
 use callgate_record::ActivityFilter;
@@ -9,14 +9,14 @@ use utoipa::IntoParams;
 
 use super::problem::Problem;
 
-/// Records on a page, at most.
+/// The limit of records per page.
 const MAX_LIMIT: usize = 100;
 
-/// Which records; what is left out does not matter.
+/// The query of a record list. Omitted parameters match every record.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Asked {
+pub(super) struct ActivityQuery {
     /// `tool_call`, `check`, `approval`, `server`, `system`, …
     r#type: Option<String>,
     /// The server.
@@ -31,7 +31,7 @@ pub(super) struct Asked {
     intent_type: Option<String>,
     /// `ALLOW`, `DENY` or `REQUIRE_APPROVAL`.
     decision: Option<String>,
-    /// How the rule begins.
+    /// The prefix of the rule.
     rule: Option<String>,
     /// A scope that was checked.
     scope: Option<String>,
@@ -41,28 +41,28 @@ pub(super) struct Asked {
     request_id: Option<String>,
     /// The record of the call that made it.
     parent_id: Option<String>,
-    /// What the caller is called.
+    /// The name of the agent.
     agent: Option<String>,
     /// Not before this: a time like `2026-01-31T12:00:00Z`.
     since: Option<String>,
     /// Before this.
     until: Option<String>,
-    /// At most so many, 1 to 100; 50 when left out.
+    /// The page size, 1 to 100; default 50.
     limit: Option<String>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// Of an export: `jsonl` or `csv`.
+    /// The format of an export: `jsonl` or `csv`.
     format: Option<String>,
 }
 
-impl Asked {
-    /// The form of an export, as it was written.
+impl ActivityQuery {
+    /// The requested export format, not validated.
     pub(super) fn format(&self) -> Option<&str> {
         self.format.as_deref()
     }
 
-    /// The filter that is meant.
-    pub(super) fn meant(self) -> Result<ActivityFilter, Problem> {
+    pub(super) fn into_filter(self) -> Result<ActivityFilter, Problem> {
+        // Validated here because the filter holds it as text: a typo would otherwise match nothing.
         if let Some(word) = &self.intent_type
             && Operation::of(word).is_none()
         {
@@ -90,10 +90,9 @@ impl Asked {
     }
 }
 
-/// A record's id.
 pub(super) fn id(text: &str) -> Result<CallId, Problem> {
     let parsed = text.parse().map(CallId);
-    parsed.map_err(|_| Problem::parameter(format!("`{text}` is not a record's id")))
+    parsed.map_err(|_| Problem::parameter(format!("`{text}` is not a record id")))
 }
 
 fn word<T: DeserializeOwned>(key: &str, text: Option<String>) -> Result<Option<T>, Problem> {
@@ -103,7 +102,7 @@ fn word<T: DeserializeOwned>(key: &str, text: Option<String>) -> Result<Option<T
 }
 
 fn unknown(key: &str, word: &str) -> Problem {
-    Problem::parameter(format!("`{word}` is no `{key}`"))
+    Problem::parameter(format!("invalid `{key}` `{word}`"))
 }
 
 fn time(key: &str, text: Option<String>) -> Result<Option<Timestamp>, Problem> {
@@ -123,7 +122,7 @@ fn limit(text: &str) -> Result<usize, Problem> {
     number.ok_or_else(|| Problem::parameter("`limit` must be a number from 1 to 100"))
 }
 
-/// Ids are on record as JSON: a number as it is, a text in quotes.
+/// The id as the record stores it: JSON, so a number is unchanged and text gets quotes.
 fn as_written(id: String) -> String {
     if id.starts_with('"') || id.parse::<i64>().is_ok() {
         id

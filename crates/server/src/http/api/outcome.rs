@@ -1,4 +1,4 @@
-//! How a call ended, in the words of HTTP: its result, or a problem with the right status and code.
+//! The outcome of a call over HTTP: its result, or a problem with the matching status and code.
 
 use axum::http::StatusCode;
 use callgate_call::{APPROVAL_HEADLINE, DENIED_HEADLINE, QUARANTINED};
@@ -6,7 +6,6 @@ use callgate_wire::{Frame, Json, RpcError};
 
 use super::problem::Problem;
 
-/// The result of a call, as JSON text.
 pub(super) fn of(answer: &Frame) -> Result<String, Problem> {
     if let Some(error) = answer.error() {
         return Err(failed(error));
@@ -18,7 +17,7 @@ pub(super) fn of(answer: &Frame) -> Result<String, Problem> {
     }
 }
 
-/// A call that has no result: it led nowhere, or its server failed.
+/// The problem for a JSON-RPC error: the call could not be resolved, or its server failed.
 fn failed(error: Json<'_>) -> Problem {
     let text = error.get("message").and_then(|message| message.as_str());
     let text = text.unwrap_or_default().into_owned();
@@ -46,7 +45,7 @@ fn failed(error: Json<'_>) -> Problem {
     }
 }
 
-/// A result that says that the gate refused the call, in the gate's own words.
+/// The problem for a result in which the gate refuses the call; `None` for a tool's own result.
 fn refused(result: Json<'_>) -> Option<Problem> {
     result
         .get("isError")
@@ -54,6 +53,7 @@ fn refused(result: Json<'_>) -> Option<Problem> {
         .filter(|is_error| *is_error)?;
     let mut blocks = result.get("content")?.elements();
     let text = blocks.next()?.get("text")?.as_str()?.into_owned();
+    // The gate's refusals have one block. With more, the result is the tool's.
     if blocks.next().is_some() {
         return None;
     }
@@ -67,6 +67,7 @@ fn refused(result: Json<'_>) -> Option<Problem> {
         let line = text.lines().find_map(|line| line.strip_prefix(key))?;
         Some(line.to_owned())
     };
+    // The gate's refusals are texts for models. Programs get their fields, found by the fixed labels of those texts.
     if text.starts_with(APPROVAL_HEADLINE) {
         let problem = Problem::new(StatusCode::CONFLICT, "APPROVAL_REQUIRED", text.clone());
         let known = [
@@ -87,7 +88,7 @@ fn refused(result: Json<'_>) -> Option<Problem> {
     let (status, code) = if begins(["deny:ratelimit:", "deny:cost:"]) {
         (StatusCode::TOO_MANY_REQUESTS, "LIMIT_REACHED")
     } else if begins(["require_approval:", "confirm:"]) {
-        // The rule only asks: it was a person who said no.
+        // These rules only ask, so a person has denied the call.
         (StatusCode::CONFLICT, "APPROVAL_DENIED")
     } else {
         (StatusCode::FORBIDDEN, "POLICY_DENIED")
@@ -95,7 +96,7 @@ fn refused(result: Json<'_>) -> Option<Problem> {
     Some(Problem::new(status, code, text).with("rule", rule))
 }
 
-/// The status for one of our own codes.
+/// The status for a gateway code; `None` for other codes, which are a tool's own.
 fn status_of(code: &str) -> Option<StatusCode> {
     Some(match code {
         "SERVER_MISMATCH" => StatusCode::FORBIDDEN,

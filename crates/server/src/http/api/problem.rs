@@ -9,32 +9,30 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// The type of such a body.
+/// The content type of a problem.
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// What another layer may say at most.
+/// The limit for a converted error's text.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// What went wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(super) struct Problem {
-    /// Always `about:blank`: the code tells more.
+    /// Always `about:blank`; the code identifies the problem.
     pub(super) r#type: &'static str,
-    /// The status in words.
+    /// The name of the status.
     pub(super) title: &'static str,
     /// The HTTP status.
     pub(super) status: u16,
     /// What happened, for a person or a model.
     pub(super) detail: String,
-    /// A stable word for it.
+    /// A stable code.
     pub(super) code: String,
-    /// What else is known, for example the rule.
+    /// Additional members, for example the rule.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub(super) more: Box<serde_json::Map<String, Value>>,
 }
 
 impl Problem {
-    /// A problem of this status.
     pub(super) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
         Self {
             r#type: "about:blank",
@@ -46,12 +44,11 @@ impl Problem {
         }
     }
 
-    /// The request says something that means nothing.
+    /// An invalid query parameter.
     pub(super) fn parameter(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_PARAMETER", detail)
     }
 
-    /// The same with something more that is known.
     pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.more.insert(key.to_owned(), value.into());
         self
@@ -69,7 +66,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Puts what other layers refuse with into the same form.
+/// Converts error responses of other layers, such as authentication and routing, to problems.
 pub(super) async fn in_one_form(response: Response) -> Response {
     let status = response.status();
     let is_problem = response.headers().get(header::CONTENT_TYPE) == Some(&PROBLEM_JSON);
@@ -88,6 +85,7 @@ pub(super) async fn in_one_form(response: Response) -> Response {
     };
     let problem = Problem::new(status, code, text.trim()).into_response();
     let (mut own, body) = problem.into_parts();
+    // Headers such as `WWW-Authenticate` and `Allow` belong to the refusal and are kept.
     for (name, value) in &parts.headers {
         if name != header::CONTENT_TYPE && name != header::CONTENT_LENGTH {
             own.headers.insert(name, value.clone());

@@ -1,4 +1,4 @@
-//! What tokens have used of their limits.
+//! Token usage against rates and budgets.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
     problem::Problem,
 };
 
-/// The figures of all tokens that are seen.
+/// The usage of all visible tokens.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Used {
     /// One entry for each token, by tenant and token.
@@ -28,7 +28,7 @@ pub(super) async fn usage(
 ) -> Result<Json<Used>, Problem> {
     let mut usage = shared.gateway.path.usage().await.map_err(|error| {
         crate::log::usage_not_read(&error);
-        let detail = "what tokens have used is not known";
+        let detail = "could not read token usage; see the gateway's log";
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "LEDGER_UNAVAILABLE",

@@ -1,9 +1,8 @@
-//! The connections there are. When there are too many, one that has no request under way gives
-//! way: of the peer that has most connections, the one that has rested longest.
+//! The table of open connections. When it is full, the longest-idle connection of the busiest client address is closed to
+//! make room.
 //!
-//! So nobody who only opens sockets keeps others out, whether or not addresses tell them apart.
-//! Requests under way are never given up for new ones; when all are at work, the new one is
-//! turned away.
+//! So a client that only opens sockets cannot keep others out, whether or not they have different addresses. A connection
+//! with a request in flight is never closed for a new one; if all have one, the new connection is refused.
 
 use std::{
     cmp::Reverse,
@@ -20,11 +19,10 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
-/// All connections.
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
     limit: usize,
-    /// The door closes, and every connection has to leave.
+    /// Fires when the door closes and every connection must end.
     close: CancellationToken,
     slots: Mutex<Seats>,
 }
@@ -38,14 +36,14 @@ struct Seats {
 #[derive(Debug)]
 struct Taken {
     peer: IpAddr,
-    /// Since when it has had no request under way.
+    /// Since when it has been idle; `None` while a request is in flight.
     resting_since: Option<Instant>,
-    /// Whether it has made no request yet.
+    /// Whether it has not made a request yet.
     is_fresh: bool,
     left: CancellationToken,
 }
 
-/// A connection's place; free again when this is dropped.
+/// A connection's entry in the table, freed on drop.
 #[derive(Debug)]
 pub(super) struct Slot {
     connections: Arc<ConnectionTable>,
@@ -53,14 +51,14 @@ pub(super) struct Slot {
     left: CancellationToken,
 }
 
-/// A request under way. It is over when the body of its answer has been handed over.
+/// A request in flight. It ends when its answer's body has been passed on whole.
 #[derive(Debug)]
 pub(super) struct AtWork {
     connections: Arc<ConnectionTable>,
     number: u64,
 }
 
-/// A body whose request is under way as long as it lives.
+/// A body that keeps its request in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct Attended {
     pub(super) body: Body,
@@ -69,7 +67,7 @@ pub(super) struct Attended {
 }
 
 impl ConnectionTable {
-    /// No connections yet, and so many at most.
+    /// An empty table for at most `limit` connections.
     pub(super) fn new(limit: usize, close: CancellationToken) -> Self {
         Self {
             limit,
@@ -78,7 +76,7 @@ impl ConnectionTable {
         }
     }
 
-    /// A place for a new connection; none when every other one is at work.
+    /// A slot for a new connection; `None` when every open one has a request in flight.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Slot> {
         let mut slots = self.slots();
         if slots.taken.len() >= self.limit && !slots.make_room() {
@@ -102,7 +100,7 @@ impl ConnectionTable {
         })
     }
 
-    /// Ends one connection that rests, if there is one.
+    /// Closes one idle connection, if there is one.
     pub(super) fn make_room(&self) -> bool {
         self.slots().make_room()
     }
@@ -121,11 +119,14 @@ impl ConnectionTable {
 
 impl Seats {
     fn make_room(&mut self) -> bool {
+        // Counted when needed instead of kept per address: the table is full only under load or attack, and every
+        // request would have to update a second map.
         let mut of_peer: HashMap<IpAddr, usize> = HashMap::new();
         for taken in self.taken.values() {
             *of_peer.entry(taken.peer).or_default() += 1;
         }
         let resting = self.taken.iter().filter_map(|(number, taken)| {
+            // Connections with a request in flight have no idle time and are skipped.
             let longest = Reverse(taken.resting_since?);
             Some((of_peer.get(&taken.peer), longest, *number))
         });
@@ -140,12 +141,13 @@ impl Seats {
 }
 
 impl Slot {
-    /// Waits until the connection has to give way, or the door closes: one wait for both, as it is looked at with every turn.
+    /// Waits until the connection is closed to make room or the door closes. One token covers both, because it is polled with
+    /// the connection every time.
     pub(super) async fn has_left(&self) {
         self.left.cancelled().await;
     }
 
-    /// Whether the connection has made no request yet.
+    /// Whether the connection has not made a request yet.
     pub(super) fn is_fresh(&self) -> bool {
         let slots = self.connections.slots();
         slots
@@ -154,7 +156,7 @@ impl Slot {
             .is_some_and(|taken| taken.is_fresh)
     }
 
-    /// Notes that a request is under way.
+    /// Marks a request as in flight.
     pub(super) fn attend(&self) -> AtWork {
         self.connections.rest(self.number, None);
         AtWork {
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn the_longest_idle_connection_is_closed_first() {
         let connections = Arc::new(ConnectionTable::new(3, CancellationToken::new()));
-        let enter = |peer| connections.enter(peer).expect("somebody rests");
+        let enter = |peer| connections.enter(peer).expect("one is idle");
         let (first, second, third) = (enter(NEAR), enter(NEAR), enter(NEAR));
         let at_work = first.attend();
         let fourth = enter(NEAR);
@@ -220,7 +222,7 @@ mod tests {
     #[test]
     fn a_connection_of_the_busiest_address_is_closed_first() {
         let connections = Arc::new(ConnectionTable::new(3, CancellationToken::new()));
-        let enter = |peer| connections.enter(peer).expect("somebody rests");
+        let enter = |peer| connections.enter(peer).expect("one is idle");
         let (lone, many, _other) = (enter(FAR), enter(NEAR), enter(NEAR));
         let _next = enter(FAR);
         assert!(!lone.left.is_cancelled());

@@ -1,8 +1,8 @@
-//! The deadline of a connection: for the next head to come.
+//! The deadline of a connection for its next request head.
 //!
-//! hyper asks for a timer per request and drops it when the head is there. In the runtime, setting a timer and taking it
-//! back each take a lock that all threads share. So a connection sets one timer and leaves it: when it fires too early, it is set to
-//! the deadline that counts then. A connection that is busy for long is woken once per deadline in vain.
+//! hyper sets a timer per request and drops it when the head has arrived. Setting and dropping a timer each take a lock
+//! that all threads of the runtime share. So a connection sets one timer and leaves it: when it fires too early, it is
+//! reset to the current deadline. A busy connection is woken once per deadline without need.
 
 use std::{
     pin::Pin,
@@ -13,13 +13,13 @@ use std::{
 use hyper::rt::{Sleep, Timer};
 use tokio::time::{self, Duration, Instant};
 
-/// The timer of one connection, which has one deadline at a time.
+/// The timer of one connection. It has one deadline at a time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Deadline {
     set: Arc<Mutex<Option<Pin<Box<time::Sleep>>>>>,
 }
 
-/// A wait for one deadline.
+/// Waits for one deadline.
 struct Until {
     at: Instant,
     timer: Deadline,
@@ -51,9 +51,11 @@ impl Future for Until {
         let set = self.timer.set.lock();
         let mut set = set.unwrap_or_else(PoisonError::into_inner);
         let set = set.get_or_insert_with(|| Box::pin(time::sleep_until(self.at)));
+        // Moved only if it would fire too late. One that fires too early costs a wake, but moving it takes the lock.
         if set.deadline() > self.at {
             set.as_mut().reset(self.at);
         }
+        // A timer that was reset must be polled again, or it would not register the waker.
         while set.as_mut().poll(context).is_ready() {
             if set.deadline() >= self.at {
                 return Poll::Ready(());

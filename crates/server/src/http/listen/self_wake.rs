@@ -1,9 +1,8 @@
-//! Turns of a future that wakes itself.
+//! Polls a future that wakes itself again at once.
 //!
-//! A connection and what answers its requests are one task, and they wake each other: the one has read
-//! a body, the other wants the next. A task that is woken while it runs goes to the end of its thread's
-//! queue, and the runtime wakes another thread to help with a queue that is not empty. So such a future
-//! gets its next turn at once.
+//! A connection and the service that answers its requests are one task, and they wake each other: one has read a body, the
+//! other wants the next. A task that is woken while it runs is queued again, and because its thread's queue is then not
+//! empty, the runtime wakes another thread to help. Polling such a future again at once avoids that.
 
 use std::{
     sync::{
@@ -15,10 +14,10 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 
-/// So many turns in a row; then others have theirs.
+/// The limit of polls in a row; then other tasks get their turn.
 const MAX_IN_A_ROW: usize = 16;
 
-/// The turns of one future.
+/// Self-wake detection for one future.
 #[derive(Debug)]
 pub(super) struct SelfWake {
     shared: Arc<Shared>,
@@ -41,7 +40,7 @@ impl SelfWake {
         }
     }
 
-    /// Polls a future, and again as long as it wakes itself.
+    /// Polls a future, and polls it again as long as it wakes itself.
     pub(super) fn poll<T>(
         &self,
         context: &Context<'_>,
@@ -49,11 +48,14 @@ impl SelfWake {
     ) -> Poll<T> {
         let shared = &*self.shared;
         shared.task.register(context.waker());
+        // Sequentially consistent, like all uses of both flags: a wake on another thread must either see `is_running` and
+        // be found by the last check below, or wake the task itself.
         shared.is_running.store(true, Ordering::SeqCst);
         for _ in 0..MAX_IN_A_ROW {
             shared.is_woken.store(false, Ordering::SeqCst);
             let polled = poll(&mut Context::from_waker(&self.waker));
             if polled.is_ready() {
+                // `is_running` stays set: the future is done, and a late wake must not reach the task.
                 return polled;
             }
             if !shared.is_woken.load(Ordering::SeqCst) {
@@ -61,7 +63,7 @@ impl SelfWake {
             }
         }
         shared.is_running.store(false, Ordering::SeqCst);
-        // Whoever woke it since the last look has seen that it was running, and left it at that.
+        // A wake after the last poll saw `is_running` and did not wake the task, so that is made up for here.
         if shared.is_woken.load(Ordering::SeqCst) {
             shared.task.wake();
         }

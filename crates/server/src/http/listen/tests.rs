@@ -217,7 +217,7 @@ async fn a_panicking_handler_fails_only_its_request() {
     let app = plain().route("/fault", get(fault));
     let place = start(app, limits()).await;
     let mut socket = place.send(&format!("GET /fault{GET}")).await;
-    let answer = read_to(&mut socket, "its log says more").await;
+    let answer = read_to(&mut socket, "see the gateway's log").await;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
     let again = format!("GET /{GET}");
     socket

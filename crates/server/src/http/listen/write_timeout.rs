@@ -1,4 +1,4 @@
-//! A socket whose client must go on reading.
+//! A socket that disconnects a client that stops reading.
 
 use std::{
     io,
@@ -13,12 +13,12 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A socket that fails when nothing of what waits could be written for a while.
+/// A socket that fails when nothing could be written for `patience`.
 #[derive(Debug)]
 pub(super) struct WriteTimeout {
     socket: SpinningSocket,
     patience: Duration,
-    /// Runs while the client takes nothing.
+    /// The running timeout; `None` while writes succeed.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -38,6 +38,7 @@ impl WriteTimeout {
     ) -> Poll<io::Result<usize>> {
         let written = write(Pin::new(&mut self.socket), context);
         if written.is_ready() {
+            // Any progress counts: a slow client may take as long as it likes, as long as it reads.
             self.stalled = None;
             return written;
         }
@@ -46,7 +47,7 @@ impl WriteTimeout {
             .stalled
             .get_or_insert_with(|| Box::pin(sleep(patience)));
         stalled.as_mut().poll(context).map(|()| {
-            let why = "the client does not read";
+            let why = "the client stopped reading";
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         })
     }
@@ -86,6 +87,7 @@ impl AsyncWrite for WriteTimeout {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // A TCP socket's flush does nothing, so only writes can stall.
         Pin::new(&mut self.socket).poll_flush(context)
     }
 

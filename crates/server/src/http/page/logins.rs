@@ -1,4 +1,4 @@
-//! Who is logged in to the page. Links and sessions live in this process, and end with it.
+//! The login links and sessions of the approvals page. They live in this process and end with it.
 
 use std::{
     collections::HashMap,
@@ -11,71 +11,74 @@ use callgate_gate::Digest;
 
 use crate::Principal;
 
-/// How long a one-time link works.
+/// How long a one-time link is valid.
 const LINK_LIFE: Duration = Duration::from_secs(300);
-/// How long somebody stays logged in.
+/// How long a login session lasts.
 const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
-/// Links and sessions that are kept; beyond it the oldest go.
-const MAX_KEPT: usize = 1000;
-/// The cookie's name.
+/// The limit of links, and of sessions; beyond it the oldest is removed.
+const MAX_STORED: usize = 1000;
 const COOKIE: &str = "callgate_session";
 
-/// The links and sessions of the page. Secrets are kept as digests.
+/// The links and sessions of the page. Their secrets are stored as digests.
 #[derive(Debug, Default)]
 pub struct Logins {
-    links: Mutex<HashMap<Digest, Kept>>,
-    sessions: Mutex<HashMap<Digest, Kept>>,
+    links: Mutex<HashMap<Digest, StoredLogin>>,
+    sessions: Mutex<HashMap<Digest, StoredLogin>>,
 }
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct StoredLogin {
     principal: Arc<Principal>,
     csrf: String,
     until: Instant,
 }
 
-/// Somebody who is logged in.
+/// The login session of a request.
 #[derive(Debug, Clone)]
-pub(super) struct Visit {
+pub(super) struct LoginSession {
     pub(super) principal: Arc<Principal>,
-    /// What the forms of this session carry.
+    /// The CSRF token of this session's forms.
     pub(super) csrf: String,
 }
 
 impl Logins {
-    /// The code of a link that logs `principal` in, once.
+    /// Creates the code of a link that logs `principal` in once.
     pub fn link(&self, principal: Arc<Principal>) -> Result<String, getrandom::Error> {
         let code = secret()?;
-        keep(&mut lock(&self.links), &code, principal, LINK_LIFE)?;
+        store(&mut lock(&self.links), &code, principal, LINK_LIFE)?;
         Ok(code)
     }
 
-    /// Uses a link up.
+    /// Uses up a link; `None` when it is unknown, used or expired.
     pub(super) fn redeem(&self, code: &str) -> Option<Arc<Principal>> {
-        let kept = lock(&self.links).remove(&Digest::of(code.as_bytes()))?;
-        (Instant::now() < kept.until).then_some(kept.principal)
+        // Removed before the expiry check: of two requests with the same code only one gets the entry.
+        let stored = lock(&self.links).remove(&Digest::of(code.as_bytes()))?;
+        (Instant::now() < stored.until).then_some(stored.principal)
     }
 
-    /// Logs somebody in: the value of their cookie.
-    pub(super) fn enter(&self, principal: Arc<Principal>) -> Result<String, getrandom::Error> {
+    /// Starts a login session and returns the value of its cookie.
+    pub(super) fn start_session(
+        &self,
+        principal: Arc<Principal>,
+    ) -> Result<String, getrandom::Error> {
         let cookie = secret()?;
-        keep(&mut lock(&self.sessions), &cookie, principal, SESSION_LIFE)?;
+        store(&mut lock(&self.sessions), &cookie, principal, SESSION_LIFE)?;
         Ok(cookie)
     }
 
-    /// Whoever the cookie of a request belongs to.
-    pub(super) fn visit(&self, headers: &HeaderMap) -> Option<Visit> {
+    /// The login session of a request's cookie.
+    pub(super) fn login_session(&self, headers: &HeaderMap) -> Option<LoginSession> {
         let digest = Digest::of(cookie(headers)?.as_bytes());
         let sessions = lock(&self.sessions);
-        let kept = sessions.get(&digest)?;
-        (Instant::now() < kept.until).then(|| Visit {
-            principal: kept.principal.clone(),
-            csrf: kept.csrf.clone(),
+        let stored = sessions.get(&digest)?;
+        (Instant::now() < stored.until).then(|| LoginSession {
+            principal: stored.principal.clone(),
+            csrf: stored.csrf.clone(),
         })
     }
 
-    /// Logs whoever the cookie belongs to out.
-    pub(super) fn leave(&self, headers: &HeaderMap) {
+    /// Ends the login session of a request's cookie.
+    pub(super) fn end_session(&self, headers: &HeaderMap) {
         if let Some(cookie) = cookie(headers) {
             lock(&self.sessions).remove(&Digest::of(cookie.as_bytes()));
         }
@@ -86,29 +89,31 @@ impl Logins {
 pub(super) fn set_cookie(value: &str, is_https: bool) -> String {
     let secure = if is_https { "; Secure" } else { "" };
     let life = SESSION_LIFE.as_secs();
+    // Strict, not Lax: a link on another site must not open an approval with the approver's session.
     format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}")
 }
 
-fn keep(
-    kept: &mut HashMap<Digest, Kept>,
+fn store(
+    stored: &mut HashMap<Digest, StoredLogin>,
     secret: &str,
     principal: Arc<Principal>,
     life: Duration,
 ) -> Result<(), getrandom::Error> {
     let now = Instant::now();
-    kept.retain(|_, one| now < one.until);
-    if kept.len() >= MAX_KEPT {
-        let oldest = kept.iter().min_by_key(|(_, one)| one.until);
+    // Expired entries are removed here, so that no timer is needed for them.
+    stored.retain(|_, one| now < one.until);
+    if stored.len() >= MAX_STORED {
+        let oldest = stored.iter().min_by_key(|(_, one)| one.until);
         if let Some(digest) = oldest.map(|(digest, _)| *digest) {
-            kept.remove(&digest);
+            stored.remove(&digest);
         }
     }
-    let one = Kept {
+    let one = StoredLogin {
         principal,
         csrf: self::secret()?,
         until: now + life,
     };
-    kept.insert(Digest::of(secret.as_bytes()), one);
+    stored.insert(Digest::of(secret.as_bytes()), one);
     Ok(())
 }
 
@@ -126,8 +131,8 @@ fn secret() -> Result<String, getrandom::Error> {
     Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn lock<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(stored: &Mutex<T>) -> MutexGuard<'_, T> {
+    stored.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -156,13 +161,15 @@ mod tests {
     fn a_page_session_belongs_to_its_cookie_and_ends_at_logout() {
         let logins = Logins::default();
         let eve = Arc::new(Principal::new("eve", Role::Approver));
-        let cookie = logins.enter(eve.clone()).expect("random numbers");
-        let visit = logins.visit(&headers(&cookie)).expect("it is a session");
-        assert_eq!(visit.principal, eve);
-        assert_ne!(visit.csrf, cookie);
-        assert!(logins.visit(&headers("guess")).is_none());
-        assert!(logins.visit(&HeaderMap::new()).is_none());
-        logins.leave(&headers(&cookie));
-        assert!(logins.visit(&headers(&cookie)).is_none());
+        let cookie = logins.start_session(eve.clone()).expect("random numbers");
+        let login_session = logins
+            .login_session(&headers(&cookie))
+            .expect("it is a session");
+        assert_eq!(login_session.principal, eve);
+        assert_ne!(login_session.csrf, cookie);
+        assert!(logins.login_session(&headers("guess")).is_none());
+        assert!(logins.login_session(&HeaderMap::new()).is_none());
+        logins.end_session(&headers(&cookie));
+        assert!(logins.login_session(&headers(&cookie)).is_none());
     }
 }

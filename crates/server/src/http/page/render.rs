@@ -1,5 +1,5 @@
-//! The page's HTML. Everything that is put in is text: the macro escapes it, and what a person would not
-//! see in it is written out and marked.
+//! The page's HTML. All inserted values are text: the macro escapes them, and hidden characters are written out and
+//! marked.
 
 use callgate_gate::visible::{
     DiffLine, FileEdit, Layout, file_edits, summary, visible, visible_json,
@@ -8,33 +8,33 @@ use callgate_record::{Approval, ApprovalStatus, Asking, Sight};
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::Visit;
+use super::LoginSession;
 
-/// Lines of a change that are shown; the arguments have the rest.
+/// The limit of diff lines; the arguments above the diff are complete.
 const MAX_LINES: usize = 400;
 
-/// Every approval: those that wait first.
-pub(super) fn list(visit: &Visit, all: &[Approval]) -> Markup {
+/// The list of approvals, pending ones first.
+pub(super) fn list(login_session: &LoginSession, all: &[Approval]) -> Markup {
     let waits = |approval: &&Approval| approval.status == ApprovalStatus::Pending;
     let pending: Vec<&Approval> = all.iter().filter(waits).collect();
     let others: Vec<&Approval> = all.iter().filter(|one| !waits(one)).collect();
     let middle = html! {
-        h2 { "Waiting for a person (" (pending.len()) ")" }
+        h2 { "Pending (" (pending.len()) ")" }
         @if pending.is_empty() {
-            p { "Nothing waits. This page follows what happens." }
+            p { "No pending approvals. This page updates by itself." }
         } @else {
             (rows(&pending))
         }
         @if !others.is_empty() {
-            h2 { "Decided or over" }
+            h2 { "Decided or expired" }
             (rows(&others))
         }
     };
-    page("Approvals", Some(visit), &middle)
+    page("Approvals", Some(login_session), &middle)
 }
 
-/// One approval, with everything that a person needs to decide.
-pub(super) fn one(visit: &Visit, approval: &Approval) -> Markup {
+/// One approval, with everything that is needed to decide it.
+pub(super) fn one(login_session: &LoginSession, approval: &Approval) -> Markup {
     let Approval { id, asking, .. } = approval;
     let call = format!("{}:{}", asking.server, asking.tool);
     let middle = html! {
@@ -42,42 +42,48 @@ pub(super) fn one(visit: &Visit, approval: &Approval) -> Markup {
         dl {
             dt { "Status" } dd { span.state { (approval.status.as_str()) } (outcome(approval)) }
             dt { "Agent" } dd { (marked_line(&asking.agent)) " (token " (marked_line(&asking.principal)) ", tenant " (marked_line(&asking.tenant)) ")" }
-            dt { "Why it asks" } dd { (marked_line(&asking.reason)) }
+            dt { "Reason" } dd { (marked_line(&asking.reason)) }
             dt { "Rule" } dd { code { (marked_line(&asking.rule)) } }
             @for flag in &asking.flags {
-                dt { "Odd about the tool" } dd { (marked_line(flag)) }
+                dt { "Warning about the tool" } dd { (marked_line(flag)) }
             }
-            dt { "Asked" } dd { (time(approval.asked_at)) }
+            dt { "Requested" } dd { (time(approval.asked_at)) }
             @if approval.status == ApprovalStatus::Pending {
-                dt { "Open until" } dd { (time(approval.expires_at)) }
+                dt { "Expires" } dd { (time(approval.expires_at)) }
             }
             dt { "Approval" } dd { code { (id) } }
         }
+        // Above the arguments, so that the warning about missing parts is read first.
         (sight(approval))
         (request(asking))
         @for further in &approval.also {
-            h2 { "Also asked, and covered by the same decision" }
+            h2 { "Also covered by this decision" }
             p { (marked_line(&further.reason)) }
             (request(further))
         }
         @if approval.status == ApprovalStatus::Pending {
             form.decide method="post" action=(format!("/approvals/{id}")) {
-                input type="hidden" name="csrf" value=(visit.csrf);
+                input type="hidden" name="csrf" value=(login_session.csrf);
+                // A call that cannot be shown whole cannot be approved, so the button is missing. `resolve` checks it again.
                 @if approval.sight == Sight::Whole {
-                    button.yes name="answer" value="approve" { "Approve this call, once" }
+                    button.yes name="answer" value="approve" { "Approve this call once" }
                 }
-                button.no name="answer" value="deny" { "Deny it" }
+                button.no name="answer" value="deny" { "Deny" }
             }
         }
     };
-    page(&visible(&call, Layout::OneLine), Some(visit), &middle)
+    page(
+        &visible(&call, Layout::OneLine),
+        Some(login_session),
+        &middle,
+    )
 }
 
-/// The way in: by a link's code, or by a token.
+/// The login form, for a link's code or a token.
 pub(super) fn login(code: Option<&str>) -> Markup {
     let middle = match code {
         Some(code) => html! {
-            p { "This link logs you in, once." }
+            p { "This link logs you in once." }
             form.decide method="post" action="/login" {
                 input type="hidden" name="code" value=(code);
                 button.yes { "Log in" }
@@ -88,17 +94,17 @@ pub(super) fn login(code: Option<&str>) -> Markup {
     page("Log in", None, &middle)
 }
 
-/// The way in for somebody who wants to go somewhere.
+/// The login form that continues to `place`.
 pub(super) fn login_for(place: &str) -> Markup {
     page("Log in", None, &token_form(place))
 }
 
-/// A sentence, and perhaps where to go from here.
+/// A message, with a link to continue if there is one.
 pub(super) fn notice(title: &str, text: &str, next: Option<&str>) -> Markup {
     let middle = html! {
         h2 { (title) }
         p { (text) }
-        @if let Some(next) = next { p { a href=(next) { "Go on" } } }
+        @if let Some(next) = next { p { a href=(next) { "Continue" } } }
     };
     page(title, None, &middle)
 }
@@ -114,7 +120,7 @@ fn token_form(place: &str) -> Markup {
     }
 }
 
-fn page(title: &str, visit: Option<&Visit>, middle: &Markup) -> Markup {
+fn page(title: &str, login_session: Option<&LoginSession>, middle: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -128,15 +134,15 @@ fn page(title: &str, visit: Option<&Visit>, middle: &Markup) -> Markup {
             body {
                 header {
                     h1 { a href="/approvals" { "Callgate approvals" } }
-                    @if let Some(visit) = visit {
+                    @if let Some(login_session) = login_session {
                         form method="post" action="/logout" {
-                            span { (visit.principal.name) " " }
-                            input type="hidden" name="csrf" value=(visit.csrf);
+                            span { (login_session.principal.name) " " }
+                            input type="hidden" name="csrf" value=(login_session.csrf);
                             button { "Log out" }
                         }
                     }
                 }
-                main data-live[visit.is_some()] { (middle) }
+                main data-live[login_session.is_some()] { (middle) }
             }
         }
     }
@@ -145,7 +151,7 @@ fn page(title: &str, visit: Option<&Visit>, middle: &Markup) -> Markup {
 fn rows(approvals: &[&Approval]) -> Markup {
     html! {
         table {
-            thead { tr { th { "Call" } th { "Arguments" } th { "Agent" } th { "Why" } th { "Asked" } th { "Status" } } }
+            thead { tr { th { "Call" } th { "Arguments" } th { "Agent" } th { "Reason" } th { "Requested" } th { "Status" } } }
             tbody {
                 @for approval in approvals {
                     @let asking = &approval.asking;
@@ -163,7 +169,7 @@ fn rows(approvals: &[&Approval]) -> Markup {
     }
 }
 
-/// Who decided, and what became of it.
+/// Who decided, and whether the call was made.
 fn outcome(approval: &Approval) -> Markup {
     html! {
         @if let Some(resolution) = &approval.resolution {
@@ -175,40 +181,40 @@ fn outcome(approval: &Approval) -> Markup {
     }
 }
 
-/// What is said where the call that will run is not shown whole.
+/// The notice for a call that is not shown whole.
 fn sight(approval: &Approval) -> Markup {
     let asking = &approval.asking;
     html! {
         @match approval.sight {
             Sight::Whole => {}
             Sight::Redacted => p {
-                "Secrets are left out below. The whole arguments were erased when the approval was decided or expired."
+                "Secrets are redacted below. The full arguments were erased when the approval was decided or expired."
                 @if !asking.arguments_whole {
-                    " Only the beginning of " (asking.arguments_bytes) " bytes is kept."
+                    " Only the beginning of their " (asking.arguments_bytes) " bytes is kept."
                 }
             },
             Sight::Unreadable => p.warning {
-                "The arguments of this call cannot be read, because the key of the data folder changed. It can be denied, not "
-                "approved. If the agent makes the call again, it can be read again."
+                "The arguments of this call cannot be read because the key of the data folder changed. You can deny the call but not "
+                "approve it. If the agent repeats the call, the new approval will be readable."
             },
         }
     }
 }
 
-/// What the call says: its arguments, and what stands beside them in the request.
+/// The request: its arguments and its other members.
 fn request(asking: &Asking) -> Markup {
     html! {
         h2 { "Arguments" }
         pre { (marked(&visible_json(&asking.arguments))) }
         @if let Some(others) = &asking.others {
-            h2 { "Beside the arguments" }
+            h2 { "Other request members" }
             pre { (marked(&visible_json(others))) }
         }
         @for edit in file_edits(&asking.arguments) { (change(&edit)) }
     }
 }
 
-/// A change of a file, line by line.
+/// A file edit as a diff.
 fn change(edit: &FileEdit) -> Markup {
     let lines = edit.lines(None);
     html! {
@@ -239,7 +245,7 @@ fn marked_line(text: &str) -> Markup {
     marked(&visible(text, Layout::OneLine))
 }
 
-/// A text in which hidden characters were written out, with each of those marked.
+/// Marks the hidden characters that were written out between `⟨` and `⟩`.
 fn marked(visible: &str) -> Markup {
     let mut out = String::with_capacity(visible.len() * 2);
     let mut rest = visible;

@@ -1,4 +1,4 @@
-//! The arguments of a call, as the tool's schema names them: by place, by name, or by the beginning of a name.
+//! Maps a script's arguments to the parameters of a tool's schema: by position, by name, or by a unique prefix of a name.
 
 use std::sync::Arc;
 
@@ -7,13 +7,12 @@ use callgate_wire::{Json, Strictness, quote};
 
 use crate::view::search::signature;
 
-/// A tool that a script calls, with what every call of it needs to know.
+/// A tool that a script calls, with its parameters read once for all calls.
 #[derive(Debug)]
 pub(super) struct Callable {
     pub(super) tool: Arc<Tool>,
-    /// `server:tool`.
     pub(super) canonical: String,
-    /// Its parameters, in the schema's order.
+    /// The parameters in the schema's order, for positional arguments.
     parameters: Vec<String>,
 }
 
@@ -39,17 +38,18 @@ impl Callable {
     }
 }
 
-/// The arguments as one JSON object, each value just as the script wrote it.
+/// The arguments as one JSON object. Values are not re-serialized.
 pub(super) fn named(called: &Callable, args: &str, kwargs: &str) -> Result<String, String> {
-    let unreadable = |_| "the arguments cannot be read".to_owned();
+    let unreadable = |_| "could not read the arguments".to_owned();
     let args = Json::validate(args.as_bytes(), Strictness::Full).map_err(unreadable)?;
     let kwargs = Json::validate(kwargs.as_bytes(), Strictness::Full)
-        .map_err(|error| format!("the arguments cannot be sent: {error}"))?;
+        .map_err(|error| format!("could not send the arguments: {error}"))?;
     let parameters = &called.parameters;
     let mut given: Vec<(String, &str)> = Vec::new();
     let by_place: Vec<Json<'_>> = args.elements().collect();
     match by_place.as_slice() {
-        // A dict alone, whose keys are all parameters, is the arguments themselves.
+        // Models often pass one dict with all arguments. It is taken as such only if every key is a parameter, since a
+        // dict can also be the first parameter's value.
         [only] if kwargs.members().next().is_none() && is_arguments(*only, parameters) => {
             for (key, value) in only.members() {
                 let key = key.as_str().unwrap_or_default();
@@ -57,6 +57,7 @@ pub(super) fn named(called: &Callable, args: &str, kwargs: &str) -> Result<Strin
             }
         }
         places => {
+            // The message includes the signature, so that a model can correct its call without looking the tool up.
             if places.len() > parameters.len() {
                 let most = parameters.len();
                 return Err(format!(
@@ -95,8 +96,8 @@ fn is_arguments(value: Json<'_>, parameters: &[String]) -> bool {
         })
 }
 
-/// The parameter that a name means: exactly, or as the only one that begins with it. What begins none is left
-/// as it is; the server says what it thinks of it.
+/// The parameter that a name stands for: exact, or the only one with this prefix. An unknown name is passed on, and the
+/// server reports it.
 fn parameter(name: &str, parameters: &[String]) -> Result<String, String> {
     if parameters.iter().any(|parameter| parameter == name) {
         return Ok(name.to_owned());

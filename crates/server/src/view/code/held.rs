@@ -1,8 +1,8 @@
-//! Runs that wait for an approval. What their calls gave is kept with them, whole, so that going on repeats none.
+//! Runs that wait for an approval. The results of their calls are stored with them, so resuming repeats no call.
 //!
-//! A run is started again from its beginning, and each call that it made before is answered from here. A kept run
-//! is a file that only the gateway's user can read. Taking it removes it, so that it goes on once; after an hour
-//! it is gone.
+//! A resumed run starts again from its beginning, and its earlier calls are answered from the stored results. A held run is
+//! a file that only the gateway's user can read. Taking it removes the file, so a run resumes only once. It expires after
+//! an hour.
 
 use std::{
     fs,
@@ -17,35 +17,34 @@ use callgate_code::Outcome;
 use callgate_gate::{CallId, Digest};
 use serde::{Deserialize, Serialize};
 
-/// Runs that are held at once for one token; one more drops the oldest of them.
+/// The limit of held runs per token; beyond it the token's oldest is removed.
 const MAX_PER_TOKEN: usize = 100;
-/// How long a held run can go on.
+/// How long a held run can be resumed.
 const LIFE: Duration = Duration::from_secs(3600);
 
-/// A run with what its calls gave.
+/// A run with the results of its calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct HeldRun {
-    /// The record of the run that began it.
+    /// The record of the run's first start.
     pub(super) id: CallId,
     pub(super) owner: String,
     pub(super) source: String,
     pub(super) now_us: i64,
-    pub(super) calls: Vec<Made>,
+    pub(super) calls: Vec<CompletedCall>,
 }
 
-/// A call that was made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Made {
-    /// The tool as `server:tool`.
+pub(super) struct CompletedCall {
+    /// The tool, as `server:tool`.
     pub(super) tool: String,
     pub(super) arguments: String,
     pub(super) outcome: Outcome,
-    /// Blocks of its result that are no text.
+    /// The blocks of its result that are not text.
     pub(super) blocks: Vec<String>,
 }
 
-impl Made {
-    /// How many bytes it takes.
+impl CompletedCall {
+    /// Its size, in bytes.
     pub(super) fn len(&self) -> usize {
         let outcome = match &self.outcome {
             Outcome::Value(json) => json.get().len(),
@@ -56,12 +55,11 @@ impl Made {
     }
 }
 
-/// Why a run does not go on.
+/// Why a run cannot be resumed, for the model.
 #[derive(Debug)]
-pub(super) struct Unresumed(pub(super) String);
+pub(super) struct CannotResume(pub(super) String);
 
 impl HeldRun {
-    /// A run that begins.
     pub(super) fn new(script_run: &ScriptRun, owner: &str, source: String, now_us: i64) -> Self {
         Self {
             id: script_run.id(),
@@ -73,11 +71,11 @@ impl HeldRun {
     }
 }
 
-/// Keeps a run, and gives the id to go on with; `None` where it cannot be kept.
-pub(super) async fn keep(folder: Option<&Path>, run: Option<HeldRun>) -> Option<String> {
+/// Stores a run and returns the id to resume it with; `None` when it could not be stored.
+pub(super) async fn store(folder: Option<&Path>, run: Option<HeldRun>) -> Option<String> {
     let (folder, run) = (folder?.to_owned(), run?);
-    let kept = tokio::task::spawn_blocking(move || write(&folder, &run)).await;
-    match kept.ok()? {
+    let stored = tokio::task::spawn_blocking(move || write(&folder, &run)).await;
+    match stored.ok()? {
         Ok(id) => Some(id),
         Err(error) => {
             crate::log::held_run_not_kept(&error);
@@ -86,18 +84,19 @@ pub(super) async fn keep(folder: Option<&Path>, run: Option<HeldRun>) -> Option<
     }
 }
 
-/// Takes a run out, once.
+/// Takes a run out of the store, so that it can be resumed once.
 pub(super) async fn take(
     folder: Option<&Path>,
     id: &str,
     owner: &str,
-) -> Result<HeldRun, Unresumed> {
+) -> Result<HeldRun, CannotResume> {
     let unknown = || {
-        Unresumed(format!(
-            "there is no held run `{id}`: it may have gone on already, or expired after an hour; send the script again"
+        CannotResume(format!(
+            "no held run `{id}`: it was already resumed, or it expired after an hour; send the script again"
         ))
     };
     let ulid = id.strip_prefix("run_").unwrap_or_default();
+    // The id becomes part of a path, so nothing but a ULID gets that far.
     let is_id = ulid.len() == 26 && ulid.chars().all(|letter| letter.is_ascii_alphanumeric());
     let Some(folder) = folder.filter(|_| is_id).map(Path::to_owned) else {
         return Err(unknown());
@@ -108,6 +107,7 @@ pub(super) async fn take(
 }
 
 fn write(folder: &Path, run: &HeldRun) -> std::io::Result<String> {
+    // Scripts and results may contain secrets, so only the gateway's user may read folder and files.
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -116,6 +116,7 @@ fn write(folder: &Path, run: &HeldRun) -> std::io::Result<String> {
     make_room(folder, &run.owner);
     let id = format!("run_{}", run.id);
     let bytes = serde_json::to_vec(run)?;
+    // Written aside and renamed, so that a crash never leaves half a run under its final name.
     let unfinished = folder.join(format!("{id}.part"));
     let mut file = fs::OpenOptions::new()
         .write(true)
@@ -133,10 +134,11 @@ fn read(folder: &Path, id: &str, owner: &str) -> Option<HeldRun> {
     let path = path_of(folder, id, owner);
     let bytes = fs::read(&path).ok()?;
     let run: HeldRun = serde_json::from_slice(&bytes).ok()?;
+    // The file name has only a short digest of the owner, so the whole owner is compared as well.
     if run.owner != owner {
         return None;
     }
-    // Of several who ask at once, the file goes for one.
+    // Of several concurrent resumes, only one removes the file and continues.
     fs::remove_file(&path).ok()?;
     Some(run)
 }
@@ -145,12 +147,12 @@ fn path_of(folder: &Path, id: &str, owner: &str) -> PathBuf {
     folder.join(format!("{id}{}", suffix(owner)))
 }
 
-/// How the names of a token's files end.
+/// The suffix of a token's files.
 fn suffix(owner: &str) -> String {
     format!(".{}.json", Digest::of(owner.as_bytes()).short())
 }
 
-/// Drops the oldest run of a token that has too many. Those of other tokens stay.
+/// Removes the oldest run of a token at its limit, and none of other tokens.
 fn make_room(folder: &Path, owner: &str) {
     let end = suffix(owner);
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -160,7 +162,7 @@ fn make_room(folder: &Path, owner: &str) {
     if own.len() >= MAX_PER_TOKEN
         && let Some((_, oldest)) = own.iter().min()
     {
-        // Another gateway may have been quicker.
+        // Another gateway with the same folder may have removed it already.
         let _ = fs::remove_file(oldest);
     }
 }
@@ -170,7 +172,7 @@ fn forget_expired(folder: &Path) {
         let modified = entry.metadata().and_then(|file| file.modified());
         let age = modified.ok().and_then(|modified| modified.elapsed().ok());
         if age.is_some_and(|age| age > LIFE) {
-            // Another gateway may have been quicker.
+            // Another gateway with the same folder may have removed it already.
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -1,5 +1,5 @@
-//! The calls of one run. Each is one call for the path, below the run's record; what a held run did before it was
-//! held is answered from what was kept.
+//! The calls of one run. Each takes the path as a child of the run's record. Calls that a held run made before are answered
+//! from their stored results.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -13,22 +13,22 @@ use callgate_wire::{Era, Frame, Id, Strictness, message};
 use futures_util::future::BoxFuture;
 
 use super::{
-    AskedAt, arguments,
-    held::{HeldRun, Made},
+    RequestOrigin, arguments,
+    held::{CompletedCall, HeldRun},
     introspect,
     packs::{OWN, Packs},
     value::{outcome, raised, value},
 };
 use crate::{Gateway, view::results};
 
-/// How much of a run's results is kept for it to go on with.
-const MAX_KEPT_BYTES: usize = 32 * 1024 * 1024;
+/// The limit of stored results per run; a run beyond it cannot be resumed.
+const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
-/// What the calls of a run share.
-pub(super) struct Inner {
+/// The state that the calls of a run share.
+pub(super) struct RunCalls {
     pub(super) gateway: Gateway,
-    at: AskedAt,
-    /// The host as inner calls see it: of the era in which a call is one round.
+    at: RequestOrigin,
+    /// The host for the script's calls, always of the handshake era, in which a call is never answered with questions.
     host: Arc<Host>,
     script_run: ScriptRun,
     packs: Packs,
@@ -38,28 +38,28 @@ pub(super) struct Inner {
 
 struct State {
     run: HeldRun,
-    /// What was made before the run was held, and not asked for again yet.
-    before: Vec<Made>,
-    /// How much is kept of what was made; `None` once it is too much, and nothing is kept any more.
-    kept_bytes: Option<usize>,
-    /// Blocks that are no text, for the run's reply.
+    /// Calls from before the run was held that the script has not repeated yet.
+    before: Vec<CompletedCall>,
+    /// The size of the stored results; `None` after it exceeded the limit.
+    stored_bytes: Option<usize>,
+    /// Blocks that are not text, for the run's reply.
     blocks: Vec<String>,
-    waits: Vec<Waiting>,
+    held_calls: Vec<HeldCall>,
 }
 
 /// A call that waits for an approval.
 #[derive(Debug, Clone)]
-pub(super) struct Waiting {
+pub(super) struct HeldCall {
     pub(super) tool: String,
     pub(super) approval: String,
-    /// What the host is told about it.
-    pub(super) told: String,
+    /// The message for the host.
+    pub(super) message: String,
 }
 
-impl Inner {
+impl RunCalls {
     pub(super) fn new(
         gateway: Gateway,
-        at: AskedAt,
+        at: RequestOrigin,
         script_run: ScriptRun,
         packs: Packs,
         mut run: HeldRun,
@@ -82,36 +82,36 @@ impl Inner {
             state: Mutex::new(State {
                 run,
                 before,
-                kept_bytes: Some(0),
+                stored_bytes: Some(0),
                 blocks: Vec::new(),
-                waits: Vec::new(),
+                held_calls: Vec::new(),
             }),
             number: AtomicU32::new(0),
         }
     }
 
-    /// The host that asked for the run.
+    /// The host that started the run.
     pub(super) fn asker(&self) -> &Host {
         &self.at.host
     }
 
-    /// The blocks of all results that are no text.
+    /// The blocks of all results that are not text.
     pub(super) fn blocks(&self) -> Vec<String> {
         self.state().blocks.clone()
     }
 
-    /// The run as it is to be kept, and what it waits for.
-    pub(super) fn held(&self) -> (Option<HeldRun>, Vec<Waiting>) {
+    /// The run to store, and the calls that it waits for.
+    pub(super) fn held(&self) -> (Option<HeldRun>, Vec<HeldCall>) {
         let mut state = self.state();
-        let waits = state.waits.clone();
-        if state.kept_bytes.is_none() {
-            return (None, waits);
+        let held_calls = state.held_calls.clone();
+        if state.stored_bytes.is_none() {
+            return (None, held_calls);
         }
         let mut run = state.run.clone();
-        // What was not asked for again may be asked for the next time.
+        // A run can be held again before it has repeated all earlier calls; the rest is stored for the next time.
         let before = std::mem::take(&mut state.before);
         run.calls.extend(before);
-        (Some(run), waits)
+        (Some(run), held_calls)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -135,14 +135,13 @@ impl Inner {
             Err(text) => return Reply::Outcome(raised("TypeError", &text)),
         };
         let name = tool.canonical.clone();
-        if let Some(outcome) = self.made_before(&name, &arguments) {
+        if let Some(outcome) = self.stored_outcome(&name, &arguments) {
             return Reply::Outcome(outcome);
         }
         let via = call.via.map(Into::into);
         self.make(name, arguments, via).await
     }
 
-    /// Makes a call.
     async fn make(&self, name: String, arguments: String, via: Option<Arc<str>>) -> Reply {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = Id::string(&format!("{}/{number}", self.script_run.id()));
@@ -150,7 +149,7 @@ impl Inner {
         let frame = match Frame::parse(request, Strictness::Full) {
             Ok(frame) => frame,
             Err(error) => {
-                let text = format!("the arguments cannot be sent: {error}");
+                let text = format!("could not send the arguments: {error}");
                 return Reply::Outcome(raised("TypeError", &text));
             }
         };
@@ -159,9 +158,10 @@ impl Inner {
             ..self.at.door
         };
         let received = Received::plain(frame, self.host.clone(), door);
+        // A stateless host can only be asked in the run's own answer, which the script does not produce yet.
         let caller: Arc<dyn Caller> = match self.at.host.era {
             Era::Handshake => self.at.caller.clone(),
-            Era::Stateless => Arc::new(Nobody),
+            Era::Stateless => Arc::new(UnreachableHost),
         };
         let mut pending = self.script_run.call(received, caller, via);
         let answer = pending.answer().await;
@@ -174,19 +174,20 @@ impl Inner {
         let outcome = outcome(&reply, &mut blocks);
         let mut state = self.state();
         if let Some(approval) = approval {
-            let told = match outcome {
+            let message = match outcome {
                 Outcome::Raised { message, .. } => message,
                 Outcome::Value(_) => String::new(),
             };
-            state.waits.push(Waiting {
+            state.held_calls.push(HeldCall {
                 tool: name,
                 approval: approval.to_string(),
-                told,
+                message,
             });
+            // The worker stops instead of waiting: a person may take an hour, and workers are few.
             return Reply::Stop;
         }
         state.blocks.extend(blocks.iter().cloned());
-        state.keep(Made {
+        state.store(CompletedCall {
             tool: name,
             arguments,
             outcome: outcome.clone(),
@@ -195,19 +196,20 @@ impl Inner {
         Reply::Outcome(outcome)
     }
 
-    /// What the same call gave before the run was held; each is used once.
-    fn made_before(&self, tool: &str, arguments: &str) -> Option<Outcome> {
+    /// The stored outcome of an identical earlier call. Each is used once, so repeated calls get their own outcomes.
+    fn stored_outcome(&self, tool: &str, arguments: &str) -> Option<Outcome> {
         let mut state = self.state();
-        let same = |made: &Made| made.tool == tool && made.arguments == arguments;
+        // Matched by content and not by position: concurrent calls may arrive in another order this time.
+        let same = |made: &CompletedCall| made.tool == tool && made.arguments == arguments;
         let at = state.before.iter().position(same)?;
         let made = state.before.remove(at);
         state.blocks.extend(made.blocks.iter().cloned());
         let outcome = made.outcome.clone();
-        state.keep(made);
+        state.store(made);
         Some(outcome)
     }
 
-    /// A function of no pack.
+    /// A function outside of packs; `read_result` is the only one.
     fn function(&self, call: &HostCall) -> Outcome {
         let mut arguments: serde_json::Map<_, _> =
             serde_json::from_str(call.kwargs.get()).unwrap_or_default();
@@ -225,31 +227,34 @@ impl Inner {
 }
 
 impl State {
-    /// Keeps what a call gave, in case the run is held. A run with too much of it can be run, and not be held.
-    fn keep(&mut self, made: Made) {
-        let Some(kept) = self.kept_bytes else { return };
-        let kept = kept + made.len();
-        if kept > MAX_KEPT_BYTES {
-            self.kept_bytes = None;
+    /// Stores a call's outcome in case the run is held. A run over the limit continues, but cannot be resumed.
+    fn store(&mut self, made: CompletedCall) {
+        let Some(stored) = self.stored_bytes else {
+            return;
+        };
+        let stored = stored + made.len();
+        if stored > MAX_STORED_BYTES {
+            // All or nothing: resuming with a part of the results would repeat the other calls.
+            self.stored_bytes = None;
             self.run.calls = Vec::new();
         } else {
-            self.kept_bytes = Some(kept);
+            self.stored_bytes = Some(stored);
             self.run.calls.push(made);
         }
     }
 }
 
-impl HostCalls for Inner {
+impl HostCalls for RunCalls {
     fn call(&self, call: HostCall) -> BoxFuture<'_, Reply> {
         Box::pin(self.answer(call))
     }
 }
 
-/// A host that cannot be asked in the middle of a script.
+/// A caller for stateless hosts, which cannot be asked in the middle of a script.
 #[derive(Debug)]
-struct Nobody;
+struct UnreachableHost;
 
-impl Caller for Nobody {
+impl Caller for UnreachableHost {
     fn notify(&self, _notification: bytes::Bytes) {}
 
     fn ask(&self, _request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {

@@ -1,5 +1,5 @@
-//! What scripts can ask about what there is: `proxy.list_servers()`, `proxy.list_tools(server)`,
-//! `tools.search(query)` and `tools.describe(name)`. These are no calls; they show what policy shows.
+//! The functions by which scripts look up servers and tools: `proxy.list_servers()`, `proxy.list_tools(server)`,
+//! `tools.search(query)` and `tools.describe(name)`. They are not calls, and show only what the policy shows.
 
 use callgate_code::{HostCall, Outcome};
 use callgate_gate::Host;
@@ -16,10 +16,10 @@ use crate::{
     view::search::{self, Filters, Query},
 };
 
-/// How many tools a search gives where it is not told.
+/// The default number of search results.
 const DEFAULT_LIMIT: usize = 10;
 
-/// Answers a function of our own packs.
+/// Answers a function of the built-in packs.
 pub(super) async fn answer(
     gateway: &Gateway,
     host: &Host,
@@ -60,7 +60,7 @@ pub(super) async fn answer(
     }
 }
 
-/// The arguments of one of our own functions.
+/// The arguments of a built-in function.
 struct Arguments {
     args: Vec<Value>,
     kwargs: Value,
@@ -90,6 +90,7 @@ impl Arguments {
 fn servers(gateway: &Gateway, host: &Host, packs: &Packs) -> String {
     let mut rows = Vec::new();
     for row in gateway.status.rows() {
+        // Failed and disabled servers are listed with their reason, but not those that the token may not use.
         if !host.who.grant.includes(&row.name) {
             continue;
         }
@@ -152,6 +153,7 @@ async fn found(gateway: &Gateway, host: &Host, question: String, limit: usize) -
         detail: Detail::Compact,
         filters: Filters::default(),
     };
+    // The same search as in the `search` view, with the tools under the names that scripts use.
     let json = search::retrieve(gateway, &host.who, &query).await;
     let found: Value = serde_json::from_str(&json).unwrap_or_default();
     let tools = found["tools"].as_array().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Packs: the servers as scripts name them, and their tools. Names in any style lead to one tool, or to an error
-//! that says which ones there are.
+//! Packs: servers and their tools under names that scripts can write. A name in any style resolves to one tool, or to an
+//! error that lists the candidates.
 
 use std::{
     collections::HashMap,
@@ -12,21 +12,18 @@ use callgate_gate::{Host, Tool};
 use super::arguments::Callable;
 use crate::Gateway;
 
-/// The packs that are ours.
 pub(super) const OWN: [&str; 2] = ["proxy", "tools"];
-/// How long the line about what is connected may be.
+/// The length at which the summary of packs is cut.
 const MAX_SUMMARY_CHARS: usize = 700;
 
-/// The packs of one run.
 #[derive(Debug)]
 pub(super) struct Packs {
     servers: Vec<Pack>,
     local: Vec<LocalPack>,
-    /// What was found already.
+    /// Resolved names, since scripts call the same tool in loops.
     found: Mutex<HashMap<(String, String), Arc<Callable>>>,
 }
 
-/// A server as a pack.
 #[derive(Debug)]
 struct Pack {
     name: String,
@@ -34,7 +31,7 @@ struct Pack {
     tools: Vec<Arc<Tool>>,
 }
 
-/// A server's name as one that a script can write.
+/// A server's name as a Python identifier.
 pub(super) fn pack_name(server: &str) -> String {
     let mut name: String = server
         .chars()
@@ -49,14 +46,14 @@ pub(super) fn pack_name(server: &str) -> String {
     if name.starts_with(|first: char| first.is_ascii_digit()) || name.is_empty() {
         name.insert(0, '_');
     }
-    // A name that means something else in a script would never reach its server.
+    // A keyword, builtin or built-in pack of this name would shadow the server.
     if is_taken(&name) || OWN.contains(&name.as_str()) {
         name.push('_');
     }
     name
 }
 
-/// A name without its style: `ListWixSites`, `list-wix-sites` and `list_wix_sites` are one.
+/// A name in snake case: `ListWixSites`, `list-wix-sites` and `list_wix_sites` become one.
 pub(super) fn snake(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     let letters: Vec<char> = name.chars().collect();
@@ -84,9 +81,9 @@ pub(super) fn snake(name: &str) -> String {
 }
 
 impl Packs {
-    /// The packs that this host sees.
     pub(super) fn of(gateway: &Gateway, host: &Host, local: Vec<LocalPack>) -> Self {
         let mut servers: Vec<Pack> = Vec::new();
+        // Servers without tools are included: a script that uses one then gets an error that says why.
         for row in gateway.status.rows() {
             if host.who.grant.includes(&row.name) {
                 servers.push(Pack::new(&row.name));
@@ -110,8 +107,9 @@ impl Packs {
         }
     }
 
-    /// All names, our own included.
+    /// All pack names, including the built-in ones.
     pub(super) fn names(&self) -> Vec<String> {
+        // Local packs first: they take precedence over a server of the same name.
         let mut names: Vec<String> = self.local.iter().map(|pack| pack.name.clone()).collect();
         for pack in &self.servers {
             if !names.contains(&pack.name) {
@@ -126,18 +124,18 @@ impl Packs {
         &self.local
     }
 
-    /// Whether a local pack stands in front of this server.
+    /// Whether a local pack shadows this server.
     pub(super) fn is_shadowed(&self, server: &str) -> bool {
         let name = pack_name(server);
         self.local.iter().any(|local| local.name == name)
     }
 
-    /// The tools of a pack, by its name or the server's.
+    /// The tools of a pack, by the pack's or the server's name.
     pub(super) fn tools(&self, pack: &str) -> Result<&[Arc<Tool>], String> {
         self.pack(pack).map(|pack| pack.tools.as_slice())
     }
 
-    /// The one tool that a script means.
+    /// The tool that a script's name resolves to.
     pub(super) fn tool(&self, pack: &str, tool: &str) -> Result<Arc<Callable>, String> {
         let key = (pack.to_owned(), tool.to_owned());
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,6 +152,7 @@ impl Packs {
         if let Some(exact) = of.tools.iter().find(|known| known.name == tool) {
             return Ok(exact.clone());
         }
+        // An exact name wins first: two tools may differ only in style.
         let wanted = snake(tool);
         let meant: Vec<&Arc<Tool>> = of
             .tools
@@ -174,6 +173,7 @@ impl Packs {
                 Err(format!(
                     "`{tool}` could be {}: write getattr({pack}, \"{}\")(...)",
                     names.join(" or "),
+                    // `getattr` reaches the exact name, which may not be an identifier.
                     names[0]
                 ))
             }
@@ -202,7 +202,7 @@ impl Packs {
         }
     }
 
-    /// What is connected, in one line.
+    /// The connected packs, in one line.
     pub(super) fn summary(&self) -> String {
         let mut line = String::from("Packs:");
         let mut left = self.local.len() + self.servers.len();

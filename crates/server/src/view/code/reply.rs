@@ -1,5 +1,5 @@
-//! What the host gets for a run: printed text, then the result; what is too large under a handle; and the blocks
-//! that are no text.
+//! The result of a run for the host: printed text, then the value, with a handle for what is too large, then the blocks
+//! that are not text.
 
 use callgate_call::ScriptRunEnd;
 use callgate_code::Form;
@@ -8,23 +8,23 @@ use serde_json::{Value, value::RawValue};
 
 use super::{
     CodeSettings,
-    inner::{Inner, Waiting},
+    inner::{HeldCall, RunCalls},
 };
 use crate::view::results;
 
-/// How much of a value that is too large is shown beside its handle.
+/// The length of a value's preview beside its handle.
 const PREVIEW_CHARS: usize = 300;
 
-/// What a run gave.
-pub(super) struct Given {
+/// The output of a script.
+pub(super) struct ScriptOutput {
     pub(super) printed: String,
     pub(super) value: Option<Box<RawValue>>,
     pub(super) names: Vec<(String, Box<RawValue>)>,
     pub(super) form: Form,
 }
 
-impl Given {
-    /// How many bytes it is.
+impl ScriptOutput {
+    /// Its size, in bytes.
     pub(super) fn len(&self) -> usize {
         let value = self.value.as_ref().map_or(0, |value| value.get().len());
         let names: usize = self.names.iter().map(|(_, value)| value.get().len()).sum();
@@ -32,16 +32,16 @@ impl Given {
     }
 }
 
-/// A run that ended by itself.
-pub(super) fn done(inner: &Inner, settings: &CodeSettings, given: Given) -> ScriptRunEnd {
-    let Given {
+/// The result of a run that completed.
+pub(super) fn done(inner: &RunCalls, settings: &CodeSettings, given: ScriptOutput) -> ScriptRunEnd {
+    let ScriptOutput {
         printed: mut text,
         value,
         names,
         form,
     } = given;
     let said = match value {
-        // A last expression that only prints has nothing else to say.
+        // A last expression such as `print(x)` returns None, which would only be noise after the text.
         Some(value) if value.get() == "null" && !text.is_empty() => None,
         Some(value) => Some(shown(value.get(), form)),
         None if names.is_empty() && text.is_empty() => {
@@ -65,7 +65,7 @@ pub(super) fn done(inner: &Inner, settings: &CodeSettings, given: Given) -> Scri
     answer(&text, &inner.blocks(), None)
 }
 
-/// A value in the form that was asked for.
+/// A value in the requested form; its JSON if it has no such form.
 fn shown(json: &str, form: Form) -> String {
     let value = || serde_json::from_str::<Value>(json).ok();
     let other = match form {
@@ -77,32 +77,37 @@ fn shown(json: &str, form: Form) -> String {
     other.unwrap_or_else(|| json.to_owned())
 }
 
-/// The names that a script assigned, as one object; each that is too large is a handle.
-fn assigned(inner: &Inner, settings: &CodeSettings, names: &[(String, Box<RawValue>)]) -> String {
+/// The names that a script assigned, as one object, with a handle for each value that is too large.
+fn assigned(
+    inner: &RunCalls,
+    settings: &CodeSettings,
+    names: &[(String, Box<RawValue>)],
+) -> String {
     let results = &inner.gateway.views.results;
     let members: Vec<String> = names
         .iter()
         .map(|(name, value)| {
             let json = value.get();
             let is_large = json.chars().count() > settings.inline_chars;
-            let kept = is_large
-                .then(|| results::kept(results, inner.asker(), json.to_owned(), PREVIEW_CHARS))
+            let stored = is_large
+                .then(|| results::stored(results, inner.asker(), json.to_owned(), PREVIEW_CHARS))
                 .flatten();
-            format!("{}:{}", quote(name), kept.as_deref().unwrap_or(json))
+            format!("{}:{}", quote(name), stored.as_deref().unwrap_or(json))
         })
         .collect();
     format!("{{{}}}", members.join(","))
 }
 
-/// A run that did not end well.
+/// The result of a run that failed.
 pub(super) fn failed(
-    inner: &Inner,
+    inner: &RunCalls,
     settings: &CodeSettings,
     printed: &str,
     message: &str,
     line: Option<u32>,
 ) -> ScriptRunEnd {
     let place = line.map_or(String::new(), |line| format!("line {line}: "));
+    // Cut instead of stored under a handle: the error at the end is what matters.
     let printed: String = printed.chars().take(settings.inline_chars).collect();
     let joint = if printed.is_empty() || printed.ends_with('\n') {
         ""
@@ -114,22 +119,25 @@ pub(super) fn failed(
     answer(&text, &inner.blocks(), Some(message))
 }
 
-/// A run that was not begun.
+/// The result of a run that did not start.
 pub(super) fn fault(message: &str) -> ScriptRunEnd {
     answer(message, &[], Some(message.to_owned()))
 }
 
-/// A run that waits for approvals.
-pub(super) fn held(id: Option<&str>, waits: &[Waiting]) -> ScriptRunEnd {
-    let mut lines: Vec<String> = waits.iter().map(|wait| wait.told.clone()).collect();
+/// The result of a run that waits for approvals.
+pub(super) fn held(id: Option<&str>, held_calls: &[HeldCall]) -> ScriptRunEnd {
+    let mut lines: Vec<String> = held_calls.iter().map(|wait| wait.message.clone()).collect();
     lines.push(match id {
         Some(id) => format!(
-            "The script stopped before this call; nothing after it was done. Once it is approved, call run with resume=\"{id}\": the script goes on from there and repeats no call."
+            "The script stopped before this call; nothing after it ran. Once the call is approved, call run with resume=\"{id}\": the script continues from there and repeats no call."
         ),
-        None => "The script stopped before this call, and cannot be kept: once it is approved, send the rest of the script again.".to_owned(),
+        None => "The script stopped before this call and cannot be resumed. Once the call is approved, send the rest of the script again.".to_owned(),
     });
-    let ids: Vec<String> = waits.iter().map(|wait| quote(&wait.approval)).collect();
-    let tools: Vec<&str> = waits.iter().map(|wait| wait.tool.as_str()).collect();
+    let ids: Vec<String> = held_calls
+        .iter()
+        .map(|wait| quote(&wait.approval))
+        .collect();
+    let tools: Vec<&str> = held_calls.iter().map(|wait| wait.tool.as_str()).collect();
     let run = id.map_or("null".to_owned(), quote);
     let structured = format!(
         r#","structuredContent":{{"run_id":{run},"approval_ids":[{}]}}"#,
@@ -140,6 +148,7 @@ pub(super) fn held(id: Option<&str>, waits: &[Waiting]) -> ScriptRunEnd {
         result: format!(
             r#"{{"content":[{{"type":"text","text":{text}}}]{structured},"isError":true}}"#
         ),
+        // Recorded as failed: this run is over, and resuming it is a run of its own.
         failed: Some(format!("held: {} needs approval", tools.join(", "))),
     }
 }

@@ -1,16 +1,16 @@
-//! What a tool's result is in a script: a value where it is one, text where it is text, and something to hold on
-//! to where it is neither.
+//! Converts a tool's result to a script value: structured content or JSON as a value, text as a string, and a description
+//! of everything else.
 
 use callgate_call::DENIED_HEADLINE;
 use callgate_code::Outcome;
 use callgate_wire::{Frame, Json, JsonKind, Strictness, quote};
 use serde_json::value::RawValue;
 
-/// The most blocks that are no text, over one run.
+/// The limit of blocks in a run's reply.
 const MAX_BLOCKS: usize = 64;
 
-/// What comes of a reply. Blocks that are no text are put aside, to be in the run's own reply.
-pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
+/// The outcome of a reply. Blocks that are not text are collected for the run's own reply.
+pub(super) fn outcome(reply: &Frame, blocks: &mut Vec<String>) -> Outcome {
     if let Some(error) = reply.error() {
         return raised("RuntimeError", &failure(error));
     }
@@ -25,6 +25,7 @@ pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
         .and_then(|flag| flag.as_bool());
     if is_error == Some(true) {
         let text = texts.join("\n");
+        // A script can catch a denial on its own, and must not take it for a failure worth retrying.
         let kind = if text.starts_with(DENIED_HEADLINE) {
             "PermissionError"
         } else {
@@ -46,8 +47,9 @@ pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
         .collect();
     let handles: Vec<String> = others
         .iter()
-        .map(|block| put_aside(*block, aside))
+        .map(|block| collect_block(*block, blocks))
         .collect();
+    // Structured content comes before text, which usually repeats it for models.
     let structured = reply
         .result_member("structuredContent")
         .filter(|value| !value.is_null());
@@ -56,7 +58,7 @@ pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
     }
     value(match (texts.as_slice(), handles.as_slice()) {
         ([], []) => "null".to_owned(),
-        ([only], []) => parsed(only).unwrap_or_else(|| quote(only)),
+        ([only], []) => as_json(only).unwrap_or_else(|| quote(only)),
         (several, []) => quote(&several.join("\n")),
         ([], [only]) => only.clone(),
         ([], several) => format!("[{}]", several.join(",")),
@@ -68,26 +70,26 @@ pub(super) fn outcome(reply: &Frame, aside: &mut Vec<String>) -> Outcome {
     })
 }
 
-/// What a script is told about a call that has no result.
+/// The message for a script about a call that failed.
 fn failure(error: Json<'_>) -> String {
     let message = error.get("message").and_then(|text| text.as_str());
     let message = message.as_deref().unwrap_or("the call failed");
-    let told = |key| error.get("data").and_then(|data| data.get(key));
-    let text = |key| told(key).and_then(|value| value.as_str());
+    let data = |key| error.get("data").and_then(|data| data.get(key));
+    let text = |key| data(key).and_then(|value| value.as_str());
     let doubt = match text("effect").as_deref() {
-        Some("unknown") => "; whether it was done is not known",
+        Some("unknown") => "; it may or may not have taken effect",
         _ => "",
     };
-    let limit_ms = told("timeout_ms").and_then(|limit| limit.as_i64());
+    let limit_ms = data("timeout_ms").and_then(|limit| limit.as_i64());
     match (text("namespace"), text("tool"), limit_ms) {
         (Some(server), Some(tool), Some(limit_ms)) => format!(
-            "server {server} timed out: `{tool}` took longer than {}s{doubt}; ask for less at once, or raise \
+            "server {server} timed out: `{tool}` took longer than {}s{doubt}; request less at once, or raise \
              the server's `timeout`",
             limit_ms as f64 / 1e3
         ),
         (Some(server), _, _) if message.ends_with("unavailable") => {
             format!(
-                "server {server} unavailable{doubt}; it is connected again by itself, so try later"
+                "server {server} unavailable{doubt}; the gateway reconnects it automatically, so try again later"
             )
         }
         _ => format!("{message}{doubt}"),
@@ -101,13 +103,13 @@ pub(super) fn raised(kind: &str, message: &str) -> Outcome {
     }
 }
 
-/// A value from JSON text of our own or of a scanned frame.
+/// A value from JSON text that was generated here or scanned with its frame.
 pub(super) fn value(json: String) -> Outcome {
     match RawValue::from_string(json) {
         Ok(json) => Outcome::Value(json),
         Err(error) => raised(
             "RuntimeError",
-            &format!("the result cannot be read: {error}"),
+            &format!("could not read the result: {error}"),
         ),
     }
 }
@@ -117,12 +119,12 @@ fn text_of(block: Json<'_>) -> Option<String> {
     is_text.then(|| block.get("text")?.as_str().map(|text| text.into_owned()))?
 }
 
-/// Text that is JSON, as JSON.
-fn parsed(text: &str) -> Option<String> {
+/// The text itself, if it is JSON. Many servers return JSON as text.
+fn as_json(text: &str) -> Option<String> {
     let text = text.trim();
     let json = Json::validate(text.as_bytes(), Strictness::Full).ok()?;
     match json.kind() {
-        // A quoted string is text that happens to have quotes.
+        // A quoted string stays text, quotes included.
         JsonKind::String => None,
         JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::Array | JsonKind::Object => {
             Some(text.to_owned())
@@ -130,8 +132,8 @@ fn parsed(text: &str) -> Option<String> {
     }
 }
 
-/// What a script gets for an image, a sound or a resource; the block itself goes into the run's reply.
-fn put_aside(block: Json<'_>, aside: &mut Vec<String>) -> String {
+/// The description of an image, audio or resource block for a script. The block itself goes into the run's reply.
+fn collect_block(block: Json<'_>, blocks: &mut Vec<String>) -> String {
     let mut members = Vec::new();
     for key in ["type", "mimeType", "uri", "name"] {
         let inner = block.get("resource").and_then(|resource| resource.get(key));
@@ -145,9 +147,10 @@ fn put_aside(block: Json<'_>, aside: &mut Vec<String>) -> String {
     if let Some(text) = inner {
         members.push(format!(r#""text":{}"#, text.as_text()));
     }
-    if aside.len() < MAX_BLOCKS {
-        aside.push(block.as_text().to_owned());
-        members.push(format!(r#""handle":"content_{}""#, aside.len()));
+    // Beyond the limit the script still gets the description, and only the block is missing from the reply.
+    if blocks.len() < MAX_BLOCKS {
+        blocks.push(block.as_text().to_owned());
+        members.push(format!(r#""handle":"content_{}""#, blocks.len()));
     }
     format!("{{{}}}", members.join(","))
 }
@@ -159,12 +162,12 @@ mod tests {
     fn of(result: &str) -> (String, usize) {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
         let frame = Frame::parse(text.into(), Strictness::Envelope).unwrap();
-        let mut aside = Vec::new();
-        let said = match outcome(&frame, &mut aside) {
+        let mut blocks = Vec::new();
+        let said = match outcome(&frame, &mut blocks) {
             Outcome::Value(json) => json.get().to_owned(),
             Outcome::Raised { kind, message } => format!("{kind}: {message}"),
         };
-        (said, aside.len())
+        (said, blocks.len())
     }
 
     #[test]
@@ -172,11 +175,11 @@ mod tests {
         let cases = [
             (
                 r#"{"code":-32002,"message":"upstream \"wix\" timed out after 0.3s","data":{"namespace":"wix","tool":"slow","timeout_ms":300,"effect":"unknown"}}"#,
-                "server wix timed out: `slow` took longer than 0.3s; whether it was done is not known; ask for less at once, or raise the server's `timeout`",
+                "server wix timed out: `slow` took longer than 0.3s; it may or may not have taken effect; request less at once, or raise the server's `timeout`",
             ),
             (
                 r#"{"code":-32002,"message":"upstream \"wix\" unavailable","data":{"namespace":"wix","effect":"none"}}"#,
-                "server wix unavailable; it is connected again by itself, so try later",
+                "server wix unavailable; the gateway reconnects it automatically, so try again later",
             ),
             (r#"{"code":-32602,"message":"no"}"#, "no"),
             (r#"{"code":1}"#, "the call failed"),
@@ -228,8 +231,8 @@ mod tests {
                 0,
             ),
         ];
-        for (result, said, aside) in cases {
-            assert_eq!(of(result), (said.to_owned(), aside), "{result}");
+        for (result, said, blocks) in cases {
+            assert_eq!(of(result), (said.to_owned(), blocks), "{result}");
         }
     }
 }

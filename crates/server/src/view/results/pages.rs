@@ -1,41 +1,40 @@
-//! A kept result by lines, or by records where it is a JSON array.
+//! A stored result, paged by lines, or by records if it is a JSON array.
 
 use callgate_wire::{Json, JsonKind, Strictness, quote};
 use regex::{Regex, RegexBuilder};
 
-/// A longer line is cut into several, so that any result can be paged.
+/// Longer lines are split, so that any result can be paged.
 const MAX_LINE_CHARS: usize = 4000;
-/// How large a pattern may grow.
+/// The limit of a compiled search pattern.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// A result that is kept.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredResult {
     text: String,
     chars: usize,
-    /// Where each line or record stands in the text.
+    /// The start and end of each line or record in the text.
     parts: Vec<(usize, usize)>,
     is_records: bool,
 }
 
-/// What is asked of a result.
+/// A request for one page.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// The first line or record; with a search, the first that is looked at.
+    /// The first line or record to return, or to search from.
     pub(super) offset: usize,
     pub(super) limit: usize,
     pub(super) search: Option<Regex>,
-    /// How much text a page may have.
+    /// The limit of a page, in characters.
     pub(super) chars: usize,
 }
 
-/// A regular expression that runs in linear time.
+/// Compiles a search. The engine matches in linear time, so a hostile pattern can only be too large.
 pub(super) fn pattern(text: &str) -> Result<Regex, String> {
     let built = RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
-    built.map_err(|error| format!("`search` is no regular expression: {error}"))
+    built.map_err(|error| format!("`search` is not a valid regular expression: {error}"))
 }
 
-impl Kept {
+impl StoredResult {
     pub(super) fn new(text: String) -> Self {
         let records = records(&text);
         let is_records = records.is_some();
@@ -55,7 +54,7 @@ impl Kept {
         self.chars
     }
 
-    /// How many lines or records it has.
+    /// The number of lines or records.
     pub(super) fn count(&self) -> usize {
         self.parts.len()
     }
@@ -64,7 +63,7 @@ impl Kept {
         if self.is_records { "records" } else { "lines" }
     }
 
-    /// One page as a JSON object. At least one line or record is on it, if there is one.
+    /// One page as a JSON object. It has at least one line or record, if there is one left.
     pub(super) fn page(&self, handle: &str, page: &Page) -> String {
         let mut items = Vec::new();
         let mut chars = 0;
@@ -107,7 +106,7 @@ impl Kept {
     }
 }
 
-/// The elements of a text that is a JSON array, or an object whose longest member is one.
+/// The elements of a JSON array, or of an object's longest array; `None` for other text.
 fn records(text: &str) -> Option<Vec<(usize, usize)>> {
     let json = Json::validate(text.as_bytes(), Strictness::Envelope).ok()?;
     let array = match json.kind() {
@@ -116,11 +115,12 @@ fn records(text: &str) -> Option<Vec<(usize, usize)>> {
             let arrays = json.members().map(|(_, value)| value);
             let arrays = arrays.filter(|value| value.kind() == JsonKind::Array);
             let longest = arrays.max_by_key(|array| array.bytes().len())?;
-            // What stands beside the array must not be lost.
+            // Paging by records hides the other members, so the array must be most of the text.
             (longest.bytes().len() * 2 > text.len()).then_some(longest)?
         }
         JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::String => return None,
     };
+    // Scanned JSON borrows from its text, so an element's position is the distance of the two pointers.
     let base = text.as_ptr() as usize;
     let place = |element: Json<'_>| {
         let start = element.bytes().as_ptr() as usize - base;
@@ -157,7 +157,7 @@ mod tests {
             search,
             chars: 1000,
         };
-        Kept::new(text.to_owned()).page("h", &page)
+        StoredResult::new(text.to_owned()).page("h", &page)
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn an_overlong_line_is_split_without_loss() {
         let text = "ä".repeat(MAX_LINE_CHARS * 2 + 1);
-        let kept = Kept::new(text.clone());
+        let kept = StoredResult::new(text.clone());
         assert_eq!(kept.count(), 3);
         let joined: String = kept
             .parts

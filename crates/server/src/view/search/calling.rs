@@ -1,5 +1,5 @@
-//! `call_tool_*`: one call of another tool, with a declared intent. The request is translated here; everything
-//! that is checked is checked by the call path.
+//! `call_tool_*`: a call of another tool with a declared intent. This file only translates the request; the call path
+//! checks everything.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -7,44 +7,55 @@ use callgate_call::Reading;
 use callgate_gate::{Declared, Fault, Host, IntentRules, Operation};
 use callgate_wire::{Frame, Json, JsonKind, Strictness, quote};
 
-use super::super::{Taken, results};
+use super::super::{Interpreted, results};
 use crate::Gateway;
 
-/// What a caller asked for: a tool, its arguments, and what was declared.
+/// A parsed `call_tool_*`: the tool, its arguments and the declared intent.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    /// The tool as it was named; `None` where it was not.
+pub(crate) struct DeclaredCall {
+    /// The tool as named by the caller; `None` when the request names none.
     pub(crate) name: Option<String>,
-    /// Its arguments, a JSON object.
+    /// The tool's arguments, a JSON object.
     pub(crate) arguments: String,
-    /// The intent, and what is wrong with the request.
+    /// The intent, with the fault of a malformed request.
     pub(crate) declared: Declared,
 }
 
-/// Translates a `call_tool_*` into the call that it stands for.
-pub(super) fn take(gateway: &Gateway, host: &Arc<Host>, frame: Frame, variant: Operation) -> Taken {
+/// Translates a `call_tool_*` to the call that it stands for.
+pub(super) fn take(
+    gateway: &Gateway,
+    host: &Arc<Host>,
+    frame: Frame,
+    variant: Operation,
+) -> Interpreted {
     let settings = gateway.views.settings();
     let asked = read_call(variant, frame.param("arguments"), settings.intent);
-    let Asked {
+    let DeclaredCall {
         name,
         arguments,
         declared,
     } = asked;
     let frame = match &name {
+        // A malformed request is passed on too, with its fault: the path records and refuses it like any call.
         Some(name) => translated(&frame, name, &arguments).unwrap_or(frame),
         None => frame,
     };
     let (views, host) = (gateway.views.clone(), host.clone());
+    // Applied to the finished answer, after it was recorded: the record has the whole result.
     let shape = move |answer| results::shaped(&views.results, &host, settings.inline_chars, answer);
-    Taken::Call {
+    Interpreted::Call {
         frame,
         reading: Reading::Declared(Arc::new(declared)),
         shape: Some(Box::new(shape)),
     }
 }
 
-/// Reads what stands beside `call_tool_*`; what is wrong with it is in the declaration's fault.
-pub(crate) fn read_call(variant: Operation, given: Option<Json<'_>>, rules: IntentRules) -> Asked {
+/// Reads the arguments of a `call_tool_*`. A malformed request sets the declaration's fault.
+pub(crate) fn read_call(
+    variant: Operation,
+    given: Option<Json<'_>>,
+    rules: IntentRules,
+) -> DeclaredCall {
     let mut declared = Declared::read(variant, given, rules);
     let name = given.and_then(|given| given.get("name"));
     let name = name.and_then(|name| name.as_str()).map(Cow::into_owned);
@@ -53,7 +64,7 @@ pub(crate) fn read_call(variant: Operation, given: Option<Json<'_>>, rules: Inte
         Ok(arguments) => arguments,
         Err(text) => {
             declared.fault.get_or_insert(Fault::Arguments { text });
-            // What cannot be used is kept as it came, for the record.
+            // The record shows the malformed arguments as they were sent.
             given.map_or("{}", |given| given.as_text()).to_owned()
         }
     };
@@ -61,7 +72,7 @@ pub(crate) fn read_call(variant: Operation, given: Option<Json<'_>>, rules: Inte
         let text = "`name` is required: the tool to call, as `server:tool`".to_owned();
         declared.fault.get_or_insert(Fault::Arguments { text });
     }
-    Asked {
+    DeclaredCall {
         name,
         arguments,
         declared,
@@ -80,8 +91,9 @@ fn arguments(given: Option<Json<'_>>) -> Result<String, String> {
         (Some(_), None) => Err("`args` must be an object".to_owned()),
         (None, Some(text)) if text.kind() == JsonKind::String => {
             let text = text.as_str().unwrap_or_default();
+            // Strict: duplicate keys could be read differently by the policy and by the server.
             let json = Json::validate(text.trim().as_bytes(), Strictness::Full)
-                .map_err(|error| format!("`args_json` is no JSON: {error}"))?;
+                .map_err(|error| format!("`args_json` is not valid JSON: {error}"))?;
             if !json.is_object() {
                 return Err("`args_json` must be a JSON object in a string".to_owned());
             }
@@ -91,7 +103,7 @@ fn arguments(given: Option<Json<'_>>) -> Result<String, String> {
     }
 }
 
-/// The request as the call that it stands for: the same id and `_meta`, another name and arguments.
+/// The translated request: the same id and `_meta`, with the tool's name and arguments.
 fn translated(frame: &Frame, name: &str, arguments: &str) -> Option<Frame> {
     let edit = frame.edit().param("name", &quote(name));
     let bytes = edit.param("arguments", arguments).finish();
@@ -139,7 +151,7 @@ mod tests {
             }
         }
         let (_, wrong) = read(&format!(r#"{{{ok},"args_json":"{{\"a\":1,\"a\":2}}"}}"#));
-        assert!(wrong.is_some_and(|wrong| wrong.starts_with("`args_json` is no JSON: ")));
+        assert!(wrong.is_some_and(|wrong| wrong.starts_with("`args_json` is not valid JSON: ")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `describe_tool`: the whole descriptors of a few tools.
+//! `describe_tool`: the full descriptors of a few tools.
 
 use std::sync::Arc;
 
@@ -6,18 +6,17 @@ use callgate_gate::{Host, Target, Tool, Who};
 use callgate_wire::{Json, Strictness, quote};
 use serde_json::Value;
 
-use super::Unanswered;
+use super::ViewError;
 use crate::Gateway;
 
-/// So many tools at once.
+/// The limit of tools per request.
 const MAX_NAMES: usize = 5;
 
-/// Answers the tool.
 pub(super) async fn answer(
     gateway: Gateway,
     host: Arc<Host>,
     arguments: Value,
-) -> Result<String, Unanswered> {
+) -> Result<String, ViewError> {
     let names = names(&arguments)?;
     gateway.path.providers().first_connect(None).await;
     let mut tools = Vec::new();
@@ -28,10 +27,11 @@ pub(super) async fn answer(
             None => unknown.push(name),
         }
     }
+    // An error only if every name is unknown: the others are still worth returning.
     if tools.is_empty() {
         let unknown = unknown.join(", ");
-        let text = format!("no such tool: {unknown}. Use retrieve_tools to find names.");
-        return Err(Unanswered::new("TOOL_NOT_FOUND", text));
+        let text = format!("unknown tool: {unknown}. Use retrieve_tools to find names.");
+        return Err(ViewError::new("TOOL_NOT_FOUND", text));
     }
     let unknown: Vec<String> = unknown.into_iter().map(quote).collect();
     Ok(format!(
@@ -41,10 +41,11 @@ pub(super) async fn answer(
     ))
 }
 
-/// The tool of that name, if this caller may see it.
+/// The tool of that name, if the policy shows it to this caller.
 pub(crate) fn seen(gateway: &Gateway, who: &Who, name: &str) -> Option<Arc<Tool>> {
     let providers = gateway.path.providers();
     let policy = providers.policy();
+    // Resolved as for a call, so that a name works here exactly if it works there.
     match providers.catalog().resolve(name, &policy, who) {
         Ok(Target::Tool(tool)) => policy.shows_to(&tool, who).then_some(tool),
         Ok(
@@ -54,7 +55,7 @@ pub(crate) fn seen(gateway: &Gateway, who: &Who, name: &str) -> Option<Arc<Tool>
     }
 }
 
-/// A descriptor as the server wrote it, under the name that calls use.
+/// The server's descriptor, under the name that calls use.
 pub(crate) fn described(tool: &Tool) -> String {
     let mut members = vec![format!(r#""name":{}"#, quote(&tool.canonical()))];
     let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
@@ -69,8 +70,8 @@ pub(crate) fn described(tool: &Tool) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-fn names(arguments: &Value) -> Result<Vec<&str>, Unanswered> {
-    let wrong = || Unanswered::arguments("`names` must be 1 to 5 tool names, as `server:tool`");
+fn names(arguments: &Value) -> Result<Vec<&str>, ViewError> {
+    let wrong = || ViewError::arguments("`names` must be 1 to 5 tool names, as `server:tool`");
     let names = match arguments.get("names") {
         Some(Value::String(only)) => vec![only.as_str()],
         Some(Value::Array(names)) => {

@@ -1,4 +1,4 @@
-//! `retrieve_tools`: the tools that fit a question, best first.
+//! `retrieve_tools`: the tools that match a question, best first.
 
 use std::sync::Arc;
 
@@ -8,40 +8,40 @@ use callgate_wire::{Json, Strictness, quote};
 use serde_json::Value;
 
 use super::{
-    Unanswered,
+    ViewError,
     search_index::{IndexSnapshot, IndexedTool},
     signature::signature,
 };
 use crate::{Detail, Gateway};
 
-/// What a search gives where it is not told how much.
+/// The default number of results.
 const DEFAULT_LIMIT: usize = 15;
 const MAX_LIMIT: usize = 100;
-/// Where no limit is asked for, what fits less than this share of the best is not shown, but for a few: what was
-/// meant is not always what fits best.
+/// Without a requested limit, results below this share of the best score are dropped, except for the first
+/// [`AT_LEAST`]: the best match is not always the intended one.
 const RELEVANT: f32 = 0.4;
 const AT_LEAST: usize = 8;
-/// Where no limit is asked for, so many characters of compact entries are shown, so that a model can afford to
-/// search often; and so many in any case.
+/// Without a requested limit, results are cut at this many characters of compact entries, so that models can afford to
+/// search often; at least [`AFFORDED`] remain.
 const AFFORDABLE_CHARS: usize = 1700;
 const AFFORDED: usize = 5;
-/// How much of a description a compact answer shows.
+/// The length of a description in a compact result.
 const COMPACT_CHARS: usize = 100;
-/// Longer questions are cut.
+/// The limit of a question; longer ones are cut.
 const MAX_QUESTION_CHARS: usize = 2000;
 const USAGE: &str = "Use call_tool_read for read-only operations, call_tool_write for modifications, call_tool_destructive for deletions. Intent must match tool variant.";
 
-/// A search as it is meant.
+/// A parsed search request.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
     pub(crate) question: String,
-    /// `None` where the caller did not say.
+    /// `None` when the caller gave none.
     pub(crate) limit: Option<usize>,
     pub(crate) detail: Detail,
     pub(crate) filters: Filters,
 }
 
-/// Which tools count.
+/// Which tools a search includes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Filters {
     pub(crate) read_only_only: bool,
@@ -50,39 +50,40 @@ pub(crate) struct Filters {
     pub(crate) include_disabled: bool,
 }
 
-/// Answers the tool.
 pub(super) async fn answer(
     gateway: Gateway,
     host: Arc<Host>,
     arguments: Value,
-) -> Result<String, Unanswered> {
+) -> Result<String, ViewError> {
     let query = Query::read(&arguments, gateway.views.settings().detail)?;
     Ok(retrieve(&gateway, &host.who, &query).await)
 }
 
-/// Searches for this caller; the answer is a JSON object.
+/// Searches the tools that this caller sees. Returns a JSON object.
 pub(crate) async fn retrieve(gateway: &Gateway, who: &Who, query: &Query) -> String {
     let providers = gateway.path.providers();
     providers.first_connect(None).await;
-    let shelved = gateway.views.search_index.current(&**providers).await;
+    let snapshot = gateway.views.search_index.current(&**providers).await;
     let policy = providers.policy();
-    found(&shelved, &policy, who, query)
+    found(&snapshot, &policy, who, query)
 }
 
-fn found(shelved: &IndexSnapshot, policy: &Policy, who: &Who, query: &Query) -> String {
+fn found(snapshot: &IndexSnapshot, policy: &Policy, who: &Who, query: &Query) -> String {
     let filters = query.filters;
-    let counts = |at: usize| filters.pass(&shelved.books[at], policy, who);
+    // The policy filters inside the search and not after it, or hidden tools would take up the limit.
+    let counts = |at: usize| filters.pass(&snapshot.tools[at], policy, who);
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
-    let mut found = shelved.index.search(&query.question, limit, counts);
+    let mut found = snapshot.index.search(&query.question, limit, counts);
     if query.limit.is_none() {
-        cut(&mut found.hits, shelved);
+        // Only without a requested limit: a caller that asked for a number gets that many.
+        cut(&mut found.hits, snapshot);
     }
     let entry = |hit: &Hit| {
-        let book = &shelved.books[hit.document];
+        let indexed = &snapshot.tools[hit.document];
         let disabled = filters
             .include_disabled
-            .then(|| disabled(book, policy, who));
-        entry(book, hit.score, query.detail, disabled.flatten())
+            .then(|| disabled(indexed, policy, who));
+        entry(indexed, hit.score, query.detail, disabled.flatten())
     };
     let tools: Vec<String> = found.hits.iter().map(entry).collect();
     format!(
@@ -94,16 +95,16 @@ fn found(shelved: &IndexSnapshot, policy: &Policy, who: &Who, query: &Query) -> 
     )
 }
 
-/// Leaves out what fits much less than the best, and what would cost a model too much to read. It is the same
-/// cut whatever the detail, so that the same tools are found.
-fn cut(hits: &mut Vec<Hit>, shelved: &IndexSnapshot) {
+/// Drops results that match much worse than the best, and those that cost a model too many characters. Measured on
+/// compact entries for every detail, so that both details return the same tools.
+fn cut(hits: &mut Vec<Hit>, snapshot: &IndexSnapshot) {
     let best = hits.first().map_or(0.0, |hit| hit.score);
     let relevant = hits.partition_point(|hit| hit.score >= best * RELEVANT);
     hits.truncate(relevant.max(AT_LEAST));
     let mut chars = 0;
     let affordable = hits.iter().position(|hit| {
         let compact = entry(
-            &shelved.books[hit.document],
+            &snapshot.tools[hit.document],
             hit.score,
             Detail::Compact,
             None,
@@ -114,10 +115,11 @@ fn cut(hits: &mut Vec<Hit>, shelved: &IndexSnapshot) {
     hits.truncate(affordable.unwrap_or(hits.len()).max(AFFORDED));
 }
 
-fn entry(book: &IndexedTool, score: f32, detail: Detail, disabled: Option<String>) -> String {
-    let tool = &book.tool;
-    let accepted = book.quarantined.is_none();
+fn entry(indexed: &IndexedTool, score: f32, detail: Detail, disabled: Option<String>) -> String {
+    let tool = &indexed.tool;
+    let accepted = indexed.quarantined.is_none();
     let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
+    // A quarantined tool may carry an injection in any text, so only its name is shown.
     let descriptor = descriptor.filter(|_| accepted);
     let member = |key| descriptor.and_then(|json| json.get(key));
     let description = member("description").and_then(|text| text.as_str());
@@ -138,6 +140,7 @@ fn entry(book: &IndexedTool, score: f32, detail: Detail, disabled: Option<String
             )
         }
     };
+    // Copied literally, so that annotations which the gateway does not know reach the host.
     let annotations = member("annotations").filter(|annotations| annotations.is_object());
     let annotations = annotations.map(|json| format!(r#","annotations":{}"#, json.as_text()));
     let disabled = disabled.map(|reason| format!(r#","disabled":{}"#, quote(&reason)));
@@ -147,7 +150,7 @@ fn entry(book: &IndexedTool, score: f32, detail: Detail, disabled: Option<String
         quote(&description),
         quote(tool.server.as_str()),
         annotations.unwrap_or_default(),
-        book.operation().call_tool(),
+        indexed.operation().call_tool(),
         disabled.unwrap_or_default(),
     )
 }
@@ -165,41 +168,41 @@ pub(crate) fn shortened(description: &str) -> String {
     }
 }
 
-/// Why a tool cannot be called; only asked where such tools are wanted.
-fn disabled(book: &IndexedTool, policy: &Policy, who: &Who) -> Option<String> {
-    if let Some(reason) = &book.quarantined {
+/// Why a tool cannot be called; `None` when it can.
+fn disabled(indexed: &IndexedTool, policy: &Policy, who: &Who) -> Option<String> {
+    if let Some(reason) = &indexed.quarantined {
         return Some(format!("quarantined: {reason}"));
     }
-    if !book.is_listed {
-        let server = &book.tool.server;
+    if !indexed.is_listed {
+        let server = &indexed.tool.server;
         return Some(format!("server `{server}` is not available"));
     }
-    policy.leaves_out(&book.tool, who)
+    policy.leaves_out(&indexed.tool, who)
 }
 
 impl Filters {
-    fn pass(self, book: &IndexedTool, policy: &Policy, who: &Who) -> bool {
-        let operation = book.operation();
+    fn pass(self, indexed: &IndexedTool, policy: &Policy, who: &Who) -> bool {
+        let operation = indexed.operation();
         let is_destructive = operation == Operation::Destructive;
         if self.read_only_only && operation != Operation::Read {
             return false;
         }
         if (self.exclude_destructive && is_destructive)
-            || (self.exclude_open_world && book.is_open_world)
+            || (self.exclude_open_world && indexed.is_open_world)
         {
             return false;
         }
-        if policy.shows_to(&book.tool, who) {
-            return book.is_listed || self.include_disabled;
+        // A tool of a disconnected server is visible to the policy, but not callable now.
+        if policy.shows_to(&indexed.tool, who) {
+            return indexed.is_listed || self.include_disabled;
         }
-        self.include_disabled && policy.leaves_out(&book.tool, who).is_some()
+        self.include_disabled && policy.leaves_out(&indexed.tool, who).is_some()
     }
 }
 
 impl Query {
-    /// Reads the arguments of `retrieve_tools`.
-    pub(crate) fn read(arguments: &Value, detail: Detail) -> Result<Self, Unanswered> {
-        let wrong = Unanswered::arguments;
+    pub(crate) fn read(arguments: &Value, detail: Detail) -> Result<Self, ViewError> {
+        let wrong = ViewError::arguments;
         let question = arguments.get("query").and_then(Value::as_str);
         let question =
             question.ok_or_else(|| wrong("`query` is required: what the tool should do"))?;

@@ -1,5 +1,5 @@
-//! The shelf: all tools of the current snapshot with their index, made when it is first searched and again when
-//! the snapshot is another. Never per session, and never while a server connects.
+//! The search index of the current catalog snapshot. It is built on the first search after the snapshot changed: never per
+//! session, and never while a server connects.
 
 use std::sync::Arc;
 
@@ -10,42 +10,41 @@ use callgate_gate::{Catalog, Operation, Tool};
 use callgate_wire::{Json, Strictness};
 use tokio::sync::Mutex;
 
-/// Text of a tool beyond this is not indexed.
+/// The limit of indexed text per field.
 const MAX_TEXT_CHARS: usize = 20_000;
-/// How deep parameters are looked for.
+/// The depth to which nested parameters are indexed.
 const MAX_DEPTH: usize = 3;
-/// How many parameters of a tool are indexed.
+/// The limit of indexed parameters per tool.
 const MAX_PARAMETERS: usize = 100;
 
-/// All tools and their index.
+/// The current index, if one was built.
 #[derive(Debug, Default)]
 pub(crate) struct SearchIndex {
     current: ArcSwapOption<IndexSnapshot>,
-    making: Mutex<()>,
+    building: Mutex<()>,
 }
 
-/// The tools of one snapshot.
+/// The tools of one catalog snapshot with their index.
 #[derive(Debug)]
 pub(crate) struct IndexSnapshot {
     catalog: Arc<Catalog>,
-    pub(crate) books: Vec<IndexedTool>,
+    pub(crate) tools: Vec<IndexedTool>,
     pub(crate) index: Index,
 }
 
-/// One tool.
 #[derive(Debug)]
 pub(crate) struct IndexedTool {
     pub(crate) tool: Arc<Tool>,
-    /// Whether hosts see it, as far as its server goes.
+    /// Whether its server currently lists it.
     pub(crate) is_listed: bool,
-    /// `openWorldHint`, where it is literally true.
+    /// Whether `openWorldHint` is literally `true`.
     pub(crate) is_open_world: bool,
-    /// Why it is kept away, where it is. Then nothing that it says about itself is told but its name.
+    /// Why it is quarantined. Hosts then see nothing of it but its name.
     pub(crate) quarantined: Option<String>,
 }
 
 impl IndexedTool {
-    /// What calls of it can do, as far as that was accepted: a tool that is kept away can do anything.
+    /// The operation of its calls. A quarantined tool's hints were not accepted, so it counts as destructive.
     pub(crate) fn operation(&self) -> Operation {
         match self.quarantined {
             Some(_) => Operation::Destructive,
@@ -55,25 +54,27 @@ impl IndexedTool {
 }
 
 impl SearchIndex {
-    /// The shelf of the current snapshot.
+    /// The index of the current snapshot.
     pub(crate) async fn current(&self, providers: &dyn Providers) -> Arc<IndexSnapshot> {
         let catalog = providers.catalog();
-        if let Some(shelved) = self.of(&catalog) {
-            return shelved;
+        if let Some(snapshot) = self.of(&catalog) {
+            return snapshot;
         }
-        let _one_at_a_time = self.making.lock().await;
-        if let Some(shelved) = self.of(&catalog) {
-            return shelved;
+        // Many hosts search right after a server has connected; one of them builds the index.
+        let _one_at_a_time = self.building.lock().await;
+        if let Some(snapshot) = self.of(&catalog) {
+            return snapshot;
         }
-        let made = {
+        let built = {
             let catalog = catalog.clone();
+            // Indexing thousands of tools takes too long for a thread that also serves calls.
             tokio::task::spawn_blocking(move || IndexSnapshot::new(catalog)).await
         };
-        // Texts cannot make it panic; were one to, this snapshot would be searched without them.
-        let made = made.unwrap_or_else(|_| IndexSnapshot::empty(catalog));
-        let made = Arc::new(made);
-        self.current.store(Some(made.clone()));
-        made
+        // Only a panic while indexing gets here. An empty index keeps searches working until the next snapshot.
+        let built = built.unwrap_or_else(|_| IndexSnapshot::empty(catalog));
+        let built = Arc::new(built);
+        self.current.store(Some(built.clone()));
+        built
     }
 
     fn of(&self, catalog: &Arc<Catalog>) -> Option<Arc<IndexSnapshot>> {
@@ -84,13 +85,13 @@ impl SearchIndex {
 
 impl IndexSnapshot {
     fn new(catalog: Arc<Catalog>) -> Self {
-        let mut books = Vec::new();
+        let mut tools = Vec::new();
         let mut documents = Vec::new();
         for (tool, is_listed) in catalog.all() {
             let descriptor = Json::validate(&tool.descriptor, Strictness::Envelope).ok();
             let annotations = descriptor.and_then(|json| json.get("annotations"));
             let open_world = annotations.and_then(|json| json.get("openWorldHint"));
-            books.push(IndexedTool {
+            tools.push(IndexedTool {
                 tool: tool.clone(),
                 is_listed,
                 is_open_world: open_world.and_then(|hint| hint.as_bool()) == Some(true),
@@ -98,10 +99,10 @@ impl IndexSnapshot {
             });
             documents.push(document(tool, descriptor));
         }
-        let kept_away = catalog.quarantined().iter();
-        for one in kept_away.filter(|one| one.reason.lets_its_name_be_told()) {
+        let quarantined = catalog.quarantined().iter();
+        for one in quarantined.filter(|one| one.reason.lets_its_name_be_told()) {
             documents.push(document(&one.tool, None));
-            books.push(IndexedTool {
+            tools.push(IndexedTool {
                 tool: Arc::new(one.tool.clone()),
                 is_listed: false,
                 is_open_world: true,
@@ -111,7 +112,7 @@ impl IndexSnapshot {
         let index = Index::new(&documents);
         Self {
             catalog,
-            books,
+            tools,
             index,
         }
     }
@@ -119,7 +120,7 @@ impl IndexSnapshot {
     fn empty(catalog: Arc<Catalog>) -> Self {
         Self {
             catalog,
-            books: Vec::new(),
+            tools: Vec::new(),
             index: Index::default(),
         }
     }
@@ -151,7 +152,7 @@ fn document(tool: &Tool, descriptor: Option<Json<'_>>) -> Document {
     }
 }
 
-/// The parameters of a schema, those inside others included.
+/// Collects the parameters of a schema, including nested ones.
 fn gather(schema: Json<'_>, depth: usize, parameters: &mut Vec<(String, String)>) {
     let Some(properties) = schema.get("properties").filter(|_| depth > 0) else {
         return;

@@ -1,16 +1,15 @@
-//! Signatures: the parameters of a tool in one line, `(repo*:str, private:bool=false, labels~:obj)`. `*` is
-//! required, `~` shortened.
+//! Signatures: a tool's parameters in one line, `(repo*:str, private:bool=false, labels~:obj)`. `*` marks required
+//! parameters, `~` shortened types.
 
 use callgate_wire::{Json, JsonKind};
 
-/// A signature ends with `…` before it gets longer than this.
+/// The length at which optional parameters are cut to `+n more`.
 const MAX_CHARS: usize = 120;
-/// A default or a choice that is longer is left out.
+/// Longer defaults and enum values are left out.
 const MAX_VALUE_CHARS: usize = 12;
-/// So many choices are spelled out.
+/// Enums with more values are not spelled out.
 const MAX_CHOICES: usize = 3;
 
-/// The signature of a schema.
 pub(crate) fn signature(schema: Option<Json<'_>>) -> String {
     let properties = schema.and_then(|schema| schema.get("properties"));
     let required = schema.and_then(|schema| schema.get("required"));
@@ -24,13 +23,14 @@ pub(crate) fn signature(schema: Option<Json<'_>>) -> String {
         let needed = is_required(&name);
         all.push((needed, parameter(&name, property, needed)));
     }
-    // What is required comes first; otherwise the order is the schema's.
+    // Required parameters come first, because only the end is cut. The sort is stable, so the schema's order remains.
     all.sort_by_key(|(needed, _)| !needed);
     let mut shown = String::from("(");
     let count = all.len();
     for (at, (needed, text)) in all.into_iter().enumerate() {
         let joint = if at == 0 { "" } else { ", " };
         let is_over = shown.chars().count() + joint.len() + text.chars().count() > MAX_CHARS;
+        // Required parameters are never cut: without them the model cannot make the call.
         if is_over && at > 0 && !needed {
             shown.push_str(&format!("{joint}+{} more", count - at));
             break;
@@ -59,7 +59,7 @@ fn parameter(name: &str, property: Json<'_>, needed: bool) -> String {
     )
 }
 
-/// The kind of a value in a short word, and whether that leaves something out.
+/// The short name of a type, and whether it omits something.
 fn kind(property: Json<'_>) -> (String, bool) {
     if let Some(choices) = property.get("enum") {
         let texts: Vec<_> = choices
