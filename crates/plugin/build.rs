@@ -1,4 +1,4 @@
-//! Compiles the protocol files; no `protoc` is needed for it.
+//! Compiles the protocol files with `protox`, so building needs no `protoc`.
 
 use std::error::Error;
 

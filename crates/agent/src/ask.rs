@@ -1,4 +1,4 @@
-//! Asking an agent's program about itself: its version, its configuration. Below a warden, with a deadline.
+//! Runs an agent's program to query its version or configuration. Below a warden, with a deadline.
 
 use std::{path::Path, time::Duration};
 
@@ -7,12 +7,10 @@ use tokio::io::AsyncReadExt;
 
 use crate::failed::StepFailed;
 
-/// How long an answer may take: some agents start slowly, and more so on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest answer.
+/// The time limit for one query. Generous: some agents start slowly, more so on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What is asked.
 pub(crate) struct Question<'a> {
     pub(crate) program: &'a str,
     pub(crate) args: &'a [&'a str],
@@ -20,7 +18,7 @@ pub(crate) struct Question<'a> {
     pub(crate) cwd: &'a Path,
 }
 
-/// Runs a program to its end and gives its standard output.
+/// Runs a program to its end and returns its stdout.
 pub(crate) async fn ask(
     warden_program: &Path,
     question: &Question<'_>,
@@ -46,15 +44,15 @@ pub(crate) async fn ask(
         }
         text
     };
-    let hearing = async {
+    let reading_stderr = async {
         let mut text = Vec::new();
         if let Some(stderr) = stderr {
             let _ = stderr.take(MAX_BYTES).read_to_end(&mut text).await;
         }
         text
     };
-    let answering = async { tokio::join!(reading, hearing, process.wait()) };
-    let answered = tokio::time::timeout(PATIENCE, answering).await;
+    let answering = async { tokio::join!(reading, reading_stderr, process.wait()) };
+    let answered = tokio::time::timeout(ANSWER_TIMEOUT, answering).await;
     let Ok((stdout, stderr, ending)) = answered else {
         process
             .close(CloseTimes {
@@ -62,7 +60,10 @@ pub(crate) async fn ask(
                 after_term: Duration::from_secs(1),
             })
             .await;
-        return Err(failed("it does not answer".to_owned()));
+        return Err(failed(format!(
+            "it did not answer within {} s",
+            ANSWER_TIMEOUT.as_secs()
+        )));
     };
     let said = String::from_utf8_lossy(&stderr);
     match ending {

@@ -1,4 +1,4 @@
-//! Native tools: what an agent did on its own, put on record as `bypassed`.
+//! Records uses of native tools, which never passed the gate, as `bypassed`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use callgate_record::Recorder;
 use callgate_wire::{Frame, Id, Strictness, message};
 use ulid::Ulid;
 
-/// Puts a tool that an agent used on its own on record. The arguments are as the agent reports them.
+/// Records the use of a native tool. Name and arguments are the agent's own report, not verified.
 pub(crate) fn record(
     recorder: &Recorder,
     host: &Arc<Host>,

@@ -11,33 +11,31 @@ use serde_json::{Value, json};
 use crate::{
     Options, Proxy, StepFailed,
     cli::{AgentCli, PROBE_KEY, touch},
-    events::{Said, Tokens, number, text, used},
+    events::{AgentEvent, Tokens, number, text, used},
     folder::Folder,
     launch::{Launch, SERVER, Task, compact, nothing, push},
 };
 
-/// The program.
 const PROGRAM: &str = "claude";
 
-/// What is not to be sent anywhere or changed.
+/// Variables that switch off telemetry, error reports and updates.
 const QUIET: [&str; 4] = [
     "DISABLE_TELEMETRY",
     "DISABLE_ERROR_REPORTING",
     "DISABLE_AUTOUPDATER",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
 ];
-/// Where Claude keeps its configuration, when it is told.
+/// The variable that sets Claude's configuration folder.
 const CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
-/// What Claude can be let in by without a login.
+/// Variables that authenticate Claude without a login.
 const BY_VARIABLE: [&str; 3] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
     "CLAUDE_CODE_OAUTH_TOKEN",
 ];
-/// Our tools as Claude names them.
+/// The prefix that Claude gives to our tools.
 const PREFIX: &str = "mcp__callgate__";
 
-/// Claude Code.
 #[derive(Debug)]
 pub(crate) struct Claude;
 
@@ -54,7 +52,7 @@ impl AgentCli for Claude {
         Box::pin(ready(launch(task)))
     }
 
-    fn read_event(&self, event: &Value) -> Vec<Said> {
+    fn read_event(&self, event: &Value) -> Vec<AgentEvent> {
         read_event(event)
     }
 
@@ -88,7 +86,7 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     match task.proxy {
         Proxy::Full => {
             push_isolation(&mut args);
-            // A command of Claude's own begins with a slash.
+            // A prompt that begins with a slash would run one of Claude's own commands.
             stdin.insert(0, ' ');
         }
         Proxy::Additive | Proxy::Off => {}
@@ -106,7 +104,7 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     })
 }
 
-/// How Claude runs and reports, whichever tools it has.
+/// Arguments for the output format and the model, independent of the tools.
 fn output_args(task: &Task<'_>) -> Vec<String> {
     let mut args = Vec::new();
     push(
@@ -128,7 +126,7 @@ fn output_args(task: &Task<'_>) -> Vec<String> {
     args
 }
 
-/// Connects Claude to our server and says which tools it may call without asking.
+/// Connects Claude to our server, and lists the tools that it may call without asking.
 fn push_tools(args: &mut Vec<String>, task: &Task<'_>) -> Result<(), StepFailed> {
     let mut allowed = task.options.allowed_tools.clone();
     if let Some(relay) = &task.relay {
@@ -137,24 +135,26 @@ fn push_tools(args: &mut Vec<String>, task: &Task<'_>) -> Result<(), StepFailed>
             "command": relay.command(),
             "args": relay.args(),
             "env": nothing(),
+            // Without it our tools are hidden behind tool search in additive mode.
             "alwaysLoad": true,
         });
         let file = json!({"mcpServers": {SERVER: server}});
         let file = task.folder.write("claude-mcp.json", &compact(&file))?;
         push(args, &["--mcp-config", &file.display().to_string()]);
+        // Without it Claude denies every call to our server, and still exits with 0.
         allowed.insert(0, "mcp__callgate".to_owned());
     }
     if !allowed.is_empty() {
         push(args, &["--allowedTools", &allowed.join(",")]);
     }
     if task.relay.is_some() {
-        // Settings of the work folder could run commands and send the user's key elsewhere.
+        // Settings in the work folder are not trusted: they could run commands, or send the user's API key elsewhere.
         push(args, &["--setting-sources", "user"]);
     }
     Ok(())
 }
 
-/// Switches off everything but the tools of our server.
+/// Disables everything except the tools of our server.
 fn push_isolation(args: &mut Vec<String>) {
     push(
         args,
@@ -169,8 +169,8 @@ fn push_isolation(args: &mut Vec<String>) {
     );
 }
 
-/// A folder for what Claude notes about itself, with the user's settings in it: it would write into the
-/// user's own. Whoever has logged in keeps theirs, because a login that is renewed in a copy is lost.
+/// A configuration folder for Claude's own state, with a copy of the user's settings: Claude would write to the user's
+/// folder otherwise. Not used for users with a login, because a token renewed in a copy would be lost.
 fn private_home(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
     let users = match task.variable(CONFIG_DIR) {
         Some(folder) => Some(PathBuf::from(folder)),
@@ -184,7 +184,7 @@ fn private_home(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
     Ok(file.with_file_name(""))
 }
 
-fn read_event(event: &Value) -> Vec<Said> {
+fn read_event(event: &Value) -> Vec<AgentEvent> {
     match event["type"].as_str() {
         Some("assistant") => {
             let blocks = event.pointer("/message/content").and_then(Value::as_array);
@@ -195,15 +195,15 @@ fn read_event(event: &Value) -> Vec<Said> {
     }
 }
 
-fn block(block: &Value) -> Option<Said> {
+fn block(block: &Value) -> Option<AgentEvent> {
     match block["type"].as_str()? {
-        "text" => text(block, "/text").map(Said::Text),
+        "text" => text(block, "/text").map(AgentEvent::Text),
         "tool_use" => Some(used(block["name"].as_str()?, &[PREFIX], block.get("input"))),
         _ => None,
     }
 }
 
-fn result(event: &Value) -> Vec<Said> {
+fn result(event: &Value) -> Vec<AgentEvent> {
     let tokens = Tokens {
         input: number(event, "/usage/input_tokens")
             + number(event, "/usage/cache_read_input_tokens")
@@ -215,11 +215,11 @@ fn result(event: &Value) -> Vec<Said> {
     let failed = event["is_error"].as_bool() == Some(true) || event["subtype"] != "success";
     let error = failed.then(|| {
         let why = final_text.clone().or_else(|| text(event, "/subtype"));
-        why.unwrap_or_else(|| "it does not say why".to_owned())
+        why.unwrap_or_else(|| "no reason was given".to_owned())
     });
     vec![
-        Said::Used(tokens),
-        Said::Done {
+        AgentEvent::Used(tokens),
+        AgentEvent::Done {
             text: final_text,
             error,
         },
@@ -322,8 +322,8 @@ mod tests {
         assert_eq!(
             read(AgentKind::Claude, &event),
             [
-                Said::Text("hm".to_owned()),
-                Said::Call("Read".to_owned()),
+                AgentEvent::Text("hm".to_owned()),
+                AgentEvent::Call("Read".to_owned()),
                 native("Bash", Some(&input)),
                 native("mcp__other__Read", None),
             ]
@@ -343,12 +343,12 @@ mod tests {
                 json!({"subtype": "error_max_turns"}),
                 Some("error_max_turns"),
             ),
-            (json!({}), Some("it does not say why")),
+            (json!({}), Some("no reason was given")),
         ] {
             let mut event = event;
             event["type"] = json!("result");
             let said = read(AgentKind::Claude, &event);
-            let Some(Said::Done { error: found, .. }) = said.last() else {
+            let Some(AgentEvent::Done { error: found, .. }) = said.last() else {
                 panic!("{event} is final");
             };
             assert_eq!(found.as_deref(), error, "{event}");
@@ -364,6 +364,6 @@ mod tests {
             output: 4,
             cost_usd: Some(0.5),
         };
-        assert_eq!(read(AgentKind::Claude, &event)[0], Said::Used(tokens));
+        assert_eq!(read(AgentKind::Claude, &event)[0], AgentEvent::Used(tokens));
     }
 }

@@ -1,4 +1,4 @@
-//! What the rest of this crate needs to know about one agent CLI.
+//! What the rest of the crate needs to know about an agent CLI.
 
 use std::{fmt, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     Options, StepFailed,
-    events::Said,
+    events::AgentEvent,
     folder::Folder,
     launch::{Launch, Task},
 };
@@ -24,11 +24,10 @@ pub(crate) trait AgentCli: fmt::Debug + Send + Sync {
     /// and may ask the program about the user's configuration first.
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>>;
 
-    /// Reads one event. [`Said::Done`] stands for the final event, without which no step succeeds; an unknown event says
-    /// nothing.
-    fn read_event(&self, event: &Value) -> Vec<Said>;
+    /// Parses one event. No step succeeds without the final event, [`AgentEvent::Done`]. Unknown events are ignored.
+    fn read_event(&self, event: &Value) -> Vec<AgentEvent>;
 
-    /// What stands between two texts of one round. Empty for an agent that sends its text in fragments.
+    /// The separator of two texts in one round. Empty for an agent that sends its text in fragments.
     fn text_separator(&self) -> &'static str {
         PARAGRAPH_END
     }
@@ -45,7 +44,7 @@ pub(crate) trait AgentCli: fmt::Debug + Send + Sync {
     ) -> Result<(), StepFailed>;
 }
 
-/// Between two texts of an agent that sends whole paragraphs.
+/// The separator for agents that send whole paragraphs.
 pub(crate) const PARAGRAPH_END: &str = "\n";
 /// The key for a scripted model, which accepts any.
 pub(crate) const PROBE_KEY: &str = "probe";

@@ -9,24 +9,23 @@ use crate::{
     Options, Proxy, StepFailed,
     ask::{Question, ask},
     cli::{AgentCli, PROBE_KEY, touch},
-    events::{Said, Tokens, number, text},
+    events::{AgentEvent, Tokens, number, text},
     folder::Folder,
     launch::{Launch, SERVER, Task, push},
 };
 
-/// The program.
 const PROGRAM: &str = "codex";
-/// Where Codex keeps its configuration, when it is told.
+/// The variable that sets Codex's configuration folder.
 const HOME: &str = "CODEX_HOME";
 
-/// Always off: what talks to others, or brings tools along.
+/// Settings that switch off telemetry and update checks, for every proxied step.
 const QUIET: [&str; 4] = [
     "analytics.enabled=false",
     "feedback.enabled=false",
     "check_for_update_on_startup=false",
     r#"otel.exporter="none""#,
 ];
-/// What brings tools of Codex's own, by feature.
+/// Features that bring native tools.
 const FEATURES: [&str; 17] = [
     "shell_tool",
     "unified_exec",
@@ -46,14 +45,13 @@ const FEATURES: [&str; 17] = [
     "shell_snapshot",
     "workspace_dependencies",
 ];
-/// The same, by setting.
+/// Settings that disable further native tools.
 const TOOLS_OFF: [&str; 3] = [
     r#"web_search="disabled""#,
     "tools.experimental_request_user_input.enabled=false",
     "tools.update_plan.enabled=false",
 ];
 
-/// Codex.
 #[derive(Debug)]
 pub(crate) struct Codex;
 
@@ -70,7 +68,7 @@ impl AgentCli for Codex {
         Box::pin(launch(task))
     }
 
-    fn read_event(&self, event: &Value) -> Vec<Said> {
+    fn read_event(&self, event: &Value) -> Vec<AgentEvent> {
         read_event(event)
     }
 
@@ -113,7 +111,7 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     match (&task.options.sandbox, task.proxy) {
         (Some(sandbox), _) => push(&mut args, &["-s", sandbox]),
         (None, Proxy::Full) => push(&mut args, &["-s", "read-only"]),
-        // Read-only would switch off the editing that stays; the user's own setting wins.
+        // Additive mode keeps native editing, which `read-only` would disable. The user's own setting takes precedence.
         (None, Proxy::Additive) if !users_sandbox(task) => {
             push(&mut args, &["-s", "workspace-write"]);
         }
@@ -154,8 +152,8 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     })
 }
 
-/// The work folder and those above it as projects that are not trusted, so that `.codex/config.toml` in them counts for
-/// nothing even where the user trusts them.
+/// Marks the work folder and its parents as untrusted projects, so that Codex ignores `.codex/config.toml` in them even
+/// if the user trusts them.
 fn untrusted(workdir: &Path) -> String {
     let real = workdir.canonicalize().ok();
     let mut folders: Vec<&Path> = workdir.ancestors().collect();
@@ -196,7 +194,7 @@ async fn full(task: &Task<'_>, args: &mut Vec<String>) -> Result<(), StepFailed>
     Ok(())
 }
 
-/// The servers that the user has configured.
+/// The MCP servers that the user has configured.
 async fn other_servers(task: &Task<'_>) -> Result<Vec<String>, StepFailed> {
     let listed = asked(task, &["mcp", "list", "--json"]).await?;
     let listed: Value = serde_json::from_str(&listed).unwrap_or_default();
@@ -205,15 +203,18 @@ async fn other_servers(task: &Task<'_>) -> Result<Vec<String>, StepFailed> {
     Ok(names.filter(|name| name != SERVER).collect())
 }
 
-/// The models that Codex knows, without the tools that it would give each of them.
+/// Codex's model catalog without native tools: the catalog decides which tools each model gets.
 async fn models(task: &Task<'_>) -> Result<String, StepFailed> {
     let bundled = asked(task, &["debug", "models", "--bundled"]).await?;
     without_tools(&bundled)
 }
 
 fn without_tools(bundled: &str) -> Result<String, StepFailed> {
-    let mut catalog: Value = serde_json::from_str(bundled)
-        .map_err(|error| StepFailed::Agent(format!("its list of models is no JSON: {error}")))?;
+    let mut catalog: Value = serde_json::from_str(bundled).map_err(|error| {
+        StepFailed::Agent(format!(
+            "`codex debug models` did not print valid JSON: {error}"
+        ))
+    })?;
     let models = match &mut catalog {
         Value::Array(models) => Some(models),
         other => other.get_mut("models").and_then(Value::as_array_mut),
@@ -242,13 +243,13 @@ async fn asked(task: &Task<'_>, args: &[&str]) -> Result<String, StepFailed> {
         program: PROGRAM,
         args,
         env: task.env,
-        // Away from the work folder, whose files could say something else.
+        // Not the work folder: configuration files in it could change the answer.
         cwd: task.folder.path(),
     };
     ask(task.warden_program, &question).await
 }
 
-/// Whether the user has set a sandbox.
+/// Whether the user's configuration sets `sandbox_mode`.
 fn users_sandbox(task: &Task<'_>) -> bool {
     let home = task.variable(HOME).map(std::path::PathBuf::from);
     let home = home.or_else(|| Some(std::path::Path::new(task.variable("HOME")?).join(".codex")));
@@ -257,12 +258,12 @@ fn users_sandbox(task: &Task<'_>) -> bool {
     written.is_some_and(|text| text.lines().any(sets))
 }
 
-/// A TOML string. What JSON escapes, TOML escapes in the same way.
+/// A TOML string. TOML's basic strings accept JSON's escapes.
 fn toml(text: &str) -> String {
     callgate_wire::quote(text)
 }
 
-/// A part of a dotted key.
+/// A component of a dotted TOML key, quoted if necessary.
 fn key(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.chars().all(plain) {
@@ -272,44 +273,44 @@ fn key(name: &str) -> String {
     }
 }
 
-fn read_event(event: &Value) -> Vec<Said> {
+fn read_event(event: &Value) -> Vec<AgentEvent> {
     match event["type"].as_str() {
         Some("item.completed") => item(&event["item"]).into_iter().collect(),
         Some("turn.completed") => vec![
-            Said::Used(Tokens {
+            AgentEvent::Used(Tokens {
                 input: number(event, "/usage/input_tokens"),
                 output: number(event, "/usage/output_tokens"),
                 cost_usd: None,
             }),
-            Said::Done {
+            AgentEvent::Done {
                 text: None,
                 error: None,
             },
         ],
         Some("turn.failed") => {
             let why = text(event, "/error/message");
-            let error = why.unwrap_or_else(|| "it does not say why".to_owned());
-            vec![Said::Done {
+            let error = why.unwrap_or_else(|| "no reason was given".to_owned());
+            vec![AgentEvent::Done {
                 text: None,
                 error: Some(error),
             }]
         }
         Some("error") => text(event, "/message")
-            .map(Said::Trouble)
+            .map(AgentEvent::Trouble)
             .into_iter()
             .collect(),
         _ => Vec::new(),
     }
 }
 
-fn item(item: &Value) -> Option<Said> {
-    let native = |tool: &str, arguments: Option<Value>| Said::Native {
+fn item(item: &Value) -> Option<AgentEvent> {
+    let native = |tool: &str, arguments: Option<Value>| AgentEvent::Native {
         tool: tool.to_owned(),
         arguments: arguments.map(|value| value.to_string()),
     };
     match item["type"].as_str()? {
-        "agent_message" => text(item, "/text").map(Said::Text),
-        "mcp_tool_call" if item["server"] == SERVER => text(item, "/tool").map(Said::Call),
+        "agent_message" => text(item, "/text").map(AgentEvent::Text),
+        "mcp_tool_call" if item["server"] == SERVER => text(item, "/tool").map(AgentEvent::Call),
         "mcp_tool_call" => {
             let name = format!("{}:{}", text(item, "/server")?, text(item, "/tool")?);
             Some(native(
@@ -415,7 +416,7 @@ mod tests {
             )
         };
         let call = json!({"type": "mcp_tool_call", "server": "callgate", "tool": "Read"});
-        assert_eq!(of(call), [Said::Call("Read".to_owned())]);
+        assert_eq!(of(call), [AgentEvent::Call("Read".to_owned())]);
         let other = json!({"type": "mcp_tool_call", "server": "mine", "tool": "Read", "arguments": {"a": 1}});
         assert_eq!(of(other), [native("mine:Read", Some(&json!({"a": 1})))]);
         let command = json!({"type": "command_execution", "command": "ls"});
@@ -442,7 +443,7 @@ mod tests {
         let failed = json!({"type": "turn.failed", "error": {"message": "no"}});
         assert_eq!(of(failed), [done(Some("no"))]);
         let error = json!({"type": "error", "message": "again"});
-        assert_eq!(of(error), [Said::Trouble("again".to_owned())]);
+        assert_eq!(of(error), [AgentEvent::Trouble("again".to_owned())]);
         assert_eq!(of(json!({"type": "turn.started"})), []);
     }
 }

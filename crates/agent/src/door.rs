@@ -1,5 +1,5 @@
-//! The private door of a step: a socket in its folder, opened once by a token that was made for this step.
-//! Whoever learns the token later, like a command that the agent runs, finds it used up.
+//! The private door of a step: a Unix socket in the step's folder, which accepts a single connection with the step's
+//! one-time token. A process that learns the token later, such as a command of the agent, cannot use it again.
 
 use std::{
     io,
@@ -21,9 +21,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{folder::Folder, step::StepContext};
 
-/// How long a relay may take to show its token.
-const TOKEN_PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a token, of which each is written as two hex digits.
+/// The time limit for a relay to send its token.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The length of a token before hex encoding.
 const TOKEN_BYTES: usize = 32;
 
 /// The door of a step.
@@ -56,7 +56,7 @@ impl Door {
         stop: CancellationToken,
     ) {
         let tasks = TaskTracker::new();
-        let pass = Arc::new(Pass {
+        let pass = Arc::new(OneTimeToken {
             token: self.token,
             is_used: AtomicBool::new(false),
         });
@@ -66,7 +66,7 @@ impl Door {
                 () = stop.cancelled() => break,
             };
             let Ok((stream, _)) = accepted else {
-                // Out of descriptors, most likely: the agent tries again.
+                // Most likely out of file descriptors. Waiting avoids a busy loop; the connection stays in the backlog.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
@@ -77,8 +77,8 @@ impl Door {
             let (context, step, stop) = (context.clone(), step.clone(), stop.clone());
             let pass = pass.clone();
             tasks.spawn(async move {
-                let attending = attend(stream, &pass, &context, step, &stop);
-                if let Err(why) = attending.await {
+                let serving = serve_relay(stream, &pass, &context, step, &stop);
+                if let Err(why) = serving.await {
                     crate::log::relay_turned_away(why);
                 }
             });
@@ -88,8 +88,7 @@ impl Door {
     }
 }
 
-/// What opens a door, once.
-struct Pass {
+struct OneTimeToken {
     token: String,
     is_used: AtomicBool,
 }
@@ -99,9 +98,9 @@ fn is_same_user(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own)
 }
 
-async fn attend(
+async fn serve_relay(
     stream: UnixStream,
-    pass: &Pass,
+    pass: &OneTimeToken,
     context: &StepContext,
     step: StepDoor,
     stop: &CancellationToken,
@@ -110,17 +109,19 @@ async fn attend(
     let mut reader = BufReader::new(reader);
     let token = pass.token.as_bytes();
     let mut shown = vec![0; token.len() + 1];
-    let reading = tokio::time::timeout(TOKEN_PATIENCE, reader.read_exact(&mut shown));
+    let reading = tokio::time::timeout(TOKEN_TIMEOUT, reader.read_exact(&mut shown));
     match reading.await {
         Ok(Ok(_)) => {}
-        Ok(Err(_)) | Err(_) => return Err("it did not show a token"),
+        Ok(Err(_)) | Err(_) => return Err("it did not send its token in time"),
     }
+    // Constant time: the duration must not reveal how much of a guessed token is right.
     let is_right: bool = shown[..token.len()].ct_eq(token).into();
     if !is_right || shown.last() != Some(&b'\n') {
-        return Err("it showed another token");
+        return Err("it sent a wrong token");
     }
+    // One atomic step: of two concurrent connections with the right token only one gets in.
     if pass.is_used.swap(true, Ordering::AcqRel) {
-        return Err("the token was used before");
+        return Err("its token was already used");
     }
     let session = step.session.clone();
     let door = StdioDoor::new(

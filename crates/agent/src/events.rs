@@ -1,83 +1,71 @@
-//! What happens in a step, as whoever watches it is told.
+//! The events of a step, for its observers.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Tokens and money, as the agent reports them.
+/// Tokens and cost, as the agent reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Tokens {
-    /// Tokens that the model read.
     pub input: u64,
-    /// Tokens that it wrote.
     pub output: u64,
-    /// What it cost, in dollars, where the agent says so.
+    /// In dollars; `None` if the agent does not report it.
     pub cost_usd: Option<f64>,
 }
 
-/// Something that happened in a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum StepEvent {
-    /// The step began.
     Started {
-        /// Its id, which is the session of its calls.
+        /// The step's id, which is also the session of its calls.
         step: String,
-        /// The agent.
         provider: String,
     },
-    /// Something that a person should know.
+    /// A warning for the user.
     Warning {
-        /// It.
         text: String,
     },
-    /// The agent said something.
     Text {
-        /// It.
         text: String,
     },
-    /// The agent uses a tool of ours.
+    /// The agent calls one of our tools.
     Call {
-        /// Its shown name.
+        /// The name that the agent was shown.
         tool: String,
     },
-    /// The agent used a tool of its own: seen, and not gated.
+    /// The agent used a native tool, which did not pass the gate.
     Bypassed {
-        /// Its name.
         tool: String,
     },
-    /// The step is over.
     Finished {
-        /// `success`, or the code of what went wrong.
+        /// `success`, or a code of [`StepFailed`](crate::StepFailed).
         status: String,
-        /// The final text.
         text: String,
-        /// What it used.
         tokens: Tokens,
     },
 }
 
-/// One line of an agent's event stream, as far as it matters here.
+/// An event from an agent's output stream.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Said {
-    /// Text; a later one replaces or continues it, as the agent has it.
+pub(crate) enum AgentEvent {
+    /// Text of the agent. [`StepProgress`](crate::running::StepProgress) decides what belongs to the final text.
     Text(String),
-    /// A tool of ours is used.
+    /// A call of one of our tools.
     Call(String),
-    /// A tool of the agent's own was used.
+    /// A use of a native tool.
     Native {
         tool: String,
         arguments: Option<String>,
     },
-    /// What was used so far; added up.
+    /// Tokens used since the last such event.
     Used(Tokens),
     /// The final event.
     Done {
-        /// The final text, where the event has it.
+        /// The final text, if the event carries it.
         text: Option<String>,
-        /// Why it failed, if it did.
+        /// Why the agent failed; `None` after a success.
         error: Option<String>,
     },
-    /// Something went wrong that need not be the end.
+    /// An error that does not end the step.
     Trouble(String),
 }
 
@@ -92,12 +80,12 @@ impl Tokens {
     }
 }
 
-/// A tool as an agent reports it: ours under its bare name, or native.
-pub(crate) fn used(name: &str, prefixes: &[&str], arguments: Option<&Value>) -> Said {
+/// A reported tool call: ours, without the prefix, or native.
+pub(crate) fn used(name: &str, prefixes: &[&str], arguments: Option<&Value>) -> AgentEvent {
     let ours = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
     match ours {
-        Some(tool) => Said::Call(tool.to_owned()),
-        None => Said::Native {
+        Some(tool) => AgentEvent::Call(tool.to_owned()),
+        None => AgentEvent::Native {
             tool: name.to_owned(),
             arguments: arguments
                 .filter(|value| value.is_object())
@@ -106,12 +94,10 @@ pub(crate) fn used(name: &str, prefixes: &[&str], arguments: Option<&Value>) -> 
     }
 }
 
-/// A number in an event.
 pub(crate) fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// A text in an event.
 pub(crate) fn text(value: &Value, path: &str) -> Option<String> {
     value
         .pointer(path)

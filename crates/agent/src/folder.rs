@@ -1,5 +1,5 @@
-//! The private folder of a step: made for the user alone, gone with the step. One that a crash left
-//! behind is swept by whoever starts the next step.
+//! The private folder of a step: accessible to the user alone, and removed with the step. Folders left behind by a
+//! crash are removed when the next step starts.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -11,14 +11,14 @@ use std::{
 use rustix::fs::{FlockOperation, flock};
 use ulid::Ulid;
 
-/// What the folders' names begin with.
+/// The prefix of step folders.
 const PREFIX: &str = "callgate-step-";
-/// Held for as long as the step lives.
+/// Locked for as long as the step runs.
 const LOCK: &str = "lock";
-/// The lock file until it is locked.
+/// The name of the lock file until it is locked.
 const UNNAMED_LOCK: &str = "lock.new";
 
-/// A private folder. It is removed when this is dropped.
+/// A private folder, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -26,12 +26,12 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// A new one, in the system's folder for temporary files: the path of a socket must be short.
+    /// Creates a folder in the system's temporary folder, because the path of a Unix socket must be short.
     pub(crate) fn make() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("{PREFIX}{}", Ulid::generate()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        // Another process may sweep right now. It takes a lock file that is not locked for one that a crash left, so the
-        // file gets its name only once it is locked.
+        // Another process may be sweeping right now. To it, an unlocked lock file means a crashed step, so the file gets
+        // its final name only after it is locked.
         let unnamed = path.join(UNNAMED_LOCK);
         let lock = private(&unnamed)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -43,7 +43,7 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file for the user alone and gives its path.
+    /// Writes a file that only the user can read, and returns its path.
     pub(crate) fn write(&self, name: &str, content: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         if let Some(folder) = path.parent() {
@@ -79,13 +79,13 @@ pub fn sweep() {
                 .metadata()
                 .is_ok_and(|data| data.is_dir() && data.uid() == own);
         if is_ours && is_abandoned(&entry.path()) {
-            // Somebody else may sweep at the same time.
+            // Another process may be sweeping at the same time.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Nobody holds the lock. A folder without one is being made, or being removed.
+/// Whether the lock is free. A folder without a lock file is being created or removed, so it is left alone.
 fn is_abandoned(folder: &Path) -> bool {
     let Ok(lock) = File::open(folder.join(LOCK)) else {
         return false;

@@ -11,17 +11,16 @@ use serde_json::{Map, Value, json};
 use crate::{
     Options, Proxy, StepFailed,
     cli::{AgentCli, PROBE_KEY, touch},
-    events::{Said, Tokens, number, text, used},
+    events::{AgentEvent, Tokens, number, text, used},
     folder::Folder,
     launch::{CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, nothing, push},
 };
 
-/// The program.
 const PROGRAM: &str = "gemini";
-/// Where Gemini keeps its configuration, when it is told.
+/// The variable that sets the folder with Gemini's configuration.
 const HOME: &str = "GEMINI_CLI_HOME";
 
-/// Nothing but our tools, whatever else is offered.
+/// Denies every tool except those of our server. An empty `tools.core` setting would hide our tools as well.
 const POLICY: &str = r#"[[rule]]
 toolName = "*"
 decision = "deny"
@@ -33,14 +32,13 @@ toolName = "*"
 decision = "allow"
 priority = 950
 "#;
-/// Our tools as Gemini names them, by version.
+/// The prefixes that versions of Gemini give to our tools.
 const PREFIXES: [&str; 2] = ["mcp_callgate_", "callgate__"];
-/// What the user has logged in with lies beside the settings.
+/// The files with the user's login, beside the settings.
 const CREDENTIALS: [&str; 3] = ["oauth_creds.json", "google_accounts.json", ".env"];
-/// The instructions that Gemini reads in the folder that it is started in.
+/// The file with instructions that Gemini reads from its working directory.
 const CONTEXT: &str = "GEMINI.md";
 
-/// Gemini CLI.
 #[derive(Debug)]
 pub(crate) struct Gemini;
 
@@ -57,7 +55,7 @@ impl AgentCli for Gemini {
         Box::pin(ready(launch(task)))
     }
 
-    fn read_event(&self, event: &Value) -> Vec<Said> {
+    fn read_event(&self, event: &Value) -> Vec<AgentEvent> {
         read_event(event)
     }
 
@@ -102,7 +100,7 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let mut env = Vec::new();
     let mut cwd = None;
     if task.proxy == Proxy::Additive {
-        let why = "would change Gemini's environment, and Gemini cannot be told to ignore it";
+        let why = "would change Gemini's environment, and Gemini has no option to ignore it";
         task.refuse_project_files(&[".gemini/.env"], why)?;
     }
     if task.relay.is_some() {
@@ -114,8 +112,8 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         Proxy::Full => {
             let policy = task.folder.write("gemini-policy.toml", POLICY)?;
             let policy = policy.display().to_string();
-            // Files of variables in the folder that Gemini is started in count, its `GEMINI.md` reads other files into the
-            // prompt, and `--include-directories` would take the work folder's `GEMINI.md` as well.
+            // Gemini is not started in the work folder: it would load `.env` files from there, and a `GEMINI.md` can pull
+            // other files into the prompt. `--include-directories` would load the work folder's `GEMINI.md` as well.
             cwd = Some(own_folder(task)?);
             push(
                 &mut args,
@@ -128,7 +126,7 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
                     &policy,
                 ],
             );
-            // `@` would read a file, and a slash at the beginning is a command.
+            // Unescaped, `@` reads a file into the prompt, and a leading slash runs a command of Gemini's own.
             prompt = format!(" {}", prompt.replace('@', "\\@"));
         }
         Proxy::Additive | Proxy::Off => {}
@@ -142,8 +140,8 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     })
 }
 
-/// A folder of the step's own to start in. Variables of the user's stand in it, so that Gemini finds them there and looks
-/// for none in the folders above.
+/// A private folder to start Gemini in. It has the user's `.env` files, so that Gemini finds those and does not search
+/// the parent folders for others.
 fn own_folder(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
     let variables = users_variables(task).unwrap_or_default();
     for name in [".gemini/.env", ".env"] {
@@ -155,7 +153,7 @@ fn own_folder(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
     Ok(place.with_file_name(""))
 }
 
-/// The variables that the user keeps for Gemini.
+/// The content of the user's `.env` file for Gemini.
 fn users_variables(task: &Task<'_>) -> Option<String> {
     let own = users_home(task)?;
     let beside = own.parent()?.join(".env");
@@ -163,7 +161,7 @@ fn users_variables(task: &Task<'_>) -> Option<String> {
     read(own.join(".env")).or_else(|| read(beside))
 }
 
-/// Writes the settings of the step into a home of its own. The user's settings are read, never written.
+/// Writes the step's settings into its private home. The user's settings are only read.
 fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
     let Some(relay) = &task.relay else {
         return Ok(());
@@ -192,11 +190,11 @@ fn users_settings(home: Option<&Path>) -> Value {
         .unwrap_or_else(nothing)
 }
 
-/// What the step keeps of the user's settings.
+/// The part of the user's settings that the step inherits.
 fn inherited_settings(task: &Task<'_>, users: &Value) -> Map<String, Value> {
     let mut settings = match task.proxy {
         Proxy::Full | Proxy::Off => Map::new(),
-        // Native tools stay, and so does what the user has set for them.
+        // Native tools stay in this mode, and so do the user's settings for them.
         Proxy::Additive => users.as_object().cloned().unwrap_or_default(),
     };
     for key in ["security", "selectedAuthType"] {
@@ -208,14 +206,14 @@ fn inherited_settings(task: &Task<'_>, users: &Value) -> Map<String, Value> {
     advanced.insert("ignoreLocalEnv".to_owned(), json!(true));
     settings.insert("advanced".to_owned(), Value::Object(advanced));
     if task.proxy == Proxy::Full {
-        // Gemini must not read instructions from the folders above the step's own.
+        // Keeps Gemini from reading instructions in the parents of the step's folder.
         let context = json!({"memoryBoundaryMarkers": []});
         settings.insert("context".to_owned(), context);
     }
     settings
 }
 
-/// Our server as Gemini's settings describe one.
+/// Our server in the format of Gemini's settings.
 fn server(relay: &Relay) -> Value {
     json!({
         "command": relay.command(),
@@ -226,7 +224,7 @@ fn server(relay: &Relay) -> Value {
     })
 }
 
-/// Settings that keep Gemini from running hooks, reporting usage, updating itself or shortening results.
+/// Settings that disable hooks, usage reports and updates, and raise the limit at which results are cut.
 fn quiet_settings() -> [(&'static str, Value); 5] {
     [
         ("hooksConfig", json!({"enabled": false})),
@@ -240,7 +238,7 @@ fn quiet_settings() -> [(&'static str, Value); 5] {
     ]
 }
 
-/// Copies the user's login, so that the step need not log in.
+/// Copies the user's login into the step's home.
 fn copy_credentials(task: &Task<'_>, home: &Path) -> Result<(), StepFailed> {
     for name in CREDENTIALS {
         if let Ok(own) = fs::read_to_string(home.join(name)) {
@@ -250,7 +248,7 @@ fn copy_credentials(task: &Task<'_>, home: &Path) -> Result<(), StepFailed> {
     Ok(())
 }
 
-/// A member of the user's settings that is an object; empty where there is none.
+/// An object in the user's settings; empty if it is missing.
 fn object(users: &Value, key: &str) -> Map<String, Value> {
     let found = users.get(key).and_then(Value::as_object);
     found.cloned().unwrap_or_default()
@@ -261,10 +259,10 @@ fn users_home(task: &Task<'_>) -> Option<PathBuf> {
     Some(PathBuf::from(home).join(".gemini"))
 }
 
-fn read_event(event: &Value) -> Vec<Said> {
+fn read_event(event: &Value) -> Vec<AgentEvent> {
     match event["type"].as_str() {
         Some("message") if event["role"] == "assistant" => text(event, "/content")
-            .map(Said::Text)
+            .map(AgentEvent::Text)
             .into_iter()
             .collect(),
         Some("tool_use") => {
@@ -277,7 +275,7 @@ fn read_event(event: &Value) -> Vec<Said> {
                 .collect()
         }
         Some("error") => text(event, "/message")
-            .map(Said::Trouble)
+            .map(AgentEvent::Trouble)
             .into_iter()
             .collect(),
         Some("result") => result(event),
@@ -285,7 +283,7 @@ fn read_event(event: &Value) -> Vec<Said> {
     }
 }
 
-fn result(event: &Value) -> Vec<Said> {
+fn result(event: &Value) -> Vec<AgentEvent> {
     let tokens = Tokens {
         input: number(event, "/stats/input_tokens"),
         output: number(event, "/stats/output_tokens"),
@@ -293,9 +291,12 @@ fn result(event: &Value) -> Vec<Said> {
     };
     let error = (event["status"] != "success").then(|| {
         let why = text(event, "/error/message");
-        why.unwrap_or_else(|| "it does not say why".to_owned())
+        why.unwrap_or_else(|| "no reason was given".to_owned())
     });
-    vec![Said::Used(tokens), Said::Done { text: None, error }]
+    vec![
+        AgentEvent::Used(tokens),
+        AgentEvent::Done { text: None, error },
+    ]
 }
 
 #[cfg(test)]
@@ -401,8 +402,8 @@ mod tests {
     fn gemini_knows_gateway_tools_in_both_spellings() {
         let arguments = json!({"path": "a"});
         for (name, said) in [
-            ("mcp_callgate_Read", Said::Call("Read".to_owned())),
-            ("callgate__Read", Said::Call("Read".to_owned())),
+            ("mcp_callgate_Read", AgentEvent::Call("Read".to_owned())),
+            ("callgate__Read", AgentEvent::Call("Read".to_owned())),
             ("read_file", native("read_file", Some(&arguments))),
             (
                 "xcallgate__Read",
@@ -420,10 +421,10 @@ mod tests {
         assert_eq!(read(AgentKind::Gemini, &event)[1], done(None));
         let event = json!({"type": "result", "status": "error"});
         let said = read(AgentKind::Gemini, &event);
-        assert_eq!(said[1], done(Some("it does not say why")));
+        assert_eq!(said[1], done(Some("no reason was given")));
         let event = json!({"type": "error", "message": "quota"});
         let said = read(AgentKind::Gemini, &event);
-        assert_eq!(said, [Said::Trouble("quota".to_owned())]);
+        assert_eq!(said, [AgentEvent::Trouble("quota".to_owned())]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The agents, one line each.
+//! The supported agents, one line each.
 
 use std::{fmt, str::FromStr};
 
@@ -8,22 +8,21 @@ use crate::{
     codex, gemini, opencode,
 };
 
-/// Turns the table below into [`AgentKind`] and the way from a kind to its [`AgentCli`], so that a new agent is one line.
+/// Generates [`AgentKind`] and the lookup of its [`AgentCli`] from one table, so that a new agent is one line.
 macro_rules! agent_clis {
     ($($(#[$doc:meta])* $kind:ident => $cli:expr,)+) => {
-        /// An agent.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum AgentKind {
             $($(#[$doc])* $kind,)+
-            /// Any model with OpenAI's chat completions; it has no program, its loop runs in this process.
+            /// Any model with OpenAI's chat completions API. It has no program: its loop runs in this process.
             OpenAiCompatible,
         }
 
         impl AgentKind {
-            /// The agents that are programs of their own.
+            /// The agents with a program of their own.
             pub const PROGRAMS: &'static [Self] = &[$(Self::$kind),+];
 
-            /// How this agent's program is run; `None` for a model, which has no program.
+            /// `None` for a model, which has no program.
             pub(crate) fn cli(self) -> Option<&'static dyn AgentCli> {
                 match self {
                     $(Self::$kind => Some(&$cli),)+
@@ -35,22 +34,17 @@ macro_rules! agent_clis {
 }
 
 agent_clis! {
-    /// Claude Code.
     Claude => claude::Claude,
-    /// Gemini CLI.
     Gemini => gemini::Gemini,
-    /// Codex.
     Codex => codex::Codex,
-    /// OpenCode.
     OpenCode => opencode::OpenCode,
 }
 
 /// The name of an OpenAI-compatible model.
 const OPENAI_COMPATIBLE: &str = "openai_compatible";
-/// Another spelling of it that is understood.
+/// An accepted alternative spelling.
 const OPENAI_COMPATIBLE_DASHED: &str = "openai-compatible";
 
-/// There is no agent of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown agent `{0}` (agents: {known})", known = known_names())]
 pub struct UnknownAgent(String);
@@ -61,7 +55,6 @@ impl AgentKind {
         self.cli().map_or(OPENAI_COMPATIBLE, AgentCli::program)
     }
 
-    /// What stands between two texts of one round.
     pub(crate) fn text_separator(self) -> &'static str {
         self.cli().map_or(PARAGRAPH_END, AgentCli::text_separator)
     }

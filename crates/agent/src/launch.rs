@@ -1,4 +1,4 @@
-//! How an agent is started: its arguments, its environment, what it reads.
+//! How an agent is started: arguments, environment, stdin and working directory.
 
 use std::path::{Path, PathBuf};
 
@@ -11,36 +11,35 @@ pub(crate) const SERVER: &str = "callgate";
 /// How long a call may take before an agent gives up on it, in milliseconds.
 pub(crate) const CALL_TIMEOUT_MS: u64 = 600_000;
 
-/// How to start a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Launch {
     pub(crate) args: Vec<String>,
     /// Added to the inherited environment.
     pub(crate) env: Vec<(String, String)>,
-    /// Empty where the prompt is an argument.
+    /// The prompt; empty if it is passed as an argument.
     pub(crate) stdin: String,
-    /// The working directory, where it is not the work folder.
+    /// The working directory; `None` means the work folder.
     pub(crate) cwd: Option<PathBuf>,
 }
 
-/// What an agent's own file needs to know to start it.
+/// The input of [`AgentCli::launch`](crate::cli::AgentCli::launch).
 #[derive(Debug)]
 pub(crate) struct Task<'a> {
-    /// Our own program, as it is started as a warden.
+    /// The warden's binary.
     pub(crate) warden_program: &'a Path,
     pub(crate) folder: &'a Folder,
     pub(crate) workdir: &'a Path,
     pub(crate) proxy: Proxy,
     pub(crate) options: &'a Options,
-    /// As it is to be understood; how it is written is the agent's matter.
+    /// The prompt before any escaping that the agent's CLI needs.
     pub(crate) prompt: String,
     /// The environment that the agent inherits.
     pub(crate) env: &'a [(String, String)],
-    /// The command of the relay; none where there is no proxy.
+    /// The relay's command; `None` without a proxy.
     pub(crate) relay: Option<Relay>,
 }
 
-/// The command of the relay.
+/// The command by which an agent starts the relay.
 #[derive(Debug, Clone)]
 pub(crate) struct Relay {
     pub(crate) program: PathBuf,
@@ -72,7 +71,7 @@ impl Task<'_> {
 }
 
 impl Task<'_> {
-    /// What an agent is told that is not started in the folder it works in.
+    /// Tells an agent its work folder, for agents that are started in another one.
     pub(crate) fn place(&self) -> String {
         let folder = self.workdir.display();
         format!(
@@ -80,8 +79,8 @@ impl Task<'_> {
         )
     }
 
-    /// Refuses to start an agent that would obey one of these files of its work folder, or of a folder above it below the
-    /// user's home. `why` says what the agent would do with it.
+    /// Refuses to start an agent that would load one of these files from its work folder, or from a parent folder up to
+    /// the user's home. `why` says what the agent would do with it.
     pub(crate) fn refuse_project_files(&self, names: &[&str], why: &str) -> Result<(), StepFailed> {
         let home = self.variable("HOME").map(Path::new);
         let folders = self.workdir.ancestors();
@@ -99,17 +98,14 @@ impl Task<'_> {
     }
 }
 
-/// Adds arguments that are texts.
 pub(crate) fn push(args: &mut Vec<String>, more: &[&str]) {
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
 }
 
-/// A JSON object as one line of text.
 pub(crate) fn compact(value: &Value) -> String {
     value.to_string()
 }
 
-/// An empty object.
 pub(crate) fn nothing() -> Value {
     json!({})
 }

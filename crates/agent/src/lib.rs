@@ -1,14 +1,13 @@
-//! Agent steps: a coding agent is started for one task, and the gate is where its tools come from.
+//! Agent steps: run a coding agent for one task, with its tools routed through the gate.
 //!
-//! [`Step::run`] starts one of four command-line agents, or talks to an OpenAI-compatible model itself.
-//! A command-line agent starts its tool server on its own; what it starts is a thin [`relay`] into a private
-//! socket of this process, so that every call walks the one path here, under the step's own span and
-//! session. `cli::AgentCli` says what the rest of the crate needs to know about an agent; each agent implements it in
-//! a file of its own, and is a line in `kind.rs`.
+//! [`Step::run`] starts one of four command-line agents, or drives an OpenAI-compatible model itself. A command-line
+//! agent starts its own tool server: a thin [`relay`] into a private socket of this process, so every call takes the
+//! one call path here, under the step's span and session. `cli::AgentCli` is what the rest of the crate needs to know
+//! about an agent; each agent implements it in a file of its own and is one line in `kind.rs`.
 //!
-//! This room decides nothing about calls, and believes no agent: a step without a served tool list or
-//! without a final event has failed, whatever the exit code says. What it puts on the disk lies in a
-//! private folder that goes with the step; a user's own configuration is never written to.
+//! This room makes no decisions about calls and does not trust agents: a step whose tools were never listed, or
+//! without a final event, has failed, whatever its exit code. Files are only written to a private folder, which is
+//! removed with the step; the user's own configuration is never written.
 
 mod ask;
 mod bypass;

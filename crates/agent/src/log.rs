@@ -23,17 +23,17 @@ pub(crate) fn step_ended(
     );
 }
 
-/// `warning` is also told to the step's listener.
+/// The step's observer gets `warning` as an event, too.
 pub(crate) fn not_isolated(warning: &str) {
     tracing::warn!("{warning}");
 }
 
 pub(crate) fn verdicts_not_kept(error: &io::Error) {
-    tracing::warn!(%error, "the verdicts on installed agents could not be saved");
+    tracing::warn!(%error, "could not save the verdicts on installed agents");
 }
 
 pub(crate) fn folder_not_removed(folder: &Path, error: &io::Error) {
-    tracing::warn!(folder = %folder.display(), %error, "a step's folder could not be removed");
+    tracing::warn!(folder = %folder.display(), %error, "could not remove a step's folder");
 }
 
 pub(crate) fn door_failed() {
@@ -55,6 +55,6 @@ pub(crate) fn event_too_long() {
 pub(crate) fn bypass_not_recorded(tool: &str) {
     tracing::warn!(
         tool,
-        "the arguments of an agent's native tool are not JSON; its use is not on record"
+        "could not record an agent's use of a native tool: its arguments are not JSON"
     );
 }

@@ -1,7 +1,7 @@
-//! A model with OpenAI's chat completions: no program, the loop runs here.
+//! Drives a model with OpenAI's chat completions API: there is no agent program, the loop runs here.
 //!
-//! Whether there are calls decides what comes next, whatever the model says its reason to stop was. The
-//! step's own time is the only deadline: a slow model is not a broken one.
+//! The presence of tool calls decides whether there is another round, not the reported `finish_reason`. The
+//! step's time limit is the only deadline: a slow model is not a broken one.
 
 mod calls;
 mod http;
@@ -14,49 +14,49 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Proxy, StepEvent, StepFailed, Tokens,
-    events::Said,
-    running::Watched,
+    events::AgentEvent,
+    running::StepProgress,
     step::{Options, Run},
 };
-use calls::Calls;
+use calls::GateCalls;
 use http::Client;
 
-/// How many rounds of calls there may be when nothing is said.
+/// The default limit of rounds with tool calls.
 const MAX_ROUNDS: u32 = 50;
 
-/// One answer of the model, whole.
+/// A complete answer of the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) text: String,
-    pub(crate) calls: Vec<Wanted>,
+    pub(crate) calls: Vec<ToolCall>,
     pub(crate) finish_reason: Option<String>,
     pub(crate) input_tokens: u64,
     pub(crate) output_tokens: u64,
 }
 
-/// A call that the model wants.
+/// A tool call requested by the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ToolCall {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// As the model wrote them; no JSON, perhaps.
+    /// As the model wrote them, possibly not JSON.
     pub(crate) arguments: String,
 }
 
 /// Runs the loop to its end.
-pub(crate) async fn run(run: &Run<'_>, watched: &mut Watched) -> Result<(), StepFailed> {
+pub(crate) async fn run(run: &Run<'_>, progress: &mut StepProgress) -> Result<(), StepFailed> {
     let timeout = run.step.timeout.unwrap_or(Duration::MAX);
     tokio::select! {
-        ended = rounds(run, watched) => ended,
+        ended = rounds(run, progress) => ended,
         () = run.stop.cancelled() => Err(StepFailed::Stopped),
         () = tokio::time::sleep(timeout) => Err(StepFailed::TimedOut(timeout)),
     }
 }
 
-async fn rounds(run: &Run<'_>, watched: &mut Watched) -> Result<(), StepFailed> {
+async fn rounds(run: &Run<'_>, progress: &mut StepProgress) -> Result<(), StepFailed> {
     let options = &run.step.options;
     let client = Client::new(run)?;
-    let calls = Calls::new(run);
+    let calls = GateCalls::new(run);
     let tools = match run.step.proxy {
         Proxy::Off => Vec::new(),
         Proxy::Full | Proxy::Additive => calls.tools(),
@@ -66,31 +66,31 @@ async fn rounds(run: &Run<'_>, watched: &mut Watched) -> Result<(), StepFailed> 
     for _round in 0..=most {
         let request = request(run, options, &messages, &tools)?;
         let answer = client.complete(&request, run).await?;
-        watched.note(
+        progress.note(
             run,
-            Said::Used(Tokens {
+            AgentEvent::Used(Tokens {
                 input: answer.input_tokens,
                 output: answer.output_tokens,
                 cost_usd: None,
             }),
         );
         if !answer.text.is_empty() {
-            watched.note(run, Said::Text(answer.text.clone()));
+            progress.note(run, AgentEvent::Text(answer.text.clone()));
         }
         if answer.calls.is_empty() {
             if answer.finish_reason.as_deref() == Some("tool_calls") {
-                let why = "the model stopped for tool calls and made none";
+                let why = "the model's finish reason was `tool_calls`, but it made no call";
                 return Err(StepFailed::LoopGuard(why.to_owned()));
             }
             return Ok(());
         }
-        messages.push(said(&answer));
-        for wanted in &answer.calls {
-            watched.note(run, Said::Call(wanted.name.clone()));
+        messages.push(assistant_message(&answer));
+        for requested in &answer.calls {
+            progress.note(run, AgentEvent::Call(requested.name.clone()));
         }
         let results = calls.all(&answer.calls).await;
-        for (wanted, result) in answer.calls.iter().zip(results) {
-            messages.push(json!({"role": "tool", "tool_call_id": wanted.id, "content": result}));
+        for (requested, result) in answer.calls.iter().zip(results) {
+            messages.push(json!({"role": "tool", "tool_call_id": requested.id, "content": result}));
         }
     }
     let why = format!("more than {most} rounds of tool calls (`max_rounds`)");
@@ -116,12 +116,12 @@ fn request(
         .clone()
         .or_else(|| variable(run, "OPENAI_MODEL"));
     let model = model.ok_or_else(|| {
-        StepFailed::Missing("no model is named: use `--model`, or set OPENAI_MODEL".to_owned())
+        StepFailed::Missing("no model is configured: use `--model` or set OPENAI_MODEL".to_owned())
     })?;
     let mut request = Map::new();
     request.insert("model".to_owned(), json!(model));
     request.insert("messages".to_owned(), json!(messages));
-    // Without tools there is no such key at all: some servers refuse an empty list.
+    // Without tools the key is left out: some servers refuse an empty list.
     if !tools.is_empty() {
         let tools: Vec<Value> = tools.iter().map(|tool| function(tool)).collect();
         request.insert("tools".to_owned(), json!(tools));
@@ -149,7 +149,7 @@ fn request(
     Ok(Value::Object(request))
 }
 
-/// A tool as the model is told of it.
+/// A tool in the format of the request.
 fn function(tool: &Tool) -> Value {
     let descriptor: Value = serde_json::from_slice(&tool.descriptor).unwrap_or_default();
     json!({
@@ -162,13 +162,13 @@ fn function(tool: &Tool) -> Value {
     })
 }
 
-/// The model's own message, as it goes back to it.
-fn said(answer: &Answer) -> Value {
-    let call = |wanted: &Wanted| {
+/// The model's answer as a message of the next request.
+fn assistant_message(answer: &Answer) -> Value {
+    let call = |requested: &ToolCall| {
         json!({
-            "id": wanted.id,
+            "id": requested.id,
             "type": "function",
-            "function": {"name": wanted.name, "arguments": wanted.arguments},
+            "function": {"name": requested.name, "arguments": requested.arguments},
         })
     };
     let calls: Vec<Value> = answer.calls.iter().map(call).collect();
@@ -180,7 +180,7 @@ fn said(answer: &Answer) -> Value {
     json!({"role": "assistant", "content": content, "tool_calls": calls})
 }
 
-/// A variable of the environment that agents inherit.
+/// A non-empty variable of the environment that agents inherit.
 pub(crate) fn variable(run: &Run<'_>, name: &str) -> Option<String> {
     let found = run.context.env.iter().find(|(known, _)| known == name);
     found

@@ -13,21 +13,20 @@ use crate::{
     Options, Proxy, StepFailed,
     ask::{Question, ask},
     cli::{AgentCli, PROBE_KEY, touch},
-    events::{Said, Tokens, number, text, used},
+    events::{AgentEvent, Tokens, number, text, used},
     folder::Folder,
     launch::{CALL_TIMEOUT_MS, Launch, SERVER, Task, compact, nothing, push},
 };
 
-/// The program.
 const PROGRAM: &str = "opencode";
-/// The variable that OpenCode takes configuration from.
+/// The variable with configuration for OpenCode.
 const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
-/// Where OpenCode looks for the user's configuration.
+/// The names of the user's configuration files.
 const CONFIG_FILES: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.json"];
-/// What makes OpenCode ignore the configuration of the work folder, as far as it does.
+/// Makes OpenCode ignore most of the configuration in the work folder, but not all.
 const NO_PROJECT: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
-/// What in a work folder runs, or says what runs.
+/// Files in a work folder that OpenCode would execute, or that configure what it executes.
 const PROJECT_FILES: [&str; 8] = [
     "opencode.json",
     "opencode.jsonc",
@@ -38,11 +37,11 @@ const PROJECT_FILES: [&str; 8] = [
     ".opencode/tool",
     ".opencode/tools",
 ];
-/// What says where the agent works.
+/// The file with the instruction that names the work folder.
 const PLACE: &str = "config/opencode/callgate-step.md";
-/// Our tools as OpenCode names them.
+/// The prefix that OpenCode gives to our tools.
 const PREFIX: &str = "callgate_";
-/// Off in any case: what fetches or shares.
+/// Switches off updates, downloads and default plugins, for every proxied step.
 const QUIET: [&str; 4] = [
     "OPENCODE_DISABLE_AUTOUPDATE",
     "OPENCODE_DISABLE_MODELS_FETCH",
@@ -50,7 +49,6 @@ const QUIET: [&str; 4] = [
     "OPENCODE_DISABLE_DEFAULT_PLUGINS",
 ];
 
-/// OpenCode.
 #[derive(Debug)]
 pub(crate) struct OpenCode;
 
@@ -67,7 +65,7 @@ impl AgentCli for OpenCode {
         Box::pin(launch(task))
     }
 
-    fn read_event(&self, event: &Value) -> Vec<Said> {
+    fn read_event(&self, event: &Value) -> Vec<AgentEvent> {
         read_event(event)
     }
 
@@ -106,13 +104,13 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     }
     let mut env = Vec::new();
     if task.proxy == Proxy::Additive {
-        let why = "would run in OpenCode, which cannot be told to ignore it";
+        let why = "would be loaded by OpenCode, which has no option to ignore it";
         task.refuse_project_files(&PROJECT_FILES, why)?;
     }
     let agent = format!("step-{}", Ulid::generate().to_string().to_lowercase());
     let private = match task.proxy {
         Proxy::Full => Some(("XDG_CONFIG_HOME".to_owned(), private_home(task)?)),
-        // Other programs that the agent's own tools start look there, too.
+        // Programs that native tools start read this variable, too, so it stays the user's.
         Proxy::Additive | Proxy::Off => None,
     };
     env.extend(private.clone());
@@ -125,8 +123,8 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let cwd = match (task.proxy, private) {
         (Proxy::Full, Some((_, home))) => {
             push(&mut args, &["--pure", "--agent", &agent]);
-            // OpenCode has a second reader of configuration, which heeds neither the flag nor the variable. Only where it is
-            // started in the user's own configuration does it look for no project.
+            // OpenCode has a second configuration loader, which ignores both the flag and the variable. It only skips project
+            // configuration if OpenCode is started inside of the user's configuration folder.
             Some(Path::new(&home).join("opencode"))
         }
         (Proxy::Full | Proxy::Additive | Proxy::Off, _) => None,
@@ -139,7 +137,8 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     })
 }
 
-/// A copy of the user's configuration: OpenCode completes what it reads, and would do so in the user's own.
+/// Copies the user's configuration into a private folder: OpenCode adds to the files that it reads, and would write to
+/// the user's.
 fn private_home(task: &Task<'_>) -> Result<String, StepFailed> {
     let users = match task.variable("XDG_CONFIG_HOME") {
         Some(folder) => Some(PathBuf::from(folder)),
@@ -200,7 +199,7 @@ async fn config(
     Ok(Value::Object(config))
 }
 
-/// What the user hands over in the same variable, which ours replaces.
+/// The user's own value of the variable, which ours extends.
 fn inherited(task: &Task<'_>) -> Map<String, Value> {
     let written = task.variable(CONFIG);
     let parsed = written.and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -209,7 +208,7 @@ fn inherited(task: &Task<'_>) -> Map<String, Value> {
         .unwrap_or_default()
 }
 
-/// The servers that the user has configured.
+/// The MCP servers that the user has configured.
 async fn other_servers(
     task: &Task<'_>,
     private: Option<(String, String)>,
@@ -221,7 +220,7 @@ async fn other_servers(
         program: PROGRAM,
         args: &["debug", "config", "--pure"],
         env: &env,
-        // Away from the work folder, whose plugins would run.
+        // Not the work folder: OpenCode would load plugins from it.
         cwd: task.folder.path(),
     };
     let shown = ask(task.warden_program, &question).await?;
@@ -231,10 +230,13 @@ async fn other_servers(
     Ok(names.filter(|name| name != SERVER).collect())
 }
 
-fn read_event(event: &Value) -> Vec<Said> {
+fn read_event(event: &Value) -> Vec<AgentEvent> {
     let part = &event["part"];
     match event["type"].as_str() {
-        Some("text") => text(part, "/text").map(Said::Text).into_iter().collect(),
+        Some("text") => text(part, "/text")
+            .map(AgentEvent::Text)
+            .into_iter()
+            .collect(),
         Some("tool_use") => {
             let name = part["tool"].as_str();
             let arguments = part.pointer("/state/input");
@@ -245,25 +247,25 @@ fn read_event(event: &Value) -> Vec<Said> {
         Some("step_finish") => finish(part),
         Some("error") => {
             let why = text(event, "/error/data/message").or_else(|| text(event, "/error/name"));
-            vec![Said::Done {
+            vec![AgentEvent::Done {
                 text: None,
-                error: Some(why.unwrap_or_else(|| "it does not say why".to_owned())),
+                error: Some(why.unwrap_or_else(|| "no reason was given".to_owned())),
             }]
         }
         _ => Vec::new(),
     }
 }
 
-fn finish(part: &Value) -> Vec<Said> {
+fn finish(part: &Value) -> Vec<AgentEvent> {
     let tokens = Tokens {
         input: number(part, "/tokens/input") + number(part, "/tokens/cache/read"),
         output: number(part, "/tokens/output"),
         cost_usd: part["cost"].as_f64(),
     };
-    let mut said = vec![Said::Used(tokens)];
-    // A step of the agent's ends with each round; the last one does not ask for tools.
+    let mut said = vec![AgentEvent::Used(tokens)];
+    // OpenCode sends this event after each round; the last round is the one without tool calls.
     if part["reason"] != "tool-calls" {
-        said.push(Said::Done {
+        said.push(AgentEvent::Done {
             text: None,
             error: None,
         });
@@ -343,7 +345,7 @@ mod tests {
                 &json!({"type": "step_finish", "part": part}),
             )
         };
-        let used = Said::Used(Tokens {
+        let used = AgentEvent::Used(Tokens {
             input: 31,
             output: 2,
             cost_usd: Some(0.5),
@@ -359,7 +361,7 @@ mod tests {
         assert_eq!(of(named), [done(Some("APIError"))]);
         assert_eq!(
             of(json!({"type": "error"})),
-            [done(Some("it does not say why"))]
+            [done(Some("no reason was given"))]
         );
         for event in [json!({"type": "new"}), json!({}), json!([1]), json!(null)] {
             assert_eq!(of(event), []);
@@ -375,7 +377,7 @@ mod tests {
                 &json!({"type": "tool_use", "part": part}),
             )
         };
-        assert_eq!(of("callgate_Read"), [Said::Call("Read".to_owned())]);
+        assert_eq!(of("callgate_Read"), [AgentEvent::Call("Read".to_owned())]);
         assert_eq!(of("bash"), [native("bash", Some(&json!({"a": 1})))]);
         let other = of("mine_callgate_Read");
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Looking at the agent that is installed: it is run against a scripted model in a home of its own, and
-//! what it offers and what its own tools can do is seen.
+//! Probes an installed agent: runs it against a scripted model with a private home, and observes which tools it offers
+//! and whether its native tools have any effect.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -12,46 +12,43 @@ use crate::{
     AgentKind, Options, Proxy, Step, StepFailed, Verdict,
     cli::AgentCli,
     folder::{self, Folder},
-    scripted::{Offered, Scripted, ScriptedModel, ScriptedTool, Turn},
+    scripted::{OfferedTool, Scripted, ScriptedModel, ScriptedTool, Turn},
     step::{Purpose, StepContext},
     verdict::{Installed, not_installed},
 };
 
-/// How long an agent may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// The file that an agent's own tools would make.
+/// The time limit for a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The file that native tools would create.
 const PROOF: &str = "native-proof";
-/// Tools that ask the configured MCP servers for resources: in a step that is our own server alone, so
-/// what they say passes the gate.
+/// Native tools that only read resources of the configured MCP servers. In a step that is our server alone, so these
+/// requests pass the gate.
 const TO_OUR_SERVER: [&str; 3] = [
     "list_mcp_resources",
     "list_mcp_resource_templates",
     "read_mcp_resource",
 ];
 
-/// What was seen of an agent.
+/// The result of a probe.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProbeReport {
-    /// The agent.
     pub provider: String,
-    /// Its version.
     pub version: String,
-    /// The tools that it offered, with the names that it gives them.
+    /// The tools that the agent offered to the model, with the agent's names.
     pub offered: Vec<String>,
-    /// Those of them that are not ours.
+    /// The offered tools that are not ours.
     pub native: Vec<String>,
     /// Whether a call of a native tool had any effect.
     pub native_effect: bool,
-    /// Whether a call of our tools got to the gate.
+    /// Whether a call of one of our tools reached the gate.
     pub reached: bool,
-    /// What that amounts to.
     pub verdict: Verdict,
-    /// How the step ended, when it did not end well.
+    /// Why the step failed; `None` after a success.
     pub error: Option<String>,
 }
 
-/// Runs the agent that is installed against a scripted model. The gate of `context` must have the built-in
-/// tools over `workdir`.
+/// Runs the installed agent against a scripted model. The gate of `context` must offer the built-in tools over
+/// `workdir`.
 pub async fn probe(
     context: &Arc<StepContext>,
     kind: AgentKind,
@@ -72,38 +69,38 @@ pub async fn probe(
         workdir: workdir.to_owned(),
         proxy: Proxy::Full,
         options: options(cli, &home, &model)?,
-        timeout: Some(PATIENCE),
+        timeout: Some(PROBE_TIMEOUT),
     };
     let stop = CancellationToken::new();
     let ended = step.run_for(Purpose::Probe, context, stop, &|_| ()).await;
-    let seen = Seen {
+    let observed = ProbeObservations {
         offered: model.offered(),
         native_effect: workdir.join(PROOF).exists(),
         reached: workdir.join(reached).exists(),
         error: ended.err().map(|failed| failed.to_string()),
     };
     for name in [PROOF, reached] {
-        // Most of the time there is only one of them.
+        // Usually only one of the files exists.
         let _ = fs::remove_file(workdir.join(name));
     }
-    let report = seen.report(kind, &installed);
+    let report = observed.report(kind, &installed);
     context.verdicts.keep(kind, &installed, report.verdict);
     Ok(report)
 }
 
-struct Seen {
-    offered: Vec<Vec<Offered>>,
+struct ProbeObservations {
+    offered: Vec<Vec<OfferedTool>>,
     native_effect: bool,
     reached: bool,
     error: Option<String>,
 }
 
-impl Seen {
+impl ProbeObservations {
     fn report(self, kind: AgentKind, installed: &Installed) -> ProbeReport {
-        let mut offered: Vec<Offered> = self.offered.into_iter().flatten().collect();
+        let mut offered: Vec<OfferedTool> = self.offered.into_iter().flatten().collect();
         offered.sort();
         offered.dedup();
-        let is_ours = |tool: &Offered| {
+        let is_ours = |tool: &OfferedTool| {
             whole(tool).contains("callgate") || TO_OUR_SERVER.contains(&tool.name.as_str())
         };
         let native: Vec<String> = offered
@@ -133,14 +130,14 @@ impl Seen {
     }
 }
 
-fn whole(tool: &Offered) -> String {
+fn whole(tool: &OfferedTool) -> String {
     match &tool.namespace {
         Some(namespace) => format!("{namespace}/{}", tool.name),
         None => tool.name.clone(),
     }
 }
 
-/// Every native tool that could leave a trace, then one of ours, then the end.
+/// The script: call every native tool that could have an effect, then one of ours, then end.
 fn script(cli: &dyn AgentCli, workdir: &Path, reached: &str) -> Vec<Turn> {
     let native = cli.native_probe_calls(&workdir.join(PROOF)).into_iter();
     let native = native.map(|(name, arguments)| {
@@ -156,7 +153,7 @@ fn script(cli: &dyn AgentCli, workdir: &Path, reached: &str) -> Vec<Turn> {
     native.chain([ours, Turn::Say("done".to_owned())]).collect()
 }
 
-/// Directs an agent to the scripted model, in a home that is not the user's.
+/// Options that direct an agent to the scripted model, with a home that is not the user's.
 fn options(
     cli: &dyn AgentCli,
     home: &Folder,
@@ -171,7 +168,7 @@ fn options(
     Ok(options)
 }
 
-/// The variables by which programs find the user's folders.
+/// The variables by which programs find the user's folders, set to a private home.
 fn home_variables(home: &Path) -> Vec<(String, String)> {
     let mut variables = vec![("HOME".to_owned(), home.display().to_string())];
     for name in [

@@ -1,7 +1,7 @@
-//! The relay: what an agent starts as its tool server. It copies bytes between the agent and the private
-//! socket of the running step, and knows nothing of what they mean.
+//! The relay: the program that an agent starts as its tool server. It copies bytes between the agent and the private
+//! socket of the running step, without interpreting them.
 //!
-//! What it needs stands in a file for the user alone, because some agents pass on almost no environment.
+//! It is configured by a file that only the user can read, because some agents pass on almost no environment.
 
 use std::{
     fs, io,
@@ -14,22 +14,21 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// How much is copied at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Longest file that is read.
+/// Only so much of a file is read.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The file that a relay is started with.
+/// The configuration file of a relay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelayFile {
-    /// The private socket of the running step; without it the tools are served by this very process.
+    /// The private socket of the running step; without it this process serves the tools itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
-    /// What opens the socket.
+    /// The one-time token for the socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The step's place in a trace.
+    /// The step's trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
     /// Whether the built-in tools are served; only without a socket.
@@ -38,7 +37,7 @@ pub struct RelayFile {
     /// Which operations of plugins are served; only without a socket.
     #[serde(default)]
     pub plugin_tools: Vec<PluginTools>,
-    /// Where the built-in tools work; only without a socket.
+    /// The root of the built-in tools; only without a socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_dir: Option<PathBuf>,
 }
@@ -47,33 +46,22 @@ pub struct RelayFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginTools {
-    /// The plugin.
     pub plugin: String,
     /// The operations that are tools.
     pub expose: Vec<String>,
 }
 
-/// Why a relay has nothing to relay to.
+/// Why a relay could not connect.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// The file cannot be read.
     #[error("`{}`: {error}", .file.display())]
-    Unreadable {
-        /// It.
-        file: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The file is not what it should be.
-    #[error("`{}` is no file of a relay: {why}", .file.display())]
-    Wrong {
-        /// It.
-        file: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// The step is not there.
-    #[error("the step cannot be reached: {0}")]
+    Unreadable { file: PathBuf, error: io::Error },
+    /// The file is not valid.
+    #[error("`{}` is not a valid relay file: {why}", .file.display())]
+    Wrong { file: PathBuf, why: String },
+    /// The step's socket does not accept the connection.
+    #[error("cannot connect to the running step: {0}")]
     Unreachable(io::Error),
 }
 
@@ -82,7 +70,6 @@ fn yes() -> bool {
 }
 
 impl RelayFile {
-    /// Reads a file.
     pub fn read(file: &Path) -> Result<Self, RelayError> {
         let unreadable = |error| RelayError::Unreadable {
             file: file.to_owned(),
@@ -101,7 +88,7 @@ impl RelayFile {
     }
 }
 
-/// Opens the private socket of a step.
+/// Connects to the private socket of a step.
 pub fn connect(socket: &Path, token: &str) -> Result<UnixStream, RelayError> {
     let mut stream = UnixStream::connect(socket).map_err(RelayError::Unreachable)?;
     let line = format!("{token}\n");
@@ -110,7 +97,7 @@ pub fn connect(socket: &Path, token: &str) -> Result<UnixStream, RelayError> {
     Ok(stream)
 }
 
-/// Copies bytes both ways until the step's side ends. The end of the agent's side is passed on.
+/// Copies bytes in both directions until the step closes. The end of the agent's input is passed on.
 pub fn copy(
     input: impl Read + Send + 'static,
     output: impl Write,
@@ -119,7 +106,7 @@ pub fn copy(
     let to_step = stream.try_clone()?;
     thread::spawn(move || {
         let _ = pump(input, &to_step);
-        // The agent said its last word; what is still to be answered comes back.
+        // Only the writing half closes: the step may still answer earlier requests.
         let _ = to_step.shutdown(Shutdown::Write);
     });
     pump(stream, output)

@@ -1,4 +1,4 @@
-//! A step with a program: it is started below a warden, its events are read, and its end is judged.
+//! Runs a step with an agent program: starts it below a warden, reads its events and judges its end.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     Proxy, StepEvent, StepFailed, Tokens, bypass,
     cli::AgentCli,
     door::Door,
-    events::Said,
+    events::AgentEvent,
     folder::{self, Folder},
     launch::{Launch, Relay, Task},
     relay::RelayFile,
@@ -24,30 +24,29 @@ use crate::{
     verdict,
 };
 
-/// From SIGTERM to SIGKILL: with what else has to be done a step is gone 6 s after it was told to.
+/// The time between SIGTERM and SIGKILL. With the rest of the cleanup, a stopped step is gone within 6 s.
 const TERM_GRACE: Duration = Duration::from_secs(4);
-/// Longest line of an agent's events: one may carry a whole result.
+/// Longer event lines are skipped. Generous: an event may carry a whole tool result.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
-/// How much of an agent's stderr is kept for whoever wants to know why it failed.
+/// How much of an agent's stderr is kept for error messages.
 const STDERR_BYTES: usize = 4 * 1024;
-/// How long the last bytes of a stream are waited for after the program has ended.
-const STREAM_SLACK: Duration = Duration::from_secs(2);
-/// How much is read at once.
+/// How long to wait for the end of a stream after the program has ended.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
 const PIECE: usize = 64 * 1024;
-/// What an agent is told whose own tools cannot be switched off.
-const ONLY_OURS: &str = "Use only MCP tools, never built-in tools";
+/// Appended to the prompt of an agent whose native tools cannot be disabled.
+const MCP_TOOLS_ONLY: &str = "Use only MCP tools, never built-in tools";
 
-/// What was seen of a step.
+/// What an agent has reported so far.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
+pub(crate) struct StepProgress {
     pub(crate) text: String,
     pub(crate) tokens: Tokens,
     pub(crate) bypassed: u64,
-    /// The final event: what went wrong, if something did.
+    /// The final event, with the error if the agent failed.
     pub(crate) done: Option<Option<String>>,
-    /// The last trouble that was no final event.
+    /// The last reported error that did not end the step.
     pub(crate) trouble: Option<String>,
-    /// Whether text so far belongs to an earlier round.
+    /// Whether `text` belongs to an earlier round: the final text is that of the last round alone.
     stale: bool,
 }
 
@@ -55,7 +54,7 @@ pub(crate) struct Watched {
 pub(crate) async fn run(
     run: &Run<'_>,
     cli: &dyn AgentCli,
-    watched: &mut Watched,
+    progress: &mut StepProgress,
 ) -> Result<(), StepFailed> {
     folder::sweep();
     let folder = Folder::make()?;
@@ -78,7 +77,7 @@ pub(crate) async fn run(
         launched = cli.launch(&task) => match launched {
             Ok(launch) => {
                 let program = Program { cli, env: env.clone(), launch };
-                program.run(run, &folder, &closing, watched).await
+                program.run(run, &folder, &closing, progress).await
             }
             Err(failed) => Err(failed),
         },
@@ -91,7 +90,7 @@ pub(crate) async fn run(
         crate::log::door_failed();
     }
     let is_proxied = run.step.proxy != Proxy::Off;
-    judge(ended, watched, !is_proxied || step_door.was_listed())
+    judge(ended, progress, !is_proxied || step_door.was_listed())
 }
 
 type Serving = Option<JoinHandle<()>>;
@@ -123,7 +122,7 @@ fn open_door(
     Ok((Some(relay), Some(tokio::spawn(serving))))
 }
 
-/// The prompt that is really sent, after whoever watches was warned where that is due.
+/// The prompt to send. Warns, and appends an instruction, if the agent's native tools cannot be disabled.
 async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
     let prompt = &run.step.prompt;
     if run.step.proxy != Proxy::Full || run.purpose == Purpose::Probe {
@@ -141,13 +140,12 @@ async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
     let text = verdict::warning(kind, &verdicts.isolated_here());
     crate::log::not_isolated(&text);
     (run.tell)(StepEvent::Warning { text });
-    format!("{prompt}\n\n{ONLY_OURS}")
+    format!("{prompt}\n\n{MCP_TOOLS_ONLY}")
 }
 
 /// An agent's program, ready to start.
 struct Program<'a> {
     cli: &'a dyn AgentCli,
-    /// The environment that it inherits.
     env: Vec<(String, String)>,
     launch: Launch,
 }
@@ -159,13 +157,13 @@ impl Program<'_> {
         run: &Run<'_>,
         folder: &Folder,
         closing: &CancellationToken,
-        watched: &mut Watched,
-    ) -> Result<How, StepFailed> {
+        progress: &mut StepProgress,
+    ) -> Result<ProgramExit, StepFailed> {
         let cli = self.cli;
         let mut process = self.spawn(run, folder)?;
         let stderr = tokio::spawn(tail(process.take_stderr()));
-        let ended = watch(run, cli, &mut process, watched).await;
-        // Calls that are under way end together with the agent that made them.
+        let ended = watch(run, cli, &mut process, progress).await;
+        // The door closes first: calls in flight must not outlive the agent that made them.
         closing.cancel();
         if ended.is_err() {
             let times = CloseTimes {
@@ -174,12 +172,12 @@ impl Program<'_> {
             };
             process.close(times).await;
         }
-        let stderr = tokio::time::timeout(STREAM_SLACK, stderr).await;
+        let stderr = tokio::time::timeout(STREAM_TIMEOUT, stderr).await;
         let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
         started(cli.program(), ended?, stderr)
     }
 
-    /// Starts the program and hands it its prompt.
+    /// Starts the program and writes its prompt to stdin.
     fn spawn(self, run: &Run<'_>, folder: &Folder) -> Result<Process, StepFailed> {
         let Launch {
             mut args,
@@ -206,7 +204,8 @@ impl Program<'_> {
             reason: error.to_string(),
         })?;
         if let Some(mut stdin) = process.take_stdin() {
-            // An agent that does not read its prompt says so in its own way.
+            // In a task of its own: a long prompt fills the pipe before the agent reads. A failed write is ignored, because
+            // the agent's missing final event tells more.
             tokio::spawn(async move {
                 let _ = stdin.write_all(prompt.as_bytes()).await;
             });
@@ -220,10 +219,10 @@ async fn watch(
     run: &Run<'_>,
     cli: &dyn AgentCli,
     process: &mut Process,
-    watched: &mut Watched,
+    progress: &mut StepProgress,
 ) -> Result<Ending, StepFailed> {
     let stdout = process.take_stdout();
-    let mut watcher = Watcher { run, cli, watched };
+    let mut watcher = Watcher { run, cli, progress };
     let reading = watcher.read(stdout);
     let timeout = run.step.timeout.unwrap_or(Duration::MAX);
     let ending = async {
@@ -231,7 +230,7 @@ async fn watch(
         tokio::select! {
             () = &mut reading => process.wait().await,
             ending = process.wait() => {
-                let _ = tokio::time::timeout(STREAM_SLACK, reading).await;
+                let _ = tokio::time::timeout(STREAM_TIMEOUT, reading).await;
                 ending
             }
         }
@@ -243,8 +242,8 @@ async fn watch(
     }
 }
 
-/// Tells a program that ran from one that the warden could not start.
-fn started(program: &str, ending: Ending, stderr: String) -> Result<How, StepFailed> {
+/// Distinguishes a program that ran from one that the warden could not start.
+fn started(program: &str, ending: Ending, stderr: String) -> Result<ProgramExit, StepFailed> {
     let program = program.to_owned();
     match ending {
         Ending::NotStarted { message } => Err(StepFailed::NotStarted {
@@ -261,26 +260,26 @@ fn started(program: &str, ending: Ending, stderr: String) -> Result<How, StepFai
             })
         }
         Ending::Exited { .. } | Ending::WardenKilled { .. } | Ending::Unknown => {
-            Ok(How { ending, stderr })
+            Ok(ProgramExit { ending, stderr })
         }
     }
 }
 
-/// How a program ended by itself.
-struct How {
+/// How a program exited by itself.
+struct ProgramExit {
     ending: Ending,
     stderr: String,
 }
 
-/// Believes an agent only when everything fits: its tools were listed, it said that it was done, and
-/// it ended well.
+/// A step only succeeds if the agent listed its tools, sent a final event without an error, and exited with code 0.
+/// Any one of these alone can be wrong: some agents exit with 0 after a failure.
 fn judge(
-    ended: Result<How, StepFailed>,
-    watched: &Watched,
+    ended: Result<ProgramExit, StepFailed>,
+    progress: &StepProgress,
     listed: bool,
 ) -> Result<(), StepFailed> {
     let how = ended?;
-    if let Some(Some(error)) = &watched.done {
+    if let Some(Some(error)) = &progress.done {
         return Err(StepFailed::Agent(error.clone()));
     }
     if !listed {
@@ -290,13 +289,13 @@ fn judge(
         Ending::Exited { code } => format!("exit code {code}"),
         Ending::NotStarted { message } => message.clone(),
         Ending::WardenKilled { signal } => format!("signal {signal}"),
-        Ending::Unknown => "nobody knows how".to_owned(),
+        Ending::Unknown => "cause unknown".to_owned(),
     };
-    match (&watched.done, &how.ending) {
+    match (&progress.done, &how.ending) {
         (Some(None), Ending::Exited { code: 0 }) => Ok(()),
         (Some(_), _) => Err(StepFailed::Agent(format!("{told}: {}", how.stderr.trim()))),
         (None, _) => {
-            let stderr = watched.trouble.clone().unwrap_or(how.stderr);
+            let stderr = progress.trouble.clone().unwrap_or(how.stderr);
             Err(StepFailed::NoFinalEvent { how: told, stderr })
         }
     }
@@ -306,7 +305,7 @@ fn judge(
 struct Watcher<'a, 'r> {
     run: &'a Run<'r>,
     cli: &'a dyn AgentCli,
-    watched: &'a mut Watched,
+    progress: &'a mut StepProgress,
 }
 
 impl Watcher<'_, '_> {
@@ -327,25 +326,25 @@ impl Watcher<'_, '_> {
                 Ok(_) => {}
             }
         }
-        // The last line may lack its end.
+        // The last line may lack its newline.
         self.line(&cutter.into_rest());
     }
 
     fn line(&mut self, line: &[u8]) {
-        // Agents write other things between their events, too.
+        // Agents also print other lines between their events.
         let Ok(value) = serde_json::from_slice::<Value>(line) else {
             return;
         };
         for said in self.cli.read_event(&value) {
-            self.watched.note(self.run, said);
+            self.progress.note(self.run, said);
         }
     }
 }
 
-impl Watched {
-    pub(crate) fn note(&mut self, run: &Run<'_>, said: Said) {
+impl StepProgress {
+    pub(crate) fn note(&mut self, run: &Run<'_>, said: AgentEvent) {
         match said {
-            Said::Text(text) => {
+            AgentEvent::Text(text) => {
                 if std::mem::take(&mut self.stale) {
                     self.text.clear();
                 }
@@ -355,11 +354,11 @@ impl Watched {
                 self.text.push_str(&text);
                 (run.tell)(StepEvent::Text { text });
             }
-            Said::Call(tool) => {
+            AgentEvent::Call(tool) => {
                 self.stale = true;
                 (run.tell)(StepEvent::Call { tool });
             }
-            Said::Native { tool, arguments } => {
+            AgentEvent::Native { tool, arguments } => {
                 self.stale = true;
                 self.bypassed += 1;
                 let recorder = run.context.gateway.path().recorder();
@@ -367,19 +366,19 @@ impl Watched {
                 bypass::record(recorder, &run.host(), provider, &tool, arguments.as_deref());
                 (run.tell)(StepEvent::Bypassed { tool });
             }
-            Said::Used(tokens) => self.tokens.add(tokens),
-            Said::Done { text, error } => {
+            AgentEvent::Used(tokens) => self.tokens.add(tokens),
+            AgentEvent::Done { text, error } => {
                 if let Some(text) = text {
                     self.text = text;
                 }
                 self.done = Some(error);
             }
-            Said::Trouble(text) => self.trouble = Some(text),
+            AgentEvent::Trouble(text) => self.trouble = Some(text),
         }
     }
 }
 
-/// The end of what an agent wrote to stderr.
+/// The tail of an agent's stderr.
 async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
     let Some(mut stream) = stream else {
         return String::new();
@@ -398,17 +397,17 @@ async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
 mod tests {
     use super::*;
 
-    fn exited(code: i32) -> Result<How, StepFailed> {
-        Ok(How {
+    fn exited(code: i32) -> Result<ProgramExit, StepFailed> {
+        Ok(ProgramExit {
             ending: Ending::Exited { code },
             stderr: "on stderr\n".to_owned(),
         })
     }
 
-    fn seen(done: Option<Option<&str>>) -> Watched {
-        Watched {
+    fn seen(done: Option<Option<&str>>) -> StepProgress {
+        StepProgress {
             done: done.map(|error| error.map(str::to_owned)),
-            ..Watched::default()
+            ..StepProgress::default()
         }
     }
 
@@ -435,7 +434,7 @@ mod tests {
     fn a_killed_agent_fails_even_after_its_final_event() {
         for ending in [Ending::WardenKilled { signal: 9 }, Ending::Unknown] {
             let stderr = String::new();
-            let how = Ok(How { ending, stderr });
+            let how = Ok(ProgramExit { ending, stderr });
             let judged = judge(how, &seen(Some(None)), true);
             assert!(matches!(judged, Err(StepFailed::Agent(_))), "{judged:?}");
         }
@@ -443,11 +442,12 @@ mod tests {
 
     #[test]
     fn a_missing_final_event_is_explained_by_the_last_reported_trouble() {
-        let mut watched = seen(None);
-        let told = |watched: &Watched| judge(exited(1), watched, true).unwrap_err().to_string();
-        assert!(told(&watched).ends_with("; it said: on stderr"));
-        watched.trouble = Some("quota".to_owned());
-        assert!(told(&watched).ends_with("(exit code 1); it said: quota"));
+        let mut progress = seen(None);
+        let told =
+            |progress: &StepProgress| judge(exited(1), progress, true).unwrap_err().to_string();
+        assert!(told(&progress).ends_with("; last output: on stderr"));
+        progress.trouble = Some("quota".to_owned());
+        assert!(told(&progress).ends_with("(exit code 1); last output: quota"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A scripted model on loopback, for looking at an agent without a real one: it speaks the four wire APIs
-//! of the agents, says what its script says, and notes which tools it was offered.
+//! A scripted model on loopback, to probe agents without a real model: it implements the agents' four wire APIs,
+//! follows a script, and records which tools it was offered.
 
 mod anthropic;
 mod chat;
@@ -25,75 +25,70 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Largest request that is read.
+/// The largest request that is read.
 const MAX_REQUEST_BYTES: usize = 64 * 1024 * 1024;
 
-/// What the model does in one round.
+/// One round of the script.
 #[derive(Debug, Clone)]
 pub enum Turn {
-    /// It says something, and is done.
+    /// The model answers with text, which ends the task.
     Say(String),
-    /// It calls tools.
     Call(Vec<Scripted>),
 }
 
 /// A call in a script.
 #[derive(Debug, Clone)]
 pub struct Scripted {
-    /// Which tool.
     pub tool: ScriptedTool,
-    /// Its arguments.
     pub arguments: Value,
 }
 
 /// A tool in a script.
 #[derive(Debug, Clone)]
 pub enum ScriptedTool {
-    /// One of ours, under whatever name the agent offers it.
+    /// One of our tools, under the name that the agent offers it by.
     Ours(String),
-    /// One of the agent's own by its exact name, whether it is offered or not.
+    /// A native tool by its exact name, even if it is not offered.
     Native(String),
 }
 
-/// A tool as an agent offered it.
+/// A tool that an agent offered.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Offered {
-    /// What it is grouped under, with agents that group.
+pub struct OfferedTool {
+    /// The group of the tool, for agents that group tools.
     pub namespace: Option<String>,
-    /// Its name.
     pub name: String,
 }
 
 /// A model that follows a script.
 #[derive(Debug)]
 pub struct ScriptedModel {
-    /// Where it listens.
     pub address: SocketAddr,
-    stage: Arc<Stage>,
+    stage: Arc<ScriptState>,
     _serving: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
-struct Stage {
+struct ScriptState {
     script: Vec<Turn>,
     next: AtomicUsize,
-    offered: Mutex<Vec<Vec<Offered>>>,
+    offered: Mutex<Vec<Vec<OfferedTool>>>,
     requests: Mutex<Vec<Value>>,
 }
 
-/// A call with the name that the agent knows it by.
+/// A call with the agent's name for the tool.
 #[derive(Debug, Clone)]
-struct Named {
-    tool: Offered,
+struct ResolvedCall {
+    tool: OfferedTool,
     arguments: Value,
     id: String,
 }
 
-/// One round in the agent's own words.
+/// One round with the agent's names for the tools.
 #[derive(Debug)]
-enum Line {
+enum ResolvedTurn {
     Say(String),
-    Call(Vec<Named>),
+    Call(Vec<ResolvedCall>),
 }
 
 impl ScriptedModel {
@@ -101,7 +96,7 @@ impl ScriptedModel {
     pub async fn start(script: Vec<Turn>) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let stage = Arc::new(Stage {
+        let stage = Arc::new(ScriptState {
             script,
             next: AtomicUsize::new(0),
             offered: Mutex::default(),
@@ -116,19 +111,19 @@ impl ScriptedModel {
     }
 
     /// The tools that were offered in each round, in order.
-    pub fn offered(&self) -> Vec<Vec<Offered>> {
+    pub fn offered(&self) -> Vec<Vec<OfferedTool>> {
         let offered = self.stage.offered.lock();
         offered.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it was asked so far, in order.
+    /// The requests so far, in order.
     pub fn requests(&self) -> Vec<Value> {
         let requests = self.stage.requests.lock();
         requests.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-async fn serve(listener: TcpListener, stage: Arc<Stage>) {
+async fn serve(listener: TcpListener, stage: Arc<ScriptState>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             return;
@@ -140,7 +135,7 @@ async fn serve(listener: TcpListener, stage: Arc<Stage>) {
                 async move { Ok::<_, Infallible>(answer(&stage, request).await) }
             });
             let connection = hyper::server::conn::http1::Builder::new();
-            // An agent that goes away is no failure.
+            // An agent may close its connection at any time.
             let _ = connection
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -148,7 +143,7 @@ async fn serve(listener: TcpListener, stage: Arc<Stage>) {
     }
 }
 
-async fn answer(stage: &Stage, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(stage: &ScriptState, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     let body = Limited::new(body, MAX_REQUEST_BYTES).collect().await;
@@ -177,7 +172,7 @@ async fn answer(stage: &Stage, request: Request<Incoming>) -> Response<Full<Byte
         .unwrap_or_default()
 }
 
-/// What agents ask besides.
+/// Answers to the agents' other requests.
 fn elsewhere(path: &str) -> String {
     if path.ends_with("/count_tokens") {
         r#"{"input_tokens":1}"#.to_owned()
@@ -188,39 +183,39 @@ fn elsewhere(path: &str) -> String {
     }
 }
 
-impl Stage {
-    /// What the model says next. A request without tools is not part of the task: agents also ask for
-    /// titles and summaries.
-    fn next(&self, offered: Vec<Offered>) -> Line {
+impl ScriptState {
+    /// The model's next round. A request without tools does not advance the script: agents also ask for titles and
+    /// summaries.
+    fn next(&self, offered: Vec<OfferedTool>) -> ResolvedTurn {
         if offered.is_empty() {
-            return Line::Say("ok".to_owned());
+            return ResolvedTurn::Say("ok".to_owned());
         }
         let at = self.next.fetch_add(1, Ordering::AcqRel);
         let mut all = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(offered.clone());
         match self.script.get(at) {
-            None => Line::Say("the script is over".to_owned()),
-            Some(Turn::Say(text)) => Line::Say(text.clone()),
+            None => ResolvedTurn::Say("the script is over".to_owned()),
+            Some(Turn::Say(text)) => ResolvedTurn::Say(text.clone()),
             Some(Turn::Call(calls)) => {
-                let named = calls.iter().enumerate().map(|(number, call)| Named {
+                let named = calls.iter().enumerate().map(|(number, call)| ResolvedCall {
                     tool: name(&call.tool, &offered),
                     arguments: call.arguments.clone(),
                     id: format!("call_{at}_{number}"),
                 });
-                Line::Call(named.collect())
+                ResolvedTurn::Call(named.collect())
             }
         }
     }
 }
 
-fn name(tool: &ScriptedTool, offered: &[Offered]) -> Offered {
+fn name(tool: &ScriptedTool, offered: &[OfferedTool]) -> OfferedTool {
     match tool {
-        ScriptedTool::Native(name) => Offered {
+        ScriptedTool::Native(name) => OfferedTool {
             namespace: None,
             name: name.clone(),
         },
         ScriptedTool::Ours(name) => {
-            let is_it = |tool: &&Offered| match &tool.namespace {
+            let is_it = |tool: &&OfferedTool| match &tool.namespace {
                 Some(group) => group.contains("callgate") && tool.name == *name,
                 None => {
                     let prefixed = tool.name.contains("callgate");
@@ -228,7 +223,7 @@ fn name(tool: &ScriptedTool, offered: &[Offered]) -> Offered {
                 }
             };
             let found = offered.iter().find(is_it).cloned();
-            found.unwrap_or_else(|| Offered {
+            found.unwrap_or_else(|| OfferedTool {
                 namespace: None,
                 name: name.clone(),
             })
@@ -236,7 +231,7 @@ fn name(tool: &ScriptedTool, offered: &[Offered]) -> Offered {
     }
 }
 
-/// An event of a stream that names its events.
+/// A server-sent event with a name.
 fn event(name: &str, data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }

@@ -1,4 +1,4 @@
-//! One step: an agent, a task, and how it ends.
+//! One step: an agent, its task and its outcome.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,43 +12,42 @@ use ulid::Ulid;
 
 use crate::{
     AgentKind, StepEvent, StepFailed, Tokens, Verdicts, openai,
-    running::{self, Watched},
+    running::{self, StepProgress},
 };
 
-/// What all steps of a process share.
+/// State shared by all steps of a process.
 #[derive(Debug)]
 pub struct StepContext {
-    /// The gate, with the tools of the step behind it.
+    /// The gateway that serves the tools of the steps.
     pub gateway: Gateway,
-    /// Longest line that an agent may send.
+    /// The longest frame that an agent may send to its door.
     pub frame_bytes: usize,
-    /// Who runs the step.
+    /// The principal in the records of the steps' calls.
     pub principal: String,
-    /// Our own program, by a path that others can start it by.
+    /// The path of our own binary, which agents start as their relay.
     pub program: PathBuf,
-    /// Our own program, as it is started as a warden.
+    /// The warden's binary.
     pub warden_program: PathBuf,
     /// The environment that agents inherit.
     pub env: Vec<(String, String)>,
-    /// What is known about the agents on this machine.
+    /// The stored verdicts on installed agents.
     pub verdicts: Verdicts,
 }
 
 /// Where an agent's tools come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proxy {
-    /// From itself alone.
+    /// No proxy: the agent has its native tools alone.
     Off,
-    /// From us alone.
+    /// The gate's tools replace the agent's native tools.
     Full,
-    /// From itself and from us.
+    /// The agent has the gate's tools in addition to its native ones.
     Additive,
 }
 
-/// What is passed on to the agent or the model.
+/// Options for the agent or the model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
-    /// The model.
     pub model: Option<String>,
     /// Claude's permission mode.
     pub permission_mode: Option<String>,
@@ -58,21 +57,21 @@ pub struct Options {
     pub approval_mode: Option<String>,
     /// Codex's sandbox.
     pub sandbox: Option<String>,
-    /// Where an OpenAI-compatible model is; else `OPENAI_BASE_URL`.
+    /// The URL of an OpenAI-compatible model; defaults to `OPENAI_BASE_URL`.
     pub base_url: Option<String>,
-    /// What opens it; else `OPENAI_API_KEY`.
+    /// Defaults to `OPENAI_API_KEY`.
     pub api_key: Option<String>,
-    /// How many rounds of calls there may be; 50 when left out.
+    /// The limit of rounds with tool calls; defaults to 50.
     pub max_rounds: Option<u32>,
-    /// What stands before the prompt.
+    /// The system message of an OpenAI-compatible model.
     pub system_prompt: Option<String>,
-    /// Passed on as it is.
+    /// Passed to the model unchanged.
     pub temperature: Option<f64>,
-    /// Passed on as it is.
+    /// Passed to the model unchanged.
     pub top_p: Option<f64>,
-    /// Passed on as it is.
+    /// Passed to the model unchanged.
     pub max_completion_tokens: Option<u64>,
-    /// Whether answers are streamed; they are when left out.
+    /// Whether answers are streamed; defaults to true.
     pub stream: Option<bool>,
     /// More arguments for the agent's program.
     pub extra_args: Vec<String>,
@@ -90,40 +89,33 @@ impl Options {
 /// One task for one agent.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// The agent.
     pub kind: AgentKind,
-    /// What it is to do.
     pub prompt: String,
-    /// Where.
     pub workdir: PathBuf,
     /// Where its tools come from.
     pub proxy: Proxy,
-    /// What is passed on.
     pub options: Options,
-    /// How long it may take.
+    /// The time limit of the step; `None` means no limit.
     pub timeout: Option<Duration>,
 }
 
-/// What came of a step that succeeded.
+/// The result of a step that succeeded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// Its id, which is the session of its calls.
+    /// The step's id, which is also the session of its calls.
     pub step: String,
-    /// The final text.
     pub text: String,
-    /// What it used.
     pub tokens: Tokens,
-    /// How often the agent used a tool of its own.
+    /// How many uses of native tools the agent reported.
     pub bypassed: u64,
 }
 
 /// Why a step is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To do a user's task.
     Task,
-    /// To find out which tools the agent offers a scripted model. What is known about the agent so far must not change
-    /// what it is told.
+    /// To find out which tools the agent offers to a scripted model. An earlier verdict must not change the prompt of
+    /// this run.
     Probe,
 }
 
@@ -142,7 +134,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl Step {
-    /// Runs the step to its end, or until `stop` fires. When this returns nothing of the agent is left.
+    /// Runs the step to its end, or until `stop` fires. On return none of the agent's processes is left.
     pub async fn run(
         &self,
         context: &Arc<StepContext>,
@@ -176,24 +168,24 @@ impl Step {
             tell,
             stop,
         };
-        let mut watched = Watched::default();
+        let mut progress = StepProgress::default();
         let ended = match self.kind.cli() {
-            Some(cli) => running::run(&run, cli, &mut watched).await,
-            None => openai::run(&run, &mut watched).await,
+            Some(cli) => running::run(&run, cli, &mut progress).await,
+            None => openai::run(&run, &mut progress).await,
         };
-        run.finish(&watched, &ended);
+        run.finish(&progress, &ended);
         span.end(ended.as_ref().err().map(StepFailed::code));
         ended.map(|()| Outcome {
             step: id,
-            text: watched.text,
-            tokens: watched.tokens,
-            bypassed: watched.bypassed,
+            text: progress.text,
+            tokens: progress.tokens,
+            bypassed: progress.bypassed,
         })
     }
 }
 
 impl Run<'_> {
-    /// The agent as the host of its own calls.
+    /// The agent as the host of its calls.
     pub(crate) fn host(&self) -> Arc<Host> {
         let name = self.step.kind.as_str();
         Arc::new(Host {
@@ -210,7 +202,7 @@ impl Run<'_> {
         })
     }
 
-    fn finish(&self, watched: &Watched, ended: &Result<(), StepFailed>) {
+    fn finish(&self, progress: &StepProgress, ended: &Result<(), StepFailed>) {
         let status = match ended {
             Ok(()) => "success",
             Err(failed) => failed.code(),
@@ -219,9 +211,9 @@ impl Run<'_> {
             input,
             output,
             cost_usd,
-        } = watched.tokens;
+        } = progress.tokens;
         let cost = cost_usd.map_or_else(String::new, |cost| format!(" cost_usd={cost}"));
-        let (id, provider, bypassed) = (&self.id, self.step.kind, watched.bypassed);
+        let (id, provider, bypassed) = (&self.id, self.step.kind, progress.bypassed);
         let what = format!(
             "step={id} provider={provider} status={status} tokens_input={input} tokens_output={output}{cost} bypassed={bypassed}"
         );
@@ -232,11 +224,11 @@ impl Run<'_> {
         if let Some(cost) = cost_usd {
             self.span.note("step.cost_usd", cost.to_string());
         }
-        crate::log::step_ended(id, provider, status, &watched.tokens, bypassed);
+        crate::log::step_ended(id, provider, status, &progress.tokens, bypassed);
         (self.tell)(StepEvent::Finished {
             status: status.to_owned(),
-            text: watched.text.clone(),
-            tokens: watched.tokens,
+            text: progress.text.clone(),
+            tokens: progress.tokens,
         });
     }
 }

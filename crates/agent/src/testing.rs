@@ -1,4 +1,4 @@
-//! What the unit tests of the agents share: a task to launch an agent for, in folders of its own.
+//! Shared by the unit tests of the agents: a task to launch an agent for, in private folders.
 
 use std::{fs, path::PathBuf};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::{
     AgentKind, Options, Proxy, StepFailed,
-    events::Said,
+    events::AgentEvent,
     folder::Folder,
     launch::{Launch, Relay, Task},
 };
@@ -64,7 +64,7 @@ impl Bench {
             file: self.folder.path().join("relay.json"),
         };
         let task = Task {
-            // An agent that is asked about itself here is a mistake of the test.
+            // Does not exist: a test must not start the agent's program.
             warden_program: &self.path("no-warden"),
             folder: &self.folder,
             workdir: &workdir,
@@ -97,22 +97,22 @@ impl Launch {
     }
 }
 
-/// What an agent says in an event.
-pub(crate) fn read(kind: AgentKind, event: &Value) -> Vec<Said> {
+/// Parses an event of an agent.
+pub(crate) fn read(kind: AgentKind, event: &Value) -> Vec<AgentEvent> {
     kind.cli().unwrap().read_event(event)
 }
 
 /// A final event without a text.
-pub(crate) fn done(error: Option<&str>) -> Said {
-    Said::Done {
+pub(crate) fn done(error: Option<&str>) -> AgentEvent {
+    AgentEvent::Done {
         text: None,
         error: error.map(str::to_owned),
     }
 }
 
 /// A native tool with its arguments.
-pub(crate) fn native(tool: &str, arguments: Option<&Value>) -> Said {
-    Said::Native {
+pub(crate) fn native(tool: &str, arguments: Option<&Value>) -> AgentEvent {
+    AgentEvent::Native {
         tool: tool.to_owned(),
         arguments: arguments.map(Value::to_string),
     }

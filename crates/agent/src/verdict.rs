@@ -1,5 +1,5 @@
-//! Whether an agent can be reduced to our tools: what was found out by probing, and what is known of the
-//! versions that were checked when this was written. Nothing known counts as no.
+//! Verdicts on whether an agent can be isolated, so that it only has the gate's tools: from probes on this machine, and
+//! from the table of tested versions. Without a verdict an agent counts as not isolated.
 
 use std::{
     collections::BTreeMap,
@@ -21,17 +21,17 @@ use crate::{
 /// The file in the data folder.
 const FILE: &str = "agents.json";
 
-/// Whether an agent's own tools can be switched off.
+/// Whether an agent's native tools can be disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It has our tools and no others.
+    /// The agent has the gate's tools alone.
     Isolated,
-    /// Its own tools stay beside ours.
+    /// The agent keeps native tools beside the gate's.
     Coexists,
 }
 
-/// What is known about the agents on this machine, kept in the data folder.
+/// The verdicts on the agents of this machine, stored in the data folder.
 #[derive(Debug, Clone)]
 pub struct Verdicts {
     file: PathBuf,
@@ -40,16 +40,16 @@ pub struct Verdicts {
 /// An agent's program as it is installed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Installed {
-    /// Its version, as it says itself.
+    /// From the output of `--version`.
     pub(crate) version: String,
     /// SHA-256 of the program.
     pub(crate) sha256: String,
-    /// What the program looked like when this was found out: its size and when it was changed.
+    /// Size, modification time and inode of the program. While they match, the file is not hashed again.
     stamp: String,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct VerdictFile {
     /// By the path of the program.
     #[serde(default)]
     installed: BTreeMap<PathBuf, (String, Installed)>,
@@ -59,7 +59,6 @@ struct Kept {
 }
 
 impl Verdict {
-    /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Isolated => "isolated",
@@ -69,14 +68,13 @@ impl Verdict {
 }
 
 impl Verdicts {
-    /// Those of a data folder.
     pub fn of(data_dir: &Path) -> Self {
         Self {
             file: data_dir.join(FILE),
         }
     }
 
-    /// What is known about the agent that is installed; `None` where nothing is.
+    /// The verdict on the installed agent; `None` if there is none.
     pub async fn of_installed(
         &self,
         warden_program: &Path,
@@ -84,14 +82,14 @@ impl Verdicts {
         env: &[(String, String)],
     ) -> Option<Verdict> {
         let Some(cli) = kind.cli() else {
-            // A model without a program has no tools of its own.
+            // A model without a program has no native tools.
             return Some(Verdict::Isolated);
         };
         let installed = self.installed(warden_program, cli, env).await.ok()?;
         known(&self.read(), kind, &installed)
     }
 
-    /// The agent's program. It is asked for its version when it is another than it was.
+    /// The installed program. Its version is only queried if the file has changed since the last time.
     pub(crate) async fn installed(
         &self,
         warden_program: &Path,
@@ -125,14 +123,14 @@ impl Verdicts {
         Ok(installed)
     }
 
-    /// Keeps what a probe has found out.
+    /// Stores the verdict of a probe.
     pub(crate) fn keep(&self, kind: AgentKind, installed: &Installed, verdict: Verdict) {
         let mut kept = self.read();
         kept.verdicts.insert(key(kind, installed), verdict);
         self.write(&kept);
     }
 
-    /// The agents on this machine that are known to be isolated.
+    /// The agents on this machine with the verdict `isolated`.
     pub(crate) fn isolated_here(&self) -> Vec<AgentKind> {
         let kept = self.read();
         let is_isolated = |kind: &AgentKind| {
@@ -147,13 +145,13 @@ impl Verdicts {
             .collect()
     }
 
-    fn read(&self) -> Kept {
+    fn read(&self) -> VerdictFile {
         let text = fs::read_to_string(&self.file).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Best effort: what cannot be kept is found out again.
-    fn write(&self, kept: &Kept) {
+    /// Best effort: a verdict that could not be stored is only determined again.
+    fn write(&self, kept: &VerdictFile) {
         let fresh = self.file.with_extension("json.tmp");
         let written = serde_json::to_vec_pretty(kept)
             .map_err(io::Error::from)
@@ -173,7 +171,6 @@ impl Verdicts {
     }
 }
 
-/// The agent has no program on the `PATH`.
 pub(crate) fn not_installed(program: &str) -> StepFailed {
     StepFailed::NotStarted {
         program: program.to_owned(),
@@ -184,11 +181,11 @@ pub(crate) fn not_installed(program: &str) -> StepFailed {
 fn without_version(program: &str) -> StepFailed {
     StepFailed::NotStarted {
         program: program.to_owned(),
-        reason: "it does not say its version".to_owned(),
+        reason: "`--version` printed no version number".to_owned(),
     }
 }
 
-/// What is said when an agent's own tools stay.
+/// The warning before a step whose agent keeps its native tools. Its text is fixed by contract.
 pub(crate) fn warning(kind: AgentKind, isolated: &[AgentKind]) -> String {
     let mut text = format!(
         "WARN: mcp_proxy on provider={kind} runs in coexistence mode.\n      \
@@ -205,8 +202,8 @@ pub(crate) fn warning(kind: AgentKind, isolated: &[AgentKind]) -> String {
     text
 }
 
-/// What was probed here counts more than what was checked elsewhere.
-fn known(kept: &Kept, kind: AgentKind, installed: &Installed) -> Option<Verdict> {
+/// A probe on this machine overrides the table of tested versions.
+fn known(kept: &VerdictFile, kind: AgentKind, installed: &Installed) -> Option<Verdict> {
     if let Some(verdict) = kept.verdicts.get(&key(kind, installed)) {
         return Some(*verdict);
     }
@@ -218,7 +215,7 @@ fn key(kind: AgentKind, installed: &Installed) -> String {
     format!("{kind} {} {}", installed.version, installed.sha256)
 }
 
-/// The program of a name, links followed.
+/// Finds a program on the `PATH`, with symlinks resolved.
 fn find(name: &str, env: &[(String, String)]) -> Option<PathBuf> {
     let (_, path) = env.iter().rev().find(|(known, _)| known == "PATH")?;
     let is_program = |path: &PathBuf| {
@@ -304,8 +301,8 @@ mod tests {
             sha256: "aa".to_owned(),
             stamp: String::new(),
         };
-        let mut kept = Kept::default();
-        let of = |kept: &Kept, kind| known(kept, kind, &installed);
+        let mut kept = VerdictFile::default();
+        let of = |kept: &VerdictFile, kind| known(kept, kind, &installed);
         assert_eq!(of(&kept, AgentKind::Claude), Some(Verdict::Isolated));
         assert_eq!(of(&kept, AgentKind::Codex), None);
         kept.verdicts

@@ -1,33 +1,30 @@
-//! What a tool answers: text for the model, or a failure told in text.
+//! Tool results: text for the model, or a failure as text.
 
 use callgate_wire::ToolAnswer;
 
-use crate::{arguments::ArgumentError, roots::Refused};
+use crate::{arguments::ArgumentError, roots::PathRefused};
 
-/// Why a tool did not do what it was asked. The text is for the model, and says what would help.
+/// Why a tool failed. The text is written for the model and says what to do instead.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolFailed {
-    /// The arguments make no sense.
     #[error(transparent)]
     Arguments(#[from] ArgumentError),
-    /// The path is none that may be used.
+    /// The path is outside of the roots, protected or malformed.
     #[error(transparent)]
-    Refused(#[from] Refused),
-    /// The tool says why.
+    Path(#[from] PathRefused),
     #[error("{0}")]
-    Told(String),
+    Message(String),
 }
 
-/// What a tool did.
-pub(crate) type Done = Result<ToolAnswer, ToolFailed>;
+pub(crate) type ToolResult = Result<ToolAnswer, ToolFailed>;
 
 impl ToolFailed {
-    pub(crate) fn told(text: impl Into<String>) -> Self {
-        Self::Told(text.into())
+    pub(crate) fn message(text: impl Into<String>) -> Self {
+        Self::Message(text.into())
     }
 }
 
-/// An answer of several texts, the first of which is the matter itself.
+/// A result of several text blocks: the content first, then notes about it.
 pub(crate) fn texts(texts: impl IntoIterator<Item = String>) -> ToolAnswer {
     let content = texts.into_iter().map(callgate_wire::Content::Text);
     ToolAnswer {

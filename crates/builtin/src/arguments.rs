@@ -1,5 +1,5 @@
-//! Arguments as a model sends them: looked up under each of their spellings and checked for their type.
-//! Only arguments that the table of built-in tools has can be read; others are passed over.
+//! Arguments as a model sends them: looked up under each of their spellings, and checked for type.
+//! Only arguments declared in `gate::BuiltinTool` can be read; unknown ones are ignored.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,42 +9,40 @@ use callgate_wire::{Json, JsonKind};
 /// Why arguments cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ArgumentError {
-    /// There is no object to look into.
     #[error("the arguments must be an object")]
     NotAnObject,
-    /// One that is needed is not there.
     #[error("`{0}` is missing")]
     Missing(&'static str),
-    /// One is of another type.
-    #[error("`{name}` must be {wanted}")]
+    #[error("`{name}` must be {expected}")]
     WrongType {
         name: &'static str,
-        wanted: &'static str,
+        expected: &'static str,
     },
-    /// Two spellings of one argument do not agree.
-    #[error("`{0}` and `{1}` are the same argument and differ")]
+    /// Two spellings of one argument have different values.
+    #[error("`{0}` and `{1}` name the same argument but have different values")]
     Twice(&'static str, &'static str),
-    /// A tool reads what the table of built-in tools does not have, or has as something else.
+    /// A bug in a tool: it reads an argument that `gate::BuiltinTool` does not declare with this meaning, so policy
+    /// has not judged it.
     #[error("`{0}` is not declared by this tool")]
     Undeclared(&'static str),
 }
 
 const TEXT: &str = "a string";
 const FLAG: &str = "true or false";
-const WHOLE: &str = "a whole number that is not negative";
+const WHOLE: &str = "a non-negative integer";
 
-/// A path as the model wrote it. Only an argument that the table of built-in tools calls a path becomes
-/// one: the policy has seen every path that a tool opens.
+/// A path as the model wrote it. Only an argument that `gate::BuiltinTool` declares as a path becomes one, so
+/// policy has judged every path that a tool opens.
 #[derive(Debug)]
-pub(crate) struct AskedPath<'a>(Cow<'a, str>);
+pub(crate) struct RequestedPath<'a>(Cow<'a, str>);
 
-impl AskedPath<'_> {
+impl RequestedPath<'_> {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for AskedPath<'_> {
+impl fmt::Display for RequestedPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -58,7 +56,7 @@ pub(crate) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Takes the arguments of a call; none at all are an empty object.
+    /// The arguments of a call; missing and `null` arguments are an empty object.
     pub(crate) fn new(tool: BuiltinTool, json: Option<Json<'a>>) -> Result<Self, ArgumentError> {
         match json {
             Some(json) if json.is_null() => Ok(Self { tool, json: None }),
@@ -67,31 +65,34 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// A path that has to be there.
-    pub(crate) fn path(self, name: &'static str) -> Result<AskedPath<'a>, ArgumentError> {
+    /// A required path.
+    pub(crate) fn path(self, name: &'static str) -> Result<RequestedPath<'a>, ArgumentError> {
         let path = self.string(name, Meaning::Path)?;
-        path.map(AskedPath).ok_or(ArgumentError::Missing(name))
+        path.map(RequestedPath).ok_or(ArgumentError::Missing(name))
     }
 
-    /// A path, or the working folder when it is left out.
-    pub(crate) fn path_or_here(self, name: &'static str) -> Result<AskedPath<'a>, ArgumentError> {
+    /// An optional path; defaults to the working folder.
+    pub(crate) fn path_or_here(
+        self,
+        name: &'static str,
+    ) -> Result<RequestedPath<'a>, ArgumentError> {
         let path = self.string(name, Meaning::Path)?;
-        Ok(AskedPath(path.unwrap_or(Cow::Borrowed("."))))
+        Ok(RequestedPath(path.unwrap_or(Cow::Borrowed("."))))
     }
 
-    /// A command line that has to be there.
+    /// A required command line.
     pub(crate) fn command(self, name: &'static str) -> Result<Cow<'a, str>, ArgumentError> {
         self.string(name, Meaning::Command)?
             .ok_or(ArgumentError::Missing(name))
     }
 
-    /// A string that has to be there.
+    /// A required string.
     pub(crate) fn text(self, name: &'static str) -> Result<Cow<'a, str>, ArgumentError> {
         self.optional_text(name)?
             .ok_or(ArgumentError::Missing(name))
     }
 
-    /// A string that may be left out.
+    /// An optional string.
     pub(crate) fn optional_text(
         self,
         name: &'static str,
@@ -99,23 +100,26 @@ impl<'a> Arguments<'a> {
         self.string(name, Meaning::Plain)
     }
 
-    /// A flag; `false` when it is left out.
+    /// An optional flag; defaults to `false`.
     pub(crate) fn flag(self, name: &'static str) -> Result<bool, ArgumentError> {
         let Some(found) = self.find(name, Meaning::Plain)? else {
             return Ok(false);
         };
-        let wrong = ArgumentError::WrongType { name, wanted: FLAG };
+        let wrong = ArgumentError::WrongType {
+            name,
+            expected: FLAG,
+        };
         found.as_bool().ok_or(wrong)
     }
 
-    /// A whole number that may be left out. `3.0` is one: some models write all numbers so.
+    /// An optional non-negative integer. `3.0` counts as one: some models write every number as a float.
     pub(crate) fn number(self, name: &'static str) -> Result<Option<u64>, ArgumentError> {
         let Some(found) = self.find(name, Meaning::Plain)? else {
             return Ok(None);
         };
         let wrong = ArgumentError::WrongType {
             name,
-            wanted: WHOLE,
+            expected: WHOLE,
         };
         if found.kind() != JsonKind::Number {
             return Err(wrong);
@@ -139,7 +143,10 @@ impl<'a> Arguments<'a> {
         let Some(found) = self.find(name, meaning)? else {
             return Ok(None);
         };
-        let wrong = ArgumentError::WrongType { name, wanted: TEXT };
+        let wrong = ArgumentError::WrongType {
+            name,
+            expected: TEXT,
+        };
         found.as_str().map(Some).ok_or(wrong)
     }
 

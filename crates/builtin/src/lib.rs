@@ -3,10 +3,10 @@
 //! [`Builtins`] is the server `builtin` of the catalog. It takes calls only as
 //! [`Recorded`](callgate_record::Recorded) permits, like any other provider, and decides nothing.
 //!
-//! File tools stay inside [`Roots`]: a path is opened relative to a root's own descriptor, and the
-//! system refuses whatever leads out of it, also when a link is swapped in at that very moment.
-//! Commands run below a warden and end with their call. What a model sends is untrusted: arguments that
-//! make no sense are a failed call, never a failed gateway.
+//! File tools stay inside [`Roots`]: a path is opened relative to the root's own descriptor, and the kernel
+//! refuses every path that leads out of it, even if a symlink is swapped in during the call. Commands run
+//! below a warden and end with their call. Input from the model is untrusted: malformed arguments fail the
+//! call, never the gateway.
 
 mod answer;
 mod arguments;

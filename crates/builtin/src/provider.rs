@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     Roots,
-    answer::{Done, ToolFailed, failure},
+    answer::{ToolFailed, ToolResult, failure},
     arguments::Arguments,
     descriptors,
     tools::{bash, edit, glob, grep, read, write},
@@ -26,29 +26,28 @@ use crate::{
 /// The built-in tools over some roots.
 #[derive(Debug, Clone)]
 pub struct Builtins {
-    place: Workplace,
+    file_tools: FileTools,
     shell: bash::Shell,
 }
 
-/// What file tools work with.
+/// The state that file tools share.
 #[derive(Debug, Clone)]
-pub(crate) struct Workplace {
+pub(crate) struct FileTools {
     pub(crate) roots: Roots,
-    /// Held while a file is changed: of two edits at once none is lost.
+    /// Held while a file is changed, so that concurrent edits of one file are not lost.
     pub(crate) changing: Arc<Mutex<()>>,
-    /// Set when nobody waits any more.
-    pub(crate) given_up: Arc<AtomicBool>,
+    /// Set when the call is cancelled: a blocking task cannot be aborted, so walks poll this.
+    pub(crate) is_cancelled: Arc<AtomicBool>,
 }
 
 impl Builtins {
-    /// The tools over `roots`. Commands are started below `warden_program` with the environment `env`
-    /// and nothing else.
+    /// The tools over `roots`. Commands run below `warden_program`, with `env` as their whole environment.
     pub fn new(roots: Roots, warden_program: PathBuf, env: Vec<(String, String)>) -> Self {
         Self {
-            place: Workplace {
+            file_tools: FileTools {
                 roots,
                 changing: Arc::default(),
-                given_up: Arc::default(),
+                is_cancelled: Arc::default(),
             },
             shell: bash::Shell {
                 warden_program,
@@ -59,13 +58,13 @@ impl Builtins {
 
     /// The folder that relative paths start from.
     pub fn root(&self) -> &Path {
-        self.place.roots.first()
+        self.file_tools.roots.first()
     }
 
-    async fn answer(&self, tool: BuiltinTool, arguments: Bytes, exchange: &Exchange) -> Answered {
+    async fn answer(&self, tool: BuiltinTool, arguments: Bytes, exchange: &Exchange) -> ToolEnd {
         let run: FileTool = match tool {
             BuiltinTool::Bash => {
-                return bash::run(&self.shell, &self.place.roots, &arguments, exchange).await;
+                return bash::run(&self.shell, &self.file_tools.roots, &arguments, exchange).await;
             }
             BuiltinTool::Edit => edit::run,
             BuiltinTool::Glob => glob::run,
@@ -73,22 +72,22 @@ impl Builtins {
             BuiltinTool::Read => read::run,
             BuiltinTool::Write => write::run,
         };
-        let given_up = Arc::new(AtomicBool::new(false));
-        let place = Workplace {
-            given_up: given_up.clone(),
-            ..self.place.clone()
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let tools = FileTools {
+            is_cancelled: is_cancelled.clone(),
+            ..self.file_tools.clone()
         };
-        // Files may be on a disk that is slow, and a search takes its time.
+        // File I/O and searches block, so they run outside of the async workers.
         let working =
-            tokio::task::spawn_blocking(move || with(tool, &arguments, |all| run(&place, all)));
+            tokio::task::spawn_blocking(move || with(tool, &arguments, |all| run(&tools, all)));
         tokio::select! {
             done = working => match done {
-                Ok(done) => Answered::Done(done),
-                Err(_) => Answered::Broken,
+                Ok(done) => ToolEnd::Finished(done),
+                Err(_) => ToolEnd::Broken,
             },
             () = exchange.cancelled.cancelled() => {
-                given_up.store(true, Ordering::Release);
-                Answered::Cancelled
+                is_cancelled.store(true, Ordering::Release);
+                ToolEnd::Cancelled
             }
         }
     }
@@ -96,16 +95,16 @@ impl Builtins {
 
 /// How a tool ended.
 #[derive(Debug)]
-pub(crate) enum Answered {
-    /// With an answer, of a failure perhaps.
-    Done(Done),
-    /// Nobody waits for the answer any more.
+pub(crate) enum ToolEnd {
+    /// With a result, possibly a failure.
+    Finished(ToolResult),
+    /// The caller cancelled the call.
     Cancelled,
-    /// It broke.
+    /// The tool's task panicked.
     Broken,
 }
 
-type FileTool = fn(&Workplace, Arguments<'_>) -> Done;
+type FileTool = fn(&FileTools, Arguments<'_>) -> ToolResult;
 
 /// Reads the arguments of `tool` and hands them to `run`.
 pub(crate) fn with<T>(
@@ -132,17 +131,17 @@ impl Provider for Builtins {
                 return Reply::in_house(unknown(&id, "method not found"));
             };
             let Some(tool) = BuiltinTool::named(&tool.name) else {
-                return Reply::in_house(unknown(&id, "there is no such tool"));
+                return Reply::in_house(unknown(&id, "unknown tool"));
             };
             let arguments = frame.param("arguments").map(|json| frame.share(json));
             let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
             match self.answer(tool, arguments, &exchange).await {
-                Answered::Done(Ok(answer)) => Reply::of_tool(&call, &answer),
-                Answered::Done(Err(failed)) => Reply::of_tool(&call, &failure(&failed)),
-                Answered::Cancelled => Err(Failure::Cancelled {
+                ToolEnd::Finished(Ok(answer)) => Reply::of_tool(&call, &answer),
+                ToolEnd::Finished(Err(failed)) => Reply::of_tool(&call, &failure(&failed)),
+                ToolEnd::Cancelled => Err(Failure::Cancelled {
                     effect: Effect::Unknown,
                 }),
-                Answered::Broken => Err(Failure::Broken),
+                ToolEnd::Broken => Err(Failure::Broken),
             }
         })
     }

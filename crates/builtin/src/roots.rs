@@ -1,6 +1,6 @@
-//! Where file tools may go. A path is looked up by its real place, and then opened relative to the
-//! root's descriptor, where nothing leads out: looking first and opening by name afterwards would
-//! leave a moment in which a link could be swapped in.
+//! Confinement of file tools. A path is resolved first, and then opened relative to the root's descriptor,
+//! which no path can leave. Checking the path and opening it by name would be a race: a symlink could be
+//! swapped in between.
 
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
@@ -18,49 +18,40 @@ use callgate_call::{is_another_name, real_path};
 use callgate_gate::{Protected, RealPath};
 use cap_std::{ambient_authority, fs::Dir};
 
-use crate::arguments::AskedPath;
+use crate::arguments::RequestedPath;
 
-/// Longest path that is looked at.
+/// Longer paths are refused.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The folders that file tools may use. Relative paths start from the first.
+/// The folders that file tools may access. Relative paths start from the first.
 #[derive(Debug, Clone)]
 pub struct Roots {
     all: Arc<Vec<Root>>,
-    /// What no tool may use, though it lies in a root.
+    /// Paths that no tool may access even inside a root: the gateway's own configuration and data.
     protected: Arc<Protected>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Root {
-    /// Where it really is.
+    /// With symlinks resolved.
     path: PathBuf,
     pub(crate) dir: Dir,
 }
 
-/// A root cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// There must be one, for relative paths to start from.
     #[error("there must be at least one root")]
     None,
-    /// It is no folder that can be opened.
     #[error("root `{}`: {error}", .folder.display())]
-    Unusable {
-        /// The folder.
-        folder: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
+    Unusable { folder: PathBuf, error: io::Error },
 }
 
-/// Why a path is not used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum PathRefused {
     #[error("`{path}` is outside of {roots}; `builtins.roots` in callgate.yaml adds folders")]
     Outside { path: String, roots: String },
     #[error(
-        "`{0}` is part of what governs this gateway, and the built-in tools do not use it; change it by hand"
+        "`{0}` governs this gateway (configuration, policy or data), so the built-in tools cannot use it; edit it by hand"
     )]
     Protected(String),
     #[error("the path is empty")]
@@ -73,19 +64,18 @@ pub(crate) enum Refused {
     System { path: String, error: io::Error },
 }
 
-/// A place inside a root.
+/// A path that resolved to a location inside a root.
 #[derive(Debug)]
-pub(crate) struct Place<'r> {
+pub(crate) struct RootedPath<'r> {
     pub(crate) root: &'r Root,
     /// Relative to the root, `.` for the root itself.
     pub(crate) inside: PathBuf,
-    /// As it was asked for.
-    asked: String,
+    /// As the model wrote it, for messages.
+    requested: String,
     pub(crate) roots: &'r Roots,
 }
 
 impl Roots {
-    /// Opens the folders.
     pub fn open(folders: impl IntoIterator<Item = PathBuf>) -> Result<Self, RootError> {
         let open = |folder: PathBuf| {
             let opened = folder.canonicalize().and_then(|path| {
@@ -105,19 +95,19 @@ impl Roots {
         })
     }
 
-    /// The same, without what governs the gateway.
+    /// The same roots without the protected paths.
     pub fn without(mut self, protected: Arc<Protected>) -> Self {
         self.protected = protected;
         self
     }
 
-    /// Whether a path, links resolved, is one that no tool may use.
+    /// Whether a path, with symlinks resolved, is protected.
     pub(crate) fn protects(&self, real: &Path) -> bool {
         self.protected.covers(&real.to_string_lossy())
     }
 
-    /// Whether an open file is one that no tool may use: by where it is at this moment, and by what it is, whatever
-    /// name it was opened by.
+    /// Whether an open file is protected: by its current path, and by its inode, because a hard link has another
+    /// path.
     pub(crate) fn protects_file(&self, file: &File) -> bool {
         if self.protected.is_empty() {
             return false;
@@ -129,7 +119,7 @@ impl Roots {
                 .is_ok_and(|data| is_another_name(&data, &self.protected))
     }
 
-    /// The same of a name in an open folder.
+    /// Whether a name in an open folder is protected.
     pub(crate) fn protects_in(&self, folder: &File, name: &OsStr) -> bool {
         place_of(folder).is_some_and(|place| self.protects(&place.join(name)))
     }
@@ -139,20 +129,21 @@ impl Roots {
         &self.all[0].path
     }
 
-    /// Where a path is, if that is inside a root. What is opened there has to be opened through the
-    /// root: this is only where it was a moment ago.
-    pub(crate) fn place(&self, path: &AskedPath<'_>) -> Result<Place<'_>, Refused> {
+    /// Resolves a path and checks that it is inside a root. The result can be stale at once: open it only through
+    /// the root's descriptor.
+    pub(crate) fn place(&self, path: &RequestedPath<'_>) -> Result<RootedPath<'_>, PathRefused> {
         let path = path.as_str();
         if path.is_empty() {
-            return Err(Refused::Empty);
+            return Err(PathRefused::Empty);
         }
         if path.contains('\0') {
-            return Err(Refused::Nul);
+            return Err(PathRefused::Nul);
         }
         if path.len() > MAX_PATH_BYTES {
-            return Err(Refused::TooLong);
+            return Err(PathRefused::TooLong);
         }
-        // Policy takes `~` for the home folder; a folder of that name here would be another one.
+        // Policy reads `~` as the home folder. Opening a folder named `~` instead would open a path that policy
+        // did not judge.
         if path.starts_with('~') {
             return Err(self.outside(path));
         }
@@ -165,43 +156,43 @@ impl Roots {
         let found = self.all.iter().find_map(|root| Some((root, inside(root)?)));
         let (root, inside) = found.ok_or_else(|| self.outside(path))?;
         if self.protects(Path::new(&real)) {
-            return Err(Refused::Protected(path.to_owned()));
+            return Err(PathRefused::Protected(path.to_owned()));
         }
         let inside = if inside.as_os_str().is_empty() {
             PathBuf::from(".")
         } else {
             inside
         };
-        Ok(Place {
+        Ok(RootedPath {
             root,
             inside,
-            asked: path.to_owned(),
+            requested: path.to_owned(),
             roots: self,
         })
     }
 
-    /// A path as it is told to the model: relative to where relative paths start, where it is there.
+    /// A path for the model: relative to the first root if it is inside of it.
     pub(crate) fn shown(&self, path: &Path) -> String {
         let short = path.strip_prefix(self.first()).unwrap_or(path);
         short.display().to_string()
     }
 
-    fn outside(&self, path: &str) -> Refused {
+    fn outside(&self, path: &str) -> PathRefused {
         let name = |root: &Root| format!("`{}`", root.path.display());
         let names: Vec<String> = self.all.iter().map(name).collect();
         let roots = match names.as_slice() {
             [only] => format!("the root {only}"),
             several => format!("the roots {}", several.join(", ")),
         };
-        Refused::Outside {
+        PathRefused::Outside {
             path: path.to_owned(),
             roots,
         }
     }
 }
 
-impl Place<'_> {
-    /// Where it is, for those who need a name. Opening it by this name is not confined.
+impl RootedPath<'_> {
+    /// The absolute path, for processes that need one. Opening it by this name is not confined.
     pub(crate) fn whole(&self) -> PathBuf {
         if self.inside == Path::new(".") {
             return self.root.path.clone();
@@ -209,32 +200,32 @@ impl Place<'_> {
         self.root.path.join(&self.inside)
     }
 
-    /// As it was asked for.
-    pub(crate) fn asked(&self) -> &str {
-        &self.asked
+    /// As the model wrote it, for messages.
+    pub(crate) fn as_requested(&self) -> &str {
+        &self.requested
     }
 
-    /// A file that was opened here, unless no tool may use it.
-    pub(crate) fn checked(&self, file: File) -> Result<File, Refused> {
+    /// Refuses an opened file that is protected. Checked after opening: before, a symlink could still be swapped in.
+    pub(crate) fn checked(&self, file: File) -> Result<File, PathRefused> {
         match self.roots.protects_file(&file) {
-            true => Err(Refused::Protected(self.asked.clone())),
+            true => Err(PathRefused::Protected(self.requested.clone())),
             false => Ok(file),
         }
     }
 
-    /// What the system said, as the model is told. Led outside is outside, however it came to that.
-    pub(crate) fn failed(&self, error: io::Error) -> Refused {
+    /// An I/O error for the model. An escape reads like any path outside of the roots.
+    pub(crate) fn failed(&self, error: io::Error) -> PathRefused {
         if is_escape(&error) {
-            return self.roots.outside(&self.asked);
+            return self.roots.outside(&self.requested);
         }
-        Refused::System {
-            path: self.asked.clone(),
+        PathRefused::System {
+            path: self.requested.clone(),
             error,
         }
     }
 }
 
-/// Where an open file is.
+/// The current path of an open file.
 fn place_of(file: &File) -> Option<PathBuf> {
     #[cfg(target_os = "linux")]
     let place = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
@@ -245,8 +236,7 @@ fn place_of(file: &File) -> Option<PathBuf> {
     place
 }
 
-/// A path that led out of its root: the system's own word for it, or that of the fallback for systems
-/// that cannot tell.
+/// Whether a path led out of its root: `EXDEV` from `openat2`, or cap-std's own error where its fallback is used.
 fn is_escape(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
         || (error.raw_os_error().is_none() && error.kind() == io::ErrorKind::PermissionDenied)

@@ -1,6 +1,6 @@
-//! Takes off what models put around code: fences, backticks, prompts, common indentation.
+//! Strips what models put around code: fences, backticks, prompts, common indentation.
 
-/// The code in a command, with the lines in their order.
+/// The code in a command. Lines keep their numbers, except for a fence's own.
 pub fn cleaned(command: &str) -> String {
     let text = command.replace("\r\n", "\n").replace('\r', "\n");
     let text = unfenced(&text);
@@ -18,7 +18,7 @@ fn unfenced(text: &str) -> &str {
         let Some(body) = rest.strip_suffix(fence) else {
             continue;
         };
-        // What stands on the fence's own line is a language, if it could be one.
+        // The rest of the fence's line is a language tag if it could be one; otherwise it is code.
         let (first, others) = body.split_once('\n').unwrap_or(("", body));
         let is_language = first
             .trim()
@@ -37,7 +37,8 @@ fn unquoted(text: &str) -> &str {
     inner.filter(|inner| !inner.contains('`')).unwrap_or(text)
 }
 
-/// Without the prompts of an interactive session; lines without one are what was printed there.
+/// Removes the prompts of an interactive session. In a session with several prompts, lines without one are output
+/// and are blanked, so that line numbers stay.
 fn unprompted(text: &str) -> String {
     let first = text.lines().find(|line| !line.trim().is_empty());
     let has_prompt = |line: &str| line.trim_start().starts_with(">>>");

@@ -1,4 +1,4 @@
-//! The interpreter, behind one small trait: another one, or a newer one, replaces what is in `engine/` alone.
+//! The interpreter behind one small trait, so that replacing it only changes `engine/`.
 
 mod monty;
 
@@ -10,32 +10,35 @@ use crate::{
 
 pub(crate) use monty::Monty;
 
-/// A script with all that it needs.
+/// A prepared script with its packs, limits and clock.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) script: Prepared,
     pub(crate) local: Vec<PreparedPack>,
     pub(crate) packs: Vec<String>,
     pub(crate) limits: Limits,
-    /// The one moment that the script sees, in microseconds since 1970.
+    /// The script's clock, in microseconds since 1970. It does not advance: a resumed run must see the same time.
     pub(crate) now_us: i64,
 }
 
-/// Runs scripts.
 pub(crate) trait Engine {
-    /// Runs one, from nothing: nothing of another script is left.
-    fn run(&self, work: &Work, outside: &mut dyn Asking) -> Result<Result<Done, Failed>, Gone>;
+    /// Runs a script in a fresh interpreter state.
+    fn run(
+        &self,
+        work: &Work,
+        outside: &mut dyn HostChannel,
+    ) -> Result<Result<Done, Failed>, HostGone>;
 }
 
-/// The way out of the box: calls, and what came of them.
-pub(crate) trait Asking {
-    /// Asks for a call.
-    fn ask(&mut self, call: &HostCall) -> Result<(), Gone>;
+/// The script's only channel to the host: calls and their outcomes.
+pub(crate) trait HostChannel {
+    /// Sends a call without waiting for its outcome.
+    fn ask(&mut self, call: &HostCall) -> Result<(), HostGone>;
 
-    /// Waits for what came of one of these calls.
-    fn answer(&mut self, among: &[u32]) -> Result<(u32, Outcome), Gone>;
+    /// Waits for the outcome of any of these calls.
+    fn answer(&mut self, among: &[u32]) -> Result<(u32, Outcome), HostGone>;
 }
 
-/// Nobody is there to be asked.
+/// The gateway's end of the pipes is closed, or sent something invalid.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct HostGone;

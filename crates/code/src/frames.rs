@@ -1,42 +1,35 @@
-//! What gateway and worker say to each other: a length, then a JSON text.
+//! The protocol between gateway and worker: length-prefixed JSON.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use crate::Limits;
 
-/// A longer frame is an error for a worker; how much one may say is told by the limits of its run.
+/// The longest frame that a worker accepts. Frames from a worker are bounded by the limits of its run.
 pub(crate) const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;
 
 /// The worker's exit code when a script used more than its CPU time.
-pub(crate) const OUT_OF_CPU: i32 = 87;
+pub(crate) const EXIT_OUT_OF_CPU: i32 = 87;
 /// The worker's exit code when the interpreter itself failed.
-pub(crate) const BROKEN: i32 = 88;
+pub(crate) const EXIT_INTERPRETER_FAILED: i32 = 88;
 
-/// What a worker is told.
+/// Frames to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
-    /// Run this.
     Start(Box<Start>),
-    /// What came of a call.
-    Answer {
-        /// The call's number.
-        id: u32,
-        outcome: Outcome,
-    },
+    Answer { id: u32, outcome: Outcome },
 }
 
-/// A run as a worker gets it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
-    /// The script, as its author sees its lines.
+    /// The script with its author's line numbers.
     pub(crate) source: String,
-    /// The names that stand for servers, and for our own packs.
+    /// The names of all packs: servers, built-in packs and local packs.
     pub(crate) packs: Vec<String>,
-    /// Packs that are scripts themselves.
+    /// The packs that are scripts themselves.
     pub(crate) local: Vec<LocalPack>,
     pub(crate) limits: Limits,
-    /// The one moment that the script sees, in microseconds since 1970.
+    /// The script's fixed clock, in microseconds since 1970.
     pub(crate) now_us: i64,
 }
 
@@ -45,7 +38,6 @@ pub(crate) struct Start {
 pub struct LocalPack {
     /// The name that scripts use.
     pub name: String,
-    /// Its text.
     pub source: String,
 }
 
@@ -54,19 +46,19 @@ pub struct LocalPack {
 pub struct HostCall {
     /// Counts from 0 within a run.
     pub id: u32,
-    /// Whose tool it is; empty for a function of no pack.
+    /// The tool's pack; empty for a function without a pack.
     pub pack: String,
-    /// The tool or function as it was written.
+    /// The tool or function as the script wrote it.
     pub tool: String,
-    /// Arguments by place, a JSON array.
+    /// Positional arguments, a JSON array.
     pub args: Box<RawValue>,
-    /// Arguments by name, a JSON object.
+    /// Keyword arguments, a JSON object.
     pub kwargs: Box<RawValue>,
     /// The local pack that makes the call.
     pub via: Option<String>,
 }
 
-/// What came of a call, as the script sees it.
+/// The outcome of a call, as the script sees it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Outcome {
     /// A value, as JSON.
@@ -75,51 +67,48 @@ pub enum Outcome {
     Raised {
         /// The exception's class; an unknown one becomes a `RuntimeError`.
         kind: String,
-        /// What it says.
         message: String,
     },
 }
 
-/// What a worker says.
+/// Frames from a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
-    /// It waits for a script.
+    /// The worker waits for a script.
     Ready,
     /// The script makes a call.
     Call(HostCall),
-    /// The script ended.
     Done(Done),
-    /// The script did not end well, or was not begun.
+    /// The script failed, or was refused before it ran.
     Failed(Failed),
 }
 
-/// What came of a script that ended.
+/// The result of a script that ran to its end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) printed: String,
     /// The value of its last expression, or what it returned.
     pub(crate) value: Option<Box<RawValue>>,
-    /// Otherwise what it assigned, in order.
+    /// Without a value: the names that it assigned, in order.
     pub(crate) names: Vec<(String, Box<RawValue>)>,
-    /// How it wants its result shown.
+    /// The result format that the script chose.
     pub(crate) form: Option<Form>,
 }
 
-/// How a result is shown.
+/// The format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// JSON in one line.
     Json,
-    /// JSON for people.
+    /// Indented JSON.
     JsonForPeople,
-    /// YAML.
     Yaml,
-    /// Text as it is, everything else as JSON.
+    /// Strings unquoted, everything else as JSON.
     Raw,
 }
 
 impl Form {
-    /// The form that a script means.
+    /// The format of that name.
     pub(crate) fn of(word: &str) -> Option<Self> {
         Some(match word {
             "json" => Self::Json,
@@ -131,19 +120,18 @@ impl Form {
     }
 }
 
-/// Why a script did not end well.
+/// Why a script failed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failed {
     pub(crate) printed: String,
-    /// What is wrong, and what to do.
+    /// What went wrong, and what to do.
     pub(crate) message: String,
     /// The line in the script.
     pub(crate) line: Option<u32>,
-    /// Whether it reached a limit. Its worker is not used again: what the script took may not all be given back.
+    /// Whether a limit was reached. Such a worker is not reused: the script's memory may not all be freed.
     pub(crate) is_spent: bool,
 }
 
-/// A frame as bytes.
 pub(crate) fn encode<T: Serialize>(frame: &T) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, frame)?;
@@ -152,7 +140,8 @@ pub(crate) fn encode<T: Serialize>(frame: &T) -> Result<Vec<u8>, serde_json::Err
     Ok(bytes)
 }
 
-/// Takes the first frame out of what was read; `None` while it is not whole. One of more than `most` bytes is no frame.
+/// Takes the first frame out of the buffer; `None` if it is incomplete. A frame of more than `most` bytes is refused
+/// by its length prefix, before its body is buffered.
 pub(crate) fn take<T: DeserializeOwned>(
     read: &mut Vec<u8>,
     most: usize,
@@ -172,6 +161,6 @@ pub(crate) fn take<T: DeserializeOwned>(
     Ok(Some(frame))
 }
 
-/// What was read is no frame.
+/// The bytes are not a valid frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;

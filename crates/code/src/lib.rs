@@ -1,15 +1,15 @@
-//! Scripts: a few lines of Python over every connected server, in a box.
+//! Sandboxed scripts: a few lines of Python that call the tools of every connected server.
 //!
 //! A script never runs in the gateway's process. It runs in a worker, a small process without files, network,
-//! environment or clock of its own, under limits of CPU time, wall time, memory and output. Whatever a script
-//! wants from outside is a call that the worker writes to its pipe, and stops for; here it goes to the
-//! [`HostCalls`] port, and what comes of it goes back. Nothing waits in a thread meanwhile.
+//! environment or clock of its own, with limits on CPU time, wall time, memory and output. To reach anything
+//! outside, a script makes a call: the worker writes it to its pipe and suspends the script, the gateway passes it
+//! to the [`HostCalls`] port and writes the outcome back. No gateway thread blocks meanwhile.
 //!
-//! This room knows no gateway, no policy and no record. It has no way to do a call itself: it asks for one, and
-//! whoever answers decides. What a worker writes is believed as little as the script in it.
+//! This room does not depend on the gateway, policy or record, and cannot make a call itself: the implementation
+//! of [`HostCalls`] decides. A worker is trusted no more than the script in it.
 //!
-//! [`worker`] is the process, [`engine`] the interpreter in it behind one small trait, [`prepare`] makes of a
-//! command what the interpreter gets, [`Pool`] keeps workers, and [`Pool::run`] is one run seen from outside.
+//! [`worker`] is the process, [`engine`] the interpreter behind one small trait, [`prepare`] checks and rewrites
+//! a script for the interpreter, [`Pool`] keeps idle workers, and [`Pool::run`] is one run as the gateway sees it.
 
 mod clean;
 #[cfg(feature = "interpreter")]

@@ -1,25 +1,25 @@
-//! What a run may use. Each limit ends a run with an error that names it.
+//! The limits of a run. A run that reaches one ends with an error that names it.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a run may use.
+/// The limits of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// CPU time of the script itself.
+    /// The script's running time, without the time it waits for calls.
     pub cpu: Duration,
-    /// Time from the beginning to the end, calls included.
+    /// Wall time from start to end, calls included.
     pub wall: Duration,
-    /// Memory beyond what an idle worker has.
+    /// Memory beyond that of an idle worker.
     pub memory_bytes: u64,
-    /// Calls of tools, of every kind.
+    /// The number of calls to the host.
     pub calls: u32,
-    /// The script's text.
+    /// Size of the script's source.
     pub source_bytes: usize,
-    /// Functions inside functions.
+    /// How deep functions may be nested.
     pub nesting: usize,
-    /// Printed text and the result together; also the arguments of one call.
+    /// The size of printed text and result together, and of the arguments of one call.
     pub output_bytes: usize,
 }
 

@@ -3,5 +3,5 @@
 use std::fmt::Display;
 
 pub(crate) fn worker_not_started(error: &impl Display) {
-    tracing::warn!(%error, "a worker for scripts could not be started");
+    tracing::warn!(%error, "could not start a script worker");
 }

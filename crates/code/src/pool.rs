@@ -1,5 +1,5 @@
-//! Workers that wait for scripts. None is started before the first is wanted; from then on a few fresh ones are
-//! kept ready. A worker serves one owner only: what a script might have done to it reaches nobody else.
+//! The pool of workers. The first script starts the first worker; from then on a few fresh ones are kept ready. A
+//! worker serves a single owner, so a script that compromises its worker cannot affect other owners.
 
 use std::{
     ffi::OsString,
@@ -19,29 +19,27 @@ use tokio::{
 
 use crate::frames::{self, FromWorker, ToWorker};
 
-/// Fresh workers that are kept ready.
-const READY: usize = 2;
-/// Used workers that are kept for their owners.
-const USED: usize = 4;
-/// Scripts that run at once; others wait.
-const AT_ONCE: usize = 16;
-/// How long a worker may take to begin.
-const BEGIN: Duration = Duration::from_secs(20);
-/// How long a worker's first frame may be.
-const FIRST_WORDS: usize = 64;
-/// How much of a dying worker's last words is read.
-const LAST_WORDS: usize = 4096;
+/// How many fresh workers are kept ready.
+const FRESH_WORKERS: usize = 2;
+/// How many used workers are kept for their owners; the oldest is ended to make room.
+const MAX_USED_WORKERS: usize = 4;
+/// How many scripts run at once; others wait.
+const MAX_CONCURRENT_RUNS: usize = 16;
+/// The time limit for a worker's start.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest first frame of a worker: it only says that the worker is ready.
+const MAX_FIRST_FRAME_BYTES: usize = 64;
+/// How much of a dead worker's stderr is read, to find out why it died.
+const MAX_STDERR_BYTES: usize = 4096;
 
 /// How a worker is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// The program.
     pub path: PathBuf,
-    /// What it is given before the memory in bytes.
+    /// Arguments before the memory limit in bytes.
     pub args: Vec<OsString>,
 }
 
-/// The workers.
 #[derive(Debug, Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -57,7 +55,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Idle {
     fresh: Vec<Worker>,
-    /// Fresh ones that are being started.
+    /// How many fresh workers are being started.
     starting: usize,
     used: Vec<(String, Worker)>,
 }
@@ -65,21 +63,19 @@ struct Idle {
 /// Why there is no worker.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoWorker {
-    /// It could not be started.
     #[error("a worker cannot be started: {0}")]
     NotStarted(#[from] io::Error),
-    /// It did not begin.
-    #[error("a worker was started and did not begin")]
+    #[error("a worker started but did not become ready")]
     NotBegun,
 }
 
 impl Pool {
-    /// A pool whose workers are started so.
+    /// A pool that starts its workers with `program`.
     pub fn new(program: Program) -> Self {
         let shared = Shared {
             program,
             idle: Mutex::default(),
-            at_once: Semaphore::new(AT_ONCE),
+            at_once: Semaphore::new(MAX_CONCURRENT_RUNS),
         };
         Self {
             shared: Arc::new(shared),
@@ -90,7 +86,7 @@ impl Pool {
     pub fn warm(&self, memory_bytes: u64) {
         let wanted = {
             let mut idle = self.idle();
-            let wanted = READY.saturating_sub(idle.fresh.len() + idle.starting);
+            let wanted = FRESH_WORKERS.saturating_sub(idle.fresh.len() + idle.starting);
             idle.starting += wanted;
             wanted
         };
@@ -111,30 +107,30 @@ impl Pool {
         }
     }
 
-    /// How many workers wait right now.
+    /// How many idle workers there are.
     pub fn waiting(&self) -> usize {
         let idle = self.idle();
         idle.fresh.len() + idle.used.len()
     }
 
-    /// How many of them have run scripts and wait for more of their owners.
+    /// How many idle workers are reserved for an owner.
     pub fn used(&self) -> usize {
         self.idle().used.len()
     }
 
-    /// Ends all that wait.
+    /// Ends all idle workers.
     pub fn clear(&self) {
         let mut idle = self.idle();
         idle.fresh.clear();
         idle.used.clear();
     }
 
-    /// Waits for a turn.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits until another script may run; `None` while the pool shuts down.
+    pub(crate) async fn run_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.shared.at_once.acquire().await.ok()
     }
 
-    /// A worker that has served nobody but this owner.
+    /// A worker that has served no other owner.
     pub(crate) async fn take(&self, owner: &str, memory_bytes: u64) -> Result<Worker, NoWorker> {
         loop {
             let found = {
@@ -161,7 +157,7 @@ impl Pool {
     /// Keeps a worker for its owner's next script.
     pub(crate) fn give_back(&self, owner: &str, worker: Worker) {
         let mut idle = self.idle();
-        if idle.used.len() >= USED {
+        if idle.used.len() >= MAX_USED_WORKERS {
             idle.used.remove(0);
         }
         idle.used.push((owner.to_owned(), worker));
@@ -184,7 +180,7 @@ pub(crate) struct Worker {
     errors: ChildStderr,
     read: Vec<u8>,
     memory_bytes: u64,
-    /// Whether it waited for a script since it began, or since the last one.
+    /// Whether the worker has been idle. An idle worker may have died unnoticed.
     pub(crate) was_waiting: bool,
 }
 
@@ -195,7 +191,7 @@ impl Worker {
             .args(&program.args)
             .arg(memory_bytes.to_string())
             .env_clear()
-            // An allocator that takes all it might need at once would be at the limit at once.
+            // mimalloc otherwise commits whole arenas at once, which would exceed the memory limit at the start.
             .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -216,7 +212,7 @@ impl Worker {
             memory_bytes,
             was_waiting: false,
         };
-        match timeout(BEGIN, worker.hear(FIRST_WORDS)).await {
+        match timeout(START_TIMEOUT, worker.receive(MAX_FIRST_FRAME_BYTES)).await {
             Ok(Some(FromWorker::Ready)) => Ok(worker),
             Ok(_) | Err(_) => Err(NoWorker::NotBegun),
         }
@@ -226,9 +222,9 @@ impl Worker {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The next thing it says; `None` once it says nothing more, or something that is no frame or longer than
-    /// `most`. May be given up at any time: what was read stays.
-    pub(crate) async fn hear(&mut self, most: usize) -> Option<FromWorker> {
+    /// The next frame; `None` at the end of the stream, or after a frame that is invalid or longer than `most`.
+    /// Cancel safe: bytes already read stay in the buffer.
+    pub(crate) async fn receive(&mut self, most: usize) -> Option<FromWorker> {
         loop {
             match frames::take(&mut self.read, most) {
                 Ok(Some(frame)) => return Some(frame),
@@ -242,23 +238,23 @@ impl Worker {
         }
     }
 
-    /// Tells it something; `false` when it is gone.
-    pub(crate) async fn tell(&mut self, frame: &ToWorker) -> bool {
+    /// Sends a frame; `false` if the worker is gone.
+    pub(crate) async fn send(&mut self, frame: &ToWorker) -> bool {
         match frames::encode(frame) {
             Ok(bytes) => self.input.write_all(&bytes).await.is_ok(),
             Err(_) => false,
         }
     }
 
-    /// How it ended, and what it said last.
+    /// Ends the worker. Returns its exit status and its stderr.
     pub(crate) async fn end(mut self) -> (Option<ExitStatus>, String) {
-        // One that still runs has said something that it may not.
+        // A worker that still runs broke the protocol.
         let _ = self.child.start_kill();
         let status = self.child.wait().await.ok();
         let mut words = Vec::new();
         let reading = self
             .errors
-            .take(LAST_WORDS as u64)
+            .take(MAX_STDERR_BYTES as u64)
             .read_to_end(&mut words)
             .await;
         let words = reading.map(|_| String::from_utf8_lossy(&words).into_owned());

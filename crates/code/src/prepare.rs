@@ -1,10 +1,10 @@
-//! Makes of a script what the interpreter gets: looked at first, then changed where the interpreter's Python is
-//! not the one that agents write. Every change keeps the lines where they are.
+//! Prepares a script for the interpreter: checks it, then rewrites it where the interpreter's Python differs from
+//! the Python that agents write. Every rewrite keeps line numbers, so errors name the lines of the author.
 //!
 //! - `sites[0].name` becomes a call of a function that reads a key of a dict too.
 //! - A top-level `return` becomes a call that ends the run.
-//! - A call of a tool that is awaited, or handed to `asyncio.gather`, is marked: it gives a future.
-//! - A local pack's functions, and its own names, get names that nothing else has.
+//! - A tool call that is awaited, or passed to `asyncio.gather`, is marked: it returns a future.
+//! - Functions and top-level names of a local pack are mangled, because all packs share one namespace.
 
 mod bombs;
 mod names;
@@ -21,20 +21,20 @@ use crate::{Form, Limits, LocalPack};
 use names::Names;
 use rewrite::{Context, rewritten};
 
-/// What our own names in a script begin with; scripts cannot use such.
+/// The prefix of generated names. Scripts cannot use it.
 pub(crate) const OURS: &str = "_cg_";
 /// Reads an attribute, or a key.
 pub(crate) const ATTRIBUTE: &str = "_cg_attribute";
-/// Says how the result is shown.
+/// The variable by which a script chooses its result format.
 const FORMAT: &str = "__format__";
 /// Ends the run.
 pub(crate) const RETURN: &str = "_cg_return";
-/// Marks a tool's name: the call gives a future.
+/// The suffix of a tool's name whose call returns a future.
 pub(crate) const LATER: &str = "__cg_later";
-/// Marks a tool's name: what follows is the local pack that calls it.
+/// Separates a tool's name from the local pack that calls it.
 pub(crate) const VIA: &str = "__cg_via_";
 
-/// What every script can use besides packs.
+/// Python code that is run before every script.
 pub(crate) const PRELUDE: &str = r#"
 def _cg_attribute(value, name):
     if isinstance(value, dict):
@@ -47,42 +47,42 @@ def _cg_attribute(value, name):
     return getattr(value, name)
 "#;
 
-/// A script that can be run.
+/// A script that passed all checks.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) code: String,
     /// Whether its last statement is an expression, whose value is the result.
     pub(crate) ends_with_value: bool,
-    /// The names it assigns at the top, in order.
+    /// The names that it assigns at the top level, in order.
     pub(crate) assigned: Vec<String>,
-    /// How it wants its result shown, by its `__format__`.
+    /// The result format from `__format__`.
     pub(crate) format: Option<Form>,
 }
 
-/// Why a script is not run.
+/// Why a script was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct ScriptRefused {
     pub(crate) message: String,
     pub(crate) line: Option<u32>,
 }
 
-/// A local pack that can be used.
+/// A local pack that passed all checks.
 #[derive(Debug)]
 pub(crate) struct PreparedPack {
     pub(crate) name: String,
     pub(crate) code: String,
-    /// Its functions, as scripts call them.
+    /// Function names, as scripts call them.
     pub(crate) functions: HashSet<String>,
 }
 
-/// Looks at a script and changes it.
+/// Checks and rewrites a script.
 pub(crate) fn script(
     source: &str,
     packs: &[String],
     local: &[PreparedPack],
     limits: &Limits,
-) -> Result<Prepared, Refused> {
-    let parsed = looked_at(source, packs, limits)?;
+) -> Result<Prepared, ScriptRefused> {
+    let parsed = checked_and_parsed(source, packs, limits)?;
     let names = Names::of(parsed.suite());
     let context = Context {
         source,
@@ -100,17 +100,17 @@ pub(crate) fn script(
     })
 }
 
-/// The same for local packs. One that is broken says so when it is used, so here it is an error of its own.
+/// Checks and rewrites local packs. An error carries the name of its pack.
 pub(crate) fn packs(
     written: &[LocalPack],
     packs: &[String],
     limits: &Limits,
-) -> Result<Vec<PreparedPack>, (String, Refused)> {
+) -> Result<Vec<PreparedPack>, (String, ScriptRefused)> {
     let mut prepared: Vec<PreparedPack> = Vec::new();
     let mut parsed = Vec::new();
     for pack in written {
         let wrong = |refused| (pack.name.clone(), refused);
-        let tree = looked_at(&pack.source, packs, limits).map_err(wrong)?;
+        let tree = checked_and_parsed(&pack.source, packs, limits).map_err(wrong)?;
         let names = Names::of(tree.suite());
         prepared.push(PreparedPack {
             name: pack.name.clone(),
@@ -133,8 +133,8 @@ pub(crate) fn packs(
     Ok(prepared)
 }
 
-/// What a top-level `__format__ = "..."` says.
-fn format(source: &str, suite: &[Stmt]) -> Result<Option<Form>, Refused> {
+/// The format from a top-level `__format__ = "..."`.
+fn format(source: &str, suite: &[Stmt]) -> Result<Option<Form>, ScriptRefused> {
     let mut form = None;
     for stmt in suite {
         let Stmt::Assign(assign) = stmt else { continue };
@@ -147,7 +147,7 @@ fn format(source: &str, suite: &[Stmt]) -> Result<Option<Form>, Refused> {
             Expr::StringLiteral(text) => text.value.to_str(),
             _ => "",
         };
-        form = Some(Form::of(word).ok_or_else(|| Refused {
+        form = Some(Form::of(word).ok_or_else(|| ScriptRefused {
             message: format!("`{FORMAT}` can be \"json\", \"json_h\", \"yml\" or \"raw\""),
             line: Some(line_of(source, stmt.start())),
         })?);
@@ -155,21 +155,21 @@ fn format(source: &str, suite: &[Stmt]) -> Result<Option<Form>, Refused> {
     Ok(form)
 }
 
-fn looked_at(
+fn checked_and_parsed(
     source: &str,
     packs: &[String],
     limits: &Limits,
-) -> Result<Parsed<ModModule>, Refused> {
-    bombs::look(source, limits)?;
-    let parsed = parse_module(source).map_err(|error| Refused {
+) -> Result<Parsed<ModModule>, ScriptRefused> {
+    bombs::check(source, limits)?;
+    let parsed = parse_module(source).map_err(|error| ScriptRefused {
         message: format!("SyntaxError: {}", error.error),
         line: Some(line_of(source, error.location.start())),
     })?;
-    refused::look(source, parsed.suite(), packs, limits)?;
+    refused::check(source, parsed.suite(), packs, limits)?;
     Ok(parsed)
 }
 
-/// The line that an offset is in, from 1.
+/// The line of an offset, counted from 1.
 fn line_of(source: &str, offset: TextSize) -> u32 {
     let before = source.as_bytes().iter().take(offset.to_usize());
     let breaks = before.filter(|byte| **byte == b'\n').count();

@@ -1,5 +1,5 @@
-//! One run, seen from outside: what the worker asks is asked of [`HostCalls`], many at once, until the script ends
-//! or is ended.
+//! One run as the gateway sees it: passes the worker's calls to [`HostCalls`], concurrently, until the script ends or
+//! is stopped.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
@@ -9,66 +9,62 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Form, HostCall, Limits, LocalPack, Outcome, Pool,
-    frames::{BROKEN, Done, Failed, FromWorker, OUT_OF_CPU, Start, ToWorker},
+    frames::{Done, EXIT_INTERPRETER_FAILED, EXIT_OUT_OF_CPU, Failed, FromWorker, Start, ToWorker},
     pool::Worker,
 };
 
-/// The signal that ends a process from outside.
+/// SIGKILL.
 const KILL: i32 = 9;
-/// What a frame has besides the text of a script: names, numbers, places.
+/// Room in a frame for everything besides the script's output.
 const FRAME_SLACK_BYTES: usize = 256 * 1024;
-/// How many bytes one byte of text can become in a frame.
+/// The most bytes that one byte of text becomes when escaped in JSON: `\u0000`.
 const LONGEST_ESCAPE: usize = 6;
 
-/// A script that is to be run.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Its text.
     pub source: String,
-    /// Names that stand for packs, local ones included.
+    /// The names of all packs, local ones included.
     pub packs: Vec<String>,
     /// Packs that are scripts themselves.
     pub local: Vec<LocalPack>,
-    /// For whom: a worker that served one serves no other.
+    /// Workers are never shared between owners.
     pub owner: String,
-    /// The one moment that the script sees, in microseconds since 1970.
+    /// The script's fixed clock, in microseconds since 1970.
     pub now_us: i64,
 }
 
-/// Does what a script asks for.
+/// Makes the calls of a script.
 pub trait HostCalls: Send + Sync {
-    /// Makes one call. Dropped, the call is given up.
+    /// Makes one call. Dropping the future cancels it.
     fn call(&self, call: HostCall) -> BoxFuture<'_, Reply>;
 }
 
-/// What becomes of a run after a call.
+/// How a run continues after a call.
 #[derive(Debug)]
 pub enum Reply {
-    /// The script goes on with this.
+    /// The script continues with this outcome.
     Outcome(Outcome),
-    /// The script does not go on. Calls that are under way are still waited for.
+    /// The script is stopped. Calls in flight are still awaited.
     Stop,
 }
 
 /// How a run ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// By itself.
+    /// The script ran to its end.
     Done {
-        /// What it printed.
         printed: String,
         /// The value of its last expression, or what it returned.
         value: Option<Box<RawValue>>,
-        /// Otherwise what it assigned, in order.
+        /// Without a value: the names that it assigned, in order.
         names: Vec<(String, Box<RawValue>)>,
-        /// How it wants its result shown.
+        /// The result format that the script chose.
         form: Option<Form>,
     },
-    /// By an error or a limit.
+    /// The script failed or reached a limit.
     Failed {
-        /// What it had printed.
         printed: String,
-        /// What is wrong, and what to do.
+        /// What went wrong, and what to do.
         message: String,
         /// The line in the script.
         line: Option<u32>,
@@ -88,7 +84,7 @@ impl Ended {
 }
 
 impl Pool {
-    /// Runs a script. Dropped, the script is ended and its calls are given up.
+    /// Runs a script. Dropping the future kills the worker and cancels the calls.
     pub async fn run(&self, script: Script, limits: &Limits, outside: &dyn HostCalls) -> Ended {
         let until = Instant::now() + limits.wall;
         match timeout_at(until, self.run_on(script, limits, outside)).await {
@@ -101,7 +97,7 @@ impl Pool {
     }
 
     async fn run_on(&self, script: Script, limits: &Limits, outside: &dyn HostCalls) -> Ended {
-        let Some(_turn) = self.turn().await else {
+        let Some(_permit) = self.run_permit().await else {
             return Ended::failed("the gateway is stopping");
         };
         let start = ToWorker::Start(Box::new(Start {
@@ -117,83 +113,85 @@ impl Pool {
                 Err(error) => return Ended::failed(error.to_string()),
             };
             let was_waiting = worker.was_waiting;
-            match driven(&mut worker, &start, limits, outside).await {
-                Driven::Ended(ended) => {
+            match drive(&mut worker, &start, limits, outside).await {
+                DriveOutcome::Ended(ended) => {
                     worker.was_waiting = true;
                     self.give_back(&script.owner, worker);
                     return ended;
                 }
-                Driven::Spent(ended) => return ended,
-                Driven::Stopped => return Ended::Stopped,
-                Driven::Gone { calls } => {
-                    let (status, words) = worker.end().await;
+                DriveOutcome::Spent(ended) => return ended,
+                DriveOutcome::Stopped => return Ended::Stopped,
+                DriveOutcome::Gone { calls } => {
+                    let (status, stderr) = worker.end().await;
                     let signal = status.as_ref().and_then(ExitStatus::signal);
-                    // One that was killed while it waited is found out only now; nothing was done in it.
+                    // A worker that was killed while idle is only noticed now. The script made no call yet, so running it
+                    // again on another worker is safe.
                     if was_waiting && calls == 0 && signal == Some(KILL) {
                         continue;
                     }
-                    return Ended::failed(died(status, &words, limits));
+                    return Ended::failed(death_message(status, &stderr, limits));
                 }
             }
         }
     }
 }
 
-/// What came of driving a worker.
-enum Driven {
-    /// The script ended; the worker waits for another.
+/// How driving a worker ended.
+enum DriveOutcome {
+    /// The script ended; the worker can be reused.
     Ended(Ended),
-    /// The script reached a limit; the worker is not used again.
+    /// The script reached a limit; the worker is not reused.
     Spent(Ended),
-    /// The script does not go on.
+    /// A call ended the run with [`Reply::Stop`].
     Stopped,
-    /// The worker is gone, or is not what was started.
+    /// The worker died or broke the protocol.
     Gone { calls: u32 },
 }
 
-async fn driven(
+async fn drive(
     worker: &mut Worker,
     start: &ToWorker,
     limits: &Limits,
     outside: &dyn HostCalls,
-) -> Driven {
+) -> DriveOutcome {
     let longest = limits.output_bytes.saturating_mul(LONGEST_ESCAPE);
     let longest = longest.saturating_add(FRAME_SLACK_BYTES);
-    let mut going = worker.tell(start).await;
-    let mut under_way = FuturesUnordered::new();
+    let mut going = worker.send(start).await;
+    let mut in_flight = FuturesUnordered::new();
     let mut calls = 0;
     while going {
         tokio::select! {
-            said = worker.hear(longest) => match said {
+            said = worker.receive(longest) => match said {
                 Some(FromWorker::Call(call)) if calls < limits.calls => {
                     calls += 1;
                     let id = call.id;
-                    under_way.push(async move { (id, outside.call(call).await) });
+                    in_flight.push(async move { (id, outside.call(call).await) });
                 }
-                Some(FromWorker::Done(done)) => return Driven::Ended(done.into()),
+                Some(FromWorker::Done(done)) => return DriveOutcome::Ended(done.into()),
                 Some(FromWorker::Failed(failed)) if failed.is_spent => {
-                    return Driven::Spent(failed.into());
+                    return DriveOutcome::Spent(failed.into());
                 }
-                Some(FromWorker::Failed(failed)) => return Driven::Ended(failed.into()),
-                // More calls than it may make, or something out of turn.
+                Some(FromWorker::Failed(failed)) => return DriveOutcome::Ended(failed.into()),
+                // More calls than allowed, or a frame out of order: the worker enforces the limit itself, so this one is
+                // no longer trusted.
                 Some(FromWorker::Call(_) | FromWorker::Ready) | None => going = false,
             },
-            Some((id, reply)) = under_way.next() => match reply {
+            Some((id, reply)) = in_flight.next() => match reply {
                 Reply::Outcome(outcome) => {
-                    going = worker.tell(&ToWorker::Answer { id, outcome }).await;
+                    going = worker.send(&ToWorker::Answer { id, outcome }).await;
                 }
                 Reply::Stop => {
-                    while under_way.next().await.is_some() {}
-                    return Driven::Stopped;
+                    while in_flight.next().await.is_some() {}
+                    return DriveOutcome::Stopped;
                 }
             },
         }
     }
-    Driven::Gone { calls }
+    DriveOutcome::Gone { calls }
 }
 
-/// Why a worker is gone, as the script's author is told.
-fn died(status: Option<ExitStatus>, words: &str, limits: &Limits) -> String {
+/// Why a worker died, for the script's author.
+fn death_message(status: Option<ExitStatus>, stderr: &str, limits: &Limits) -> String {
     let code = status.and_then(|status| status.code());
     let signal = status.as_ref().and_then(ExitStatus::signal);
     let memory = || {
@@ -203,18 +201,20 @@ fn died(status: Option<ExitStatus>, words: &str, limits: &Limits) -> String {
         )
     };
     match (code, signal) {
-        (Some(OUT_OF_CPU), _) => format!(
+        (Some(EXIT_OUT_OF_CPU), _) => format!(
             "the script used more than {:?} of CPU time (code.cpu): do less, or in several runs",
             limits.cpu
         ),
-        _ if words.contains("memory allocation") || words.contains("Cannot allocate") => memory(),
-        _ if words.contains("overflowed its stack") => {
+        _ if stderr.contains("memory allocation") || stderr.contains("Cannot allocate") => memory(),
+        _ if stderr.contains("overflowed its stack") => {
             "the script is nested too deeply: use loops and smaller expressions".to_owned()
         }
-        (Some(BROKEN), _) => {
-            "the interpreter failed at this script: write it in another way".to_owned()
+        (Some(EXIT_INTERPRETER_FAILED), _) => {
+            "the interpreter crashed on this script: write it differently".to_owned()
         }
-        (_, Some(_)) => "the script was ended from outside, or used too much memory".to_owned(),
+        (_, Some(_)) => {
+            "the script's process was killed from outside, or it used too much memory".to_owned()
+        }
         (_, None) => "the script ended without a result".to_owned(),
     }
 }

@@ -1,19 +1,18 @@
-//! Values as they cross the pipe: JSON, with integers of any size kept exact.
+//! Values on the pipe: JSON, with integers of any size kept exact.
 
 use std::fmt::Write;
 
 use jiter::JsonValue;
 use monty_types::{DictPairs, MontyDate, MontyDateTime, MontyObject, MontyTime, MontyTimeDelta};
 
-/// How deep a value may be nested.
 const MAX_DEPTH: usize = 200;
 
-/// What to do with a value that JSON has no form for.
+/// How to treat a value without a JSON representation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strictness {
-    /// It is an argument: refuse what another reader would understand differently.
+    /// For arguments: refuse it, because the server would read something else than the script meant.
     Argument,
-    /// It is a result: say as much of it as can be said.
+    /// For results: fall back to the value's text, or to null.
     Result,
 }
 
@@ -86,7 +85,7 @@ fn write_value(
         MontyObject::Time(time) => quote(json, &clock_time(time)),
         MontyObject::TimeDelta(span) => float(json, total_seconds(span), strictness)?,
         other if strictness == Strictness::Argument => {
-            return Err(format!("`{other}` has no form in JSON"));
+            return Err(format!("`{other}` cannot be represented in JSON"));
         }
         other => quote(json, &other.to_string()),
     }
@@ -146,7 +145,7 @@ fn float(json: &mut String, number: f64, strictness: Strictness) -> Result<(), S
     match serde_json::Number::from_f64(number) {
         Some(number) => push(json, number),
         None if strictness == Strictness::Argument => {
-            return Err(format!("`{number}` has no form in JSON"));
+            return Err(format!("`{number}` cannot be represented in JSON"));
         }
         None => json.push_str("null"),
     }

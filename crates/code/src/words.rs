@@ -1,7 +1,7 @@
-//! Words that mean something in every script: what can be imported, what is refused, and what Python itself has.
-//! One list each, for whoever looks at a script and for whoever names packs.
+//! Reserved names: modules, refused functions, keywords and built-ins. The checks of scripts and the naming of packs
+//! share these lists.
 
-/// What can be imported.
+/// Modules that scripts can import.
 pub(crate) const MODULES: [&str; 13] = [
     "__future__",
     "asyncio",
@@ -18,7 +18,7 @@ pub(crate) const MODULES: [&str; 13] = [
     "typing",
 ];
 
-/// Functions that lead out, or look inside.
+/// Functions that scripts cannot use: I/O, running code, and introspection.
 pub(crate) const REFUSED: [&str; 13] = [
     "__builtins__",
     "__import__",
@@ -35,10 +35,9 @@ pub(crate) const REFUSED: [&str; 13] = [
     "vars",
 ];
 
-/// Functions of no pack that are answered from outside.
+/// Functions without a pack that the host answers.
 pub(crate) const ANSWERED: [&str; 1] = ["read_result"];
 
-/// Words of the language.
 const KEYWORDS: [&str; 37] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "case", "class",
     "continue", "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if",
@@ -106,7 +105,7 @@ const BUILTINS: [&str; 56] = [
     "zip",
 ];
 
-/// Whether a name means something in every script, so that no pack can have it.
+/// Whether a name is reserved, so no pack can have it.
 pub fn is_taken(name: &str) -> bool {
     let lists: [&[&str]; 5] = [&MODULES, &REFUSED, &ANSWERED, &KEYWORDS, &BUILTINS];
     lists.iter().any(|list| list.contains(&name))

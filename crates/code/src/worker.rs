@@ -1,7 +1,7 @@
-//! The worker: a process that runs one script after the other, each from nothing, and has nothing but two pipes.
+//! The worker: a process that runs one script after another, each in a fresh interpreter, and has only two pipes.
 //!
-//! It ends when its pipe does, when a script uses more than its CPU time in a way that the interpreter does not
-//! notice, and when memory cannot be had. Whoever started it starts another one.
+//! It exits when its input ends, when a script exceeds its CPU time and the interpreter does not notice, and when
+//! memory runs out. The pool then starts another one.
 
 #[cfg(target_os = "linux")]
 mod confine;
@@ -24,21 +24,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     HostCall, Outcome,
-    engine::{Asking, Engine, Gone, Monty, Work},
-    frames::{self, BROKEN, Failed, FromWorker, MAX_FRAME_BYTES, Start, ToWorker},
+    engine::{Engine, HostChannel, HostGone, Monty, Work},
+    frames::{self, EXIT_INTERPRETER_FAILED, Failed, FromWorker, MAX_FRAME_BYTES, Start, ToWorker},
     prepare,
 };
 use watch::Watch;
 
-/// How long a worker looks for an answer before it sleeps.
-const LOOK: Duration = Duration::from_micros(200);
-/// Room for the interpreter's recursion. It is not counted as the script's memory.
+/// How long a worker spins for an answer before it sleeps.
+const SPIN: Duration = Duration::from_micros(200);
+/// Stack for the interpreter's recursion. It does not count as the script's memory.
 pub(crate) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Runs scripts that come over standard input until it ends. `memory_bytes` is what scripts may use.
+/// Runs scripts from standard input until it ends. `memory_bytes` is the limit for scripts.
 pub fn main(memory_bytes: u64) -> ExitCode {
-    // While there is something to ask.
-    let look = Spin::new(LOOK);
+    // Before the sandbox closes: afterwards the number of processors cannot be read any more.
+    let spin = Spin::new(SPIN);
     #[cfg(target_os = "linux")]
     if confine::confine(memory_bytes).is_err() {
         return ExitCode::FAILURE;
@@ -57,50 +57,50 @@ pub fn main(memory_bytes: u64) -> ExitCode {
             if confine::filter_calls().is_err() {
                 exit(1);
             }
-            serve(&watch, look);
+            serve(&watch, spin);
         });
     match (watcher, runner) {
         (Ok(_), Ok(runner)) => match runner.join() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(_) => exit(BROKEN),
+            Err(_) => exit(EXIT_INTERPRETER_FAILED),
         },
         _ => ExitCode::FAILURE,
     }
 }
 
-fn serve(watch: &Watch, look: Spin) {
+fn serve(watch: &Watch, spin: Spin) {
     let mut pipe = Pipe {
         input: io::stdin(),
         watch,
-        look,
+        spin,
         read: Vec::new(),
         answers: VecDeque::new(),
     };
-    if pipe.say(&FromWorker::Ready).is_err() {
+    if pipe.send(&FromWorker::Ready).is_err() {
         return;
     }
     loop {
-        let start = match pipe.hear(Wait::Asleep) {
+        let start = match pipe.receive(Wait::Asleep) {
             Ok(ToWorker::Start(start)) => start,
-            // Left over from a run that did not wait for it.
+            // An answer for the previous run, which ended without waiting for it.
             Ok(ToWorker::Answer { .. }) => continue,
-            Err(Gone) => return,
+            Err(HostGone) => return,
         };
         pipe.answers.clear();
         watch.begin(start.limits.cpu);
         let ended = run(*start, &mut pipe);
         watch.end();
-        let said = match ended {
-            Ok(frame) => pipe.say(&frame),
-            Err(Gone) => return,
+        let sent = match ended {
+            Ok(frame) => pipe.send(&frame),
+            Err(HostGone) => return,
         };
-        if said.is_err() {
+        if sent.is_err() {
             return;
         }
     }
 }
 
-fn run(start: Start, pipe: &mut Pipe<'_>) -> Result<FromWorker, Gone> {
+fn run(start: Start, pipe: &mut Pipe<'_>) -> Result<FromWorker, HostGone> {
     let Start {
         source,
         packs,
@@ -146,75 +146,77 @@ fn run(start: Start, pipe: &mut Pipe<'_>) -> Result<FromWorker, Gone> {
     })
 }
 
-/// How it is waited for what comes next.
+/// How to wait for the next frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// For a while without sleeping.
-    SpinningSocket,
-    /// For as long as it takes.
+    /// Spin first: an answer usually follows soon.
+    Spinning,
+    /// Sleep: the next script may be far away.
     Asleep,
 }
 
-/// The two pipes, and answers that came before they were asked about.
+/// The two pipes, and answers that arrived before the script awaited them.
 struct Pipe<'a> {
     input: Stdin,
     watch: &'a Watch,
-    look: Spin,
+    spin: Spin,
     read: Vec<u8>,
     answers: VecDeque<(u32, Outcome)>,
 }
 
 impl Pipe<'_> {
-    fn say(&mut self, frame: &FromWorker) -> Result<(), Gone> {
-        let bytes = frames::encode(frame).map_err(|_| Gone)?;
+    fn send(&mut self, frame: &FromWorker) -> Result<(), HostGone> {
+        let bytes = frames::encode(frame).map_err(|_| HostGone)?;
         let mut out = io::stdout().lock();
-        out.write_all(&bytes).map_err(|_| Gone)?;
-        out.flush().map_err(|_| Gone)
+        out.write_all(&bytes).map_err(|_| HostGone)?;
+        out.flush().map_err(|_| HostGone)
     }
 
-    fn hear(&mut self, wait: Wait) -> Result<ToWorker, Gone> {
+    fn receive(&mut self, wait: Wait) -> Result<ToWorker, HostGone> {
         let mut piece = [0; 16 * 1024];
         loop {
-            if let Some(frame) = frames::take(&mut self.read, MAX_FRAME_BYTES).map_err(|_| Gone)? {
+            if let Some(frame) =
+                frames::take(&mut self.read, MAX_FRAME_BYTES).map_err(|_| HostGone)?
+            {
                 return Ok(frame);
             }
-            if wait == Wait::SpinningSocket {
-                self.look.until(|| is_ready(&self.input).then_some(()));
+            if wait == Wait::Spinning {
+                self.spin.until(|| is_ready(&self.input).then_some(()));
             }
             let count = match self.input.lock().read(&mut piece) {
-                Ok(0) => return Err(Gone),
+                Ok(0) => return Err(HostGone),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(HostGone),
             };
             self.read.extend_from_slice(&piece[..count]);
         }
     }
 }
 
-impl Asking for Pipe<'_> {
-    fn ask(&mut self, call: &HostCall) -> Result<(), Gone> {
-        self.say(&FromWorker::Call(call.clone()))
+impl HostChannel for Pipe<'_> {
+    fn ask(&mut self, call: &HostCall) -> Result<(), HostGone> {
+        self.send(&FromWorker::Call(call.clone()))
     }
 
-    fn answer(&mut self, among: &[u32]) -> Result<(u32, Outcome), Gone> {
+    fn answer(&mut self, among: &[u32]) -> Result<(u32, Outcome), HostGone> {
         loop {
             let at = self.answers.iter().position(|(id, _)| among.contains(id));
             if let Some(answer) = at.and_then(|at| self.answers.remove(at)) {
                 return Ok(answer);
             }
             self.watch.wait();
-            let heard = self.hear(Wait::SpinningSocket);
+            let heard = self.receive(Wait::Spinning);
             self.watch.go_on();
             match heard? {
                 ToWorker::Answer { id, outcome } => self.answers.push_back((id, outcome)),
-                ToWorker::Start(_) => return Err(Gone),
+                ToWorker::Start(_) => return Err(HostGone),
             }
         }
     }
 }
 
-/// Whether there is something to read, or an end.
+/// Whether reading would not block.
 fn is_ready(input: &Stdin) -> bool {
     let input = input.as_fd();
     let mut asked = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
@@ -222,6 +224,6 @@ fn is_ready(input: &Stdin) -> bool {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // What cannot be asked is found out by reading.
+    // If polling fails, the read that follows reports the error.
     poll(&mut asked, Some(&at_once)) != Ok(0)
 }

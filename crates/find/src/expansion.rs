@@ -1,18 +1,17 @@
-//! Words that look alike: compounds and their parts, beginnings, slips of the pen.
+//! Query expansion by spelling: parts of compounds, common prefixes, misspellings.
 
-/// What a part of a compound counts for, against the word itself.
+/// The weight of a part of a compound; the word itself weighs 1.
 const PART_WEIGHT: f32 = 0.7;
-/// What a longer or shorter form counts for.
-const BEGINNING_WEIGHT: f32 = 0.6;
-/// What a slip of the pen counts for.
-const SLIP_WEIGHT: f32 = 0.6;
-/// Shorter words are too often parts of others by chance.
+/// The weight of a longer or shorter form of a word.
+const PREFIX_WEIGHT: f32 = 0.6;
+/// The weight of a word that the query may have misspelt.
+const MISSPELLING_WEIGHT: f32 = 0.6;
+/// Shorter words are parts of others by chance too often.
 const MIN_PART: usize = 3;
-const MIN_BEGINNING: usize = 4;
-/// From this length on a word may have one wrong letter, and from twice that two.
-const MIN_SLIP: usize = 5;
+const MIN_PREFIX: usize = 4;
+/// Words of this length may have one wrong letter, words of twice this length two.
+const MIN_MISSPELLING: usize = 5;
 
-/// A vocabulary that can be looked through in order.
 pub(crate) struct Vocabulary<'v> {
     /// All stems, sorted.
     pub(crate) sorted: &'v [(Box<str>, u32)],
@@ -26,7 +25,7 @@ impl Vocabulary<'_> {
         at.ok().map(|at| self.sorted[at].1)
     }
 
-    /// The words that are parts of `word` when it is cut in two: `timezone` is time, zone.
+    /// The two words that `word` is a compound of: `timezone` is time, zone.
     pub(crate) fn parts(&self, word: &str) -> Vec<(u32, f32)> {
         let cuts = word.char_indices().map(|(at, _)| at);
         let cuts = cuts.filter(|at| *at >= MIN_PART && word.len() - at >= MIN_PART);
@@ -42,9 +41,9 @@ impl Vocabulary<'_> {
         Vec::new()
     }
 
-    /// The words that begin with `word`, or that it begins with: `repo`, `repository`.
-    pub(crate) fn beginnings(&self, word: &str) -> Vec<(u32, f32)> {
-        if word.len() < MIN_BEGINNING {
+    /// Words of which `word` is a prefix, or that are a prefix of it: `repo`, `repository`.
+    pub(crate) fn prefixes(&self, word: &str) -> Vec<(u32, f32)> {
+        if word.len() < MIN_PREFIX {
             return Vec::new();
         }
         let start = self.sorted.partition_point(|(known, _)| **known < *word);
@@ -52,22 +51,21 @@ impl Vocabulary<'_> {
             .iter()
             .take_while(|(known, _)| known.starts_with(word))
             .filter(|(known, _)| known.len() <= word.len() * 3);
-        let mut found: Vec<(u32, f32)> =
-            longer.map(|(_, term)| (*term, BEGINNING_WEIGHT)).collect();
+        let mut found: Vec<(u32, f32)> = longer.map(|(_, term)| (*term, PREFIX_WEIGHT)).collect();
         let ends = word.char_indices().map(|(at, _)| at);
-        for end in ends.filter(|end| *end >= MIN_BEGINNING && *end * 3 >= word.len() * 2) {
-            found.extend(self.find(&word[..end]).map(|term| (term, BEGINNING_WEIGHT)));
+        for end in ends.filter(|end| *end >= MIN_PREFIX && *end * 3 >= word.len() * 2) {
+            found.extend(self.find(&word[..end]).map(|term| (term, PREFIX_WEIGHT)));
         }
         found
     }
 
-    /// The words that `word` may have been meant to be, spelled with the same first letter.
-    pub(crate) fn slips(&self, word: &str) -> Vec<(u32, f32)> {
+    /// Words of similar spelling that share the first letter, so one range of the sorted vocabulary is scanned.
+    pub(crate) fn misspellings(&self, word: &str) -> Vec<(u32, f32)> {
         let length = word.chars().count();
-        if length < MIN_SLIP {
+        if length < MIN_MISSPELLING {
             return Vec::new();
         }
-        let allowed = if length >= 2 * MIN_SLIP { 2 } else { 1 };
+        let allowed = if length >= 2 * MIN_MISSPELLING { 2 } else { 1 };
         let first = &word[..word.chars().next().map_or(0, char::len_utf8)];
         let start = self.sorted.partition_point(|(known, _)| **known < *first);
         let candidates = self.sorted[start..]
@@ -76,12 +74,11 @@ impl Vocabulary<'_> {
         let close = candidates.filter(|(known, _)| {
             known.len().abs_diff(word.len()) <= allowed && is_within(word, known, allowed)
         });
-        close.map(|(_, term)| (*term, SLIP_WEIGHT)).collect()
+        close.map(|(_, term)| (*term, MISSPELLING_WEIGHT)).collect()
     }
 }
 
-/// Whether two words differ by at most so many letters added, left out, exchanged or swapped with their
-/// neighbour.
+/// Whether the Damerau-Levenshtein distance of two words is at most `allowed`.
 fn is_within(one: &str, other: &str, allowed: usize) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let width = other.len() + 1;
@@ -136,12 +133,15 @@ mod tests {
         ]);
         let words = Vocabulary { sorted: &sorted };
         assert_eq!(named(&words.parts("timezone"), &sorted), ["time", "zone"]);
-        assert_eq!(named(&words.beginnings("repo"), &sorted), ["repositori"]);
-        assert_eq!(named(&words.beginnings("branching"), &sorted), ["branch"]);
-        assert_eq!(named(&words.slips("brnach"), &sorted), ["branch"]);
-        assert_eq!(named(&words.slips("calender"), &sorted), ["calendar"]);
-        assert!(words.slips("time").is_empty());
-        assert!(words.slips("zebra").is_empty());
-        assert!(words.parts("x").is_empty() && words.beginnings("é").is_empty());
+        assert_eq!(named(&words.prefixes("repo"), &sorted), ["repositori"]);
+        assert_eq!(named(&words.prefixes("branching"), &sorted), ["branch"]);
+        assert_eq!(named(&words.misspellings("brnach"), &sorted), ["branch"]);
+        assert_eq!(
+            named(&words.misspellings("calender"), &sorted),
+            ["calendar"]
+        );
+        assert!(words.misspellings("time").is_empty());
+        assert!(words.misspellings("zebra").is_empty());
+        assert!(words.parts("x").is_empty() && words.prefixes("é").is_empty());
     }
 }

@@ -1,24 +1,25 @@
-//! The index of one snapshot: which tool uses which word how much, and the ranking of tools for a question.
+//! The inverted index of one catalog snapshot, and BM25 ranking of tools for a query.
 
 use std::{cmp::Reverse, collections::HashMap};
 
 use crate::{expansion::Vocabulary, phrases, thesaurus, words};
 
-/// How soon further uses of a word count for less.
+/// BM25's `k1`: how quickly repeated uses of a word stop adding to the score.
 const SATURATION: f32 = 1.0;
-/// How much of a score depends on whether the question means the whole of a tool's name.
-const NAMED: f32 = 0.25;
-/// What a word that no tool uses takes from every score, against one that a single tool uses.
+/// The share of a score that depends on how much of the tool's name the query covers.
+const NAME_SHARE: f32 = 0.25;
+/// The weight of a query word that no tool uses: it lowers every score, so a query that is mostly unknown
+/// words cannot score high.
 const UNKNOWN: f32 = 0.3;
-/// Words of a question beyond this are not looked at.
+/// Query words beyond this are ignored, which bounds the work per query.
 const MAX_WORDS: usize = 48;
-/// Scores are told, and tools ordered, by so many steps.
+/// Scores are rounded to so many steps; tools are ordered by the rounded score.
 const SCORE_STEPS: f32 = 1000.0;
 
-/// The texts of a tool, in the order of [`FIELDS`].
+/// The number of [`FIELDS`].
 const FIELD_COUNT: usize = 7;
 
-/// What a field counts for, and how much it matters that it is long.
+/// A field's weight, and how strongly its length normalises the weight (BM25's `b`).
 struct Field {
     weight: f32,
     length_matters: f32,
@@ -47,79 +48,74 @@ impl Field {
 /// The texts of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Document {
-    /// What it is called, without its server. Equal scores are ordered by server and name.
+    /// The name without its server. Equal scores are ordered by server and name.
     pub name: String,
-    /// The server that has it.
     pub server: String,
-    /// A name for people.
     pub title: String,
-    /// What it does.
     pub description: String,
-    /// Its parameters: names and descriptions.
+    /// Names and descriptions.
     pub parameters: Vec<(String, String)>,
 }
 
 /// A tool that was found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// Which of the documents that the index was made from.
+    /// The document's position in the slice that the index was built from.
     pub document: usize,
-    /// How well it fits, from 0 to 1 with three decimals.
+    /// From 0 to 1, with three decimals.
     pub score: f32,
 }
 
-/// What was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
-    /// The best, in order of score and then of name.
+    /// The best matches, by score and then by name.
     pub hits: Vec<Hit>,
-    /// How many fit, the best included.
+    /// How many documents match in total, `hits` included.
     pub total: usize,
 }
 
-/// The words of all tools of one snapshot.
+/// The inverted index of all tools of one snapshot.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// All stems, sorted, with their number.
+    /// All stems, sorted, with their term number.
     sorted: Vec<(Box<str>, u32)>,
-    /// By the number of a stem: the documents that use it, and how much.
-    uses: Vec<Vec<Use>>,
-    /// By the number of a stem: how much it says.
+    /// Postings by term number.
+    uses: Vec<Vec<Posting>>,
+    /// Inverse document frequency by term number.
     rarities: Vec<f32>,
-    /// By document: the stems of its name.
+    /// The terms of each document's name.
     names: Vec<Vec<u32>>,
-    /// By document: its place in the order of names.
+    /// Each document's rank by server and name.
     order: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Use {
+struct Posting {
     document: u32,
-    /// Weighted over the fields, and by their lengths.
+    /// Summed over the fields, each weighted and normalised by length.
     weight: f32,
 }
 
-/// What a concept is worth to a document.
+/// What a concept adds to one document's score.
 #[derive(Debug, Clone, Copy, Default)]
-struct Worth {
+struct TermScore {
     value: f32,
-    /// How surely the document uses it.
+    /// The weight of the best matching term: 1 for the word itself, less for an expansion.
     sure: f32,
 }
 
-/// A word of a question and all that it may stand for.
+/// A query word with its expansions.
 struct Concept {
-    /// Stems with what each counts for.
+    /// Term numbers and weights.
     terms: Vec<(u32, f32)>,
 }
 
 impl Index {
-    /// Makes the index of these tools.
     pub fn new(documents: &[Document]) -> Self {
         let texts: Vec<[Vec<String>; FIELD_COUNT]> = documents.iter().map(fields).collect();
         let average = averages(&texts);
         let mut numbers: HashMap<String, u32> = HashMap::new();
-        let mut uses: Vec<Vec<Use>> = Vec::new();
+        let mut uses: Vec<Vec<Posting>> = Vec::new();
         let mut names = Vec::with_capacity(documents.len());
         for (document, fields) in texts.into_iter().enumerate() {
             let mut weights: HashMap<u32, f32> = HashMap::new();
@@ -145,7 +141,7 @@ impl Index {
             }
             let document = document as u32;
             for (term, weight) in weights {
-                uses[term as usize].push(Use { document, weight });
+                uses[term as usize].push(Posting { document, weight });
             }
             names.push(name);
         }
@@ -154,7 +150,7 @@ impl Index {
             .map(|(stem, number)| (stem.into_boxed_str(), number))
             .collect();
         sorted.sort_unstable();
-        let of_use = |used: &Vec<Use>| rarity(documents.len(), used.len() as f32);
+        let of_use = |used: &Vec<Posting>| rarity(documents.len(), used.len() as f32);
         Self {
             sorted,
             rarities: uses.iter().map(of_use).collect(),
@@ -164,17 +160,15 @@ impl Index {
         }
     }
 
-    /// How many tools are in it.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether no tool is in it.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// The tools that fit `question` best, of those that `counts` lets count, at most `limit`.
+    /// The best matches for `question`, at most `limit`, among the documents that `counts` accepts.
     pub fn search(
         &self,
         question: &str,
@@ -183,9 +177,9 @@ impl Index {
     ) -> Found {
         let concepts = self.concepts(question);
         let mut scores: Vec<f32> = vec![0.0; self.len()];
-        let mut worth: Vec<Worth> = vec![Worth::default(); self.len()];
+        let mut worth: Vec<TermScore> = vec![TermScore::default(); self.len()];
         let mut best = 0.0;
-        // By stem, how surely the question means it.
+        // By term number: the weight with which the query means it.
         let mut meant: Vec<f32> = vec![0.0; self.uses.len()];
         for concept in &concepts {
             best += self.add(concept, &mut worth, &mut scores);
@@ -202,7 +196,8 @@ impl Index {
             if score <= 0.0 || !counts(document) {
                 continue;
             }
-            let score = score / best * (1.0 - NAMED + NAMED * self.named(document, &meant));
+            let score =
+                score / best * (1.0 - NAME_SHARE + NAME_SHARE * self.named(document, &meant));
             let steps = (score.clamp(0.0, 1.0) * SCORE_STEPS).round() as u32;
             hits.push((Reverse(steps), self.order[document], document));
         }
@@ -219,10 +214,10 @@ impl Index {
         }
     }
 
-    /// Adds what a concept is worth to each document's score; the best that it could be worth comes back. `worth`
-    /// is all zero before and after. A document that only may be meant counts in part among those that use the
-    /// concept, so that a word with many relatives does not seem to be a frequent one.
-    fn add(&self, concept: &Concept, worth: &mut [Worth], scores: &mut [f32]) -> f32 {
+    /// Adds a concept to the scores of all documents and returns the most it can add. `worth` is scratch space, all
+    /// zero before and after. A document matched only by an expansion counts partly towards the document frequency;
+    /// otherwise a word with many synonyms would look frequent and lose its weight.
+    fn add(&self, concept: &Concept, worth: &mut [TermScore], scores: &mut [f32]) -> f32 {
         let mut touched: Vec<u32> = Vec::new();
         for (term, weight) in &concept.terms {
             for used in &self.uses[*term as usize] {
@@ -244,7 +239,7 @@ impl Index {
         rarity
     }
 
-    /// How much of a tool's name the question means, from 0 to 1; rare words matter more.
+    /// The share of a tool's name that the query covers, from 0 to 1, weighted by rarity.
     fn named(&self, document: usize, meant: &[f32]) -> f32 {
         let (mut all, mut said) = (0.0, 0.0);
         for term in &self.names[document] {
@@ -257,17 +252,17 @@ impl Index {
 
     fn concepts(&self, question: &str) -> Vec<Concept> {
         let words = phrases::plain(words::split(question));
-        let telling: Vec<&String> = words
+        let content: Vec<&String> = words
             .iter()
-            .filter(|word| !words::is_silent(word))
+            .filter(|word| !words::is_stop_word(word))
             .collect();
-        let telling = if telling.is_empty() {
+        let content = if content.is_empty() {
             words.iter().collect()
         } else {
-            telling
+            content
         };
         let mut stems: Vec<String> = Vec::new();
-        for word in telling.into_iter().take(MAX_WORDS) {
+        for word in content.into_iter().take(MAX_WORDS) {
             let stem = words::stem(word);
             if !stems.contains(&stem) {
                 stems.push(stem);
@@ -288,26 +283,26 @@ impl Index {
         };
         let own = number(stem);
         let mut terms: Vec<(u32, f32)> = own.map(|term| (term, 1.0)).into_iter().collect();
-        let kin = thesaurus::of(stem).iter();
-        terms.extend(kin.filter_map(|(kin, weight)| Some((number(kin)?, *weight))));
+        let related = thesaurus::of(stem).iter();
+        terms.extend(related.filter_map(|(related, weight)| Some((number(related)?, *weight))));
         if own.is_none() {
             terms.extend(words.parts(stem));
-            terms.extend(words.beginnings(stem));
+            terms.extend(words.prefixes(stem));
         }
         if terms.is_empty() {
-            terms.extend(words.slips(stem));
+            terms.extend(words.misspellings(stem));
         }
         Concept { terms }
     }
 }
 
-/// How much it says that a word is used by so many of all tools.
+/// Inverse document frequency.
 fn rarity(all: usize, used_by: f32) -> f32 {
     let all = all as f32;
     if used_by <= 0.0 {
         return UNKNOWN * (1.0 + all).ln();
     }
-    // Fewer than one is still one: a doubtful use says no more than a certain one.
+    // Clamped to one document: a doubtful match must not weigh more than a certain one.
     let used_by = used_by.max(1.0);
     (1.0 + (all - used_by + 0.5) / (used_by + 0.5)).ln()
 }
@@ -328,7 +323,7 @@ fn fields(document: &Document) -> [Vec<String>; FIELD_COUNT] {
     ]
 }
 
-/// The first sentence, and what follows it.
+/// Splits off the first sentence, which is a field of its own.
 fn first_sentence(text: &str) -> (&str, &str) {
     let text = text.trim();
     let ends = [". ", ".\n", "\n\n"];
@@ -347,7 +342,7 @@ fn averages(texts: &[[Vec<String>; FIELD_COUNT]]) -> [f32; FIELD_COUNT] {
     })
 }
 
-/// The place of each document in the order of servers and names.
+/// Each document's rank by server and name.
 fn order(documents: &[Document]) -> Vec<u32> {
     let mut by_name: Vec<usize> = (0..documents.len()).collect();
     by_name.sort_by_key(|at| (&documents[*at].server, &documents[*at].name, *at));

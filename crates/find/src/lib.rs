@@ -1,13 +1,13 @@
-//! Finds tools by what they are for.
+//! Full-text search over tools.
 //!
-//! An [`Index`] is made from the texts of all tools of one snapshot and then asked with words of a person or a
-//! model. Names are taken apart ([`words`]), words are reduced to their stems, and tools are ranked by BM25 over
-//! weighted fields ([`index`]): a word in a name counts for more than one in the description of a parameter. A
-//! word that no tool uses is looked for under the words that mean the same ([`thesaurus`]), in its parts, and at
-//! last as a slip of the pen ([`kin`]); what is found like that counts for less.
+//! An [`Index`] is built from the texts of all tools of one catalog snapshot and queried in natural language.
+//! Identifiers are split ([`words`]), words are stemmed, and tools are ranked by BM25 over weighted fields
+//! ([`index`]): a word in a name weighs more than one in the description of a parameter. A word that no tool
+//! uses is expanded to its synonyms ([`thesaurus`]), to its parts, and finally to words of similar spelling
+//! ([`expansion`]), each with a lower weight.
 //!
-//! The same question to the same tools always has the same answer. This room reads no schema and knows neither
-//! servers nor policy: whoever asks says which tools count.
+//! Ranking is deterministic: the same query over the same tools gives the same result. This room reads no
+//! schemas and knows neither servers nor policy: the caller passes a filter for the tools that may be found.
 
 mod expansion;
 mod index;

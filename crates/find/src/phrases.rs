@@ -1,6 +1,6 @@
-//! Table: turns of speech that mean one word.
+//! Table: phrases that mean a single word.
 
-/// Several words of a question, and the one that they mean.
+/// A phrase and the word that it means.
 const PHRASES: &[(&[&str], &str)] = &[
     (&["as", "soon", "as"], "when"),
     (&["at", "once"], "multiple"),
@@ -95,7 +95,7 @@ const PHRASES: &[(&[&str], &str)] = &[
     (&["write", "down"], "write"),
 ];
 
-/// The words of a question with turns of speech replaced.
+/// The words of a query with phrases replaced.
 pub(crate) fn plain(words: Vec<String>) -> Vec<String> {
     let mut plain = Vec::with_capacity(words.len());
     let mut rest = words.as_slice();

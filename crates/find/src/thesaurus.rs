@@ -1,27 +1,25 @@
-//! Table: words that people and tools use for the same thing, in general English and in the everyday language
-//! of software. `CLOSE` words stand for each other nearly always, `LOOSE` ones often. `LEADS` go one way: from
-//! what people say to what tools say (somebody who speaks of an umbrella wants a forecast), and from the names of
-//! well-known products to what they are for.
+//! Table: synonyms, in general English and in everyday software language. `CLOSE` words are nearly always
+//! interchangeable, `LOOSE` ones often. `LEADS` go one way: from what users say to what tools are called (a query
+//! about an umbrella wants a forecast), and from well-known products to their purpose.
 
 use std::{collections::HashMap, sync::OnceLock};
 
 use crate::words::stem;
 
-/// What a close word counts for, against the word itself.
+/// The weight of a close synonym; the word itself weighs 1.
 pub(crate) const CLOSE_WEIGHT: f32 = 0.8;
-/// What a loose word counts for.
+/// The weight of a loose synonym.
 pub(crate) const LOOSE_WEIGHT: f32 = 0.4;
-/// What a word counts for that another one leads to.
+/// The weight of a word that a query word leads to.
 const LEAD_WEIGHT: f32 = 0.55;
-/// What the name of a product counts for when somebody asks for what it does.
+/// The weight of a product's name when the query names its purpose.
 const PRODUCT_WEIGHT: f32 = 0.5;
 
-/// Lines of `words > words`; what follows the last heading is about products.
+/// Lines of `words > words`. The section under the last heading lists products.
 const LEADS: &str = include_str!("thesaurus/leads.txt");
 /// The heading of the products.
 const PRODUCTS: &str = "# Names of products";
 
-/// Words that stand for each other.
 const CLOSE: &[&[&str]] = &[
     &[
         "delete", "remove", "erase", "destroy", "drop", "purge", "discard", "trash",
@@ -291,7 +289,7 @@ const CLOSE: &[&[&str]] = &[
     &["think", "reason", "thought", "thinking", "reasoning"],
 ];
 
-/// Words that often stand for each other.
+/// Words that are often interchangeable.
 const LOOSE: &[&[&str]] = &[
     &[
         "get", "read", "show", "list", "view", "fetch", "retrieve", "return", "give", "tell",
@@ -377,37 +375,37 @@ const LOOSE: &[&[&str]] = &[
     &["form", "input", "field"],
 ];
 
-/// The words that mean the same as `word` (a stem), as stems with what each counts for; the best first.
+/// The synonyms of a stem, with their weights; the best first.
 pub(crate) fn of(word: &str) -> &'static [(String, f32)] {
-    static BY_STEM: OnceLock<Kin> = OnceLock::new();
+    static BY_STEM: OnceLock<RelatedWords> = OnceLock::new();
     let by_stem = BY_STEM.get_or_init(gather);
     by_stem.get(word).map_or(&[], Vec::as_slice)
 }
 
-/// By stem, its kin: stems with what each counts for.
-type Kin = HashMap<String, Vec<(String, f32)>>;
+/// Synonyms and their weights, by stem.
+type RelatedWords = HashMap<String, Vec<(String, f32)>>;
 
-fn gather() -> Kin {
-    let mut kin = Kin::new();
+fn gather() -> RelatedWords {
+    let mut related = RelatedWords::new();
     let all = [(CLOSE, CLOSE_WEIGHT), (LOOSE, LOOSE_WEIGHT)];
     for (groups, weight) in all {
         for group in groups {
             let stems: Vec<String> = group.iter().map(|word| stem(word)).collect();
-            relate(&mut kin, &stems, &stems, weight);
+            relate(&mut related, &stems, &stems, weight);
         }
     }
     let (everyday, products) = LEADS.split_once(PRODUCTS).unwrap_or((LEADS, ""));
     for (said, meant) in leads(everyday) {
-        relate(&mut kin, &said, &meant, LEAD_WEIGHT);
+        relate(&mut related, &said, &meant, LEAD_WEIGHT);
     }
     for (said, meant) in leads(products) {
-        relate(&mut kin, &said, &meant, LEAD_WEIGHT);
-        relate(&mut kin, &meant, &said, PRODUCT_WEIGHT);
+        relate(&mut related, &said, &meant, LEAD_WEIGHT);
+        relate(&mut related, &meant, &said, PRODUCT_WEIGHT);
     }
-    kin
+    related
 }
 
-/// The lines of a text that say which words lead to which, as stems.
+/// Parses lines of `words > words` into stems.
 fn leads(text: &str) -> impl Iterator<Item = (Vec<String>, Vec<String>)> {
     let stems = |words: &str| words.split_whitespace().map(stem).collect();
     text.lines()
@@ -415,10 +413,10 @@ fn leads(text: &str) -> impl Iterator<Item = (Vec<String>, Vec<String>)> {
         .map(move |(said, meant)| (stems(said), stems(meant)))
 }
 
-/// Makes each of `others` kin of each of `words`; what is known counts for as much as before, or more.
-fn relate(kin: &mut Kin, words: &[String], others: &[String], weight: f32) {
+/// Relates each of `words` to each of `others`; of two weights the higher one stays.
+fn relate(related: &mut RelatedWords, words: &[String], others: &[String], weight: f32) {
     for word in words {
-        let known = kin.entry(word.clone()).or_default();
+        let known = related.entry(word.clone()).or_default();
         for other in others.iter().filter(|other| *other != word) {
             match known.iter_mut().find(|(stem, _)| stem == other) {
                 Some((_, before)) => *before = before.max(weight),
@@ -435,7 +433,9 @@ mod tests {
     #[test]
     fn synonyms_are_found_by_stem() {
         let weight = |word: &str, other: &str| {
-            let found = of(&stem(word)).iter().find(|(kin, _)| *kin == stem(other));
+            let found = of(&stem(word))
+                .iter()
+                .find(|(related, _)| *related == stem(other));
             found.map(|(_, weight)| *weight)
         };
         assert_eq!(weight("folders", "directory"), Some(CLOSE_WEIGHT));
@@ -448,8 +448,8 @@ mod tests {
 
     #[test]
     fn close_synonyms_are_mutual_and_never_reflexive() {
-        for (word, kin) in gather() {
-            for (other, weight) in kin {
+        for (word, related) in gather() {
+            for (other, weight) in related {
                 assert_ne!(word, other);
                 assert!(
                     weight < CLOSE_WEIGHT || of(&other).contains(&(word.clone(), weight)),
@@ -461,8 +461,11 @@ mod tests {
 
     #[test]
     fn thesaurus_leads_are_one_way_except_for_products() {
-        let leads_to =
-            |word: &str, other: &str| of(&stem(word)).iter().any(|(kin, _)| *kin == stem(other));
+        let leads_to = |word: &str, other: &str| {
+            of(&stem(word))
+                .iter()
+                .any(|(related, _)| *related == stem(other))
+        };
         assert!(leads_to("umbrella", "forecast") && !leads_to("forecast", "umbrella"));
         assert!(leads_to("spotify", "playlist") && leads_to("playlist", "spotify"));
     }

@@ -1,14 +1,14 @@
-//! Texts to words: identifiers taken apart, lower case, stems; words that say nothing left out.
+//! Tokenisation: splits identifiers, lowercases, stems and drops stop words.
 
 use std::{borrow::Cow, sync::OnceLock};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Longer words are cut: they are data, not language.
+/// Longer words are truncated: they are data such as hashes, not language.
 const MAX_WORD_BYTES: usize = 40;
 
-/// Words of a question or a description that say nothing about what a tool is for.
-const SILENT: &[&str] = &[
+/// Stop words: they say nothing about a tool's purpose. Sorted, for binary search.
+const STOP_WORDS: &[&str] = &[
     "a",
     "about",
     "after",
@@ -165,9 +165,9 @@ const SILENT: &[&str] = &[
     "your",
 ];
 
-/// Words whose stem would be that of a word which means something else: a customer is nothing custom, and a
-/// recording no record.
-const WHOLE: &[&str] = &[
+/// Words kept unstemmed because their stem is the stem of an unrelated word: `customer` and `custom`,
+/// `recording` and `record`.
+const UNSTEMMED: &[&str] = &[
     "accountant",
     "container",
     "conversion",
@@ -180,7 +180,7 @@ const WHOLE: &[&str] = &[
     "setting",
 ];
 
-/// The words of a text, in lower case and in order, each cut to a sensible length.
+/// The words of a text in lower case and in order, each at most [`MAX_WORD_BYTES`] long.
 pub(crate) fn split(text: &str) -> Vec<String> {
     let cut = |word: Cow<'_, str>| {
         let end = word.floor_char_boundary(MAX_WORD_BYTES);
@@ -191,16 +191,14 @@ pub(crate) fn split(text: &str) -> Vec<String> {
     callgate_wire::words(text).map(cut).collect()
 }
 
-/// Whether a word says nothing.
-pub(crate) fn is_silent(word: &str) -> bool {
-    // The list is in order.
-    SILENT.binary_search(&word).is_ok()
+pub(crate) fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
 }
 
 /// The stem of a lower-cased word.
 pub(crate) fn stem(word: &str) -> String {
     let singular = word.strip_suffix('s').unwrap_or(word);
-    if WHOLE.binary_search(&singular).is_ok() {
+    if UNSTEMMED.binary_search(&singular).is_ok() {
         return singular.to_owned();
     }
     static STEMMER: OnceLock<Stemmer> = OnceLock::new();
@@ -208,11 +206,11 @@ pub(crate) fn stem(word: &str) -> String {
     stemmer.stem(word).into_owned()
 }
 
-/// The stems of a text's words that say something.
+/// The stems of a text's words without its stop words.
 pub(crate) fn stems(text: &str) -> Vec<String> {
     let words = split(text);
-    let telling = words.iter().filter(|word| !is_silent(word));
-    telling.map(|word| stem(word)).collect()
+    let content = words.iter().filter(|word| !is_stop_word(word));
+    content.map(|word| stem(word)).collect()
 }
 
 #[cfg(test)]
@@ -243,6 +241,6 @@ mod tests {
 
     #[test]
     fn word_tables_are_sorted() {
-        assert!(SILENT.is_sorted() && WHOLE.is_sorted());
+        assert!(STOP_WORDS.is_sorted() && UNSTEMMED.is_sorted());
     }
 }

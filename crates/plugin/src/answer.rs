@@ -1,12 +1,12 @@
-//! What an operation answered, as a tool's result.
+//! Converts an operation's response to a tool result.
 
 use callgate_wire::{Content, ToolAnswer};
 use serde_json::{Map, Value};
 
 use crate::proto::v1::ExecuteResponse;
 
-/// One text with a JSON object of `data` and `output`, which is the structured result, too; an error is a
-/// second text.
+/// One text block with a JSON object of `data` and `output`, which is also the structured result. An error is a
+/// second text block.
 pub(crate) fn answer(response: ExecuteResponse) -> ToolAnswer {
     let ExecuteResponse {
         success,
@@ -36,7 +36,7 @@ pub(crate) fn answer(response: ExecuteResponse) -> ToolAnswer {
     }
 }
 
-/// A value is a JSON document; one that is not is shown as the text that it is.
+/// Values are JSON documents; anything else is passed on as a string.
 fn value(raw: &[u8]) -> Value {
     serde_json::from_slice(raw).unwrap_or_else(|_| String::from_utf8_lossy(raw).into_owned().into())
 }

@@ -1,7 +1,8 @@
-//! Certificates that are made for one run of one plugin, and checks that accept exactly the other side's.
+//! Self-signed certificates for one run of one plugin, and verifiers that pin the peer's certificate.
 //!
-//! Both sides show a leaf that is its own authority, and learn the other's by the handshake. So a chain says
-//! nothing; the very certificate counts, and that its key is really held.
+//! Both sides present a self-signed leaf and learn the other's through the handshake. A chain of trust proves
+//! nothing here: the verifiers compare the certificate itself, and the TLS signature proves that the peer holds
+//! its key.
 
 use std::{io, sync::Arc};
 
@@ -18,12 +19,11 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 
-/// The name that both sides go by.
+/// The DNS name in both certificates.
 pub(crate) const NAME: &str = "localhost";
-/// How long a line of PEM is.
 const PEM_COLUMNS: usize = 64;
 
-/// A certificate of our own, and its key.
+/// Our certificate and its key.
 #[derive(Debug)]
 pub(crate) struct Identity {
     certificate: CertificateDer<'static>,
@@ -31,7 +31,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A new one, of the shape that Go's verifier accepts as its own authority.
+    /// Makes a certificate that Go's verifier accepts as its own authority: go-plugin puts it into its pool of
+    /// roots.
     pub(crate) fn make() -> io::Result<Self> {
         let failed = |error: rcgen::Error| io::Error::other(format!("a certificate: {error}"));
         let mut params = CertificateParams::new(vec![NAME.to_owned()]).map_err(failed)?;
@@ -55,12 +56,11 @@ impl Identity {
         })
     }
 
-    /// The certificate alone.
+    /// The certificate without its key, in DER.
     pub(crate) fn der(&self) -> &[u8] {
         &self.certificate
     }
 
-    /// The certificate as text.
     pub(crate) fn pem(&self) -> String {
         let text = BASE64_STANDARD.encode(self.der());
         let mut out = "-----BEGIN CERTIFICATE-----\n".to_owned();
@@ -72,37 +72,38 @@ impl Identity {
         out
     }
 
-    /// How a host connects to whoever holds `theirs`.
+    /// The TLS configuration of a host that only connects to the holder of `theirs`.
     pub(crate) fn client(&self, theirs: Vec<u8>) -> Result<ClientConfig, Error> {
-        let pinned = Arc::new(Pinned::new(theirs));
+        let pinned = Arc::new(PinnedCertificate::new(theirs));
         let config = ClientConfig::builder_with_provider(pinned.provider.clone());
         let mut config = config
             .with_safe_default_protocol_versions()?
+            // Stricter than the default verifier: only one certificate is accepted, and no certificate authority.
             .dangerous()
             .with_custom_certificate_verifier(pinned)
-            .with_client_auth_cert(vec![self.certificate.clone()], self.private())?;
+            .with_client_auth_cert(vec![self.certificate.clone()], self.private_key())?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(config)
     }
 
-    /// How a plugin serves whoever holds `theirs`, and nobody else.
+    /// The TLS configuration of a plugin that only serves the holder of `theirs`.
     pub(crate) fn server(&self, theirs: Vec<u8>) -> Result<ServerConfig, Error> {
-        let pinned = Arc::new(Pinned::new(theirs));
+        let pinned = Arc::new(PinnedCertificate::new(theirs));
         let config = ServerConfig::builder_with_provider(pinned.provider.clone());
         let mut config = config
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(pinned)
-            .with_single_cert(vec![self.certificate.clone()], self.private())?;
+            .with_single_cert(vec![self.certificate.clone()], self.private_key())?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(config)
     }
 
-    fn private(&self) -> PrivateKeyDer<'static> {
+    fn private_key(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(self.key.clone_key())
     }
 }
 
-/// The first certificate of a PEM text.
+/// The first certificate of a PEM text, in DER.
 pub(crate) fn from_pem(text: &str) -> Option<Vec<u8>> {
     let (_, rest) = text.split_once("-----BEGIN CERTIFICATE-----")?;
     let (body, _) = rest.split_once("-----END CERTIFICATE-----")?;
@@ -110,17 +111,18 @@ pub(crate) fn from_pem(text: &str) -> Option<Vec<u8>> {
     BASE64_STANDARD.decode(body).ok()
 }
 
-/// Accepts one certificate.
+/// Accepts the peer's one certificate and nothing else.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedCertificate {
     theirs: CertificateDer<'static>,
     provider: Arc<CryptoProvider>,
 }
 
-impl Pinned {
+impl PinnedCertificate {
     fn new(theirs: Vec<u8>) -> Self {
         Self {
             theirs: theirs.into(),
+            // go-plugin's certificates have P-521 keys, which need rustls's aws-lc-rs provider.
             provider: Arc::new(aws_lc_rs::default_provider()),
         }
     }
@@ -129,7 +131,9 @@ impl Pinned {
         if *shown == self.theirs {
             Ok(())
         } else {
-            Err(Error::General("it shows another certificate".to_owned()))
+            Err(Error::General(
+                "the peer presented a certificate other than the one from its handshake".to_owned(),
+            ))
         }
     }
 
@@ -159,7 +163,7 @@ impl Pinned {
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -194,7 +198,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-impl ClientCertVerifier for Pinned {
+impl ClientCertVerifier for PinnedCertificate {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,4 +1,4 @@
-//! The connection to a plugin: a socket, in TLS where its handshake has a certificate.
+//! Connects to a plugin's socket, with TLS if its handshake carries a certificate.
 
 use std::{
     io,
@@ -23,15 +23,14 @@ use crate::{
     handshake::{Address, Handshake},
 };
 
-/// A socket of either kind.
+/// A Unix or TCP socket, with or without TLS.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// A connection, in TLS or not.
-pub(crate) struct Wire(pub(crate) Box<dyn Socket>);
+pub(crate) struct PluginStream(pub(crate) Box<dyn Socket>);
 
-/// Connects to where the handshake says.
+/// Connects to the address from the handshake.
 pub(crate) async fn connect(
     handshake: &Handshake,
     identity: &Identity,
@@ -51,20 +50,20 @@ pub(crate) async fn connect(
     connecting.map_err(|error| unreachable(innermost(&error)))
 }
 
-async fn dial(address: &Address, tls: Option<TlsConnector>) -> io::Result<Wire> {
+async fn dial(address: &Address, tls: Option<TlsConnector>) -> io::Result<PluginStream> {
     let plain: Box<dyn Socket> = match address {
         Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
         Address::Tcp(address) => Box::new(TcpStream::connect(address).await?),
     };
     let Some(tls) = tls else {
-        return Ok(Wire(plain));
+        return Ok(PluginStream(plain));
     };
     let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
     let stream = tls.connect(name, plain).await?;
-    Ok(Wire(Box::new(stream)))
+    Ok(PluginStream(Box::new(stream)))
 }
 
-/// What an error is really about.
+/// The message of the innermost cause: tonic's own only says `transport error`.
 pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -73,7 +72,7 @@ pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     error.to_string()
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for PluginStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -83,7 +82,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for PluginStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -101,7 +100,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-impl Connected for Wire {
+impl Connected for PluginStream {
     type ConnectInfo = ();
 
     fn connect_info(&self) -> Self::ConnectInfo {}

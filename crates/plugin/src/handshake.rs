@@ -1,29 +1,28 @@
-//! The handshake: what a plugin is told by its environment, and the one line that it answers with.
+//! go-plugin's handshake: environment variables to the plugin, one line on stdout back.
 //!
-//! A line that says anything else than expected is refused. So is a connection that somebody else on the
-//! machine could use: TCP must be loopback, and must come with a certificate.
+//! An unexpected line is refused. So is an address that other local users could connect to: TCP must be loopback
+//! and requires a certificate.
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use base64::{Engine, prelude::BASE64_STANDARD_NO_PAD};
 
-/// The variable that tells a program that it is started as a plugin.
+/// The magic cookie: marks a program as started by a plugin host.
 pub(crate) const COOKIE_KEY: &str = "AWF_PLUGIN";
-/// Its value.
 pub(crate) const COOKIE_VALUE: &str = "awf-plugin-v1";
-/// The version of the handshake itself.
+/// The version of go-plugin's handshake.
 pub(crate) const CORE_VERSION: &str = "1";
-/// The version of the services.
+/// The version of the plugin protocol.
 pub(crate) const APP_VERSION: &str = "1";
-/// How a certificate reaches the plugin.
+/// The host's certificate, in PEM.
 pub(crate) const CLIENT_CERT: &str = "PLUGIN_CLIENT_CERT";
-/// Where a plugin is to put its socket.
+/// The folder for the plugin's socket.
 pub(crate) const SOCKET_DIR: &str = "PLUGIN_UNIX_SOCKET_DIR";
-/// Which versions of the services the host speaks.
+/// The protocol versions that the host supports.
 pub(crate) const VERSIONS: &str = "PLUGIN_PROTOCOL_VERSIONS";
-/// Longest line that is read.
+/// A longer handshake line is refused.
 pub(crate) const MAX_LINE_BYTES: u64 = 16 * 1024;
-/// How much of a wrong line is shown.
+/// How much of an invalid line an error quotes.
 const SHOWN_CHARS: usize = 80;
 
 /// Where a plugin serves.
@@ -33,45 +32,45 @@ pub(crate) enum Address {
     Tcp(SocketAddr),
 }
 
-/// A handshake that can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Handshake {
     pub(crate) address: Address,
-    /// The certificate that it will show; plain text where there is none.
+    /// The plugin's certificate in DER; `None` means plain text.
     pub(crate) certificate: Option<Vec<u8>>,
 }
 
-/// Why a line is no handshake.
+/// Why a handshake was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// It is something else.
-    #[error("its first line is no handshake: `{0}`")]
+    /// The line is not a handshake.
+    #[error("invalid go-plugin handshake line: `{0}`")]
     Line(String),
     /// Another version of the handshake.
-    #[error("it speaks version {0} of the handshake, not {CORE_VERSION}")]
+    #[error("handshake version {0} is not supported; expected {CORE_VERSION}")]
     CoreVersion(String),
     /// Another version of the services.
-    #[error("it speaks version {0} of the plugin protocol, not {APP_VERSION}")]
+    #[error("plugin protocol version {0} is not supported; expected {APP_VERSION}")]
     AppVersion(String),
-    /// A network that is not known.
-    #[error("it serves on `{0}`, which is neither `unix` nor `tcp`")]
+    /// The network is neither `unix` nor `tcp`.
+    #[error("network `{0}` is not supported; expected `unix` or `tcp`")]
     Network(String),
-    /// An address that cannot be used.
-    #[error("it serves at `{0}`, which is no address on this machine")]
+    /// The address is relative, malformed or not on this machine.
+    #[error("address `{0}` is neither a Unix socket path nor a loopback address")]
     Address(String),
-    /// Not gRPC.
-    #[error("it speaks `{0}`, not `grpc`")]
+    #[error("protocol `{0}` is not supported; expected `grpc`")]
     Protocol(String),
-    /// A certificate that cannot be read.
-    #[error("its certificate is not base64")]
+    /// The certificate is not base64.
+    #[error("the certificate in the handshake is not valid base64")]
     Certificate,
-    /// Everybody on this machine could call it.
-    #[error("it serves in plain text over TCP, where others could call it")]
+    /// TCP without TLS: every local user could call the plugin.
+    #[error(
+        "the plugin serves plain text over TCP, where other local users could call it; it must use TLS or a Unix socket"
+    )]
     PlainTcp,
 }
 
 impl Handshake {
-    /// Reads `CORE|APP|network|address|protocol|certificate`; what comes behind belongs to later versions.
+    /// Reads `CORE|APP|network|address|protocol|certificate`. Later fields belong to newer versions and are ignored.
     pub(crate) fn read(line: &str) -> Result<Self, HandshakeError> {
         let line = line.trim();
         let wrong = || HandshakeError::Line(line.chars().take(SHOWN_CHARS).collect());
@@ -91,7 +90,7 @@ impl Handshake {
         if app != APP_VERSION {
             return Err(HandshakeError::AppVersion(app.to_owned()));
         }
-        // Where nothing is said go-plugin means its older protocol.
+        // go-plugin's default when the field is missing.
         let protocol = next().unwrap_or("netrpc");
         if protocol != "grpc" {
             return Err(HandshakeError::Protocol(protocol.to_owned()));

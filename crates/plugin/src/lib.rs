@@ -1,13 +1,13 @@
 //! Plugins: programs that serve operations over gRPC, with go-plugin's handshake, behind the gate.
 //!
-//! [`Plugin::start`] starts one below a warden, reads its handshake, connects and asks what it can do.
-//! [`PluginTools`] shows chosen operations as tools of a provider, which takes calls only as
-//! [`Recorded`](callgate_record::Recorded) permits: nothing else here can run an operation. What a plugin says
-//! about itself is untrusted text; what cannot be shown as a tool without guessing is refused.
+//! [`Plugin::start`] starts a plugin below a warden, reads its handshake, connects and lists its operations.
+//! [`PluginTools`] offers selected operations as the tools of a provider. The provider only takes
+//! [`Recorded`](callgate_record::Recorded) permits: there is no other way to run an operation. A plugin's
+//! descriptions are untrusted text, and an operation that has no exact form as a tool is refused.
 //!
-//! This room does not decide which plugins may be started, and does not look for them.
+//! This room neither decides which plugins may be started nor searches for them.
 //!
-//! [`sdk`] is the other side: how a plugin is written in Rust.
+//! [`sdk`] is the other side: it serves a plugin written in Rust.
 
 mod answer;
 mod certificate;

@@ -7,7 +7,7 @@ pub(crate) fn started(plugin: &str, version: &str) {
 }
 
 pub(crate) fn started_again(plugin: &str) {
-    tracing::warn!(plugin, "a plugin ended and is started again");
+    tracing::warn!(plugin, "a plugin exited and is being restarted");
 }
 
 pub(crate) fn output(text: &str) {
@@ -15,7 +15,7 @@ pub(crate) fn output(text: &str) {
 }
 
 pub(crate) fn folder_not_removed(error: &io::Error) {
-    tracing::debug!(%error, "a plugin's folder could not be removed");
+    tracing::debug!(%error, "could not remove a plugin's folder");
 }
 
 pub(crate) fn watching_failed() {

@@ -1,6 +1,6 @@
-//! A running plugin: started below a warden, asked what it can do, started again when it has died.
+//! A running plugin: started below a warden, and restarted by the next call after it has exited.
 
-mod live;
+mod process;
 
 use std::{
     path::PathBuf,
@@ -13,32 +13,31 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use crate::{PluginError, UnsupportedSchema, handshake, proto::v1::OperationSchema, schema};
-pub(crate) use live::ExecuteFailed;
-use live::Live;
+pub(crate) use process::ExecuteFailed;
+use process::PluginProcess;
 
-/// How long a plugin may take until it has told what it can do.
-pub(crate) const START: Duration = Duration::from_secs(5);
-/// How soon after its start a plugin that died is started again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The time limit for each step of a start: up to `Init`, and then for listing its operations.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// The shortest time between two starts, so a plugin that crashes at once is not restarted in a loop.
+const MIN_RESTART_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A plugin to start.
 #[derive(Debug, Clone)]
 pub struct PluginSpec {
-    /// The name that it is known by here.
+    /// The name in configuration and in tool names.
     pub name: String,
-    /// Its program.
     pub program: PathBuf,
-    /// What it is told at its start.
+    /// Passed to the plugin's `Init`.
     pub config: Map<String, Value>,
-    /// Its environment, besides what the handshake adds.
+    /// The plugin's environment; the handshake adds its own variables.
     pub env: Vec<(String, String)>,
-    /// Our own program, as it is started as a warden.
+    /// The warden's binary.
     pub warden_program: PathBuf,
-    /// How long an operation may take.
+    /// The time limit for one operation.
     pub timeout: Duration,
 }
 
-/// A plugin that was started.
+/// A plugin that was started at least once.
 #[derive(Debug)]
 pub struct Plugin {
     spec: PluginSpec,
@@ -48,21 +47,21 @@ pub struct Plugin {
 
 #[derive(Debug)]
 struct Running {
-    /// None once it was stopped.
-    live: Option<Arc<Live>>,
+    /// `None` after [`Plugin::stop`].
+    process: Option<Arc<PluginProcess>>,
     started: Instant,
     stopped: bool,
 }
 
 impl Plugin {
-    /// Starts it and asks what it can do, within five seconds.
+    /// Starts the plugin and lists its operations.
     pub async fn start(spec: PluginSpec) -> Result<Arc<Self>, PluginError> {
         let started = Instant::now();
-        let live = Live::start(&spec).await?;
-        let operations = match live.operations().await {
+        let process = PluginProcess::start(&spec).await?;
+        let operations = match process.operations().await {
             Ok(operations) => operations,
             Err(error) => {
-                live.stop().await;
+                process.stop().await;
                 return Err(error);
             }
         };
@@ -70,85 +69,84 @@ impl Plugin {
             spec,
             operations,
             running: Mutex::new(Running {
-                live: Some(Arc::new(live)),
+                process: Some(Arc::new(process)),
                 started,
                 stopped: false,
             }),
         }))
     }
 
-    /// The name that it is known by here.
+    /// The name in configuration and in tool names.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// How long an operation may take.
+    /// The time limit for one operation.
     pub(crate) fn timeout(&self) -> Duration {
         self.spec.timeout
     }
 
-    /// The names of its operations, in its own order.
+    /// The names of the operations, in the plugin's order.
     pub fn operations(&self) -> impl Iterator<Item = &str> {
         self.operations
             .iter()
             .map(|operation| operation.name.as_str())
     }
 
-    /// An operation as a tool's descriptor; `None` where there is no such operation.
+    /// An operation as a tool descriptor; `None` if the plugin has no such operation.
     pub fn descriptor(&self, operation: &str) -> Option<Result<Value, UnsupportedSchema>> {
         let found = self.operations.iter().find(|one| one.name == operation);
         found.map(|found| schema::descriptor(self.name(), found))
     }
 
-    /// Ends it: it is asked to, then it is made to. When this returns nothing of it is left.
+    /// Asks the plugin to shut down, then kills it. On return none of its processes is left.
     pub async fn stop(&self) {
         let mut running = self.running.lock().await;
         running.stopped = true;
-        if let Some(live) = running.live.take() {
-            live.stop().await;
+        if let Some(process) = running.process.take() {
+            process.stop().await;
         }
     }
 
-    /// The process that takes calls; one that died is started again.
-    pub(crate) async fn live(&self) -> Result<Arc<Live>, PluginError> {
+    /// The process that takes calls; an exited one is restarted.
+    pub(crate) async fn process(&self) -> Result<Arc<PluginProcess>, PluginError> {
         let mut running = self.running.lock().await;
         if running.stopped {
             return Err(PluginError::Stopped);
         }
-        if let Some(live) = &running.live
-            && !live.has_ended()
+        if let Some(process) = &running.process
+            && !process.has_ended()
         {
-            return Ok(live.clone());
+            return Ok(process.clone());
         }
-        if running.started.elapsed() < PAUSE {
+        if running.started.elapsed() < MIN_RESTART_INTERVAL {
             return Err(PluginError::JustEnded);
         }
         running.started = Instant::now();
         crate::log::started_again(self.name());
-        let live = Arc::new(Live::start(&self.spec).await?);
-        running.live = Some(live.clone());
-        Ok(live)
+        let process = Arc::new(PluginProcess::start(&self.spec).await?);
+        running.process = Some(process.clone());
+        Ok(process)
     }
 }
 
 impl PluginSpec {
-    /// How its process is started: as any host of go-plugin does it, with a certificate of ours and a
-    /// private folder for its socket.
+    /// The process to start: go-plugin's environment, our certificate, and a private folder for the socket.
     fn process(&self, certificate: String, folder: &std::path::Path) -> ProcessSpec {
         let mut env = self.env.clone();
         let folder = folder.display().to_string();
-        let told = [
+        let handshake_env = [
             (handshake::COOKIE_KEY, handshake::COOKIE_VALUE.to_owned()),
             (handshake::VERSIONS, handshake::APP_VERSION.to_owned()),
             (handshake::CLIENT_CERT, certificate),
             (handshake::SOCKET_DIR, folder.clone()),
             ("PLUGIN_MIN_PORT", "10000".to_owned()),
             ("PLUGIN_MAX_PORT", "25000".to_owned()),
-            // Older ones put their sockets where temporary files go.
+            // Plugins built with older go-plugin versions put their sockets into the temporary folder.
             ("TMPDIR", folder),
         ];
-        env.retain(|(name, _)| !told.iter().any(|(ours, _)| ours == name));
-        env.extend(told.map(|(name, value)| (name.to_owned(), value)));
+        env.retain(|(name, _)| !handshake_env.iter().any(|(ours, _)| ours == name));
+        env.extend(handshake_env.map(|(name, value)| (name.to_owned(), value)));
         ProcessSpec {
             warden_program: self.warden_program.clone(),
             command: self.program.display().to_string(),

@@ -1,4 +1,4 @@
-//! Why a plugin is not there.
+//! Why a plugin is unavailable.
 
 use std::{io, time::Duration};
 
@@ -7,48 +7,39 @@ use crate::HandshakeError;
 /// Why a plugin could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
-    /// Its private folder, certificate or process could not be made.
-    #[error("it could not be set up: {0}")]
+    /// Its private folder, certificate or process could not be created.
+    #[error("the plugin's process could not be set up: {0}")]
     Setup(#[from] io::Error),
-    /// It ended before its handshake.
-    #[error("it ended before its handshake ({how}){}", said(.stderr))]
+    #[error("the plugin exited before its handshake ({how}){}", stderr_suffix(.stderr))]
     EndedEarly {
-        /// How it ended.
         how: String,
-        /// The end of what it wrote to stderr.
+        /// The tail of its stderr.
         stderr: String,
     },
-    /// It took too long.
-    #[error("it was not ready within {} s", .0.as_secs())]
+    /// The time limit of the start passed.
+    #[error("the plugin was not ready within {} s", .0.as_secs())]
     Slow(Duration),
-    /// Its first line is no handshake that can be used.
+    /// The handshake was refused.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// It does not answer where it said it would.
-    #[error("it cannot be reached: {0}")]
+    /// Nothing answers at the address from the handshake.
+    #[error("cannot connect to the plugin: {0}")]
     Unreachable(String),
-    /// It says of itself that it does not serve.
-    #[error("its health check says that it does not serve")]
+    #[error("the plugin's health check does not report SERVING")]
     NotServing,
-    /// It refused to tell what it can do, or to begin.
+    /// A call during the start failed, such as `Init`.
     #[error("`{what}` failed: {reason}")]
-    Refused {
-        /// What was asked.
-        what: &'static str,
-        /// What it said.
-        reason: String,
-    },
-    /// It ended a moment ago, and was not started again so soon.
-    #[error("it ended a moment ago")]
+    Refused { what: &'static str, reason: String },
+    /// The process exited, and its last start is too recent for a restart.
+    #[error("the plugin exited right after its start; retry in a second")]
     JustEnded,
-    /// It was stopped.
-    #[error("it was stopped")]
+    #[error("the plugin was stopped")]
     Stopped,
 }
 
-fn said(stderr: &str) -> String {
+fn stderr_suffix(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
-        text => format!("; it said: {text}"),
+        text => format!("; stderr: {text}"),
     }
 }

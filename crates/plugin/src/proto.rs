@@ -1,4 +1,4 @@
-//! What is generated from `proto/`.
+//! Code generated from `proto/`.
 
 #![allow(
     clippy::all,
@@ -7,17 +7,16 @@
     missing_debug_implementations
 )]
 
-/// A plugin's own services.
+/// The services of a plugin.
 pub mod v1 {
     tonic::include_proto!("plugin.v1");
 }
 
-/// What go-plugin serves beside them.
+/// go-plugin's own services.
 pub mod go {
     tonic::include_proto!("plugin");
 }
 
-/// The health check.
 pub mod health {
     tonic::include_proto!("grpc.health.v1");
 }

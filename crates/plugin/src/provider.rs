@@ -1,4 +1,4 @@
-//! The provider: chosen operations of a plugin as tools; a recorded permit in, a reply out.
+//! The provider: selected operations of a plugin as tools. Takes a recorded permit, returns a reply.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     proto::v1::{ExecuteRequest, ExecuteResponse},
 };
 
-/// Chosen operations of a plugin, as tools.
+/// Selected operations of a plugin, as tools.
 #[derive(Debug, Clone)]
 pub struct PluginTools {
     plugin: Arc<Plugin>,
@@ -29,24 +29,19 @@ pub struct PluginTools {
 /// Why operations cannot be tools.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchOperation {
-    /// The plugin has none of that name.
+    /// The plugin has no operation of that name.
     #[error("plugin `{plugin}` has no operation `{operation}`")]
-    Unknown {
-        /// The plugin.
-        plugin: String,
-        /// The operation.
-        operation: String,
-    },
-    /// It has an input that cannot be shown to a model.
+    Unknown { plugin: String, operation: String },
+    /// An input has no form in JSON Schema.
     #[error(transparent)]
     Unsupported(#[from] UnsupportedSchema),
-    /// The plugin's name cannot be a provider's.
-    #[error("plugin `{0}` has a name that tools cannot begin with")]
+    /// The plugin's name is not a valid server name.
+    #[error("plugin name `{0}` cannot be used as a prefix of tool names")]
     Name(String),
 }
 
 impl PluginTools {
-    /// These operations of the plugin, and no others.
+    /// Only these operations of the plugin.
     pub fn new<'a>(
         plugin: Arc<Plugin>,
         operations: impl IntoIterator<Item = &'a str>,
@@ -62,7 +57,7 @@ impl PluginTools {
         })
     }
 
-    /// All operations that can be shown to a model, and why the others cannot.
+    /// All operations that can be mapped to tools, and the reasons for those that cannot.
     pub fn all(plugin: Arc<Plugin>) -> Result<(Self, Vec<NoSuchOperation>), NoSuchOperation> {
         let server = ServerName::new(plugin.name())
             .map_err(|_| NoSuchOperation::Name(plugin.name().to_owned()))?;
@@ -86,29 +81,29 @@ impl PluginTools {
         operation: &str,
         arguments: &Bytes,
         exchange: &Exchange,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<ExecuteAnswer, Failure> {
         let Ok(inputs) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(arguments)
         else {
             let text = "the arguments must be an object";
-            return Ok(Answered::Here(ToolAnswer::failure(text)));
+            return Ok(ExecuteAnswer::Local(ToolAnswer::failure(text)));
         };
         let raw = |(key, value): (String, Box<RawValue>)| (key, value.get().as_bytes().to_vec());
         let request = ExecuteRequest {
             operation: operation.to_owned(),
             inputs: inputs.into_iter().map(raw).collect(),
         };
-        let live = self.plugin.live().await;
-        let live = live.map_err(|error| self.gone(Effect::None, error.to_string()))?;
+        let process = self.plugin.process().await;
+        let process = process.map_err(|error| self.gone(Effect::None, error.to_string()))?;
         let limit = self.plugin.timeout();
         tokio::select! {
-            done = timeout(limit, live.execute(request)) => match done {
-                Ok(Ok(response)) => Ok(Answered::Plugin(response)),
+            done = timeout(limit, process.execute(request)) => match done {
+                Ok(Ok(response)) => Ok(ExecuteAnswer::Plugin(response)),
                 Ok(Err(ExecuteFailed::Gone(why))) => Err(self.gone(Effect::Unknown, why)),
                 Ok(Err(ExecuteFailed::TooLarge)) => Err(Failure::TooLarge {
                     server: self.server.clone(),
                 }),
                 Ok(Err(ExecuteFailed::Status(text))) => {
-                    Ok(Answered::Here(ToolAnswer::failure(text)))
+                    Ok(ExecuteAnswer::Local(ToolAnswer::failure(text)))
                 }
                 Err(_) => Err(Failure::TimedOut {
                     server: self.server.clone(),
@@ -132,10 +127,9 @@ impl PluginTools {
     }
 }
 
-/// Who answered.
-enum Answered {
+enum ExecuteAnswer {
     Plugin(ExecuteResponse),
-    Here(ToolAnswer),
+    Local(ToolAnswer),
 }
 
 fn tool(plugin: &Plugin, server: &ServerName, operation: &str) -> Result<Tool, NoSuchOperation> {
@@ -166,8 +160,8 @@ impl Provider for PluginTools {
             let arguments = frame.param("arguments").map(|json| frame.share(json));
             let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
             let answered = match self.execute(name, &arguments, &exchange).await? {
-                Answered::Plugin(response) => answer(response),
-                Answered::Here(answer) => answer,
+                ExecuteAnswer::Plugin(response) => answer(response),
+                ExecuteAnswer::Local(answer) => answer,
             };
             Reply::in_house(message::result(&id, &answered.to_raw()))
         })
@@ -189,6 +183,6 @@ impl InHouse for PluginTools {
 }
 
 fn unknown(id: &Id) -> Bytes {
-    let error = RpcError::new(RpcError::METHOD_NOT_FOUND, "there is no such operation");
+    let error = RpcError::new(RpcError::METHOD_NOT_FOUND, "unknown operation");
     message::error(Some(id), &error)
 }

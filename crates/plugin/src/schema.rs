@@ -1,30 +1,26 @@
-//! Operations as tools: a JSON Schema of the inputs, and the outputs in the description.
+//! Maps operations to tool descriptors: inputs become JSON Schema, outputs go into the description.
 //!
-//! Nothing is guessed: an input whose type, validation or default has no counterpart makes the whole
-//! operation unusable, and is named.
+//! Nothing is guessed: if the type, validation or default of one input has no counterpart, the whole operation
+//! is refused, with the input's name.
 
 use serde_json::{Map, Value, json};
 
 use crate::proto::v1::{InputSchema, OperationSchema, OutputSchema};
 
-/// Keeps Claude Code from cutting results at 50,000 characters.
+/// For `_meta`: without it Claude Code cuts results at 50,000 characters.
 const RESULT_CHARS: u64 = 500_000;
 
-/// An input that cannot be shown to a model.
+/// An input that has no form in JSON Schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("plugin `{plugin}`, operation `{operation}`, input `{input}`: {why}")]
 pub struct UnsupportedSchema {
-    /// The plugin.
     pub plugin: String,
-    /// The operation.
     pub operation: String,
-    /// The input.
     pub input: String,
-    /// What cannot be mapped.
     pub why: String,
 }
 
-/// The types that a model understands as they are.
+/// The input types that map to JSON Schema.
 #[derive(Clone, Copy)]
 enum Kind {
     String,
@@ -34,7 +30,6 @@ enum Kind {
     Object,
 }
 
-/// An operation as a tool's descriptor.
 pub(crate) fn descriptor(
     plugin: &str,
     operation: &OperationSchema,
@@ -53,7 +48,7 @@ pub(crate) fn descriptor(
                 plugin: plugin.to_owned(),
                 operation: operation.name.clone(),
                 input: input.name.clone(),
-                why: "it is there twice".to_owned(),
+                why: "it is declared twice".to_owned(),
             });
         }
         if input.required {
@@ -110,7 +105,13 @@ fn property(input: &InputSchema) -> Result<Value, String> {
     }
     if !input.default.is_empty() {
         let default = kind.coerced(&input.default);
-        let wrong = || format!("default `{}` is no {}", input.default, kind.as_str());
+        let wrong = || {
+            format!(
+                "default `{}` is not a valid {}",
+                input.default,
+                kind.as_str()
+            )
+        };
         property.insert("default".to_owned(), default.ok_or_else(wrong)?);
     }
     Ok(property.into())
@@ -217,11 +218,11 @@ mod tests {
         for (kind, default, validation, expected) in [
             ("float", "", "", "type `float` cannot be mapped"),
             ("", "", "", "type `` cannot be mapped"),
-            ("integer", "x", "", "default `x` is no integer"),
-            ("integer", "1.5", "", "default `1.5` is no integer"),
-            ("boolean", "yes", "", "default `yes` is no boolean"),
-            ("array", "{}", "", "default `{}` is no array"),
-            ("object", "[]", "", "default `[]` is no object"),
+            ("integer", "x", "", "default `x` is not a valid integer"),
+            ("integer", "1.5", "", "default `1.5` is not a valid integer"),
+            ("boolean", "yes", "", "default `yes` is not a valid boolean"),
+            ("array", "{}", "", "default `{}` is not a valid array"),
+            ("object", "[]", "", "default `[]` is not a valid object"),
             ("string", "", "regex", "validation `regex` cannot be mapped"),
         ] {
             let mapped = property(&input(kind, default, validation));

@@ -1,4 +1,4 @@
-//! The other side: a plugin written in Rust.
+//! An SDK for plugins written in Rust.
 //!
 //! ```no_run
 //! use callgate_plugin::sdk::{Input, Operation, Answer, Server};
@@ -12,9 +12,9 @@
 //! # }
 //! ```
 //!
-//! [`Server::serve`] speaks go-plugin's handshake, so any host of that kind can start the program. It refuses to
-//! run when it was not started by one. With a host's certificate it serves TLS to that host alone; without one
-//! it serves on a socket in a folder of its own.
+//! [`Server::serve`] uses go-plugin's handshake, so any go-plugin host can start the program. Started in another
+//! way it exits with an error. If the host sends a certificate, the plugin serves TLS to that host alone;
+//! otherwise it serves plain text on a socket in a private folder.
 
 mod listen;
 mod services;
@@ -26,14 +26,13 @@ use serde_json::{Map, Value};
 
 use crate::proto::v1::{InputSchema, OperationSchema, OutputSchema};
 
-/// A plugin.
 #[derive(Debug)]
 pub struct Server {
     name: String,
     version: String,
     description: String,
-    operations: Vec<Offered>,
-    configured: Arc<dyn Configured>,
+    operations: Vec<RegisteredOperation>,
+    configured: Arc<dyn ConfigureHook>,
 }
 
 /// An operation: its name, its inputs and outputs.
@@ -48,18 +47,18 @@ pub struct Input {
     schema: InputSchema,
 }
 
-/// What an operation was given.
+/// The inputs of one operation call, or the host's configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
     values: BTreeMap<String, Value>,
 }
 
-/// What an operation answers.
+/// The result of an operation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
-    /// For people.
+    /// Text for people.
     pub output: String,
-    /// For programs.
+    /// Values for programs, by name.
     pub data: Map<String, Value>,
     /// Why it failed, if it did.
     pub error: Option<String>,
@@ -68,52 +67,50 @@ pub struct Answer {
 /// Why a plugin does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A person started it.
-    #[error("this program is a plugin: a host starts it, and it is of no use by itself")]
+    /// The program was not started by a plugin host.
+    #[error("this program is a plugin: it must be started by a plugin host, not run directly")]
     NoHost,
-    /// The host speaks other versions.
-    #[error("the host speaks versions `{0}` of the plugin protocol, and this is version 1")]
+    /// The host supports other protocol versions.
+    #[error("the host supports plugin protocol versions `{0}`, but this plugin uses version 1")]
     Version(String),
     /// The host's certificate cannot be read.
     #[error("the host's certificate cannot be read")]
     Certificate,
-    /// It cannot listen.
     #[error("the plugin cannot listen: {0}")]
     Listen(#[from] io::Error),
-    /// Serving failed.
     #[error("the plugin cannot serve: {0}")]
     Serve(String),
 }
 
-/// Told what the host's configuration says; may refuse it.
-trait Configured: Send + Sync {
+/// Receives the host's configuration, and may refuse it with a message.
+trait ConfigureHook: Send + Sync {
     fn configure(&self, config: Inputs) -> Result<(), String>;
 }
 
-impl<F: Fn(Inputs) -> Result<(), String> + Send + Sync> Configured for F {
+impl<F: Fn(Inputs) -> Result<(), String> + Send + Sync> ConfigureHook for F {
     fn configure(&self, config: Inputs) -> Result<(), String> {
         self(config)
     }
 }
 
-impl fmt::Debug for dyn Configured {
+impl fmt::Debug for dyn ConfigureHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Configured")
+        f.write_str("ConfigureHook")
     }
 }
 
 type Handler = Arc<dyn Fn(Inputs) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// An operation and what does it.
+/// An operation and its handler.
 #[derive(Clone)]
-struct Offered {
+struct RegisteredOperation {
     schema: OperationSchema,
     handler: Handler,
 }
 
-impl fmt::Debug for Offered {
+impl fmt::Debug for RegisteredOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offered")
+        f.debug_struct("RegisteredOperation")
             .field("schema", &self.schema)
             .finish_non_exhaustive()
     }
@@ -131,13 +128,12 @@ impl Server {
         }
     }
 
-    /// Says what it is for.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = text.into();
         self
     }
 
-    /// Is told the host's configuration before anything else, and may refuse it.
+    /// Sets a hook that gets the host's configuration before any operation runs, and may refuse it.
     pub fn configure(
         mut self,
         configured: impl Fn(Inputs) -> Result<(), String> + Send + Sync + 'static,
@@ -146,7 +142,6 @@ impl Server {
         self
     }
 
-    /// Adds an operation.
     pub fn operation<F>(
         mut self,
         operation: Operation,
@@ -155,14 +150,14 @@ impl Server {
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        self.operations.push(Offered {
+        self.operations.push(RegisteredOperation {
             schema: operation.schema,
             handler: Arc::new(move |inputs| Box::pin(handler(inputs))),
         });
         self
     }
 
-    /// Serves the host that started this program, until that says that it is over.
+    /// Serves the host that started this program until the host asks for a shutdown.
     pub async fn serve(self) -> Result<(), ServeError> {
         listen::serve(self).await
     }
@@ -180,13 +175,12 @@ impl Operation {
         }
     }
 
-    /// Adds an input.
     pub fn input(mut self, input: Input) -> Self {
         self.schema.inputs.push(input.schema);
         self
     }
 
-    /// Names something in its data.
+    /// Documents a value of the result's `data`.
     pub fn output(
         mut self,
         name: impl Into<String>,
@@ -203,27 +197,22 @@ impl Operation {
 }
 
 impl Input {
-    /// A text.
     pub fn string(name: impl Into<String>) -> Self {
         Self::of(name.into(), "string")
     }
 
-    /// A whole number.
     pub fn integer(name: impl Into<String>) -> Self {
         Self::of(name.into(), "integer")
     }
 
-    /// Yes or no.
     pub fn boolean(name: impl Into<String>) -> Self {
         Self::of(name.into(), "boolean")
     }
 
-    /// A list.
     pub fn array(name: impl Into<String>) -> Self {
         Self::of(name.into(), "array")
     }
 
-    /// An object.
     pub fn object(name: impl Into<String>) -> Self {
         Self::of(name.into(), "object")
     }
@@ -238,19 +227,17 @@ impl Input {
         }
     }
 
-    /// It must be there.
     pub fn required(mut self) -> Self {
         self.schema.required = true;
         self
     }
 
-    /// What it is for.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.schema.description = text.into();
         self
     }
 
-    /// What counts when it is left out, as text; whoever calls is told, and the handler fills it in.
+    /// The default, as text. Only the schema shows it: the handler must apply it.
     pub fn default(mut self, text: impl Into<String>) -> Self {
         self.schema.default = text.into();
         self
@@ -270,19 +257,16 @@ impl Input {
 }
 
 impl Inputs {
-    /// A value.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
     }
 
-    /// A text.
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name)?.as_str().map(str::to_owned)
     }
 }
 
 impl Answer {
-    /// A text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             output: text.into(),
@@ -290,7 +274,6 @@ impl Answer {
         }
     }
 
-    /// A failure.
     pub fn failure(why: impl Into<String>) -> Self {
         Self {
             error: Some(why.into()),
@@ -298,7 +281,7 @@ impl Answer {
         }
     }
 
-    /// Adds something for programs.
+    /// Adds a value to `data`.
     pub fn with(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.data.insert(name.into(), value.into());
         self

@@ -1,78 +1,58 @@
-//! What happens in a run, as whoever watches it is told.
+//! The events of a run, for its observers.
 
 use callgate_agent::StepEvent;
 use serde::Serialize;
 
 use crate::Status;
 
-/// Something that happened in a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// The run began, or goes on.
+    /// The run started or resumed.
     RunStarted {
-        /// Its id.
         run: String,
-        /// The workflow.
         workflow: String,
-        /// Whether it was begun before.
+        /// Whether the run continues an earlier one.
         resumed: bool,
     },
-    /// A state was begun.
+    /// An attempt at a state started.
     StepStarted {
-        /// Its name.
         step: String,
-        /// Which visit of it, in which loop and branch.
+        /// Identifies the visit: the state, its visit number, and the loops and branches around it.
         key: String,
-        /// Which attempt, counted from one.
+        /// Counted from one.
         attempt: u32,
     },
-    /// Something in an agent's state.
-    Agent {
-        /// The state's name.
-        step: String,
-        /// It.
-        event: StepEvent,
-    },
-    /// A state failed and is tried again.
+    /// An event of an agent's step.
+    Agent { step: String, event: StepEvent },
+    /// An attempt failed and another one follows.
     StepRetried {
-        /// Its name.
         step: String,
-        /// How long the pause is.
         pause_ms: u64,
-        /// Why it failed.
         why: String,
     },
-    /// A state is over.
+    /// A state finished, after all its attempts.
     StepFinished {
-        /// Its name.
         step: String,
-        /// Which visit of it, in which loop and branch.
+        /// Identifies the visit: the state, its visit number, and the loops and branches around it.
         key: String,
-        /// Whether it worked.
         status: Status,
-        /// Its exit code.
         exit_code: i64,
-        /// How long it took.
         duration_ms: u64,
-        /// Why it failed, if it did.
+        /// Empty unless the state failed.
         #[serde(skip_serializing_if = "String::is_empty")]
         error: String,
     },
-    /// A state was over before the run was interrupted, and is not done again.
+    /// A resumed run reuses the result of a state that had finished before the interruption.
     StepKept {
-        /// Its name.
         step: String,
-        /// Which visit of it, in which loop and branch.
+        /// Identifies the visit: the state, its visit number, and the loops and branches around it.
         key: String,
     },
-    /// The run is over.
     RunFinished {
-        /// Its id.
         run: String,
-        /// Whether it worked.
         status: Status,
-        /// What is to be said about it.
+        /// The message of the terminal state, or why the run failed.
         #[serde(skip_serializing_if = "String::is_empty")]
         message: String,
     },

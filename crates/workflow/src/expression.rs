@@ -1,7 +1,7 @@
 //! Conditions: CEL over `inputs`, `states`, `env`, `workflow` and `loop`.
 //!
-//! A path that has no value fails the condition once it is evaluated, whatever the rest of the condition says; only
-//! `has` asks. Every path is a variable of its own, so CEL never sees more of a run than the paths name.
+//! Evaluating a path without a value fails the whole condition, whatever its other parts are; only `has` tests for
+//! one. Every path becomes a variable of its own, so CEL sees no more of a run than the paths name.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,53 +21,51 @@ use crate::template::Lookup;
 
 mod translation;
 
-use translation::{Translated, Use};
+use translation::{PathUse, Translated};
 
-/// How much a condition may see when it has a loop or builds values: text counts by its bytes, and each value as
-/// [`VALUE_WEIGHT`]. Other conditions take time in proportion to what they see, and have no limit.
+/// The most input for a condition that has a loop or builds values: text counts by its bytes, and each value as
+/// [`VALUE_WEIGHT`]. Other conditions run in time linear in their input and have no limit.
 const MAX_WEIGHT: usize = 64 << 10;
 const VALUE_WEIGHT: usize = 64;
-/// How much of an error's text is shown: it may quote whole values.
+/// Longer error texts are cut: they may quote whole values.
 const MAX_ERROR_CHARS: usize = 200;
 
-/// A compiled condition.
 #[derive(Debug, Clone)]
 pub(crate) struct Expression {
     text: String,
     program: Arc<Program>,
-    uses: Vec<Use>,
-    /// What the variables of `uses` are called, up to their number.
+    uses: Vec<PathUse>,
+    /// The prefix of the variables' names; their number in `uses` follows.
     prefix: String,
     is_limited: bool,
 }
 
-/// Why a condition cannot be compiled, or has no value.
+/// Why a condition does not compile, or cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ExpressionError {
     #[error("the condition is empty")]
     Empty,
     #[error("{0}")]
     Bad(String),
-    #[error("`{0}` is not there")]
+    #[error("`{0}` has no value")]
     Missing(String),
     #[error("a condition that loops or builds values can see at most {} KiB", MAX_WEIGHT >> 10)]
     TooLarge,
-    #[error("the condition is neither true nor false, but of type {0}")]
+    #[error("the condition must be true or false, but its value has type {0}")]
     NotBoolean(String),
     #[error("the condition failed: {0}")]
     Failed(String),
 }
 
 /// The values of a condition's paths during one evaluation.
-struct Seen<'a> {
+struct ConditionValues<'a> {
     prefix: &'a str,
     values: Vec<Option<Box<dyn Val>>>,
-    /// The first path without a value that was evaluated. CEL alone would forget it in `missing || true`.
+    /// The first evaluated path without a value. CEL's own error would be lost in `missing || true`.
     missing: OnceLock<usize>,
 }
 
 impl Expression {
-    /// Compiles a condition.
     pub(crate) fn read(text: &str) -> Result<Self, ExpressionError> {
         if text.trim().is_empty() {
             return Err(ExpressionError::Empty);
@@ -88,7 +86,7 @@ impl Expression {
         {
             let name = name.join(".");
             return Err(ExpressionError::Bad(format!(
-                "unknown name `{name}`; there are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item"
+                "unknown name `{name}`; names are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item"
             )));
         }
         if parsed.loops > 1 || (parsed.loops > 0 && parsed.builds) {
@@ -104,9 +102,8 @@ impl Expression {
         })
     }
 
-    /// Whether it holds.
     pub(crate) fn holds(&self, scope: &dyn Lookup) -> Result<bool, ExpressionError> {
-        let look_up = |used: &Use| match scope.look_up(&used.path) {
+        let look_up = |used: &PathUse| match scope.look_up(&used.path) {
             found if used.is_tested => Some(Value::Bool(found.is_some())),
             found => found,
         };
@@ -114,7 +111,7 @@ impl Expression {
         if self.is_limited && values.iter().flatten().map(weight).sum::<usize>() > MAX_WEIGHT {
             return Err(ExpressionError::TooLarge);
         }
-        let seen = Seen {
+        let seen = ConditionValues {
             prefix: &self.prefix,
             values: values.into_iter().map(|value| value.map(boxed)).collect(),
             missing: OnceLock::new(),
@@ -135,12 +132,10 @@ impl Expression {
         }
     }
 
-    /// As it was written.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Every path that it uses.
     pub(crate) fn paths(&self) -> Vec<&[String]> {
         self.uses.iter().map(|used| used.path.as_slice()).collect()
     }
@@ -153,7 +148,7 @@ impl From<BadExpression> for ExpressionError {
     }
 }
 
-impl VariableResolver for Seen<'_> {
+impl VariableResolver for ConditionValues<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let at: usize = variable.strip_prefix(self.prefix)?.parse().ok()?;
         let value = self.values.get(at)?.as_deref();
@@ -164,7 +159,7 @@ impl VariableResolver for Seen<'_> {
     }
 }
 
-/// The gate's functions, and `contains` for lists.
+/// The CEL functions of the policy language, and `contains` for lists.
 fn environment() -> &'static Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
@@ -212,7 +207,7 @@ fn boxed(value: Value) -> Box<dyn Val> {
         .expect("strings, numbers, lists and maps are values")
 }
 
-/// Not `cel::to_value`: to that, every whole number that is not negative is unsigned, and `n + 1` fails.
+/// Not `cel::to_value`: it makes every non-negative integer unsigned, and then `n + 1` fails.
 fn converted(value: Value) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,

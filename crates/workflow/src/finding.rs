@@ -1,4 +1,4 @@
-//! Table: what can be wrong with a workflow: codes, and what each means.
+//! Table: the codes of findings in workflows, and what each means.
 
 use callgate_gate::Place;
 use serde::Serialize;
@@ -9,50 +9,45 @@ use serde::Serialize;
 pub enum Severity {
     /// The workflow cannot run.
     Error,
-    /// It can, and somebody should know.
+    /// The workflow can run, but its author should know.
     Warning,
 }
 
-/// Something that is wrong, and where.
+/// A problem in a workflow, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What kind of thing it is.
     pub code: Code,
-    /// How bad it is.
     pub severity: Severity,
-    /// The state that it is about.
+    /// The state that the finding is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Where in the file, like `states.deploy.mcp_proxy.plugin_tools[0].expose[1]`.
+    /// The path in the file, such as `states.deploy.mcp_proxy.plugin_tools[0].expose[1]`.
     pub path: String,
-    /// What is wrong.
     pub message: String,
-    /// The line, counted from one; zero where it is not known.
+    /// The line, counted from one; zero if it is unknown.
     pub line: u64,
-    /// The column, likewise.
+    /// The column, counted from one; zero if it is unknown.
     pub column: u64,
 }
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal: $explained:literal,)*) => {
-        /// What kind of thing is wrong.
+        /// The kind of a finding.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Code {
             $($(#[$doc])* #[serde(rename = $text)] $name,)*
         }
 
         impl Code {
-            /// All codes.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// As it is written.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
                 }
             }
 
-            /// What it means and what helps.
+            /// What the code means and what to do.
             pub fn explained(self) -> &'static str {
                 match self {
                     $(Self::$name => $explained,)*
@@ -65,52 +60,52 @@ macro_rules! codes {
 codes! {
     /// An unknown key in `mcp_proxy`.
     UnknownProxyKey = "USER.MCP_PROXY.UNKNOWN_KEY":
-        "A key in `mcp_proxy` is not known. It has `enable`, `intercept_builtins` and `plugin_tools`; an entry of `plugin_tools` has `plugin` and `expose`. A key that was mistyped would otherwise leave an agent with other tools than the author meant.",
-    /// A plugin that is not there or does not start.
+        "`mcp_proxy` has an unknown key. Its keys are `enable`, `intercept_builtins` and `plugin_tools`; an entry of `plugin_tools` has `plugin` and `expose`. Ignoring a mistyped key could give an agent other tools than the author meant.",
+    /// A plugin that is not found, not trusted or does not start.
     UnknownPlugin = "USER.MCP_PROXY.UNKNOWN_PLUGIN":
-        "A plugin is not in `.callgate/plugins.yaml`, `.awf/plugins.yaml`, the plugin folders or `plugins` of callgate.yaml; or it was found and nobody trusted it; or it does not start. The message says which. A plugin that was found in the working folder is started after `callgate trust PATH`.",
+        "A plugin is not in `.callgate/plugins.yaml`, `.awf/plugins.yaml`, the plugin folders or `plugins` of callgate.yaml; or it was found but is not trusted; or it does not start. The message says which. A plugin found in the working folder only starts after `callgate trust PATH`.",
     /// The plugin has no such operation.
     UnknownOperation = "USER.MCP_PROXY.UNKNOWN_OPERATION":
-        "The plugin has no operation of that name. `validate` starts each plugin for at most five seconds and asks it; `--no-plugins` leaves that out.",
-    /// Two tools with one name.
+        "The plugin has no operation of that name. `validate` starts each plugin for at most five seconds and asks it; `--no-plugins` skips this check.",
+    /// Two tools with the same shown name.
     NameCollision = "USER.MCP_PROXY.NAME_COLLISION":
-        "Two tools of one step would be shown under one name, so that an agent could not say which it means. Tools of plugins are shown as `PLUGIN_OPERATION`: plugin `a` with `b_c` and plugin `a_b` with `c` are both `a_b_c`. Expose one of them only, or rename a plugin.",
-    /// A proxy that offers nothing.
+        "Two tools of one step would have the same name, so an agent could not tell them apart. Plugin tools are named `PLUGIN_OPERATION`: plugin `a` with `b_c` and plugin `a_b` with `c` are both `a_b_c`. Expose only one of them, or rename a plugin.",
+    /// A proxy that offers no tools.
     EmptyProxy = "USER.MCP_PROXY.EMPTY_PROXY":
-        "The proxy is on and offers no tool: built-in tools are not intercepted and no operation of a plugin is exposed. `expose` is never implicit: name the operations, set `intercept_builtins: true`, or leave the proxy off.",
-    /// An input that cannot be shown to a model.
+        "The proxy is enabled but offers no tools: built-in tools are not intercepted and no plugin operation is exposed. `expose` is never implicit: name the operations, set `intercept_builtins: true`, or disable the proxy.",
+    /// An input without a JSON Schema form.
     UnsupportedSchema = "USER.MCP_PROXY.UNSUPPORTED_SCHEMA":
-        "An input of a plugin's operation cannot be shown to a model: its type is none of string, integer, boolean, array and object, its validation is neither url nor email, or its default is not of its type. The plugin has to be changed, or the operation left out.",
-    /// The agent cannot be reduced to our tools.
+        "An input of a plugin's operation cannot be shown to a model: its type is not string, integer, boolean, array or object, its validation is not url or email, or its default does not have its type. Change the plugin, or do not expose the operation.",
+    /// The agent is not known to run with the gate's tools alone.
     UnsupportedProvider = "USER.MCP_PROXY.UNSUPPORTED_PROVIDER":
-        "A warning. The agent that is installed is not known to be reduced to the gate's tools, so it may use tools of its own round the gate; those are on record as bypassed. `callgate agent probe` looks at the installed agents and remembers what it finds.",
-    /// A model that goes round in circles.
+        "A warning. The installed agent is not known to run with the gate's tools alone, so it may use its own tools without passing the gate; such calls are recorded as bypassed. `callgate agent probe` tests the installed agents and stores the result.",
+    /// A model that does not stop calling tools.
     InfiniteLoopGuard = "USER.MCP_PROXY.INFINITE_LOOP_GUARD":
-        "A model stopped for tool calls and made none, or made more rounds of calls than `max_rounds` allows (50 when left out).",
+        "A model ended an answer with the finish reason `tool_calls` but made no call, or made more rounds of calls than `max_rounds` allows (default 50).",
     /// An unknown key elsewhere.
     UnknownKey = "USER.WORKFLOW.UNKNOWN_KEY":
-        "A key is not known there. A mistyped `on_success` would otherwise end the workflow where the author meant it to go on.",
+        "A key is unknown. Ignoring a mistyped `on_success`, for example, would end the workflow where the author meant it to continue.",
     /// A value of another type than expected.
     WrongType = "USER.WORKFLOW.WRONG_TYPE":
-        "A value is of another type than expected there, or outside the values that it may have.",
-    /// Something that must be there is not.
+        "A value has the wrong type or is outside its allowed values.",
+    /// A required key or value is missing.
     Missing = "USER.WORKFLOW.MISSING":
-        "Something that must be there is missing.",
-    /// A state that is not there.
+        "A required key or value is missing.",
+    /// A reference to a state that does not exist.
     UnknownState = "USER.WORKFLOW.UNKNOWN_STATE":
-        "A state is named that the workflow does not have.",
-    /// A state that nothing leads to.
+        "A state refers to a state that does not exist in the workflow.",
+    /// A state that cannot be reached.
     Unreachable = "USER.WORKFLOW.UNREACHABLE":
-        "A warning. Nothing leads to a state from the initial one.",
-    /// A template that cannot be read.
+        "A warning. The state cannot be reached from the initial state.",
+    /// A malformed template, or one with an unknown path.
     BadTemplate = "USER.WORKFLOW.BAD_TEMPLATE":
-        "A template cannot be read, or uses something that is never there. Between `{{` and `}}` stands a path such as `.inputs.name`, `.states.NAME.Output`, `.env.NAME`, `.workflow.id` or `.loop.item`, or one of the functions json, escape, split, join and trimSpace.",
-    /// A condition that cannot be read.
+        "A template is malformed, or uses a path that never has a value. Write between `{{` and `}}` a path such as `.inputs.name`, `.states.NAME.Output`, `.env.NAME`, `.workflow.id` or `.loop.item`, or one of the functions json, escape, split, join and trimSpace.",
+    /// A malformed condition, or one with an unknown path.
     BadExpression = "USER.WORKFLOW.BAD_EXPRESSION":
-        "A condition does not compile, or uses something that is never there. Conditions are CEL over paths such as `states.NAME.ExitCode` and `inputs.name`; `and`, `or`, `not` and `contains` are understood, too.",
-    /// A proxy on a state that is no agent.
+        "A condition does not compile, or uses a path that never has a value. Conditions are CEL over paths such as `states.NAME.ExitCode` and `inputs.name`; `and`, `or`, `not` and `contains` also work.",
+    /// A proxy on a state that runs no agent.
     ProxyWithoutAgent = "USER.WORKFLOW.PROXY_WITHOUT_AGENT":
-        "A warning. `mcp_proxy` stands on a state that is no agent, where it has no effect.",
+        "A warning. `mcp_proxy` is set on a state that does not run an agent, where it has no effect.",
 }
 
 impl Finding {
@@ -131,7 +126,7 @@ impl Finding {
         }
     }
 
-    /// Whether the workflow cannot run because of it.
+    /// Whether the finding keeps the workflow from running.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
@@ -160,7 +155,7 @@ impl Code {
     }
 }
 
-/// The code of that name, in full or by its last part, however it is cased.
+/// The code of that name, in full or by its last part, ignoring case.
 pub fn explain(text: &str) -> Option<Code> {
     let wanted = text.trim().to_uppercase();
     let mut codes = Code::ALL.iter().copied();

@@ -1,4 +1,4 @@
-//! What a run is given: values for the inputs of its workflow, checked all at once.
+//! The input values of a run: typed and checked, all errors at once.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::{Input, InputKind, Workflow, template::shown};
 
-/// Everything that is wrong with what was given.
+/// All errors in the given inputs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct BadInputs(pub Vec<String>);
 
@@ -16,7 +16,7 @@ impl fmt::Display for BadInputs {
     }
 }
 
-/// The inputs of a run: what was given as `name=text`, what counts where nothing was, and nothing else.
+/// The inputs of a run: given as `name=text`, or from the defaults. Unknown names are errors.
 pub fn given(
     workflow: &Workflow,
     pairs: &[(String, String)],
@@ -33,7 +33,7 @@ pub fn given(
         let value = match text {
             Some((_, text)) => checked(input, &Value::String(text.clone())).map(Some),
             None if input.default.is_some() => Ok(input.default.clone()),
-            None if input.required => Err("must be given".to_owned()),
+            None if input.required => Err("a value is required".to_owned()),
             None => Ok(None),
         };
         match value {
@@ -49,10 +49,10 @@ pub fn given(
     }
 }
 
-/// A value of the input's type that keeps to its rules. Texts are read as that type.
+/// Converts a value to the input's type and checks it against its rules. Texts are parsed as that type.
 pub(crate) fn checked(input: &Input, value: &Value) -> Result<Value, String> {
     let value = typed(input.kind, value)
-        .ok_or_else(|| format!("`{}` is no {}", shown(value), input.kind.as_str()))?;
+        .ok_or_else(|| format!("`{}` is not a valid {}", shown(value), input.kind.as_str()))?;
     if !input.allowed.is_empty()
         && !input
             .allowed
@@ -61,7 +61,7 @@ pub(crate) fn checked(input: &Input, value: &Value) -> Result<Value, String> {
     {
         let allowed: Vec<String> = input.allowed.iter().map(shown).collect();
         return Err(format!(
-            "`{}` is none of {}",
+            "`{}` is not one of {}",
             shown(&value),
             allowed.join(", ")
         ));
@@ -126,7 +126,6 @@ fn typed(kind: InputKind, value: &Value) -> Option<Value> {
 }
 
 impl InputKind {
-    /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -202,12 +201,12 @@ states: {a: {type: terminal, status: success}}
         ]);
         let expected = [
             "inputs.none: the workflow has no such input",
-            "inputs.target: must be given",
+            "inputs.target: a value is required",
             "inputs.n: 11 is more than 10",
-            "inputs.mode: `other` is none of fast, slow",
+            "inputs.mode: `other` is not one of fast, slow",
             "inputs.mail: `nobody` does not match `^[a-z]+@[a-z]+$`",
-            "inputs.list: `{}` is no array",
-            "inputs.dry: `maybe` is no boolean",
+            "inputs.list: `{}` is not a valid array",
+            "inputs.dry: `maybe` is not a valid boolean",
         ];
         assert_eq!(wrong, Err(expected.join("\n")));
     }

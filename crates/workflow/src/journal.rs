@@ -1,7 +1,7 @@
-//! The journal of a run: one line for each thing that happened, written before the run goes on.
+//! The journal of a run: one line per event, written before the run continues.
 //!
-//! A run that was killed is walked again from its beginning, and every state that stands in the journal as over is
-//! taken from there. A last line that was cut off never happened. Whoever walks a run holds its lock.
+//! A resumed run is executed again from its start, but takes the result of every finished state from the journal. An
+//! incomplete last line is ignored. The process that executes a run holds its lock.
 
 mod lines;
 mod report;
@@ -21,79 +21,66 @@ use serde_json::{Map, Value};
 use ulid::Ulid;
 
 use crate::{Outcome, Status};
-use lines::{Line, Told, again, lines};
+use lines::{JournalState, Line, keys_to_repeat, lines};
 pub use report::{RunReport, RunStatus, StepReport, runs};
 
-/// The folder of runs in the data folder.
+/// The folder for runs in the data folder.
 const FOLDER: &str = "workflows";
 const JOURNAL: &str = "journal.jsonl";
-/// The workflow as it was when the run began.
+/// A copy of the workflow from the start of the run: a resumed run must not see later edits.
 const FILE: &str = "workflow.yaml";
 const LOCK: &str = "lock";
 
-/// Why a run cannot be kept or gone on with.
+/// Why a run cannot be recorded or resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// There is no such run.
-    #[error("there is no run `{0}`")]
+    #[error("unknown run `{0}`; `callgate workflow history` lists all runs")]
     Unknown(String),
-    /// Somebody walks it right now.
-    #[error("run `{0}` is under way")]
+    /// Another process holds the run's lock.
+    #[error("run `{0}` is in progress in another process")]
     Busy(String),
-    /// It cannot be read or written.
-    #[error("the journal of run `{run}`: {error}")]
-    Io {
-        /// The run.
-        run: String,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// It is damaged.
-    #[error("the journal of run `{0}` is damaged")]
+    #[error("cannot access the journal of run `{run}`: {error}")]
+    Io { run: String, error: io::Error },
+    #[error("the journal of run `{0}` is damaged: it has no start entry")]
     Damaged(String),
 }
 
-/// A run that is walked.
+/// The journal of a run in progress. Holds the run's lock.
 #[derive(Debug)]
 pub struct Journal {
-    /// The run's id.
     pub run: String,
-    /// Its workflow's text.
     pub text: String,
-    /// Where that came from.
+    /// Where the text was read from; relative paths in it start there.
     pub file: PathBuf,
-    /// Where the run works.
+    /// The working directory of the run.
     pub workdir: PathBuf,
-    /// What it was given.
+    /// The values of its inputs.
     pub inputs: Map<String, Value>,
-    /// The one state that it is about, where it is about one.
+    /// The only state to run (`--step`); `None` for the whole workflow.
     pub only: Option<String>,
-    /// Whether it was begun before.
+    /// Whether the run continues an earlier one.
     pub resumed: bool,
     finished: BTreeMap<String, Outcome>,
     out: Mutex<File>,
     _lock: File,
 }
 
-/// A run that begins.
+/// A run to start.
 #[derive(Debug)]
 pub struct Beginning<'a> {
-    /// The workflow's name.
     pub workflow: &'a str,
-    /// Its text.
     pub text: &'a str,
-    /// Where that came from.
+    /// Where the text was read from; relative paths in it start there.
     pub file: &'a Path,
-    /// Where the run works.
+    /// The working directory of the run.
     pub workdir: &'a Path,
-    /// What it is given.
+    /// The values of its inputs.
     pub inputs: Map<String, Value>,
-    /// The one state that it is about, where it is about one.
+    /// The only state to run (`--step`); `None` for the whole workflow.
     pub only: Option<String>,
 }
 
 impl Journal {
-    /// Begins a run.
     pub fn begin(data_dir: &Path, beginning: Beginning<'_>) -> Result<Self, JournalError> {
         let run = Ulid::generate().to_string();
         let folder = data_dir.join(FOLDER).join(&run);
@@ -140,8 +127,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Goes on with a run: from the last visit of a state where one is named, else where it stopped. A state that
-    /// failed in the end is done again.
+    /// Resumes a run: from the last visit of the state `from`, or else where it stopped. A state whose failure ended
+    /// the run is repeated.
     pub fn resume(data_dir: &Path, run: &str, from: Option<&str>) -> Result<Self, JournalError> {
         let folder = folder(data_dir, run)?;
         let lock = locked(&folder, run)?;
@@ -151,19 +138,19 @@ impl Journal {
         };
         let text = fs::read_to_string(folder.join(FILE)).map_err(failed)?;
         let lines = lines(&folder, run)?;
-        let again = again(&lines, from);
-        let told = Told::of(&lines);
+        let again = keys_to_repeat(&lines, from);
+        let folded = JournalState::of(&lines);
         let Some(Line::Started {
             file,
             workdir,
             inputs,
             only,
             ..
-        }) = told.started.cloned()
+        }) = folded.started.cloned()
         else {
             return Err(JournalError::Damaged(run.to_owned()));
         };
-        let mut finished: BTreeMap<String, Outcome> = told
+        let mut finished: BTreeMap<String, Outcome> = folded
             .finished
             .into_iter()
             .map(|(key, _, outcome, _)| (key.clone(), outcome.clone()))
@@ -188,7 +175,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What came of a state before the run was interrupted.
+    /// The outcome of a visit that finished before the interruption.
     pub(crate) fn kept(&self, key: &str) -> Option<&Outcome> {
         self.finished.get(key)
     }
@@ -223,7 +210,7 @@ impl Journal {
         })
     }
 
-    /// One write for one line: what was cut off is the last line, and alone.
+    /// Writes a line in a single `write`: a crash can only cut the last line.
     fn write(&self, line: &Line) -> Result<(), JournalError> {
         let failed = |error| JournalError::Io {
             run: self.run.clone(),
@@ -238,7 +225,7 @@ impl Journal {
 
 fn folder(data_dir: &Path, run: &str) -> Result<PathBuf, JournalError> {
     let unknown = || JournalError::Unknown(run.to_owned());
-    // An id is one part of a path, and leads nowhere else.
+    // The id comes from the command line. A valid ULID is a single path component, so it cannot leave the folder.
     run.parse::<Ulid>().map_err(|_| unknown())?;
     let folder = data_dir.join(FOLDER).join(run);
     if folder.is_dir() {
@@ -260,6 +247,7 @@ fn locked(folder: &Path, run: &str) -> Result<File, JournalError> {
         .mode(0o600)
         .open(folder.join(LOCK))
         .map_err(failed)?;
+    // The kernel releases the lock when its process dies, so a killed run can be resumed at once.
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Busy(run.to_owned())),
@@ -275,7 +263,7 @@ fn opened(folder: &Path) -> io::Result<File> {
         .read(true)
         .mode(0o600)
         .open(&path)?;
-    // A line that was cut off must not grow together with the next.
+    // Ends an incomplete last line, or the next line would be appended to it and lost as well.
     let text = fs::read(&path)?;
     if text.last().is_some_and(|last| *last != b'\n') {
         out.write_all(b"\n")?;

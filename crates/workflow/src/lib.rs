@@ -1,12 +1,12 @@
 //! Workflows: state machines in YAML whose steps are commands, agents and operations of plugins.
 //!
-//! [`read`] makes a [`Workflow`] of a file, or says everything that is wrong with it at once, each finding with a
-//! code, a path and a place. [`Run`] walks one: it writes down each step that has ended before it goes on, so
-//! that a run that was killed can be walked again without doing anything twice ([`Journal`]).
+//! [`read`] parses a file into a [`Workflow`], or reports all its problems at once, each with a code, a path and a
+//! position. [`Run`] executes one: it records each finished step before it continues, so a killed run can be resumed
+//! without repeating finished steps ([`Journal`]).
 //!
-//! This room starts no agent and calls no plugin itself. That is asked for through the [`StepRunner`] port, and
-//! whoever is behind it puts the gate between an agent and its tools; a step whose tools cannot be had as the file
-//! says fails, and its agent is never started. Commands are the author's own, and run below a warden.
+//! This room starts no agents and calls no plugins itself: the [`StepRunner`] port does, and its implementation puts
+//! the gate between an agent and its tools. If the tools cannot be provided exactly as the file says, the step fails
+//! and its agent is never started. Commands are trusted like the workflow itself, and run below a warden.
 
 mod events;
 mod expression;

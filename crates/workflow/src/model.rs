@@ -1,4 +1,4 @@
-//! A workflow as meant: checked, with templates and conditions read.
+//! The checked model of a workflow, with templates and conditions parsed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,84 +8,65 @@ use serde_json::Value;
 
 use crate::{Status, expression::Expression, template::Template};
 
-/// A workflow.
 #[derive(Debug, Clone)]
 pub struct Workflow {
-    /// Its name.
     pub name: String,
-    /// What it is for.
     pub description: String,
-    /// What it is given.
     pub inputs: Vec<Input>,
-    /// The state that it begins in.
+    /// The first state to run.
     pub initial: String,
-    /// Its states, in the order of the file.
+    /// In the order of the file.
     pub states: Vec<State>,
     pub(crate) by_name: BTreeMap<String, usize>,
 }
 
-/// An input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
-    /// Its name.
     pub name: String,
-    /// Its type.
     pub kind: InputKind,
-    /// Whether it must be given.
     pub required: bool,
-    /// What counts when it is not.
     pub default: Option<Value>,
-    /// What a text must match.
+    /// A regular expression that a text must match.
     pub pattern: Option<String>,
-    /// What it may be.
+    /// The allowed values; empty allows all.
     pub allowed: Vec<Value>,
-    /// The least that a number may be.
     pub min: Option<f64>,
-    /// The most.
     pub max: Option<f64>,
 }
 
 /// The type of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
-    /// A text.
     String,
-    /// A whole number.
     Integer,
-    /// A number.
     Number,
-    /// Yes or no.
     Boolean,
-    /// A list, given as JSON.
+    /// Given as JSON.
     Array,
-    /// An object, given as JSON.
+    /// Given as JSON.
     Object,
 }
 
-/// A state.
 #[derive(Debug, Clone)]
 pub struct State {
-    /// Its name.
     pub name: String,
-    /// What it does.
     pub kind: Kind,
-    /// How long it may take.
+    /// The time limit for one attempt; `None` means no limit.
     pub timeout: Option<Duration>,
-    /// How often it is tried.
     pub retry: Retry,
-    /// Asked in order, before all else.
+    /// Evaluated in order, before `on_success` and `on_failure`.
     pub transitions: Vec<Transition>,
-    /// Where it goes on after it worked; the end where nothing is said.
+    /// The next state after a success; `None` ends the run in success.
     pub on_success: Option<Target>,
-    /// Where it goes on after it failed; a failed end where nothing is said.
+    /// The next state after a failure; `None` ends the run in failure.
     pub on_failure: Option<Target>,
-    /// Whether a failure counts as a success for what comes next.
+    /// Whether a failure continues with `on_success`.
     pub continue_on_error: bool,
-    /// Where it works.
+    /// The working directory, relative to the run's.
     pub(crate) dir: Option<Template>,
-    /// States that must have worked before.
+    /// States that must have succeeded before.
     pub depends_on: Vec<String>,
-    /// The proxy, as it is written.
+    /// `mcp_proxy`, also where it is disabled.
     pub proxy: Option<Proxy>,
     pub(crate) place: Place,
 }
@@ -93,49 +74,37 @@ pub struct State {
 /// What a state does.
 #[derive(Debug, Clone)]
 pub enum Kind {
-    /// Runs a command.
     Command(Command),
-    /// Runs an agent.
     Agent(Box<Agent>),
-    /// Ends the workflow.
     Terminal(Ending),
-    /// Runs states at once.
     Parallel(Parallel),
-    /// Runs states again and again.
     Loop(Loop),
     /// Runs an operation of a plugin.
     Operation(Operation),
 }
 
-/// A command.
 #[derive(Debug, Clone)]
 pub struct Command {
     pub(crate) command: Template,
-    /// How its output is read.
     pub output_format: OutputFormat,
 }
 
-/// How an output is read.
+/// The format of an output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// As text.
     #[default]
     Text,
-    /// As JSON, or the step has failed.
+    /// Parsed as JSON; the step fails if that is not possible.
     Json,
 }
 
-/// An agent.
 #[derive(Debug, Clone)]
 pub struct Agent {
-    /// Which one.
     pub provider: AgentKind,
     pub(crate) prompt: Prompt,
-    /// What is passed on to it.
     pub options: Options,
-    /// Options that are templates, by their keys.
+    /// Options that are templates, by key.
     pub(crate) texts: Vec<(&'static str, Template)>,
-    /// How its answer is read.
     pub output_format: OutputFormat,
 }
 
@@ -143,27 +112,25 @@ pub struct Agent {
 #[derive(Debug, Clone)]
 pub(crate) enum Prompt {
     Text(Template),
-    /// A file, whose content is a template, too.
+    /// The path of a file whose content is a template, too.
     File(Template),
 }
 
-/// Where an agent's tools come from.
+/// `mcp_proxy`: where an agent's tools come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Proxy {
-    /// Whether there is a proxy.
     pub enable: bool,
-    /// Whether the built-in tools come from us, and the agent has none of its own.
+    /// Whether the gate's built-in tools replace the agent's native ones.
     pub intercept_builtins: bool,
-    /// Operations of plugins.
     pub plugin_tools: Vec<PluginTools>,
     pub(crate) places: Vec<ToolPlaces>,
     pub(crate) place: Place,
 }
 
-/// Where an entry of `plugin_tools` stands, in the order of the entries.
+/// The positions of an entry of `plugin_tools`, for findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ToolPlaces {
-    /// Which entry of the file it is.
+    /// The index of the entry in the file.
     pub(crate) index: usize,
     pub(crate) plugin: Place,
     pub(crate) expose: Vec<Place>,
@@ -172,41 +139,38 @@ pub(crate) struct ToolPlaces {
 /// How a workflow ends.
 #[derive(Debug, Clone)]
 pub struct Ending {
-    /// Whether that is a success.
     pub status: Status,
     pub(crate) message: Option<Template>,
 }
 
-/// States at once.
 #[derive(Debug, Clone)]
 pub struct Parallel {
-    /// Which ones.
+    /// Names of states.
     pub branches: Vec<String>,
-    /// When that is a success.
     pub strategy: Strategy,
-    /// How many at the same time.
+    /// How many branches run at the same time.
     pub max_concurrent: usize,
 }
 
-/// When states at once are a success.
+/// When a parallel state succeeds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// When all are; the first failure stops the others.
+    /// If all branches succeed; the first failure stops the others.
     #[default]
     AllSucceed,
-    /// When one is; the first success stops the others.
+    /// If one branch succeeds; the first success stops the others.
     AnySucceed,
-    /// Always, once all have ended.
+    /// Always, once all branches have ended.
     BestEffort,
 }
 
-/// States again and again.
+/// A loop over states.
 #[derive(Debug, Clone)]
 pub struct Loop {
-    pub(crate) over: Over,
+    pub(crate) over: LoopOver,
     /// The states, in order.
     pub body: Body,
-    /// How often at most.
+    /// A `while` loop that reaches it fails, as does a list with more items.
     pub max_iterations: u32,
     pub(crate) break_when: Option<Expression>,
 }
@@ -214,25 +178,24 @@ pub struct Loop {
 /// The states of a loop.
 pub type Body = Vec<String>;
 
-/// How long a loop goes on.
+/// What a loop iterates over.
 #[derive(Debug, Clone)]
-pub(crate) enum Over {
+pub(crate) enum LoopOver {
     /// Once for each item.
     Items(Items),
-    /// As long as this holds.
+    /// As long as the condition holds.
     While(Expression),
 }
 
-/// What a loop goes over.
+/// The items of a loop.
 #[derive(Debug, Clone)]
 pub(crate) enum Items {
-    /// Each of these.
     List(Vec<Item>),
-    /// A list, or a text that is one in JSON.
+    /// A list, or a text that is a JSON list.
     Template(Template),
 }
 
-/// One item of a list as it is written.
+/// An item of a literal list.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
     Value(Value),
@@ -242,9 +205,7 @@ pub(crate) enum Item {
 /// An operation of a plugin.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// The plugin.
     pub plugin: String,
-    /// Its operation.
     pub operation: String,
     pub(crate) inputs: Inputs,
     pub(crate) place: Place,
@@ -259,52 +220,45 @@ pub(crate) enum Inputs {
     Map(Vec<(String, Inputs)>),
 }
 
-/// How often a state is tried.
+/// How failed attempts are repeated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Retry {
-    /// How often at most.
+    /// Including the first attempt.
     pub max_attempts: u32,
     /// The pause before the second attempt.
     pub initial_delay: Duration,
-    /// The longest pause.
     pub max_delay: Duration,
-    /// How pauses grow.
     pub backoff: Backoff,
-    /// By how much, where they grow by a factor.
+    /// The factor of exponential backoff.
     pub multiplier: f64,
-    /// The part of a pause that is left to chance, of 1.
+    /// The random share of a pause, from 0 to 1.
     pub jitter: f64,
-    /// The exit codes that are tried again; all but 0 when empty.
+    /// The exit codes that are retried; empty retries every failure.
     pub retryable_exit_codes: Vec<i64>,
 }
 
-/// How pauses grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Backoff {
-    /// Not at all.
     #[default]
     Constant,
-    /// By the first one each time.
+    /// Grows by the first pause each time.
     Linear,
-    /// By a factor each time.
+    /// Grows by a factor each time.
     Exponential,
 }
 
-/// A way on that is asked about.
+/// A conditional next state.
 #[derive(Debug, Clone)]
 pub struct Transition {
-    /// Always, where nothing is said.
+    /// `None` always holds.
     pub(crate) when: Option<Expression>,
-    /// Where to.
     pub goto: String,
 }
 
-/// Where a state goes on.
+/// What follows a state.
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// To another state.
     State(String),
-    /// To the end.
     End(Ending),
 }
 
@@ -323,7 +277,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The pause after so many attempts; `chance` is between 0 and 1.
+    /// The pause after `attempts` attempts; `chance` is a random number from 0 to 1.
     pub(crate) fn pause(&self, attempts: u32, chance: f64) -> Duration {
         let factor = match self.backoff {
             Backoff::Constant => 1.0,
@@ -339,14 +293,13 @@ impl Retry {
 }
 
 impl State {
-    /// The line that it stands at, counted from one.
+    /// The line in the file, counted from one.
     pub fn line(&self) -> u64 {
         self.place.line
     }
 }
 
 impl Workflow {
-    /// A state by its name.
     pub fn state(&self, name: &str) -> Option<&State> {
         self.by_name.get(name).map(|at| &self.states[*at])
     }

@@ -1,16 +1,13 @@
-//! What came of a state.
+//! The outcome of a state.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Whether something worked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It did.
     #[default]
     Success,
-    /// It did not.
     Failure,
 }
 
@@ -24,33 +21,31 @@ impl Status {
     }
 }
 
-/// What came of a state: what templates and conditions see of it.
+/// The outcome of a state, as templates and conditions see it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Whether it worked.
     pub status: Status,
-    /// What a command wrote to stdout, an agent said in the end, or an operation answered.
+    /// A command's stdout, an agent's final text, or an operation's result.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
-    /// What a command wrote to stderr, or why something failed.
+    /// A command's stderr, or why the state failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
-    /// A command's exit code; of all else 0, or 1 where it failed.
+    /// A command's exit code; for other states 0, or 1 after a failure.
     #[serde(default)]
     pub exit_code: i64,
-    /// The output as JSON, where it was to be that.
+    /// The output parsed as JSON, if the state asks for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
-    /// Tokens that an agent's model read.
+    /// Input tokens of an agent's model.
     #[serde(default)]
     pub tokens_input: u64,
-    /// Tokens that it wrote.
+    /// Output tokens of an agent's model.
     #[serde(default)]
     pub tokens_output: u64,
 }
 
 impl Outcome {
-    /// One that worked.
     pub fn success(output: impl Into<String>) -> Self {
         Self {
             output: output.into(),
@@ -58,7 +53,6 @@ impl Outcome {
         }
     }
 
-    /// One that did not, and why.
     pub fn failure(why: impl Into<String>) -> Self {
         Self {
             status: Status::Failure,
@@ -68,12 +62,11 @@ impl Outcome {
         }
     }
 
-    /// Whether it did not work.
     pub fn has_failed(&self) -> bool {
         self.status == Status::Failure
     }
 
-    /// As templates and conditions see it.
+    /// The value of `states.NAME` in templates and conditions.
     pub(crate) fn seen(&self) -> Value {
         let text = Value::String(self.output.clone());
         let mut seen = json!({
@@ -85,7 +78,7 @@ impl Outcome {
             "TokensInput": self.tokens_input,
             "TokensOutput": self.tokens_output,
         });
-        // Without it the key is missing, which is an error where it is used.
+        // Left out if there is no JSON, so that using it is an error instead of an empty value.
         if let (Some(json), Some(members)) = (&self.json, seen.as_object_mut()) {
             members.insert("JSON".to_owned(), json.clone());
         }
@@ -93,7 +86,7 @@ impl Outcome {
     }
 }
 
-/// The members that a state's result has.
+/// The members of `states.NAME`.
 pub(crate) const MEMBERS: [&str; 8] = [
     "Output",
     "Stderr",

@@ -1,4 +1,4 @@
-//! What only plugins themselves can say: whether they are there, and what they offer.
+//! Checks that need running plugins: whether they start, and which operations they have.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,28 @@ use futures_util::future::{BoxFuture, join_all};
 
 use crate::{Code, Finding, Kind, State, Workflow};
 
-/// What a plugin offers: its operations, and of each why it cannot be shown to a model, if so.
+/// A plugin's operations. A value says why the operation cannot be offered to a model.
 pub type Offer = BTreeMap<String, Option<String>>;
 
-/// Whoever can start plugins and ask them.
+/// The port that starts plugins and lists their operations.
 pub trait Plugins: Send + Sync {
-    /// What a plugin offers, or why it is not there.
+    /// A plugin's operations, or why it is unavailable.
     fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<Offer, String>>;
 }
 
-/// A tool that a state names: the plugin, its operation, and where each stands.
-struct Named<'a> {
+/// A reference to a plugin's operation, with the paths and positions for findings.
+struct NamedTool<'a> {
     plugin: &'a str,
     operation: &'a str,
     plugin_at: (String, Place),
     operation_at: (String, Place),
-    /// Whether a model is to see it.
+    /// Whether the operation is offered to a model.
     is_shown: bool,
 }
 
-/// Asks every plugin that the workflow names, each once.
+/// Checks every plugin that the workflow refers to; each is started once.
 pub async fn check_plugins(workflow: &Workflow, plugins: &dyn Plugins) -> Vec<Finding> {
-    let named: Vec<Named<'_>> = workflow.states.iter().flat_map(named).collect();
+    let named: Vec<NamedTool<'_>> = workflow.states.iter().flat_map(named).collect();
     let mut names: Vec<&str> = named.iter().map(|one| one.plugin).collect();
     names.sort_unstable();
     names.dedup();
@@ -67,7 +67,7 @@ pub async fn check_plugins(workflow: &Workflow, plugins: &dyn Plugins) -> Vec<Fi
     findings
 }
 
-fn named(state: &State) -> Vec<Named<'_>> {
+fn named(state: &State) -> Vec<NamedTool<'_>> {
     let mut all = Vec::new();
     if let Some(proxy) = &state.proxy {
         let base = format!("states.{}.mcp_proxy.plugin_tools", state.name);
@@ -76,7 +76,7 @@ fn named(state: &State) -> Vec<Named<'_>> {
             let plugin_at = (format!("{entry}.plugin"), places.plugin);
             for (at, operation) in tools.expose.iter().enumerate() {
                 let place = places.expose.get(at).copied().unwrap_or_default();
-                all.push(Named {
+                all.push(NamedTool {
                     plugin: &tools.plugin,
                     operation,
                     plugin_at: plugin_at.clone(),
@@ -88,7 +88,7 @@ fn named(state: &State) -> Vec<Named<'_>> {
     }
     if let Kind::Operation(operation) = &state.kind {
         let at = (format!("states.{}.operation", state.name), operation.place);
-        all.push(Named {
+        all.push(NamedTool {
             plugin: &operation.plugin,
             operation: &operation.operation,
             plugin_at: at.clone(),

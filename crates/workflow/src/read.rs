@@ -1,4 +1,4 @@
-//! Reading a workflow: everything that is wrong is found in one pass, each with a code, a path and a place.
+//! Parses a workflow. One pass finds all problems, each with a code, a path and a position.
 
 mod check;
 mod field;
@@ -15,7 +15,6 @@ use crate::{
 };
 use field::{Field, Findings};
 
-/// The keys of a workflow.
 const KEYS: [&str; 8] = [
     "name",
     "version",
@@ -26,41 +25,41 @@ const KEYS: [&str; 8] = [
     "inputs",
     "states",
 ];
-/// Under `states`, the one key that is no state.
+/// The key under `states` that names the first state.
 const INITIAL: &str = "initial";
 
-/// A text that is no YAML.
+/// The text is not YAML, or not a map.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(String);
 
-/// A file that was read: what is wrong with it, and what could be understood of it.
+/// A parsed file: its findings, and the workflow as far as it could be parsed.
 #[derive(Debug)]
 pub struct Reading {
-    /// Everything that is wrong, in the order of the file.
+    /// All findings, in the order of the file.
     pub findings: Vec<Finding>,
     draft: Option<Workflow>,
 }
 
 impl Reading {
-    /// The workflow, where nothing is wrong that keeps it from running.
+    /// The workflow, unless a finding keeps it from running.
     pub fn workflow(self) -> Option<Workflow> {
         let is_wrong = self.findings.iter().any(Finding::is_error);
         self.draft.filter(|_| !is_wrong)
     }
 
-    /// What could be understood, to be asked about further and never to be run.
+    /// The workflow as far as it could be parsed, for further checks. It must not be run.
     pub fn draft(&self) -> Option<&Workflow> {
         self.draft.as_ref()
     }
 }
 
-/// Reads a workflow. `file` is where it came from: its stem is the name of a workflow without one.
+/// Parses a workflow. The stem of `file` is the name of a workflow without `name`.
 pub fn read(text: &str, file: &Path) -> Result<Reading, Unreadable> {
     let root = Node::parse(text).map_err(|error| Unreadable(error.to_string()))?;
     if !matches!(root.tree, Tree::Map(_)) {
         return Err(Unreadable(format!(
-            "a workflow is a map, and this is {}",
+            "a workflow must be a map, found {}",
             root.what()
         )));
     }
@@ -79,7 +78,7 @@ fn whole(root: Field<'_>, file: &Path) -> Option<Workflow> {
     let description = root.get("description").and_then(|text| text.text());
     let inputs = inputs::read(&root);
     let Some(states) = root.get("states") else {
-        root.finding(Code::Missing, "a workflow has `states`".to_owned());
+        root.finding(Code::Missing, "`states` is missing".to_owned());
         return None;
     };
     let members = states.members()?;
@@ -95,7 +94,7 @@ fn whole(root: Field<'_>, file: &Path) -> Option<Workflow> {
     let mut by_name = BTreeMap::new();
     for (at, state) in read.iter().enumerate() {
         if by_name.insert(state.name.clone(), at).is_some() {
-            let what = format!("state `{}` is there twice", state.name);
+            let what = format!("duplicate state `{}`", state.name);
             states
                 .at(&state.name, state.place)
                 .finding(Code::WrongType, what);
@@ -108,12 +107,15 @@ fn whole(root: Field<'_>, file: &Path) -> Option<Workflow> {
     };
     let Some(initial) = initial else {
         if named.is_none() {
-            states.finding(Code::Missing, "there is no state".to_owned());
+            states.finding(
+                Code::Missing,
+                "a workflow needs at least one state".to_owned(),
+            );
         }
         return None;
     };
     if let Some(field) = named.filter(|_| !by_name.contains_key(&initial)) {
-        field.finding(Code::UnknownState, format!("there is no state `{initial}`"));
+        field.finding(Code::UnknownState, format!("unknown state `{initial}`"));
     }
     Some(Workflow {
         name: name

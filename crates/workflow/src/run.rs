@@ -1,10 +1,10 @@
-//! Walking a workflow: one state after the other, each written down before the next is begun.
+//! Executes a workflow: one state after another, each recorded in the journal before the next starts.
 //!
-//! What makes a run repeatable is that each visit of a state has a key that does not depend on time: its name and
-//! how often it was visited before, below the loop or the branch that it is in.
+//! Each visit of a state has a key that does not depend on time: the state's name and visit number, under the key of
+//! the enclosing loop round or branch. A resumed run computes the same keys and finds its results in the journal.
 
+mod attempt;
 mod command;
-mod doing;
 mod inner;
 mod scope;
 
@@ -22,26 +22,24 @@ use crate::{
     Event, Journal, JournalError, Kind, Outcome, State, Status, StepRunner, Target, Workflow,
     model::Ending,
 };
-use scope::{Known, Scope};
+use scope::{RunValues, Scope};
 
-/// How often a state may be visited in one walk: what goes round for ever is stopped.
+/// A run that visits a state more often fails: it probably never ends.
 const MAX_VISITS: u32 = 1000;
-/// How much of an error stands in a message.
+/// How much of an error goes into a message.
 const SHOWN_CHARS: usize = 500;
 
-/// What a walk needs besides its workflow.
+/// What a run needs besides its workflow.
 pub struct Walk<'a> {
-    /// Where it is written down.
     pub journal: &'a Journal,
-    /// Who runs agents and operations.
     pub step_runner: &'a dyn StepRunner,
-    /// Who is told.
+    /// Receives the events of the run.
     pub tell: &'a (dyn Fn(Event) + Send + Sync),
-    /// Fires when the walk is to stop.
+    /// Stops the run; it can be resumed.
     pub stop: CancellationToken,
-    /// Our own program, as it is started as a warden.
+    /// The warden's binary.
     pub warden_program: PathBuf,
-    /// The environment of commands, and what templates see of it.
+    /// The environment of commands, and `env` in templates and conditions.
     pub env: Vec<(String, String)>,
 }
 
@@ -53,67 +51,64 @@ impl std::fmt::Debug for Walk<'_> {
     }
 }
 
-/// How a walk ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// Whether it worked.
     pub status: Status,
-    /// What is to be said about it.
+    /// The message of the terminal state, or why the run failed.
     pub message: String,
     /// The output of the last state.
     pub output: String,
 }
 
-/// Why a walk did not come to an end.
+/// Why a run did not reach its end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// It cannot be written down.
+    /// The journal could not be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// It was told to stop, and can be gone on with.
+    /// The run was stopped, and can be resumed.
     #[error("the run was stopped")]
     Stopped,
-    /// There is no such state.
-    #[error("there is no state `{0}`")]
+    #[error("unknown state `{0}`")]
     UnknownState(String),
 }
 
-/// A walk through a workflow.
+/// A run of a workflow.
 #[derive(Debug)]
 pub struct Run<'a> {
     workflow: &'a Workflow,
     walk: Walk<'a>,
-    known: Known,
+    values: RunValues,
 }
 
-/// Where a walk is: the whole workflow, a branch, or one round of a loop.
+/// The context of a visit: the whole workflow, a branch, or one round of a loop.
 #[derive(Debug)]
-struct Frame {
-    /// What keys begin with.
+struct RunFrame {
+    /// The prefix of visit keys.
     prefix: String,
-    /// What `loop` is.
+    /// The value of `loop`; `None` outside of loops.
     around: Option<Value>,
     stop: CancellationToken,
 }
 
-/// Where a state leads.
+/// What follows a state.
 enum Next<'a> {
     State(&'a str),
     End(Status, String),
 }
 
 impl<'a> Run<'a> {
-    /// A walk that has not begun.
     pub fn new(workflow: &'a Workflow, walk: Walk<'a>) -> Self {
-        let known = Known::new(workflow, walk.journal, &walk.env);
+        let values = RunValues::new(workflow, walk.journal, &walk.env);
         Self {
             workflow,
             walk,
-            known,
+            values,
         }
     }
 
-    /// Walks to the end.
+    /// Executes the workflow to its end.
     pub async fn walk(&self) -> Result<Ended, RunError> {
         let journal = self.walk.journal;
         self.tell(Event::RunStarted {
@@ -121,7 +116,7 @@ impl<'a> Run<'a> {
             workflow: self.workflow.name.clone(),
             resumed: journal.resumed,
         });
-        let frame = Frame {
+        let frame = RunFrame {
             prefix: String::new(),
             around: None,
             stop: self.walk.stop.clone(),
@@ -139,7 +134,7 @@ impl<'a> Run<'a> {
         Ok(ended)
     }
 
-    async fn only(&self, frame: &Frame, name: &str) -> Result<Ended, RunError> {
+    async fn only(&self, frame: &RunFrame, name: &str) -> Result<Ended, RunError> {
         let state = self.found(name)?;
         let outcome = self.visit(frame, format!("{name}#1"), state).await?;
         let message = if outcome.has_failed() {
@@ -154,7 +149,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    async fn whole(&self, frame: &Frame) -> Result<Ended, RunError> {
+    async fn whole(&self, frame: &RunFrame) -> Result<Ended, RunError> {
         let mut visits: HashMap<&str, u32> = HashMap::new();
         let mut name = self.workflow.initial.as_str();
         let mut output = String::new();
@@ -193,8 +188,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where a state leads after what came of it.
-    fn next<'s>(&self, frame: &Frame, state: &'s State, outcome: &Outcome) -> Next<'s> {
+    /// What follows a state with this outcome: transitions first, then `on_success` or `on_failure`.
+    fn next<'s>(&self, frame: &RunFrame, state: &'s State, outcome: &Outcome) -> Next<'s> {
         let scope = self.scope(frame);
         for (at, transition) in state.transitions.iter().enumerate() {
             let holds = transition.when.as_ref().map(|when| when.holds(&scope));
@@ -224,29 +219,29 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn ending(&self, frame: &Frame, ending: &Ending) -> (Status, String) {
+    fn ending(&self, frame: &RunFrame, ending: &Ending) -> (Status, String) {
         let message = ending.message.as_ref();
         let message = message.map(|message| message.render(&self.scope(frame)));
         let message = match message {
             None => String::new(),
             Some(Ok(text)) => text,
-            // What cannot be said does not change how it ended.
+            // A message that cannot be rendered must not change the result of the run.
             Some(Err(error)) => format!("(message: {error})"),
         };
         (ending.status, message)
     }
 
-    /// Visits a state: takes what is known of this visit, or does it and writes it down.
+    /// Visits a state: takes the outcome from the journal, or executes the state and records it.
     fn visit<'s>(
         &'s self,
-        frame: &'s Frame,
+        frame: &'s RunFrame,
         key: String,
         state: &'s State,
     ) -> BoxFuture<'s, Result<Outcome, RunError>> {
         Box::pin(async move {
             let (name, key) = (&state.name, format!("{}{key}", frame.prefix));
             if let Some(kept) = self.walk.journal.kept(&key) {
-                self.known.remember(name, kept);
+                self.values.remember(name, kept);
                 self.tell(Event::StepKept {
                     step: name.clone(),
                     key,
@@ -258,9 +253,9 @@ impl<'a> Run<'a> {
             }
             self.walk.journal.began(&key, name)?;
             let began = Instant::now();
-            let outcome = self.tried(frame, &key, state).await?;
+            let outcome = self.with_retries(frame, &key, state).await?;
             self.walk.journal.finished(&key, name, &outcome)?;
-            self.known.remember(name, &outcome);
+            self.values.remember(name, &outcome);
             let error = if outcome.has_failed() {
                 shortened(&outcome.stderr)
             } else {
@@ -278,8 +273,13 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Does a state, as often as it may be tried.
-    async fn tried(&self, frame: &Frame, key: &str, state: &State) -> Result<Outcome, RunError> {
+    /// Executes a state with its retries.
+    async fn with_retries(
+        &self,
+        frame: &RunFrame,
+        key: &str,
+        state: &State,
+    ) -> Result<Outcome, RunError> {
         let mut attempt = 1;
         loop {
             self.tell(Event::StepStarted {
@@ -316,21 +316,21 @@ impl<'a> Run<'a> {
         found.ok_or_else(|| RunError::UnknownState(name.to_owned()))
     }
 
-    fn scope<'s>(&'s self, frame: &'s Frame) -> Scope<'s> {
-        self.known.seen(frame.around.as_ref())
+    fn scope<'s>(&'s self, frame: &'s RunFrame) -> Scope<'s> {
+        self.values.seen(frame.around.as_ref())
     }
 
     fn tell(&self, event: Event) {
         (self.walk.tell)(event);
     }
 
-    /// Where a state works.
+    /// The working directory of the run.
     fn workdir(&self) -> &Path {
         &self.walk.journal.workdir
     }
 }
 
-/// What is said of a state whose failure ends the run.
+/// The message of a run that ends with a failed state.
 fn failed(state: &State, outcome: &Outcome) -> String {
     let name = &state.name;
     match shortened(&outcome.stderr).as_str() {
@@ -342,11 +342,11 @@ fn failed(state: &State, outcome: &Outcome) -> String {
 fn shortened(text: &str) -> String {
     let text = text.trim();
     let over = text.chars().count().saturating_sub(SHOWN_CHARS);
-    // The end of what a program said is mostly what matters.
+    // The tail is kept: programs usually print the cause last.
     text.chars().skip(over).collect()
 }
 
-/// A number between 0 and 1 that nobody has to guess.
+/// A number from 0 to 1 for jitter. Nothing depends on it being unpredictable, so the clock is enough.
 fn chance() -> f64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     f64::from(now.unwrap_or(Duration::ZERO).subsec_nanos() % 1000) / 1000.0

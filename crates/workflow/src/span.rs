@@ -1,13 +1,12 @@
-//! Lengths of time as workflows write them: `10m`, `1h30m`, `250ms`; a bare number is seconds.
+//! Durations in workflows: `10m`, `1h30m`, `250ms`; a bare number is seconds.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// A year: nothing waits longer.
+/// Longer durations are refused: a year.
 const MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Reads a length of time.
 pub(crate) fn read(value: &Value) -> Option<Duration> {
     let read = match value {
         Value::Number(number) => number

@@ -1,13 +1,13 @@
 //! Templates: `{{.inputs.name}}`, `{{json .states.plan.JSON}}`, `{{.states.ls.Output | trimSpace | escape}}`.
 //!
-//! What is not there is an error, never an empty text. There are values and functions, and no control flow: that
-//! is what states are for. A piped value is the first argument of the function that it is piped into.
+//! A missing value is an error, never an empty text. There are values and functions, but no control flow: states are
+//! for that. A piped value becomes the first argument of the next function.
 
 use serde_json::Value;
 
-/// What templates and conditions see.
+/// A source of values for templates and conditions.
 pub(crate) trait Lookup {
-    /// What stands at a path, if anything does.
+    /// The value at a path.
     fn look_up(&self, path: &[String]) -> Option<Value>;
 }
 
@@ -17,27 +17,26 @@ impl Lookup for Value {
     }
 }
 
-/// A template that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Template {
     pieces: Vec<Piece>,
 }
 
-/// Why a template cannot be read, or has no value.
+/// Why a template is malformed, or cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TemplateError {
     #[error("`{{{{` is not closed")]
     Open,
-    #[error("`{0}` is no expression of a template")]
+    #[error("`{0}` is not a valid template expression")]
     Syntax(String),
-    #[error("there is no function `{0}` (json, escape, split, join, trimSpace)")]
+    #[error("unknown function `{0}` (functions: json, escape, split, join, trimSpace)")]
     Function(String),
     #[error("`{name}` takes {wanted}")]
     Arguments {
         name: &'static str,
         wanted: &'static str,
     },
-    #[error("`{0}` is not there")]
+    #[error("`{0}` has no value")]
     Missing(String),
 }
 
@@ -47,7 +46,7 @@ enum Piece {
     Pipe(Pipe),
 }
 
-/// Commands, each of which gets what the one before it gave.
+/// A pipeline: each command gets the result of the previous one.
 #[derive(Debug, Clone, PartialEq)]
 struct Pipe(Vec<Command>);
 
@@ -74,7 +73,6 @@ enum Function {
 }
 
 impl Template {
-    /// Reads a template.
     pub(crate) fn read(text: &str) -> Result<Self, TemplateError> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -84,7 +82,7 @@ impl Template {
             let end = end_of(inside).ok_or(TemplateError::Open)?;
             let mut body = &inside[..end];
             rest = &inside[end + 2..];
-            // `{{-` and `-}}` swallow the space around them, as in Go.
+            // As in Go templates, `{{-` and `-}}` trim the white space around them.
             if let Some(trimmed) = body.strip_prefix("- ") {
                 (before, body) = (before.trim_end(), trimmed);
             }
@@ -99,7 +97,7 @@ impl Template {
         Ok(Self { pieces })
     }
 
-    /// The text that it makes of what there is.
+    /// Renders the template to text.
     pub(crate) fn render(&self, scope: &dyn Lookup) -> Result<String, TemplateError> {
         let mut out = String::new();
         for piece in &self.pieces {
@@ -111,7 +109,7 @@ impl Template {
         Ok(out)
     }
 
-    /// The value of a template that is nothing but one expression; else the text that it makes.
+    /// The typed value of a template that is a single expression; otherwise the rendered text.
     pub(crate) fn value(&self, scope: &dyn Lookup) -> Result<Value, TemplateError> {
         match self.pieces.as_slice() {
             [Piece::Pipe(pipe)] => pipe.value(scope),
@@ -119,7 +117,6 @@ impl Template {
         }
     }
 
-    /// Every path that it uses.
     pub(crate) fn paths(&self) -> Vec<&[String]> {
         let mut paths = Vec::new();
         for piece in &self.pieces {
@@ -131,7 +128,7 @@ impl Template {
     }
 }
 
-/// Where `}}` stands, outside of texts in quotes.
+/// The offset of the closing `}}` outside of quoted texts.
 fn end_of(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut previous = ' ';
@@ -157,7 +154,7 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-/// What stands below a value at a path.
+/// The value at a path inside of another value.
 pub(crate) fn below<'a>(whole: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(whole, |value, part| match value {
         Value::Object(members) => members.get(part),
@@ -239,8 +236,8 @@ impl Function {
             (Self::Json, _) => Err(wants("json", "a value")),
             (Self::Escape, _) => Err(wants("escape", "a value")),
             (Self::TrimSpace, _) => Err(wants("trimSpace", "a value")),
-            (Self::Split, _) => Err(wants("split", "a text and what to split it by")),
-            (Self::Join, _) => Err(wants("join", "a list and what to put between")),
+            (Self::Split, _) => Err(wants("split", "a text and a separator")),
+            (Self::Join, _) => Err(wants("join", "a list and a separator")),
         }
     }
 }
@@ -249,12 +246,12 @@ fn wants(name: &'static str, wanted: &'static str) -> TemplateError {
     TemplateError::Arguments { name, wanted }
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as a single shell word.
 fn escaped(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Reads what stands between the braces.
+/// Parses the text between the braces.
 struct Reader<'a> {
     whole: &'a str,
     rest: &'a str,
@@ -284,7 +281,7 @@ impl<'a> Reader<'a> {
     }
 
     fn pipe(&mut self, depth: usize) -> Result<Pipe, TemplateError> {
-        // Brackets in brackets in brackets are nobody's template.
+        // Bounds the recursion: the depth of brackets comes from the file.
         if depth > 16 {
             return Err(self.wrong());
         }
@@ -435,20 +432,20 @@ mod tests {
     #[test]
     fn templates_with_missing_values_are_errors() {
         for (template, expected) in [
-            ("{{.inputs.none}}", "`.inputs.none` is not there"),
-            ("{{.inputs.name.more}}", "`.inputs.name.more` is not there"),
+            ("{{.inputs.none}}", "`.inputs.none` has no value"),
+            ("{{.inputs.name.more}}", "`.inputs.name.more` has no value"),
             (
                 "{{.states.none.Output}}",
-                "`.states.none.Output` is not there",
+                "`.states.none.Output` has no value",
             ),
-            ("{{.inputs.list.7}}", "`.inputs.list.7` is not there"),
+            ("{{.inputs.list.7}}", "`.inputs.list.7` has no value"),
             (
                 "{{join .inputs.name `,`}}",
-                "`join` takes a list and what to put between",
+                "`join` takes a list and a separator",
             ),
             (
                 "{{split .inputs.name ``}}",
-                "`split` takes a text and what to split it by",
+                "`split` takes a text and a separator",
             ),
         ] {
             let read = Template::read(template).expect(template);
@@ -462,21 +459,24 @@ mod tests {
         for (template, expected) in [
             ("{{.a", "`{{` is not closed"),
             ("{{", "`{{` is not closed"),
-            ("{{}}", "`` is no expression of a template"),
-            ("{{.}}", "`.` is no expression of a template"),
-            ("{{.a..b}}", "`.a..b` is no expression of a template"),
-            ("{{.a .b}}", "`.a .b` is no expression of a template"),
-            ("{{.a | .b}}", "`.a | .b` is no expression of a template"),
+            ("{{}}", "`` is not a valid template expression"),
+            ("{{.}}", "`.` is not a valid template expression"),
+            ("{{.a..b}}", "`.a..b` is not a valid template expression"),
+            ("{{.a .b}}", "`.a .b` is not a valid template expression"),
+            (
+                "{{.a | .b}}",
+                "`.a | .b` is not a valid template expression",
+            ),
             (
                 "{{if .a}}",
-                "there is no function `if` (json, escape, split, join, trimSpace)",
+                "unknown function `if` (functions: json, escape, split, join, trimSpace)",
             ),
             (
                 "{{inputs.a}}",
-                "there is no function `inputs` (json, escape, split, join, trimSpace)",
+                "unknown function `inputs` (functions: json, escape, split, join, trimSpace)",
             ),
-            ("{{(.a}}", "`(.a` is no expression of a template"),
-            ("{{$x}}", "`$x` is no expression of a template"),
+            ("{{(.a}}", "`(.a` is not a valid template expression"),
+            ("{{$x}}", "`$x` is not a valid template expression"),
         ] {
             let error = Template::read(template).expect_err(template);
             assert_eq!(error.to_string(), expected);

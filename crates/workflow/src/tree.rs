@@ -1,4 +1,4 @@
-//! A YAML file as a tree in which everything knows its place.
+//! A YAML file as a tree whose nodes know their positions.
 
 use std::fmt;
 
@@ -7,24 +7,22 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
-/// Something in the file.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) tree: Tree,
     pub(crate) place: Place,
 }
 
-/// What it is.
 #[derive(Debug, Clone)]
 pub(crate) enum Tree {
-    /// Null, yes or no, a number, a text.
+    /// Null, a boolean, a number or a string.
     Leaf(Value),
     List(Vec<Node>),
     /// In the order of the file.
     Map(Vec<Member>),
 }
 
-/// A key and what stands under it.
+/// A key and its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) key: String,
@@ -33,9 +31,8 @@ pub(crate) struct Member {
 }
 
 impl Node {
-    /// The file as a tree.
     pub(crate) fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
-        // A branch named `n`, or `on`, is not yes or no.
+        // YAML 1.1 would read `n` and `on` as booleans, but they can be names of branches.
         let options = serde_saphyr::options! { strict_booleans: true };
         let spanned: Spanned<Tree> = serde_saphyr::from_str_with_options(text, options)?;
         Ok(Self::of(spanned))
@@ -48,7 +45,7 @@ impl Node {
         }
     }
 
-    /// What stands under a key.
+    /// The value of a key.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         let Tree::Map(members) = &self.tree else {
             return None;
@@ -61,7 +58,7 @@ impl Node {
         matches!(self.tree, Tree::Leaf(Value::Null))
     }
 
-    /// The same as a value, without places.
+    /// The node as a JSON value, without positions.
     pub(crate) fn to_value(&self) -> Value {
         match &self.tree {
             Tree::Leaf(value) => value.clone(),
@@ -73,13 +70,13 @@ impl Node {
         }
     }
 
-    /// What it is, for people.
+    /// The node's type, for messages.
     pub(crate) fn what(&self) -> &'static str {
         match &self.tree {
             Tree::Leaf(Value::Null) => "nothing",
-            Tree::Leaf(Value::Bool(_)) => "yes or no",
+            Tree::Leaf(Value::Bool(_)) => "a boolean",
             Tree::Leaf(Value::Number(_)) => "a number",
-            Tree::Leaf(_) => "a text",
+            Tree::Leaf(_) => "a string",
             Tree::List(_) => "a list",
             Tree::Map(_) => "a map",
         }
@@ -88,13 +85,13 @@ impl Node {
 
 impl<'de> Deserialize<'de> for Tree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Grower)
+        deserializer.deserialize_any(TreeVisitor)
     }
 }
 
-struct Grower;
+struct TreeVisitor;
 
-impl<'de> de::Visitor<'de> for Grower {
+impl<'de> de::Visitor<'de> for TreeVisitor {
     type Value = Tree;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,7 +112,7 @@ impl<'de> de::Visitor<'de> for Grower {
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Tree, E> {
         let number = Number::from_f64(value);
-        let number = number.ok_or_else(|| E::custom("a number that is none"))?;
+        let number = number.ok_or_else(|| E::custom("the number is not finite"))?;
         Ok(Tree::Leaf(Value::Number(number)))
     }
 

@@ -139,7 +139,7 @@ fn invalid_arguments_and_unknown_tools_are_reported_to_the_model() {
             .to_owned()
     };
     assert!(
-        told(2).starts_with("error: the arguments are no JSON"),
+        told(2).starts_with("error: the arguments are not valid JSON"),
         "{}",
         told(2)
     );

@@ -66,13 +66,13 @@ fn read_works_as_documented() {
             "Read",
             json!({"file_path": "a.txt", "limit": 1}),
             false,
-            "one\n\n[there is more: go on with offset 2]",
+            "one\n\n[more lines follow: continue with offset 2]",
         ),
         (
             "Read",
             json!({"path": "a.txt", "offset": 2, "limit": 2}),
             false,
-            "two\nthree\n\n[there is more: go on with offset 4]",
+            "two\nthree\n\n[more lines follow: continue with offset 4]",
         ),
         ("Read", json!({"path": "a.txt", "offset": 4}), false, "four"),
         (
@@ -138,7 +138,7 @@ fn a_large_file_is_read_page_by_page() {
     fixture.file("large", &large);
     let (_, first) = fixture.call("Read", &json!({"path": "large"}));
     assert!(
-        first.ends_with("[there is more: go on with offset 5121]"),
+        first.ends_with("[more lines follow: continue with offset 5121]"),
         "{}",
         &first[first.len() - 60..]
     );
@@ -271,7 +271,7 @@ fn edit_works_as_documented() {
         ("Edit", json!({"file_path": "a.txt", "old_string": "two", "new_string": "2", "replace_all": true}), false, "replaced 2 times"),
         ("Edit", json!({"path": "a.txt", "old": "(x)", "new": "$1\\n"}), false, "replaced 1 time"),
         ("Edit", json!({"path": "a.txt", "old": "none", "new": ""}), true, "does not occur"),
-        ("Edit", json!({"path": "a.txt", "old": "", "new": "x"}), true, "not an empty one"),
+        ("Edit", json!({"path": "a.txt", "old": "", "new": "x"}), true, "a non-empty text"),
         ("Edit", json!({"path": "a.txt", "new": "x"}), true, "`old` is missing"),
         ("Edit", json!({"path": "a.txt", "old": "x"}), true, "`new` is missing"),
         ("Edit", json!({"path": "a.txt", "old": "1", "new": "1"}), true, "are the same"),

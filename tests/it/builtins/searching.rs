@@ -70,9 +70,14 @@ fn glob_works_as_documented() {
     );
     assert_eq!((failed, text.as_str()), (false, "src/main.rs"));
     fixture.table(&[
-        ("Glob", json!({"pattern": "../**"}), true, "leads out of"),
-        ("Glob", json!({"pattern": "/etc/*"}), true, "leads out of"),
-        ("Glob", json!({"pattern": "a[", }), true, "is no pattern"),
+        ("Glob", json!({"pattern": "../**"}), true, "leads outside"),
+        ("Glob", json!({"pattern": "/etc/*"}), true, "leads outside"),
+        (
+            "Glob",
+            json!({"pattern": "a[", }),
+            true,
+            "is not a valid glob",
+        ),
         (
             "Glob",
             json!({"pattern": "*", "cwd": "readme.md"}),
@@ -133,12 +138,9 @@ fn grep_works_as_documented() {
         ),
         (
             json!({"pattern": "needle", "path": "picture.bin"}),
-            "[nothing matches]",
+            "[no matches]",
         ),
-        (
-            json!({"pattern": "nowhere to be seen"}),
-            "[nothing matches]",
-        ),
+        (json!({"pattern": "nowhere to be seen"}), "[no matches]"),
     ];
     for (arguments, expected) in cases {
         assert_eq!(
@@ -148,7 +150,12 @@ fn grep_works_as_documented() {
         );
     }
     fixture.table(&[
-        ("Grep", json!({"pattern": "("}), true, "is no pattern"),
+        (
+            "Grep",
+            json!({"pattern": "("}),
+            true,
+            "is not a valid regular expression",
+        ),
         (
             "Grep",
             json!({"pattern": "x", "output_mode": "lines"}),
@@ -171,7 +178,7 @@ fn grep_works_as_documented() {
             "Grep",
             json!({"pattern": "x", "glob": "["}),
             true,
-            "is no pattern",
+            "is not a valid glob",
         ),
         ("Grep", json!({}), true, "`pattern` is missing"),
     ]);
@@ -183,7 +190,7 @@ fn long_grep_answers_are_truncated_with_a_note() {
     fixture.file("many", "match\n".repeat(100_000));
     fixture.file("wide", format!("match {}\n", "x".repeat(10_000)));
     let (_, text) = fixture.call("Grep", &json!({"pattern": "match"}));
-    assert!(text.ends_with("[there is more: narrow the pattern or the path]"));
+    assert!(text.ends_with("[more matches omitted: narrow the pattern or the path]"));
     assert!(text.len() < 300 * 1024, "{}", text.len());
     let (_, text) = fixture.call("Grep", &json!({"pattern": "match", "path": "wide"}));
     assert!(text.ends_with('…') && text.len() < 2100, "{}", text.len());

@@ -73,7 +73,7 @@ fn a_killed_worker_fails_its_run_and_is_replaced() {
     }
     let result = asking.join().unwrap();
     assert_eq!(result["isError"], true, "{result}");
-    assert!(said(&result).contains("ended from outside"), "{result}");
+    assert!(said(&result).contains("killed from outside"), "{result}");
     assert_eq!(ran(&mut host, "2"), "2");
     drop((host, served));
     let records = records(&bed);

@@ -82,8 +82,7 @@ states:
     assert!(finding["line"].as_u64() > Some(0), "{finding}");
     let ran = run(&mut in_desk(&stage, &["workflow", "validate", "flow.yaml"]));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
-    let line =
-        "error: USER.MCP_PROXY.EMPTY_PROXY: the proxy is on and offers no tool\n  --> flow.yaml:9:";
+    let line = "error: USER.MCP_PROXY.EMPTY_PROXY: the proxy is enabled but offers no tools\n  --> flow.yaml:9:";
     assert!(ran.stderr.contains(line), "{}", ran.stderr);
 }
 

@@ -275,8 +275,8 @@ states: {a: {type: command, command: touch begun}}
     assert_eq!(ran.code, Some(1));
     for expected in [
         "inputs.x: ",
-        "inputs.n: must be given",
-        "inputs.m: `c` is none of a, b",
+        "inputs.n: a value is required",
+        "inputs.m: `c` is not one of a, b",
     ] {
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }

@@ -1,4 +1,4 @@
-//! The calls of a round, through the gate: those that only read at once, the others one after the other.
+//! Makes the calls of a round through the gate: read-only ones concurrently, the others in order.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use callgate_wire::{Frame, Id, Json, Strictness, message};
 use futures_util::future::{BoxFuture, join_all};
 use ulid::Ulid;
 
-use super::Wanted;
+use super::ToolCall;
 use crate::step::Run;
 
-/// The way of a model's calls to the gate.
-pub(super) struct Calls {
+/// Makes a model's calls at the gate.
+pub(super) struct GateCalls {
     gateway: Gateway,
     host: Arc<Host>,
     trace: Option<TraceContext>,
 }
 
-impl Calls {
+impl GateCalls {
     pub(super) fn new(run: &Run<'_>) -> Self {
         Self {
             gateway: run.context.gateway.clone(),
@@ -29,7 +29,7 @@ impl Calls {
         }
     }
 
-    /// The tools that the model is told of.
+    /// The tools that are offered to the model.
     pub(super) fn tools(&self) -> Vec<Arc<Tool>> {
         let providers = self.gateway.path().providers();
         let (catalog, policy) = (providers.catalog(), providers.policy());
@@ -39,17 +39,21 @@ impl Calls {
             .collect()
     }
 
-    /// What each call has to say, in order.
-    pub(super) async fn all(&self, wanted: &[Wanted]) -> Vec<String> {
+    /// Makes all calls and returns their results in order. Adjacent read-only calls run concurrently; any other call
+    /// runs alone.
+    pub(super) async fn all(&self, requested: &[ToolCall]) -> Vec<String> {
         let tools = self.tools();
-        let only_reads = |wanted: &Wanted| {
-            let tool = tools.iter().find(|tool| tool.shown == wanted.name);
+        let only_reads = |requested: &ToolCall| {
+            let tool = tools.iter().find(|tool| tool.shown == requested.name);
             tool.is_some_and(|tool| tool.hints.read_only == Some(true))
         };
-        let mut results = Vec::with_capacity(wanted.len());
-        let mut rest = wanted;
+        let mut results = Vec::with_capacity(requested.len());
+        let mut rest = requested;
         while let Some(first) = rest.first() {
-            let together = rest.iter().take_while(|wanted| only_reads(wanted)).count();
+            let together = rest
+                .iter()
+                .take_while(|requested| only_reads(requested))
+                .count();
             if together == 0 {
                 results.push(self.one(first).await);
                 rest = &rest[1..];
@@ -61,18 +65,18 @@ impl Calls {
         results
     }
 
-    async fn one(&self, wanted: &Wanted) -> String {
-        let arguments = match wanted.arguments.trim() {
+    async fn one(&self, requested: &ToolCall) -> String {
+        let arguments = match requested.arguments.trim() {
             "" => "{}",
             text => text,
         };
         let checked = Json::validate(arguments.as_bytes(), Strictness::Full);
         if let Err(error) = &checked {
-            return format!("error: the arguments are no JSON: {error}");
+            return format!("error: the arguments are not valid JSON: {error}");
         }
         let arguments = arguments.replace(['\n', '\r'], " ");
         let id = Id::string(&Ulid::generate().to_string());
-        let request = message::tool_call(&id, &wanted.name, &arguments);
+        let request = message::tool_call(&id, &requested.name, &arguments);
         let frame = match Frame::parse(request, Strictness::Full) {
             Ok(frame) => frame,
             Err(error) => return format!("error: {error}"),
@@ -85,7 +89,7 @@ impl Calls {
             trace: self.trace.clone(),
             ..Received::plain(frame, self.host.clone(), door)
         };
-        let mut pending = self.gateway.path().start(received, Arc::new(Nobody));
+        let mut pending = self.gateway.path().start(received, Arc::new(NoCaller));
         match pending.answer().await {
             Some(answer) => read(&answer.into_bytes()),
             None => "error: the call was cancelled".to_owned(),
@@ -93,10 +97,10 @@ impl Calls {
     }
 }
 
-/// What an answer says, as text for the model.
+/// A response as text for the model.
 fn read(answer: &Bytes) -> String {
     let Ok(frame) = Frame::parse(answer.clone(), Strictness::Envelope) else {
-        return "error: the answer cannot be read".to_owned();
+        return "error: the answer is not a valid JSON-RPC message".to_owned();
     };
     if let Some(error) = frame.error() {
         let text = error.get("message").and_then(|text| text.as_str());
@@ -119,11 +123,11 @@ fn read(answer: &Bytes) -> String {
     format!("{mark}{}", text.join("\n"))
 }
 
-/// A model cannot be asked, and does not listen to progress.
+/// The caller of a model's calls: it cannot answer questions of a server, and ignores progress.
 #[derive(Debug)]
-struct Nobody;
+struct NoCaller;
 
-impl Caller for Nobody {
+impl Caller for NoCaller {
     fn notify(&self, _notification: Bytes) {}
 
     fn ask(&self, _request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {

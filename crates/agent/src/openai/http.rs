@@ -1,5 +1,5 @@
-//! The way to the model: one request a round. Too many requests and a server's own faults are tried again
-//! when the server says so, or after a while.
+//! Sends one request per round to the model. `429` and `5xx` are retried after `Retry-After`, or with exponential
+//! backoff.
 
 use std::time::Duration;
 
@@ -13,18 +13,17 @@ use serde_json::Value;
 use super::{Answer, stream::Assembly, stream::whole, variable};
 use crate::{StepEvent, StepFailed, step::Run};
 
-/// How often a request is tried.
-const TRIES: u32 = 6;
-/// The first wait where the server names none; then twice as long each time.
+const MAX_ATTEMPTS: u32 = 6;
+/// The first pause without `Retry-After`; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// A server that wants to be left alone for longer than this is not waited for.
+/// A longer `Retry-After` fails the step at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// Largest answer that comes whole.
+/// The largest answer that is not streamed.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
-/// How much of a refusal is told.
-const TOLD_CHARS: usize = 500;
-/// Where a model is when nothing is said.
-const USUAL_URL: &str = "https://api.openai.com/v1";
+/// How much of an error response goes into the message.
+const MAX_ERROR_CHARS: usize = 500;
+/// The base URL if neither the option nor `OPENAI_BASE_URL` is set.
+const DEFAULT_URL: &str = "https://api.openai.com/v1";
 
 /// A client of one model.
 pub(super) struct Client {
@@ -33,11 +32,11 @@ pub(super) struct Client {
     key: Option<String>,
 }
 
-/// Why a try did not work.
-enum Refusal {
-    /// It can be tried again, after so long where the server says so.
+/// Why a request failed.
+enum RequestFailure {
+    /// Can be retried, after the server's `Retry-After` if there is one.
     Later(Option<Duration>, String),
-    /// It cannot.
+    /// Retrying cannot help.
     Final(String),
 }
 
@@ -46,11 +45,11 @@ impl Client {
         let options = &run.step.options;
         let base = options.base_url.clone();
         let base = base.or_else(|| variable(run, "OPENAI_BASE_URL"));
-        let base = base.unwrap_or_else(|| USUAL_URL.to_owned());
+        let base = base.unwrap_or_else(|| DEFAULT_URL.to_owned());
         let uri = format!("{}/chat/completions", base.trim_end_matches('/'));
-        let uri: Uri = uri
-            .parse()
-            .map_err(|error| StepFailed::Missing(format!("`{base}` is no URL: {error}")))?;
+        let uri: Uri = uri.parse().map_err(|error| {
+            StepFailed::Missing(format!("`{base}` is not a valid URL: {error}"))
+        })?;
         let key = options.api_key.clone();
         let key = key.or_else(|| variable(run, "OPENAI_API_KEY"));
         let client = outbound::Client::new().map_err(unreachable)?;
@@ -58,7 +57,7 @@ impl Client {
         Ok(Self { client, uri, key })
     }
 
-    /// One answer of the model.
+    /// Requests one answer of the model, with retries.
     pub(super) async fn complete(
         &self,
         request: &Value,
@@ -72,10 +71,13 @@ impl Client {
                 Err(refusal) => refusal,
             };
             match refusal {
-                Refusal::Later(asked, why) if attempt < TRIES => {
+                RequestFailure::Later(asked, why) if attempt < MAX_ATTEMPTS => {
                     let pause = asked.unwrap_or(wait);
                     if pause > LONGEST_WAIT {
-                        let text = format!("{why}; it asks for {} s", pause.as_secs());
+                        let text = format!(
+                            "{why}; the server asks to retry after {} s",
+                            pause.as_secs()
+                        );
                         return Err(StepFailed::Model(text));
                     }
                     let text = format!("{why}; trying again in {:.1} s", pause.as_secs_f64());
@@ -83,15 +85,15 @@ impl Client {
                     tokio::time::sleep(pause).await;
                     wait *= 2;
                 }
-                Refusal::Later(_, why) | Refusal::Final(why) => {
+                RequestFailure::Later(_, why) | RequestFailure::Final(why) => {
                     return Err(StepFailed::Model(why));
                 }
             }
         }
-        Err(StepFailed::Model("it was not tried".to_owned()))
+        Err(StepFailed::Model("no attempt was made".to_owned()))
     }
 
-    async fn once(&self, body: Bytes) -> Result<Answer, Refusal> {
+    async fn once(&self, body: Bytes) -> Result<Answer, RequestFailure> {
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(&self.uri)
@@ -102,9 +104,9 @@ impl Client {
         }
         let request = request
             .body(Full::new(body))
-            .map_err(|error| Refusal::Final(error.to_string()))?;
+            .map_err(|error| RequestFailure::Final(error.to_string()))?;
         let sent = self.client.send_to_url(request).await;
-        let response = sent.map_err(|error| Refusal::Final(error.to_string()))?;
+        let response = sent.map_err(|error| RequestFailure::Final(error.to_string()))?;
         let status = response.status();
         if !status.is_success() {
             return Err(refused(status, response).await);
@@ -115,10 +117,10 @@ impl Client {
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| value.starts_with("text/event-stream"));
         if is_stream {
-            streamed(response).await.map_err(Refusal::Final)
+            streamed(response).await.map_err(RequestFailure::Final)
         } else {
-            let body = collected(response).await.map_err(Refusal::Final)?;
-            whole(&body).map_err(Refusal::Final)
+            let body = collected(response).await.map_err(RequestFailure::Final)?;
+            whole(&body).map_err(RequestFailure::Final)
         }
     }
 }
@@ -142,7 +144,7 @@ async fn collected(response: Response<Answered>) -> Result<Bytes, String> {
         .ok_or_else(|| format!("the answer is longer than {MAX_BODY_BYTES} bytes"))
 }
 
-async fn refused(status: StatusCode, response: Response<Answered>) -> Refusal {
+async fn refused(status: StatusCode, response: Response<Answered>) -> RequestFailure {
     let asked = retry_after(response.headers());
     let body = collected(response).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
@@ -151,17 +153,17 @@ async fn refused(status: StatusCode, response: Response<Answered>) -> Refusal {
     let said: String = said
         .unwrap_or(text.trim())
         .chars()
-        .take(TOLD_CHARS)
+        .take(MAX_ERROR_CHARS)
         .collect();
     let why = format!("HTTP {}: {said}", status.as_u16());
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-        Refusal::Later(asked, why)
+        RequestFailure::Later(asked, why)
     } else {
-        Refusal::Final(why)
+        RequestFailure::Final(why)
     }
 }
 
-/// Seconds, or a date.
+/// `Retry-After` is either seconds or a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
@@ -174,7 +176,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 fn unreachable(error: HttpFailed) -> StepFailed {
     match error {
-        HttpFailed::NoRoots(why) => StepFailed::Model(format!("no certificates: {why}")),
+        HttpFailed::NoRoots(why) => {
+            StepFailed::Model(format!("the root certificates cannot be loaded: {why}"))
+        }
         other => StepFailed::Model(other.to_string()),
     }
 }

@@ -1,32 +1,31 @@
-//! A streamed answer, put together: pieces of text and of calls, by index, split anywhere. What cannot be
-//! put together right is an error, never a guess.
+//! Assembles a streamed answer from deltas of text and of tool calls, split anywhere. A stream that is ambiguous or
+//! incomplete is an error, never a guess.
 
 use callgate_wire::sse::Decoder;
 use serde_json::Value;
 
-use super::{Answer, Wanted};
+use super::{Answer, ToolCall};
 
-/// Largest event; one carries a few tokens.
+/// The largest event. Most carry a few tokens.
 const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
-/// What ends a stream.
 const DONE: &[u8] = b"[DONE]";
 
-/// An answer while it comes.
+/// An answer during its stream.
 #[derive(Debug)]
 pub(super) struct Assembly {
     decoder: Decoder,
     answer: Answer,
-    calls: Vec<Piece>,
-    /// Whether the model said that it was the end.
+    calls: Vec<PartialCall>,
+    /// Whether the stream ended with `[DONE]`.
     ended: bool,
 }
 
-/// A call while it comes.
+/// A tool call during the stream.
 #[derive(Debug, Default)]
-struct Piece {
-    /// Where it stands among the calls; as it came where the model does not say.
+struct PartialCall {
+    /// The call's index; `None` if the server sends none.
     index: Option<u64>,
-    call: Wanted,
+    call: ToolCall,
 }
 
 impl Assembly {
@@ -39,7 +38,7 @@ impl Assembly {
         }
     }
 
-    /// Takes bytes as they come.
+    /// Adds bytes of the stream.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.decoder
             .push(bytes)
@@ -50,15 +49,15 @@ impl Assembly {
                 continue;
             }
             let chunk: Value = serde_json::from_slice(&event.data)
-                .map_err(|error| format!("a piece of the stream is no JSON: {error}"))?;
+                .map_err(|error| format!("an event of the stream is not valid JSON: {error}"))?;
             self.chunk(&chunk)?;
         }
         Ok(())
     }
 
-    /// The whole answer, once the stream is over.
+    /// The complete answer, after the end of the stream.
     pub(super) fn finish(mut self) -> Result<Answer, String> {
-        // The last event may lack the empty line behind it.
+        // The last event may lack the empty line that ends it.
         self.push(b"\n\n")?;
         if !self.ended && self.answer.finish_reason.is_none() {
             return Err("the stream broke off before its end".to_owned());
@@ -66,7 +65,7 @@ impl Assembly {
         self.calls
             .sort_by_key(|piece| piece.index.unwrap_or(u64::MAX));
         let calls = std::mem::take(&mut self.calls).into_iter().enumerate();
-        for (at, Piece { mut call, .. }) in calls {
+        for (at, PartialCall { mut call, .. }) in calls {
             if call.name.is_empty() {
                 return Err("the stream has a call without a name".to_owned());
             }
@@ -80,7 +79,7 @@ impl Assembly {
 
     fn chunk(&mut self, chunk: &Value) -> Result<(), String> {
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-            return Err(complaint(error));
+            return Err(error_text(error));
         }
         usage(&mut self.answer, chunk);
         let Some(choice) = chunk.pointer("/choices/0") else {
@@ -111,23 +110,23 @@ impl Assembly {
         if call.id.is_empty() {
             call.id = id.to_owned();
         }
-        // A name comes whole, and some servers repeat it with every piece.
+        // Names are never split, and some servers repeat them in every delta, so they are not appended.
         if call.name.is_empty() {
             call.name = name.to_owned();
         }
         match piece.pointer("/function/arguments") {
             Some(Value::String(text)) => call.arguments.push_str(text),
-            // Some servers send the object itself.
+            // Some servers send an object instead of its JSON text.
             Some(whole @ Value::Object(_)) => call.arguments = whole.to_string(),
             Some(_) | None => {}
         }
     }
 
-    /// Which call a piece belongs to: by its index, else by its id, else to the last one, unless it
-    /// brings a name where there is one already.
+    /// The call that a delta belongs to: by its index, else by its id, else the last call. A delta with a new id or name
+    /// starts another call.
     fn place(&mut self, index: Option<u64>, id: &str, name: &str) -> usize {
-        let by_index = |piece: &Piece| index.is_some() && piece.index == index;
-        let by_id = |piece: &Piece| !id.is_empty() && piece.call.id == id;
+        let by_index = |piece: &PartialCall| index.is_some() && piece.index == index;
+        let by_id = |piece: &PartialCall| !id.is_empty() && piece.call.id == id;
         let found = self.calls.iter().position(by_index);
         let found = found.or_else(|| match index {
             None => self.calls.iter().position(by_id),
@@ -136,24 +135,24 @@ impl Assembly {
         let continues = index.is_none() && id.is_empty() && name.is_empty();
         let found = found.or_else(|| continues.then(|| self.calls.len().checked_sub(1)).flatten());
         found.unwrap_or_else(|| {
-            self.calls.push(Piece {
+            self.calls.push(PartialCall {
                 index,
-                call: Wanted::default(),
+                call: ToolCall::default(),
             });
             self.calls.len() - 1
         })
     }
 }
 
-/// An answer that came whole.
+/// Parses an answer that was not streamed.
 pub(super) fn whole(body: &[u8]) -> Result<Answer, String> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| format!("the answer is not valid JSON: {error}"))?;
     if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
-        return Err(complaint(error));
+        return Err(error_text(error));
     }
     let choice = value.pointer("/choices/0");
-    let choice = choice.ok_or_else(|| "the answer has no choice".to_owned())?;
+    let choice = choice.ok_or_else(|| "the answer has no `choices`".to_owned())?;
     let mut answer = Answer {
         finish_reason: choice["finish_reason"].as_str().map(str::to_owned),
         ..Answer::default()
@@ -170,7 +169,7 @@ pub(super) fn whole(body: &[u8]) -> Result<Answer, String> {
             Some(Value::Null) | None => String::new(),
             Some(other) => other.to_string(),
         };
-        answer.calls.push(Wanted {
+        answer.calls.push(ToolCall {
             id: id.map_or_else(|| format!("call_{at}"), str::to_owned),
             name: name
                 .ok_or("the answer has a call without a name")?
@@ -181,7 +180,7 @@ pub(super) fn whole(body: &[u8]) -> Result<Answer, String> {
     Ok(answer)
 }
 
-/// What was used. It stands in the last piece, and some servers tell it again and again.
+/// Token usage. Set, not added: some servers repeat the running total in every delta.
 fn usage(answer: &mut Answer, value: &Value) {
     let number = |key: &str| value.pointer(key).and_then(Value::as_u64);
     if let Some(input) = number("/usage/prompt_tokens") {
@@ -192,7 +191,7 @@ fn usage(answer: &mut Answer, value: &Value) {
     }
 }
 
-fn complaint(error: &Value) -> String {
+fn error_text(error: &Value) -> String {
     let text = error["message"].as_str().or_else(|| error.as_str());
     text.map_or_else(|| error.to_string(), str::to_owned)
 }
@@ -201,8 +200,8 @@ fn complaint(error: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn call(id: &str, name: &str, arguments: &str) -> Wanted {
-        Wanted {
+    fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+        ToolCall {
             id: id.to_owned(),
             name: name.to_owned(),
             arguments: arguments.to_owned(),
@@ -227,7 +226,7 @@ mod tests {
     }
 
     /// Put together right however the bytes are cut.
-    fn check(text: &str, calls: &[Wanted]) {
+    fn check(text: &str, calls: &[ToolCall]) {
         for piece in [1, 2, 3, 7, text.len()] {
             let answer = assembled(text, piece).unwrap();
             assert_eq!(answer.calls, calls, "{text} in pieces of {piece}");
@@ -306,7 +305,7 @@ mod tests {
                 "data: {\"error\":{\"message\":\"overloaded\"}}\n\n",
                 "overloaded",
             ),
-            ("data: {\"choices\n\n", "no JSON"),
+            ("data: {\"choices\n\n", "not valid JSON"),
             (
                 "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{}\"}}]}}]}\n\ndata: [DONE]\n\n",
                 "without a name",

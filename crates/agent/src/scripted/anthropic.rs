@@ -1,24 +1,24 @@
-//! Anthropic's messages.
+//! Anthropic's messages API.
 
 use serde_json::{Value, json};
 
-use super::{Line, Named, Offered, Stage, event};
+use super::{OfferedTool, ResolvedCall, ResolvedTurn, ScriptState, event};
 
-/// What Claude Code sends to keep deferred loading switched on. It is never loaded and does nothing.
+/// A tool that Claude Code sends to keep deferred loading enabled. It does nothing, so it does not count as offered.
 const PLACEHOLDER: &str = "DeferredToolPlaceholder";
 
-pub(super) fn answer(stage: &Stage, body: &Value) -> (&'static str, String) {
+pub(super) fn answer(stage: &ScriptState, body: &Value) -> (&'static str, String) {
     let tools = body["tools"].as_array().into_iter().flatten();
     let tools = tools.filter(|tool| tool["name"] != PLACEHOLDER);
     let offered = tools.filter_map(|tool| {
-        Some(Offered {
+        Some(OfferedTool {
             namespace: None,
             name: tool["name"].as_str()?.to_owned(),
         })
     });
     let (blocks, reason) = match stage.next(offered.collect()) {
-        Line::Say(text) => (vec![json!({"type": "text", "text": text})], "end_turn"),
-        Line::Call(calls) => (calls.iter().map(tool_use).collect(), "tool_use"),
+        ResolvedTurn::Say(text) => (vec![json!({"type": "text", "text": text})], "end_turn"),
+        ResolvedTurn::Call(calls) => (calls.iter().map(tool_use).collect(), "tool_use"),
     };
     let message = |content: Value, reason: Value| {
         json!({
@@ -49,7 +49,7 @@ pub(super) fn answer(stage: &Stage, body: &Value) -> (&'static str, String) {
     ("text/event-stream", out)
 }
 
-fn tool_use(call: &Named) -> Value {
+fn tool_use(call: &ResolvedCall) -> Value {
     json!({"type": "tool_use", "id": call.id, "name": call.tool.name, "input": call.arguments})
 }
 

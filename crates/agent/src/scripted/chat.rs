@@ -1,20 +1,20 @@
-//! OpenAI's chat completions.
+//! OpenAI's chat completions API.
 
 use serde_json::{Value, json};
 
-use super::{Line, Named, Offered, Stage};
+use super::{OfferedTool, ResolvedCall, ResolvedTurn, ScriptState};
 
-pub(super) fn answer(stage: &Stage, body: &Value) -> (&'static str, String) {
+pub(super) fn answer(stage: &ScriptState, body: &Value) -> (&'static str, String) {
     let tools = body["tools"].as_array().into_iter().flatten();
     let offered = tools.filter_map(|tool| {
-        Some(Offered {
+        Some(OfferedTool {
             namespace: None,
             name: tool.pointer("/function/name")?.as_str()?.to_owned(),
         })
     });
     let (mut message, reason) = match stage.next(offered.collect()) {
-        Line::Say(text) => (json!({"role": "assistant", "content": text}), "stop"),
-        Line::Call(calls) => {
+        ResolvedTurn::Say(text) => (json!({"role": "assistant", "content": text}), "stop"),
+        ResolvedTurn::Call(calls) => {
             let calls: Vec<Value> = calls.iter().enumerate().map(tool_call).collect();
             let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
             (message, "tool_calls")
@@ -52,7 +52,7 @@ pub(super) fn answer(stage: &Stage, body: &Value) -> (&'static str, String) {
     )
 }
 
-fn tool_call((index, call): (usize, &Named)) -> Value {
+fn tool_call((index, call): (usize, &ResolvedCall)) -> Value {
     json!({
         "index": index, "id": call.id, "type": "function",
         "function": {"name": call.tool.name, "arguments": call.arguments.to_string()},

@@ -1,24 +1,24 @@
-//! Gemini's generateContent.
+//! Gemini's `generateContent` API.
 
 use serde_json::{Value, json};
 
-use super::{Line, Offered, Stage};
+use super::{OfferedTool, ResolvedTurn, ScriptState};
 
-pub(super) fn answer(stage: &Stage, body: &Value, streamed: bool) -> (&'static str, String) {
+pub(super) fn answer(stage: &ScriptState, body: &Value, streamed: bool) -> (&'static str, String) {
     let groups = body["tools"].as_array().into_iter().flatten();
     let declared = groups.flat_map(|group| {
         let functions = group["functionDeclarations"].as_array();
         functions.into_iter().flatten()
     });
     let offered = declared.filter_map(|tool| {
-        Some(Offered {
+        Some(OfferedTool {
             namespace: None,
             name: tool["name"].as_str()?.to_owned(),
         })
     });
     let parts: Vec<Value> = match stage.next(offered.collect()) {
-        Line::Say(text) => vec![json!({"text": text})],
-        Line::Call(calls) => calls
+        ResolvedTurn::Say(text) => vec![json!({"text": text})],
+        ResolvedTurn::Call(calls) => calls
             .iter()
             .map(|call| json!({"functionCall": {"name": call.tool.name, "args": call.arguments, "id": call.id}}))
             .collect(),

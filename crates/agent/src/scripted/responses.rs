@@ -1,24 +1,24 @@
-//! OpenAI's responses.
+//! OpenAI's responses API.
 
 use serde_json::{Value, json};
 
-use super::{Line, Named, Offered, Stage, event};
+use super::{OfferedTool, ResolvedCall, ResolvedTurn, ScriptState, event};
 
-pub(super) fn answer(stage: &Stage, body: &Value) -> (&'static str, String) {
-    // Tools stand beside the input, or in an item of their own inside it.
+pub(super) fn answer(stage: &ScriptState, body: &Value) -> (&'static str, String) {
+    // Tools are listed beside the input, or in an item of the input.
     let beside = body["tools"].as_array().into_iter().flatten();
     let inputs = body["input"].as_array().into_iter().flatten();
     let inside = inputs
         .filter(|item| item["type"] == "additional_tools")
         .filter_map(|item| item["tools"].as_array())
         .flatten();
-    let offered: Vec<Offered> = beside.chain(inside).flat_map(offered).collect();
+    let offered: Vec<OfferedTool> = beside.chain(inside).flat_map(offered).collect();
     let items: Vec<Value> = match stage.next(offered) {
-        Line::Say(text) => vec![json!({
+        ResolvedTurn::Say(text) => vec![json!({
             "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": text, "annotations": []}],
         })],
-        Line::Call(calls) => calls.iter().map(function_call).collect(),
+        ResolvedTurn::Call(calls) => calls.iter().map(function_call).collect(),
     };
     let response = |status: &str, output: &[Value]| {
         json!({
@@ -51,8 +51,8 @@ pub(super) fn answer(stage: &Stage, body: &Value) -> (&'static str, String) {
     ("text/event-stream", out)
 }
 
-/// Tools may be grouped, and some are known by their type alone.
-fn offered(tool: &Value) -> Vec<Offered> {
+/// The tools of one entry: it may be a group, and some tools have a type instead of a name.
+fn offered(tool: &Value) -> Vec<OfferedTool> {
     let name = |tool: &Value| {
         tool["name"]
             .as_str()
@@ -63,21 +63,21 @@ fn offered(tool: &Value) -> Vec<Offered> {
         let group = tool["name"].as_str().map(str::to_owned);
         let inner = tool["tools"].as_array().into_iter().flatten();
         let inner = inner.filter_map(|tool| {
-            Some(Offered {
+            Some(OfferedTool {
                 namespace: group.clone(),
                 name: name(tool)?,
             })
         });
         return inner.collect();
     }
-    let alone = name(tool).map(|name| Offered {
+    let alone = name(tool).map(|name| OfferedTool {
         namespace: None,
         name,
     });
     alone.into_iter().collect()
 }
 
-fn function_call(call: &Named) -> Value {
+fn function_call(call: &ResolvedCall) -> Value {
     let mut item = json!({
         "type": "function_call", "id": format!("fc_{}", call.id), "call_id": call.id,
         "name": call.tool.name, "arguments": call.arguments.to_string(), "status": "completed",

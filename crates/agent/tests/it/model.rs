@@ -62,7 +62,7 @@ async fn invalid_json_arguments_are_answered_with_an_error_and_reach_no_tool() {
     let told = model.requests()[1]["messages"][2]["content"].clone();
     let told = told.as_str().unwrap();
     assert!(
-        told.starts_with("error: the arguments are no JSON"),
+        told.starts_with("error: the arguments are not valid JSON"),
         "{told}"
     );
 }
@@ -115,7 +115,10 @@ async fn http_429_is_retried_and_http_401_is_not() {
 
     let refusing = ChatModel::start(vec![ChatReply::json(&error).status(401, None)]);
     let failed = stage.run(&step(&stage, &refusing)).await.unwrap_err();
-    assert_eq!(failed.to_string(), "the model: HTTP 401: not now");
+    assert_eq!(
+        failed.to_string(),
+        "the model request failed: HTTP 401: not now"
+    );
     assert_eq!(refusing.requests().len(), 1);
 }
 
@@ -124,7 +127,7 @@ async fn an_hour_long_retry_after_is_not_honoured() {
     let busy = ChatReply::json(&json!({})).status(503, Some(("retry-after", "3600")));
     let failed = ended(&Stage::new(), vec![busy]).await.unwrap_err();
     assert!(
-        failed.to_string().contains("it asks for 3600 s"),
+        failed.to_string().contains("retry after 3600 s"),
         "{failed}"
     );
 }

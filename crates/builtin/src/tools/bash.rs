@@ -1,4 +1,4 @@
-//! Bash: a command below a warden. It ends with its call, and so does everything it started.
+//! Bash: a command below a warden, which ends with its call together with everything it started.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,42 +15,38 @@ use tokio::{
 use super::files;
 use crate::{
     Roots,
-    answer::{Done, ToolFailed},
+    answer::{ToolFailed, ToolResult},
     arguments::{ArgumentError, Arguments},
-    provider::{Answered, with},
+    provider::{ToolEnd, with},
 };
 
-/// How long a command may take when nothing is said.
+/// A command's timeout if the call sets none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
-/// The longest that can be asked for: a day.
+/// The longest timeout that a call can set: a day.
 const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
-/// How much is kept of each stream: so much of its head and so much of its tail.
-const KEPT_BYTES: usize = 48 * 1024;
-/// How long a command has between SIGTERM and SIGKILL once its time is up.
+/// How much is kept of a stream's head, and again of its tail.
+const EXCERPT_BYTES: usize = 48 * 1024;
+/// The time between SIGTERM and SIGKILL after a timeout.
 const TERM_GRACE: Duration = Duration::from_secs(1);
-/// How long the last bytes of a stream are waited for after the command has ended.
+/// How long to wait for the end of a stream after the command has ended.
 const STREAM_SLACK: Duration = Duration::from_secs(1);
-/// How much is read at once.
 const PIECE: usize = 16 * 1024;
 
-/// How commands are run.
 #[derive(Debug, Clone)]
 pub(crate) struct Shell {
-    /// Our own binary, which is started as the warden.
     pub(crate) warden_program: PathBuf,
-    /// The whole environment of a command: keys of the gateway and of the agent are not in it.
+    /// The whole environment of a command. API keys of the gateway and the agent are not in it.
     pub(crate) env: Vec<(String, String)>,
 }
 
-/// A command as it was asked for.
-struct Asked {
+struct BashRequest {
     command: String,
     cwd: PathBuf,
     timeout: Duration,
 }
 
-/// Why a command is not running any more.
-enum Ended {
+/// Why a command ended.
+enum CommandEnd {
     Itself(Ending),
     TimedOut,
     Cancelled,
@@ -61,64 +57,64 @@ pub(crate) async fn run(
     roots: &Roots,
     arguments: &Bytes,
     exchange: &Exchange,
-) -> Answered {
+) -> ToolEnd {
     match with(BuiltinTool::Bash, arguments, |arguments| {
-        asked(roots, arguments)
+        parse_request(roots, arguments)
     }) {
-        Ok(asked) => run_asked(shell, asked, exchange).await,
-        Err(failed) => Answered::Done(Err(failed)),
+        Ok(request) => run_request(shell, request, exchange).await,
+        Err(failed) => ToolEnd::Finished(Err(failed)),
     }
 }
 
-fn asked(roots: &Roots, arguments: Arguments<'_>) -> Result<Asked, ToolFailed> {
+fn parse_request(roots: &Roots, arguments: Arguments<'_>) -> Result<BashRequest, ToolFailed> {
     let command = arguments.command("command")?.into_owned();
     let cwd = arguments.path_or_here("cwd")?;
     let seconds = arguments.number("timeout_seconds")?;
     if command.contains('\0') {
-        return Err(ToolFailed::told("the command contains a NUL"));
+        return Err(ToolFailed::message("the command contains a NUL"));
     }
     let timeout = seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
     if timeout.is_zero() || timeout > MAX_TIMEOUT {
         return Err(ArgumentError::WrongType {
             name: "timeout_seconds",
-            wanted: "between 1 and 86400",
+            expected: "between 1 and 86400",
         }
         .into());
     }
     let at = roots.place(&cwd)?;
     if !files::is_folder(&at)? {
-        let what = format!("`{}` is not a folder", at.asked());
-        return Err(ToolFailed::told(what));
+        let what = format!("`{}` is not a folder", at.as_requested());
+        return Err(ToolFailed::message(what));
     }
-    Ok(Asked {
+    Ok(BashRequest {
         command,
         cwd: at.whole(),
         timeout,
     })
 }
 
-async fn run_asked(shell: &Shell, asked: Asked, exchange: &Exchange) -> Answered {
+async fn run_request(shell: &Shell, request: BashRequest, exchange: &Exchange) -> ToolEnd {
     let spec = ProcessSpec {
         warden_program: shell.warden_program.clone(),
         command: "bash".to_owned(),
-        args: vec!["-c".to_owned(), asked.command],
+        args: vec!["-c".to_owned(), request.command],
         env: shell.env.clone(),
-        cwd: Some(asked.cwd),
+        cwd: Some(request.cwd),
     };
     let mut process = match Process::spawn_piped(&spec) {
         Ok(process) => process,
-        Err(error) => return Answered::Done(Err(ToolFailed::told(error.to_string()))),
+        Err(error) => return ToolEnd::Finished(Err(ToolFailed::message(error.to_string()))),
     };
-    // A command has no input: one that asks for some sees its end.
+    // Closed, so that a command that reads stdin sees its end instead of waiting until the timeout.
     drop(process.take_stdin());
-    let stdout = tokio::spawn(keep(process.take_stdout()));
-    let stderr = tokio::spawn(keep(process.take_stderr()));
+    let stdout = tokio::spawn(read_excerpt(process.take_stdout()));
+    let stderr = tokio::spawn(read_excerpt(process.take_stderr()));
     let ended = tokio::select! {
-        ending = process.wait() => Ended::Itself(ending),
-        () = tokio::time::sleep(asked.timeout) => Ended::TimedOut,
-        () = exchange.cancelled.cancelled() => Ended::Cancelled,
+        ending = process.wait() => CommandEnd::Itself(ending),
+        () = tokio::time::sleep(request.timeout) => CommandEnd::TimedOut,
+        () = exchange.cancelled.cancelled() => CommandEnd::Cancelled,
     };
-    if !matches!(ended, Ended::Itself(_)) {
+    if !matches!(ended, CommandEnd::Itself(_)) {
         process
             .close(CloseTimes {
                 after_eof: Duration::ZERO,
@@ -126,31 +122,34 @@ async fn run_asked(shell: &Shell, asked: Asked, exchange: &Exchange) -> Answered
             })
             .await;
     }
-    let (stdout, stderr) = (last_words(stdout).await, last_words(stderr).await);
+    let (stdout, stderr) = (
+        finished_excerpt(stdout).await,
+        finished_excerpt(stderr).await,
+    );
     match ended {
-        Ended::Cancelled => Answered::Cancelled,
-        Ended::TimedOut => {
-            let seconds = asked.timeout.as_secs();
+        CommandEnd::Cancelled => ToolEnd::Cancelled,
+        CommandEnd::TimedOut => {
+            let seconds = request.timeout.as_secs();
             let how = format!("exit code: none (killed after {seconds} s)");
-            Answered::Done(shown(&how, true, &stdout, &stderr))
+            ToolEnd::Finished(shown(&how, true, &stdout, &stderr))
         }
-        Ended::Itself(ending) => {
-            let (how, failed) = told(&ending);
-            Answered::Done(shown(&how, failed, &stdout, &stderr))
+        CommandEnd::Itself(ending) => {
+            let (how, failed) = exit_line(&ending);
+            ToolEnd::Finished(shown(&how, failed, &stdout, &stderr))
         }
     }
 }
 
-fn told(ending: &Ending) -> (String, bool) {
+fn exit_line(ending: &Ending) -> (String, bool) {
     match ending {
         Ending::Exited { code } => (format!("exit code: {code}"), *code != 0),
         Ending::NotStarted { message } => (format!("exit code: none ({message})"), true),
         Ending::WardenKilled { signal } => (format!("exit code: none (signal {signal})"), true),
-        Ending::Unknown => ("exit code: not known".to_owned(), true),
+        Ending::Unknown => ("exit code: unknown".to_owned(), true),
     }
 }
 
-fn shown(how: &str, failed: bool, stdout: &Kept, stderr: &Kept) -> Done {
+fn shown(how: &str, failed: bool, stdout: &StreamExcerpt, stderr: &StreamExcerpt) -> ToolResult {
     let text = format!(
         "{how}\nstdout:\n{}\nstderr:\n{}",
         stdout.text(),
@@ -165,67 +164,68 @@ fn shown(how: &str, failed: bool, stdout: &Kept, stderr: &Kept) -> Done {
 
 /// The head and the tail of a stream.
 #[derive(Debug, Default)]
-struct Kept {
+struct StreamExcerpt {
     head: Vec<u8>,
     tail: Vec<u8>,
-    left_out: usize,
+    omitted: usize,
 }
 
-impl Kept {
+impl StreamExcerpt {
     fn push(&mut self, mut bytes: &[u8]) {
-        let room = KEPT_BYTES - self.head.len();
+        let room = EXCERPT_BYTES - self.head.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(head);
         bytes = rest;
         self.tail.extend_from_slice(bytes);
-        // Let go of in large pieces, so that each byte is moved once.
-        if self.tail.len() > 2 * KEPT_BYTES {
+        // Cut only at twice the limit: each byte is then moved at most once, not on every read.
+        if self.tail.len() > 2 * EXCERPT_BYTES {
             self.cut();
         }
     }
 
     fn cut(&mut self) {
-        let over = self.tail.len().saturating_sub(KEPT_BYTES);
+        let over = self.tail.len().saturating_sub(EXCERPT_BYTES);
         self.tail.drain(..over);
-        self.left_out += over;
+        self.omitted += over;
     }
 
     fn text(&self) -> String {
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if self.left_out == 0 {
+        if self.omitted == 0 {
             return lossy(&[self.head.as_slice(), &self.tail].concat());
         }
         format!(
-            "{}\n[… {} bytes are left out …]\n{}",
+            "{}\n[… {} bytes omitted …]\n{}",
             lossy(&self.head),
-            self.left_out,
+            self.omitted,
             lossy(&self.tail)
         )
     }
 }
 
-/// What was kept of a stream whose writers have ended. One that could not be killed may hold it open.
-async fn last_words(mut keeping: JoinHandle<Kept>) -> Kept {
-    let kept = tokio::time::timeout(STREAM_SLACK, &mut keeping).await;
-    match kept {
-        Ok(kept) => kept.unwrap_or_default(),
+/// The excerpt of a stream whose writers have ended. The wait is bounded: a process that could not be killed may
+/// still hold the pipe open.
+async fn finished_excerpt(mut reading: JoinHandle<StreamExcerpt>) -> StreamExcerpt {
+    let excerpt = tokio::time::timeout(STREAM_SLACK, &mut reading).await;
+    match excerpt {
+        Ok(excerpt) => excerpt.unwrap_or_default(),
         Err(_) => {
-            keeping.abort();
-            Kept::default()
+            reading.abort();
+            StreamExcerpt::default()
         }
     }
 }
 
-/// Reads a stream to its end, whatever is kept of it: a command must not block on writing.
-async fn keep<R: AsyncRead + Unpin>(stream: Option<R>) -> Kept {
-    let mut kept = Kept::default();
+/// Reads a stream to its end, beyond what is kept: a full pipe would block the command.
+async fn read_excerpt<R: AsyncRead + Unpin>(stream: Option<R>) -> StreamExcerpt {
+    let mut excerpt = StreamExcerpt::default();
     let Some(mut stream) = stream else {
-        return kept;
+        return excerpt;
     };
     let mut piece = vec![0; PIECE];
     while let Ok(length @ 1..) = stream.read(&mut piece).await {
-        kept.push(&piece[..length]);
+        excerpt.push(&piece[..length]);
     }
-    kept.cut();
-    kept
+    excerpt.cut();
+    excerpt
 }

@@ -1,4 +1,4 @@
-//! Edit: one literal text for another.
+//! Edit: replaces literal text.
 
 use std::{io::Read, sync::PoisonError};
 
@@ -7,30 +7,30 @@ use memchr::memmem;
 
 use super::files;
 use crate::{
-    answer::{Done, ToolFailed},
+    answer::{ToolFailed, ToolResult},
     arguments::{ArgumentError, Arguments},
-    provider::Workplace,
+    provider::FileTools,
 };
 
-/// A larger file is not one that a model edits by hand.
+/// Larger files are refused: the whole file is held in memory twice.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
     let path = arguments.path("path")?;
     let (old, new) = (arguments.text("old")?, arguments.text("new")?);
     let all = arguments.flag("replace_all")?;
     if old.is_empty() {
         return Err(ArgumentError::WrongType {
             name: "old",
-            wanted: "a text that stands in the file, not an empty one; Write makes a new file",
+            expected: "a non-empty text from the file; use Write to create a file",
         }
         .into());
     }
     if old == new {
-        return Err(ToolFailed::told("`old` and `new` are the same"));
+        return Err(ToolFailed::message("`old` and `new` are the same"));
     }
-    let at = place.roots.place(&path)?;
-    let _one_at_a_time = place
+    let at = tools.roots.place(&path)?;
+    let _one_at_a_time = tools
         .changing
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
@@ -39,20 +39,20 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
     let read = file.take(MAX_BYTES + 1).read_to_end(&mut before);
     read.map_err(|error| at.failed(error))?;
     if before.len() as u64 > MAX_BYTES {
-        return Err(ToolFailed::told(format!(
-            "`{path}` is larger than {MAX_BYTES} bytes, and is not edited"
+        return Err(ToolFailed::message(format!(
+            "`{path}` is larger than {MAX_BYTES} bytes, the limit of Edit"
         )));
     }
     let found: Vec<usize> = memmem::find_iter(&before, old.as_bytes()).collect();
     match (found.len(), all) {
         (0, _) => {
             let what = format!("`old` does not occur in `{path}`");
-            return Err(ToolFailed::told(what));
+            return Err(ToolFailed::message(what));
         }
         (1, _) | (_, true) => {}
         (several, false) => {
-            return Err(ToolFailed::told(format!(
-                "`old` occurs {several} times in `{path}`: give more of the text around it, or set `replace_all`"
+            return Err(ToolFailed::message(format!(
+                "`old` occurs {several} times in `{path}`: include more of the surrounding text, or set `replace_all`"
             )));
         }
     }

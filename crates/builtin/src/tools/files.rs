@@ -13,36 +13,39 @@ use ulid::Ulid;
 
 use crate::{
     answer::ToolFailed,
-    roots::{Place, Refused},
+    roots::{PathRefused, RootedPath},
 };
 
-/// Bits of a file's mode that are kept.
+/// The permission bits that a replaced file keeps.
 const MODE: u32 = 0o7777;
 
-/// Opens a regular file for reading. Anything else, a pipe above all, could keep its reader for ever.
-pub(crate) fn open(place: &Place<'_>) -> Result<File, ToolFailed> {
+/// Opens a regular file for reading. Anything else is refused: reading a pipe or a device may never end.
+pub(crate) fn open(place: &RootedPath<'_>) -> Result<File, ToolFailed> {
     let file = open_at_once(&place.root.dir, &place.inside);
     let file = file.map_err(|error| place.failed(error))?;
     let kind = file.metadata().map_err(|error| place.failed(error))?;
     if kind.is_dir() {
-        return Err(ToolFailed::told(format!("`{}` is a folder", place.asked())));
+        return Err(ToolFailed::message(format!(
+            "`{}` is a folder",
+            place.as_requested()
+        )));
     }
     if !kind.is_file() {
-        let what = format!("`{}` is not a regular file", place.asked());
-        return Err(ToolFailed::told(what));
+        let what = format!("`{}` is not a regular file", place.as_requested());
+        return Err(ToolFailed::message(what));
     }
     Ok(place.checked(file)?)
 }
 
-/// Opens a regular file below a folder for a search. A walk saw a regular file there, but something else may have taken
-/// its place since; what cannot be used is passed over.
-pub(crate) fn open_below(place: &Place<'_>, inside: &Path) -> Option<File> {
+/// Opens a regular file below a folder for a search. The walk saw a regular file, but it may have been replaced
+/// since; what cannot be opened is skipped.
+pub(crate) fn open_below(place: &RootedPath<'_>, inside: &Path) -> Option<File> {
     let file = open_at_once(&place.root.dir, &place.inside.join(inside)).ok()?;
     let is_file = file.metadata().is_ok_and(|data| data.is_file());
     is_file.then(|| place.checked(file).ok()).flatten()
 }
 
-/// Opens for reading without waiting for the writer of a pipe.
+/// Opens without blocking: opening a pipe would otherwise wait for its writer.
 fn open_at_once(dir: &Dir, path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
@@ -52,14 +55,17 @@ fn open_at_once(dir: &Dir, path: &Path) -> io::Result<File> {
     Ok(dir.open_with(path, &options)?.into_std())
 }
 
-/// Puts `content` where the file is, or is to be: at once, with the mode that was there.
-pub(crate) fn replace(place: &Place<'_>, content: &[u8]) -> Result<(), ToolFailed> {
+/// Writes `content` to a temporary file and renames it over the target, so readers see the old or the new file.
+pub(crate) fn replace(place: &RootedPath<'_>, content: &[u8]) -> Result<(), ToolFailed> {
     let Some(name) = place
         .inside
         .file_name()
         .filter(|_| place.inside != Path::new("."))
     else {
-        return Err(ToolFailed::told(format!("`{}` is a folder", place.asked())));
+        return Err(ToolFailed::message(format!(
+            "`{}` is a folder",
+            place.as_requested()
+        )));
     };
     let failed = |error: io::Error| place.failed(error);
     let folder = place
@@ -73,37 +79,40 @@ pub(crate) fn replace(place: &Place<'_>, content: &[u8]) -> Result<(), ToolFaile
         }
         None => place.root.dir.try_clone().map_err(failed)?,
     };
-    // Where the folder is by now: a link may have been put in the way.
+    // Checked on the opened folder: a symlink may have been swapped in since the path was resolved.
     let folder = place.checked(dir.try_clone().map_err(failed)?.into_std_file());
     let folder = folder?;
     if place.roots.protects_in(&folder, name) {
-        return Err(Refused::Protected(place.asked().to_owned()).into());
+        return Err(PathRefused::Protected(place.as_requested().to_owned()).into());
     }
     let mode = mode_of(&dir, name, place)?;
     let fresh = format!(".callgate-{}.tmp", Ulid::generate());
     let written =
         write_new(&dir, &fresh, content, mode).and_then(|()| dir.rename(&fresh, &dir, name));
     written.map_err(|error| {
-        // It may not have been made at all.
+        // Best effort: the temporary file may not exist.
         let _ = dir.remove_file(&fresh);
         place.failed(error).into()
     })
 }
 
-/// The mode of the file that is to be replaced; `None` where there is none yet.
-fn mode_of(dir: &Dir, name: &OsStr, place: &Place<'_>) -> Result<Option<u32>, ToolFailed> {
+/// The permissions of the file to be replaced; `None` if there is none.
+fn mode_of(dir: &Dir, name: &OsStr, place: &RootedPath<'_>) -> Result<Option<u32>, ToolFailed> {
     let found = match dir.symlink_metadata(name) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(place.failed(error).into()),
     };
     if found.is_dir() {
-        return Err(ToolFailed::told(format!("`{}` is a folder", place.asked())));
+        return Err(ToolFailed::message(format!(
+            "`{}` is a folder",
+            place.as_requested()
+        )));
     }
-    // A link would have been followed: it was put there a moment ago.
+    // Resolving the path followed symlinks, so a symlink here was swapped in since.
     if !found.is_file() {
-        let what = format!("`{}` is not a regular file", place.asked());
-        return Err(ToolFailed::told(what));
+        let what = format!("`{}` is not a regular file", place.as_requested());
+        return Err(ToolFailed::message(what));
     }
     Ok(Some(found.mode() & MODE))
 }
@@ -112,6 +121,7 @@ fn write_new(dir: &Dir, name: &str, content: &[u8], mode: Option<u32>) -> io::Re
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     if mode.is_some() {
+        // Private until the file's own mode is set: it may be narrower than the default.
         options.mode(0o600);
     }
     let mut file = dir.open_with(name, &options)?.into_std();
@@ -122,8 +132,8 @@ fn write_new(dir: &Dir, name: &str, content: &[u8], mode: Option<u32>) -> io::Re
     Ok(())
 }
 
-/// The folder that a search starts in, looked at through its root.
-pub(crate) fn is_folder(place: &Place<'_>) -> Result<bool, Refused> {
+/// Whether the path is a folder, looked up through the root's descriptor.
+pub(crate) fn is_folder(place: &RootedPath<'_>) -> Result<bool, PathRefused> {
     let found = place.root.dir.metadata(&place.inside);
     Ok(found.map_err(|error| place.failed(error))?.is_dir())
 }

@@ -10,22 +10,22 @@ use grep_searcher::{
 
 use super::{
     files,
-    walk::{self, LONGEST, Next, WalkEnd},
+    walk::{self, MAX_WALK_TIME, Next, WalkEnd},
 };
 use crate::{
-    answer::{Done, ToolFailed, texts},
+    answer::{ToolFailed, ToolResult, texts},
     arguments::{ArgumentError, Arguments},
-    provider::Workplace,
+    provider::FileTools,
 };
 
-/// How much is answered.
+/// The most text in one result.
 const MAX_BYTES: usize = 256 * 1024;
-/// How much of one line is shown.
+/// Longer lines are cut.
 const MAX_LINE_CHARS: usize = 2000;
-/// More lines around a match than this are a file to read.
+/// More context is silently capped.
 const MAX_CONTEXT: u64 = 1000;
 
-/// What is answered about each file.
+/// What the result shows for each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Content,
@@ -33,7 +33,7 @@ enum Mode {
     Count,
 }
 
-pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
     let pattern = arguments.text("pattern")?;
     let path = arguments.path_or_here("path")?;
     let glob = arguments.optional_text("glob")?;
@@ -43,9 +43,13 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
         .case_insensitive(arguments.flag("case_insensitive")?)
         .line_terminator(Some(b'\n'))
         .build(&pattern)
-        .map_err(|error| ToolFailed::told(format!("`{pattern}` is no pattern: {error}")))?;
-    let glob = glob.map(|glob| Wanted::new(&glob)).transpose()?;
-    let at = place.roots.place(&path)?;
+        .map_err(|error| {
+            ToolFailed::message(format!(
+                "`{pattern}` is not a valid regular expression: {error}"
+            ))
+        })?;
+    let glob = glob.map(|glob| GlobFilter::new(&glob)).transpose()?;
+    let at = tools.roots.place(&path)?;
     let mut search = Search {
         matcher,
         searcher: searcher(mode, usize::try_from(context).unwrap_or_default()),
@@ -55,20 +59,20 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
     };
     let folder = at.whole();
     let end = if files::is_folder(&at)? {
-        walk::files((&folder, &place.roots), &place.given_up, |path| {
+        walk::files((&folder, &tools.roots), &tools.is_cancelled, |path| {
             let inside = path.strip_prefix(&folder).unwrap_or(&path);
             if glob.as_ref().is_some_and(|glob| !glob.takes(inside)) {
                 return Next::GoOn;
             }
             match files::open_below(&at, inside) {
-                Some(file) => search.file(&file, &place.roots.shown(&path)),
+                Some(file) => search.file(&file, &tools.roots.shown(&path)),
                 None => Next::GoOn,
             }
         })
     } else {
         let file = files::open(&at)?;
-        search.file(&file, &place.roots.shown(&folder));
-        WalkEnd::Whole
+        search.file(&file, &tools.roots.shown(&folder));
+        WalkEnd::Complete
     };
     Ok(shown(search, end))
 }
@@ -81,7 +85,7 @@ fn mode(arguments: Arguments<'_>) -> Result<Mode, ArgumentError> {
         Some("count") => Ok(Mode::Count),
         Some(_) => Err(ArgumentError::WrongType {
             name,
-            wanted: "content, files_with_matches or count",
+            expected: "content, files_with_matches or count",
         }),
     }
 }
@@ -99,13 +103,13 @@ fn searcher(mode: Mode, context: usize) -> Searcher {
         .build()
 }
 
-/// Which files are searched, as ripgrep's `-g` has it: a pattern without `/` is about names.
-struct Wanted {
+/// Which files are searched. As with ripgrep's `-g`, a glob without `/` matches the file name alone.
+struct GlobFilter {
     matcher: GlobMatcher,
     by_name: bool,
 }
 
-impl Wanted {
+impl GlobFilter {
     fn new(glob: &str) -> Result<Self, ToolFailed> {
         Ok(Self {
             matcher: walk::matcher(glob.trim_start_matches("./"))?,
@@ -126,12 +130,12 @@ struct Search {
     searcher: Searcher,
     mode: Mode,
     out: String,
-    /// Whether there is no more room.
+    /// Whether `out` has reached its limit.
     full: bool,
 }
 
 impl Search {
-    /// Searches one open file. What cannot be read is passed over.
+    /// Searches one open file. Unreadable and binary files are skipped.
     fn file(&mut self, file: &File, shown: &str) -> Next {
         let mut hits = Hits {
             shown,
@@ -155,7 +159,7 @@ impl Search {
     }
 }
 
-/// What one file has.
+/// The matches in one file.
 struct Hits<'a> {
     shown: &'a str,
     mode: Mode,
@@ -208,14 +212,18 @@ impl Sink for Hits<'_> {
 
 fn shown(search: Search, end: WalkEnd) -> callgate_wire::ToolAnswer {
     let text = if search.out.is_empty() {
-        "[nothing matches]".to_owned()
+        "[no matches]".to_owned()
     } else {
         search.out.trim_end_matches('\n').to_owned()
     };
     let cut = search
         .full
-        .then(|| "[there is more: narrow the pattern or the path]".to_owned());
-    let late = (end == WalkEnd::TooLong)
-        .then(|| format!("[stopped after {} s; narrow the path]", LONGEST.as_secs()));
+        .then(|| "[more matches omitted: narrow the pattern or the path]".to_owned());
+    let late = (end == WalkEnd::TooLong).then(|| {
+        format!(
+            "[stopped after {} s; narrow the path]",
+            MAX_WALK_TIME.as_secs()
+        )
+    });
     texts([text].into_iter().chain(cut).chain(late))
 }

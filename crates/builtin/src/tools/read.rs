@@ -9,20 +9,20 @@ use callgate_wire::ToolAnswer;
 
 use super::files;
 use crate::{
-    answer::{Done, ToolFailed, texts},
+    answer::{ToolFailed, ToolResult, texts},
     arguments::Arguments,
-    provider::Workplace,
+    provider::FileTools,
 };
 
-/// What one call answers at most.
+/// The most text in one result.
 const MAX_BYTES: usize = 5 * 1024 * 1024;
-/// How much is looked at to tell text from anything else.
+/// A NUL in the first bytes marks a file as binary.
 const SNIFFED: usize = 8 * 1024;
 
-pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
-    let at = place.roots.place(&arguments.path("path")?)?;
-    let wanted = Wanted {
-        // Hosts count from 1; some models count from 0 and mean the beginning.
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
+    let at = tools.roots.place(&arguments.path("path")?)?;
+    let range = LineRange {
+        // Lines count from 1, but some models send 0 for the beginning.
         first: arguments.number("offset")?.unwrap_or(1).max(1),
         lines: arguments.number("limit")?,
     };
@@ -31,29 +31,28 @@ pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
     let size = file.metadata().map_err(failed)?.len();
     let mut reader = BufReader::with_capacity(SNIFFED, file);
     if reader.fill_buf().map_err(failed)?.contains(&0) {
-        return Ok(binary(at.asked(), size));
+        return Ok(binary(at.as_requested(), size));
     }
-    let page = page(&mut reader, &wanted).map_err(failed)?;
+    let page = page(&mut reader, &range).map_err(failed)?;
     if page.text.contains(&0) {
-        return Ok(binary(at.asked(), size));
+        return Ok(binary(at.as_requested(), size));
     }
-    Ok(shown(page, &wanted))
+    Ok(shown(page, &range))
 }
 
-/// What is asked for.
-struct Wanted {
-    /// The first line, from 1.
+/// The lines to read.
+struct LineRange {
+    /// Counted from 1.
     first: u64,
     lines: Option<u64>,
 }
 
-/// What was read.
 #[derive(Default)]
 struct Page {
     text: Vec<u8>,
     /// How many lines the page has.
     lines: u64,
-    /// How many lines were passed over before it.
+    /// How many lines were skipped before it.
     skipped: u64,
     rest: Rest,
 }
@@ -61,24 +60,22 @@ struct Page {
 /// What comes after a page.
 #[derive(Default, PartialEq, Eq)]
 enum Rest {
-    /// Nothing.
     #[default]
     Nothing,
-    /// More lines.
     Lines,
-    /// The rest of a line that does not fit, and perhaps more lines.
+    /// The rest of a line longer than the limit, and perhaps more lines.
     OfLine,
 }
 
-fn page(reader: &mut BufReader<File>, wanted: &Wanted) -> io::Result<Page> {
+fn page(reader: &mut BufReader<File>, range: &LineRange) -> io::Result<Page> {
     let mut page = Page::default();
-    while page.skipped < wanted.first - 1 {
+    while page.skipped < range.first - 1 {
         if reader.skip_until(b'\n')? == 0 {
             return Ok(page);
         }
         page.skipped += 1;
     }
-    while wanted.lines.is_none_or(|lines| page.lines < lines) {
+    while range.lines.is_none_or(|lines| page.lines < lines) {
         let before = page.text.len();
         let room = MAX_BYTES - before;
         if room == 0 {
@@ -96,7 +93,8 @@ fn page(reader: &mut BufReader<File>, wanted: &Wanted) -> io::Result<Page> {
                 page.lines += 1;
                 return Ok(page);
             }
-            // The line goes on. It is kept for the next page, unless it is the first of this one.
+            // The line does not fit. It moves to the next page whole, unless this page has nothing else: then it is
+            // cut, or the next page would start at the same line for ever.
             if before > 0 {
                 page.text.truncate(before);
                 page.rest = Rest::Lines;
@@ -114,18 +112,18 @@ fn page(reader: &mut BufReader<File>, wanted: &Wanted) -> io::Result<Page> {
     Ok(page)
 }
 
-fn shown(page: Page, wanted: &Wanted) -> ToolAnswer {
+fn shown(page: Page, range: &LineRange) -> ToolAnswer {
     if page.lines == 0 && page.skipped > 0 {
         let what = format!("[the file has {} lines]", page.skipped);
         return texts([what]);
     }
-    let next = wanted.first + page.lines;
+    let next = range.first + page.lines;
     let note = match page.rest {
         Rest::Nothing => None,
-        Rest::Lines => Some(format!("[there is more: go on with offset {next}]")),
+        Rest::Lines => Some(format!("[more lines follow: continue with offset {next}]")),
         Rest::OfLine => Some(format!(
             "[line {} is longer than {MAX_BYTES} bytes and was cut; the next line has offset {next}]",
-            wanted.first
+            range.first
         )),
     };
     let text = String::from_utf8_lossy(&page.text).into_owned();

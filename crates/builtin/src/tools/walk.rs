@@ -1,4 +1,4 @@
-//! Walking a folder as ripgrep does: ignore files count, links are not followed, `.git` is left out.
+//! Walks a folder like ripgrep: ignore files are respected, symlinks are not followed, `.git` is skipped.
 
 use std::{
     fs,
@@ -12,20 +12,18 @@ use ignore::WalkBuilder;
 
 use crate::{Roots, answer::ToolFailed};
 
-/// What a walk reads in each folder.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
-/// A longer one is none.
+/// A folder with a longer ignore file is skipped.
 const MAX_IGNORE_BYTES: u64 = 1 << 20;
 
-/// A walk that takes longer says so and answers what it has.
-pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+/// A walk that takes longer ends, and the result says so.
+pub(crate) const MAX_WALK_TIME: Duration = Duration::from_secs(60);
 
 /// Why a walk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkEnd {
-    /// Everything was seen.
-    Whole,
-    /// Whoever looks has enough.
+    Complete,
+    /// The visitor stopped the walk.
     Enough,
     /// It took too long.
     TooLong,
@@ -38,20 +36,20 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// Shows each file below `folder` to `look`, sorted by path.
+/// Calls `look` for each file below `folder`, sorted by path.
 pub(crate) fn files(
     (folder, roots): (&Path, &Roots),
-    given_up: &AtomicBool,
+    is_cancelled: &AtomicBool,
     mut look: impl FnMut(PathBuf) -> Next,
 ) -> WalkEnd {
-    let (end, roots) = (Instant::now() + LONGEST, roots.clone());
-    // The walk reads those of the folders above, too.
+    let (end, roots) = (Instant::now() + MAX_WALK_TIME, roots.clone());
+    // The walker also reads the ignore files of all parent folders.
     let ignores = folder.ancestors().all(has_plain_ignore_files);
     let walk = WalkBuilder::new(folder)
         .hidden(false)
         .ignore(ignores)
         .git_ignore(ignores)
-        // It is found through files of `.git` that may lead anywhere.
+        // `.git/info/exclude` is found through files in `.git` that may point anywhere.
         .git_exclude(false)
         .require_git(false)
         .follow_links(false)
@@ -62,9 +60,9 @@ pub(crate) fn files(
         })
         .sort_by_file_path(Path::cmp)
         .build();
-    // What cannot be read is not there for this search.
+    // Unreadable entries are skipped: one of them should not fail the whole search.
     for entry in walk.flatten() {
-        if given_up.load(Ordering::Acquire) {
+        if is_cancelled.load(Ordering::Acquire) {
             return WalkEnd::Enough;
         }
         if Instant::now() >= end {
@@ -75,11 +73,11 @@ pub(crate) fn files(
             return WalkEnd::Enough;
         }
     }
-    WalkEnd::Whole
+    WalkEnd::Complete
 }
 
-/// Whether the ignore files of a folder can be read to their end: the walk opens them by itself, and would wait for the
-/// writer of a pipe and read a device for ever. A folder with another one is left out.
+/// Whether the ignore files of a folder are regular files of bounded size. The walker opens them itself: it would
+/// block on a pipe and read a device for ever. Folders with other ignore files are skipped.
 fn has_plain_ignore_files(folder: &Path) -> bool {
     IGNORE_FILES.iter().all(|name| {
         let file = fs::metadata(folder.join(name));
@@ -89,11 +87,11 @@ fn has_plain_ignore_files(folder: &Path) -> bool {
     })
 }
 
-/// A pattern in which `*` stays inside a folder and `**` crosses folders.
+/// A glob in which `*` stays inside a folder and `**` crosses folders.
 pub(crate) fn matcher(pattern: &str) -> Result<GlobMatcher, ToolFailed> {
     let built = GlobBuilder::new(pattern).literal_separator(true).build();
     let wrong = |error: globset::Error| {
-        ToolFailed::told(format!("`{pattern}` is no pattern: {}", error.kind()))
+        ToolFailed::message(format!("`{pattern}` is not a valid glob: {}", error.kind()))
     };
     Ok(built.map_err(wrong)?.compile_matcher())
 }

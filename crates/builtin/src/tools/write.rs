@@ -1,17 +1,17 @@
-//! Write: a file whole, at once.
+//! Write: replaces a whole file atomically.
 
 use std::sync::PoisonError;
 
 use callgate_wire::ToolAnswer;
 
 use super::files;
-use crate::{answer::Done, arguments::Arguments, provider::Workplace};
+use crate::{answer::ToolResult, arguments::Arguments, provider::FileTools};
 
-pub(crate) fn run(place: &Workplace, arguments: Arguments<'_>) -> Done {
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
     let path = arguments.path("path")?;
     let content = arguments.text("content")?;
-    let at = place.roots.place(&path)?;
-    let _one_at_a_time = place
+    let at = tools.roots.place(&path)?;
+    let _one_at_a_time = tools
         .changing
         .lock()
         .unwrap_or_else(PoisonError::into_inner);

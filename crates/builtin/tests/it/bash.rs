@@ -121,7 +121,7 @@ async fn long_bash_output_keeps_head_and_tail() {
     let tail = format!("{}last", "x".repeat(KEPT - "last".len()));
     let stderr = "y".repeat(2 * KEPT);
     let expected = format!(
-        "exit code: 0\nstdout:\n{head}\n[… {left_out} bytes are left out …]\n{tail}\nstderr:\n{stderr}"
+        "exit code: 0\nstdout:\n{head}\n[… {left_out} bytes omitted …]\n{tail}\nstderr:\n{stderr}"
     );
     assert!(
         said == expected,

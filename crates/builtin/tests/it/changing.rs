@@ -107,7 +107,7 @@ async fn ambiguous_edits_are_refused_with_a_reason() {
     let cases = [
         (
             json!({"old": "two", "new": "2"}),
-            "`old` occurs 2 times in `file`: give more of the text around it, or set `replace_all`",
+            "`old` occurs 2 times in `file`: include more of the surrounding text, or set `replace_all`",
         ),
         (
             json!({"old": "three", "new": "3"}),
@@ -123,11 +123,11 @@ async fn ambiguous_edits_are_refused_with_a_reason() {
         ),
         (
             json!({"old": "", "new": "x"}),
-            "`old` must be a text that stands in the file, not an empty one; Write makes a new file",
+            "`old` must be a non-empty text from the file; use Write to create a file",
         ),
         (
             json!({"old": "one", "old_string": "two", "new": "x"}),
-            "`old` and `old_string` are the same argument and differ",
+            "`old` and `old_string` name the same argument but have different values",
         ),
     ];
     for (mut arguments, expected) in cases {
@@ -159,7 +159,7 @@ async fn edit_refuses_files_over_the_size_limit() {
         .await;
     assert_eq!(
         said,
-        "`huge` is larger than 67108864 bytes, and is not edited"
+        "`huge` is larger than 67108864 bytes, the limit of Edit"
     );
 }
 

@@ -117,7 +117,7 @@ async fn absolute_glob_patterns_must_lie_within_cwd() {
             .error("Glob", json!({"pattern": pattern, "cwd": "src"}))
             .await;
         let expected =
-            format!("`{pattern}` leads out of `{root}/src`; name another folder in `cwd`");
+            format!("`{pattern}` leads outside `{root}/src`; pass another folder as `cwd`");
         assert_eq!(said, expected);
     }
 }
@@ -147,7 +147,7 @@ async fn invalid_glob_patterns_and_folders_are_reported() {
     for (arguments, expected) in [
         (
             json!({"pattern": "a["}),
-            "`a[` is no pattern: unclosed character class; missing ']'",
+            "`a[` is not a valid glob: unclosed character class; missing ']'",
         ),
         (
             json!({"pattern": "*", "cwd": "file"}),

@@ -38,7 +38,7 @@ async fn grep_shows_file_and_line_number_in_path_order() {
     );
     assert_eq!(
         fixture.ok("Grep", json!({"pattern": "nowhere"})).await,
-        "[nothing matches]"
+        "[no matches]"
     );
 }
 
@@ -112,7 +112,7 @@ async fn grep_skips_binary_files_and_searches_hidden_ones() {
         ".hidden/file:1:needle"
     );
     let named = json!({"pattern": "needle", "path": "binary"});
-    assert_eq!(fixture.ok("Grep", named).await, "[nothing matches]");
+    assert_eq!(fixture.ok("Grep", named).await, "[no matches]");
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn grep_marks_truncated_lines_and_answers() {
     let answer = fixture.call("Grep", json!({"pattern": "match"})).await;
     assert_eq!(
         answer.texts[1],
-        "[there is more: narrow the pattern or the path]"
+        "[more matches omitted: narrow the pattern or the path]"
     );
     let length = answer.texts[0].len();
     let (limit, line) = (256 * 1024, "many:100000:match".len());
@@ -191,17 +191,29 @@ async fn invalid_grep_patterns_and_paths_are_reported() {
     let fixture = Fixture::new();
     fixture.pipe("pipe");
     for (arguments, expected) in [
-        (json!({"pattern": "("}), "`(` is no pattern: "),
-        (json!({"pattern": "(?=x)"}), "`(?=x)` is no pattern: "),
-        (json!({"pattern": "a\nb"}), "`a\nb` is no pattern: "),
-        (json!({"pattern": "x", "glob": "["}), "`[` is no pattern: "),
+        (
+            json!({"pattern": "("}),
+            "`(` is not a valid regular expression: ",
+        ),
+        (
+            json!({"pattern": "(?=x)"}),
+            "`(?=x)` is not a valid regular expression: ",
+        ),
+        (
+            json!({"pattern": "a\nb"}),
+            "`a\nb` is not a valid regular expression: ",
+        ),
+        (
+            json!({"pattern": "x", "glob": "["}),
+            "`[` is not a valid glob: ",
+        ),
         (
             json!({"pattern": "x", "output_mode": "lines"}),
             "`output_mode` must be content, files_with_matches or count",
         ),
         (
             json!({"pattern": "x", "context": -1}),
-            "`context` must be a whole number that is not negative",
+            "`context` must be a non-negative integer",
         ),
         (
             json!({"pattern": "x", "path": "none"}),

@@ -74,7 +74,7 @@ async fn every_argument_is_checked_against_its_schema() {
         for (key, property) in schema["properties"].as_object().unwrap() {
             let (wrong, wanted) = match property["type"].as_str().unwrap() {
                 "string" => (json!(7), "a string"),
-                "integer" => (json!("x"), "a whole number that is not negative"),
+                "integer" => (json!("x"), "a non-negative integer"),
                 "boolean" => (json!("x"), "true or false"),
                 other => panic!("{name} {key}: {other}"),
             };
@@ -120,5 +120,5 @@ async fn an_unknown_tool_is_a_protocol_error_under_the_same_id() {
     let reply = json_of(&reply.unwrap());
     assert_eq!(reply["id"], 7);
     assert_eq!(reply["error"]["code"], -32601);
-    assert_eq!(reply["error"]["message"], "there is no such tool");
+    assert_eq!(reply["error"]["message"], "unknown tool");
 }

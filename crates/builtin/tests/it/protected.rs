@@ -32,7 +32,7 @@ async fn protected_paths_are_refused_in_every_spelling() {
         &whole,
     ] {
         let expected = format!(
-            "`{path}` is part of what governs this gateway, and the built-in tools do not use it; change it by hand"
+            "`{path}` governs this gateway (configuration, policy or data), so the built-in tools cannot use it; edit it by hand"
         );
         for (tool, arguments) in [
             ("Read", json!({"path": path})),

@@ -27,7 +27,7 @@ async fn read_returns_lines_unchanged() {
 async fn offset_and_limit_select_lines_and_the_answer_names_the_next_offset() {
     let fixture = Fixture::new();
     fixture.file("five", "1\n2\n3\n4\n5\n");
-    let more = |next: u32| format!("[there is more: go on with offset {next}]");
+    let more = |next: u32| format!("[more lines follow: continue with offset {next}]");
     let cases = [
         (json!({"limit": 2}), vec!["1\n2\n".to_owned(), more(3)]),
         (
@@ -79,7 +79,7 @@ async fn the_pages_of_a_large_file_join_to_the_whole_file() {
         let Some(note) = answer.texts.get(1) else {
             break;
         };
-        let next = note.strip_prefix("[there is more: go on with offset ");
+        let next = note.strip_prefix("[more lines follow: continue with offset ");
         offset = next
             .and_then(|next| next.strip_suffix(']'))
             .unwrap()
@@ -97,7 +97,7 @@ async fn an_overlong_line_is_cut_and_the_next_offset_named() {
     let answer = fixture.call("Read", json!({"path": "wide"})).await;
     assert_eq!(
         answer.texts,
-        ["first\n", "[there is more: go on with offset 2]"]
+        ["first\n", "[more lines follow: continue with offset 2]"]
     );
     let answer = fixture
         .call("Read", json!({"path": "wide", "offset": 2}))
@@ -176,6 +176,6 @@ async fn read_accepts_path_and_file_path_as_one_argument() {
         fixture
             .error("Read", json!({"path": "a", "file_path": "b"}))
             .await,
-        "`path` and `file_path` are the same argument and differ"
+        "`path` and `file_path` name the same argument but have different values"
     );
 }

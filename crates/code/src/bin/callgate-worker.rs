@@ -1,5 +1,5 @@
-//! The binary `callgate-worker`: the process that scripts run in. `callgate worker` is the same. Told `probe=all`,
-//! or another wall, it tries the box from the inside.
+//! The binary `callgate-worker`: the process that scripts run in, the same as `callgate worker`. With `probe=all`,
+//! or the name of one sandbox layer, it tests the sandbox from the inside.
 
 use std::process::ExitCode;
 

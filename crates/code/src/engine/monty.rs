@@ -1,4 +1,4 @@
-//! The interpreter `monty`: Python without files, network or processes, which stops at each call.
+//! The interpreter `monty`: Python without files, network or processes. It suspends at each external call.
 
 mod advice;
 mod clock;
@@ -13,7 +13,7 @@ use monty_types::{
 };
 use serde_json::value::RawValue;
 
-use super::{Asking, Engine, Gone, Work};
+use super::{Engine, HostChannel, HostGone, Work};
 use crate::{
     HostCall, Outcome,
     frames::{Done, Failed},
@@ -23,15 +23,18 @@ use crate::{
 };
 use naming::{nearest, pack_object};
 
-/// Functions inside functions that call each other.
+/// The depth of Python calls. Deeper recursion raises an exception before it can overflow the stack.
 const MAX_RECURSION: usize = 400;
 
-/// The interpreter.
 #[derive(Debug)]
 pub(crate) struct Monty;
 
 impl Engine for Monty {
-    fn run(&self, work: &Work, outside: &mut dyn Asking) -> Result<Result<Done, Failed>, Gone> {
+    fn run(
+        &self,
+        work: &Work,
+        outside: &mut dyn HostChannel,
+    ) -> Result<Result<Done, Failed>, HostGone> {
         let mut run = Run {
             work,
             outside,
@@ -48,7 +51,7 @@ impl Engine for Monty {
                 names,
                 form: work.script.format,
             }),
-            Err(Stopped::Gone) => return Err(Gone),
+            Err(Stopped::HostGone) => return Err(HostGone),
             Err(Stopped::Failed { message, line }) => Err(Failed {
                 printed,
                 message,
@@ -65,16 +68,15 @@ impl Engine for Monty {
     }
 }
 
-/// Why a run is over before its end.
 enum Stopped {
-    Gone,
+    HostGone,
     Failed { message: String, line: Option<u32> },
     AtLimit { message: String, line: Option<u32> },
 }
 
-impl From<Gone> for Stopped {
-    fn from(_: Gone) -> Self {
-        Self::Gone
+impl From<HostGone> for Stopped {
+    fn from(_: HostGone) -> Self {
+        Self::HostGone
     }
 }
 
@@ -84,15 +86,14 @@ type Values = (Option<Box<RawValue>>, Vec<(String, Box<RawValue>)>);
 
 struct Run<'a> {
     work: &'a Work,
-    outside: &'a mut dyn Asking,
+    outside: &'a mut dyn HostChannel,
     printed: String,
     calls: u32,
-    /// Which of our calls each of the interpreter's futures is.
+    /// Our call ids by the interpreter's future ids.
     pending: HashMap<u32, u32>,
 }
 
-/// How a piece of code ended.
-enum Fed {
+enum FeedResult {
     Value(Box<MontyRepl>, MontyObject),
     Returned(MontyObject),
 }
@@ -110,22 +111,22 @@ impl Run<'_> {
             line: None,
         };
         repl.feed_run(PRELUDE, vec![], PrintWriter::Disabled)
-            .map_err(|error| ours("the interpreter cannot be prepared", error))?;
+            .map_err(|error| ours("the interpreter could not be prepared", error))?;
         for pack in &work.local {
             let what = format!("the local pack `{}` cannot be used", pack.name);
             repl.feed_run(&pack.code, vec![], PrintWriter::Disabled)
                 .map_err(|error| ours(&what, error))?;
         }
         match self.feed(repl, &work.script.code)? {
-            Fed::Returned(value) => Ok((Some(self.said(&value, 0)?), Vec::new())),
-            Fed::Value(_, value) if work.script.ends_with_value => {
-                Ok((Some(self.said(&value, 0)?), Vec::new()))
+            FeedResult::Returned(value) => Ok((Some(self.raw_json(&value, 0)?), Vec::new())),
+            FeedResult::Value(_, value) if work.script.ends_with_value => {
+                Ok((Some(self.raw_json(&value, 0)?), Vec::new()))
             }
-            Fed::Value(repl, _) => Ok((None, self.assigned(*repl)?)),
+            FeedResult::Value(repl, _) => Ok((None, self.assigned(*repl)?)),
         }
     }
 
-    /// What the script assigned, as far as it has a value that can be told.
+    /// The values of the names that the script assigned; functions and types are left out.
     fn assigned(&mut self, mut repl: MontyRepl) -> Result<Vec<(String, Box<RawValue>)>, Stopped> {
         let mut names = Vec::new();
         let mut bytes = 0;
@@ -141,9 +142,9 @@ impl Run<'_> {
                             | MontyObject::BuiltinFunction(_)
                     );
                     if !is_code {
-                        let said = self.said(&value, bytes)?;
-                        bytes += said.get().len();
-                        names.push((name.clone(), said));
+                        let raw_json = self.raw_json(&value, bytes)?;
+                        bytes += raw_json.get().len();
+                        names.push((name.clone(), raw_json));
                     }
                     repl
                 }
@@ -154,8 +155,8 @@ impl Run<'_> {
         Ok(names)
     }
 
-    /// A value as it is told, behind so many bytes of others.
-    fn said(&self, value: &MontyObject, before: usize) -> Result<Box<RawValue>, Stopped> {
+    /// A value as JSON, if it fits into the output limit after `before` bytes of other values.
+    fn raw_json(&self, value: &MontyObject, before: usize) -> Result<Box<RawValue>, Stopped> {
         let failed = |message| Stopped::Failed {
             message,
             line: None,
@@ -175,8 +176,8 @@ impl Run<'_> {
         )
     }
 
-    /// Runs the script to its end, answering what it asks.
-    fn feed(&mut self, repl: MontyRepl, code: &str) -> Result<Fed, Stopped> {
+    /// Runs the script to its end and answers its calls.
+    fn feed(&mut self, repl: MontyRepl, code: &str) -> Result<FeedResult, Stopped> {
         let limit = Some(self.work.limits.output_bytes);
         let mut printed = String::new();
         let begun = repl.feed_start(
@@ -184,12 +185,16 @@ impl Run<'_> {
             vec![],
             PrintWriter::CollectString(&mut printed, limit),
         );
-        let fed = self.go_on(begun, &mut printed);
+        let fed = self.resume_until_done(begun, &mut printed);
         self.printed = printed;
         fed
     }
 
-    fn go_on(&mut self, begun: Progress, printed: &mut String) -> Result<Fed, Stopped> {
+    fn resume_until_done(
+        &mut self,
+        begun: Progress,
+        printed: &mut String,
+    ) -> Result<FeedResult, Stopped> {
         let limit = Some(self.work.limits.output_bytes);
         let mut progress = begun;
         loop {
@@ -200,7 +205,7 @@ impl Run<'_> {
             };
             progress = match now {
                 ReplProgress::Complete { repl, value } => {
-                    return Ok(Fed::Value(Box::new(repl), value));
+                    return Ok(FeedResult::Value(Box::new(repl), value));
                 }
                 ReplProgress::NameLookup(lookup) => {
                     let found = match lookup.object_id() {
@@ -210,12 +215,12 @@ impl Run<'_> {
                     lookup.resume(found, print)
                 }
                 ReplProgress::OsCall(call) => {
-                    let answer = self.of_system(&call.function_call);
+                    let answer = self.os_answer(&call.function_call);
                     call.resume(answer, print)
                 }
                 ReplProgress::FunctionCall(call) if is_return(&call) => {
                     let value = call.args.into_iter().next();
-                    return Ok(Fed::Returned(value.unwrap_or(MontyObject::None)));
+                    return Ok(FeedResult::Returned(value.unwrap_or(MontyObject::None)));
                 }
                 ReplProgress::FunctionCall(call) => self.make_call(call, print)?,
                 ReplProgress::ResolveFutures(waiting) => self.resolve_one(waiting, print)?,
@@ -223,7 +228,7 @@ impl Run<'_> {
         }
     }
 
-    /// Makes the call that the script stopped at; one made for later goes on without its answer.
+    /// Makes the call that the script stopped at. A deferred call gives a future, and the script continues.
     fn make_call(
         &mut self,
         call: ReplFunctionCall,
@@ -243,7 +248,7 @@ impl Run<'_> {
         })
     }
 
-    /// Waits until one of the calls that the script waits for is answered.
+    /// Waits for any of the futures that the script awaits.
     fn resolve_one(
         &mut self,
         waiting: ReplResolveFutures,
@@ -262,7 +267,7 @@ impl Run<'_> {
         Ok(waiting.resume(vec![(future, result_of(outcome))], print))
     }
 
-    /// What a name that the script does not bind stands for.
+    /// Resolves a name that the script does not bind: a pack, or a function of the host.
     fn name(&self, name: &str) -> NameLookupResult {
         let packs = &self.work.packs;
         if let Some(at) = packs.iter().position(|pack| pack == name) {
@@ -282,7 +287,7 @@ impl Run<'_> {
         NameLookupResult::Error(MontyException::new(ExcType::NameError, Some(message)))
     }
 
-    /// A tool that is named without being called.
+    /// Resolves a tool that is referenced without being called.
     fn member(&self, object: MontyUuid, name: &str) -> NameLookupResult {
         match self.pack_of(object) {
             Some(pack) => NameLookupResult::Value(MontyObject::Function {
@@ -299,7 +304,7 @@ impl Run<'_> {
         self.work.packs.get(at).map(String::as_str)
     }
 
-    fn called(&self, object: Option<MontyUuid>, function: &str) -> Called {
+    fn called(&self, object: Option<MontyUuid>, function: &str) -> ResolvedCall {
         let (pack, tool) = match object {
             Some(object) => (self.pack_of(object).unwrap_or_default(), function),
             None => function.split_once('.').unwrap_or(("", function)),
@@ -309,7 +314,7 @@ impl Run<'_> {
             None => (tool, None),
         };
         let is_later = tool.ends_with(LATER);
-        Called {
+        ResolvedCall {
             pack: pack.to_owned(),
             tool: tool.strip_suffix(LATER).unwrap_or(tool).to_owned(),
             via,
@@ -317,10 +322,10 @@ impl Run<'_> {
         }
     }
 
-    /// Asks for a call, or says why it cannot be made.
+    /// Sends a call to the host, or returns the exception to raise instead.
     fn ask(
         &mut self,
-        called: &Called,
+        called: &ResolvedCall,
         args: &[MontyObject],
         kwargs: &[(MontyObject, MontyObject)],
     ) -> Result<Result<u32, MontyException>, Stopped> {
@@ -376,8 +381,8 @@ impl Run<'_> {
         Ok(Ok(id))
     }
 
-    /// What a script wants of the system: nothing but the moment it began at.
-    fn of_system(&self, wanted: &OsFunctionCall) -> ExtFunctionResult {
+    /// Answers the interpreter's system calls. Only the clock is available.
+    fn os_answer(&self, wanted: &OsFunctionCall) -> ExtFunctionResult {
         match wanted {
             OsFunctionCall::DateToday => clock::today(self.work.now_us).into(),
             OsFunctionCall::DateTimeNow(zone) => clock::now(self.work.now_us, zone.as_ref()).into(),
@@ -389,9 +394,9 @@ impl Run<'_> {
         }
     }
 
-    /// An exception as its author is told of it, with the line in the script.
+    /// An exception as a message for the script's author, with the line in the script.
     fn explained(&self, error: &MontyException) -> Stopped {
-        // Pieces of code are numbered as they are fed: the prelude, the packs, the script.
+        // The interpreter numbers its inputs in order: prelude, local packs, script.
         let script = format!("<python-input-{}>", 1 + self.work.local.len());
         let frames = error.traceback();
         let line = frames.iter().rev().find(|frame| frame.filename == script);
@@ -404,7 +409,7 @@ impl Run<'_> {
             );
             return Stopped::AtLimit { message, line };
         }
-        // Memory is the kernel's business; the interpreter knows only how much may be printed.
+        // The kernel enforces the memory limit, so the interpreter's own memory error is about printed output.
         if summary.contains("memory limit exceeded") {
             let message = self.too_much();
             return Stopped::AtLimit { message, line };
@@ -415,7 +420,7 @@ impl Run<'_> {
 }
 
 /// A call as the script wrote it.
-struct Called {
+struct ResolvedCall {
     pack: String,
     tool: String,
     via: Option<String>,

@@ -1,17 +1,17 @@
-//! Texts that would make a parser or a compiler run out of stack or time: found by their tokens alone, which
-//! takes no recursion.
+//! Refuses scripts that would exhaust the stack or the time of the parser or compiler. They are found by their
+//! tokens alone: parsing them to find out would already recurse.
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, lexer::lex};
 
-use super::Refused;
+use super::ScriptRefused;
 use crate::Limits;
 
-/// Brackets inside brackets.
+/// Nesting depth of brackets.
 const MAX_BRACKETS: usize = 100;
-/// Blocks inside blocks.
+/// Nesting depth of blocks.
 const MAX_BLOCKS: usize = 30;
-/// What makes one expression deeper, within one statement.
+/// The number of [`DEEPENING`] tokens in one statement.
 const MAX_TERMS: usize = 1500;
 /// Branches of one `if`.
 const MAX_BRANCHES: usize = 500;
@@ -43,7 +43,7 @@ const DEEPENING: [TokenKind; 23] = [
 ];
 
 /// Refuses a script that is too large or too deeply nested to be parsed safely.
-pub(super) fn look(source: &str, limits: &Limits) -> Result<(), Refused> {
+pub(super) fn check(source: &str, limits: &Limits) -> Result<(), ScriptRefused> {
     refuse_size_and_nul(source, limits)?;
     let mut lexer = lex(source, Mode::Module);
     let mut nesting = Nesting::new();
@@ -56,19 +56,19 @@ pub(super) fn look(source: &str, limits: &Limits) -> Result<(), Refused> {
     }
 }
 
-fn refuse_size_and_nul(source: &str, limits: &Limits) -> Result<(), Refused> {
+fn refuse_size_and_nul(source: &str, limits: &Limits) -> Result<(), ScriptRefused> {
     if source.len() > limits.source_bytes {
         let (is, may) = (source.len(), limits.source_bytes);
         let message = format!(
             "the script is {is} bytes long, and {may} are allowed (code.source_kib): split it into several runs"
         );
-        return Err(Refused {
+        return Err(ScriptRefused {
             message,
             line: None,
         });
     }
     if source.contains('\0') {
-        return Err(Refused {
+        return Err(ScriptRefused {
             message: "the script contains a NUL character".to_owned(),
             line: None,
         });
@@ -76,9 +76,9 @@ fn refuse_size_and_nul(source: &str, limits: &Limits) -> Result<(), Refused> {
     Ok(())
 }
 
-/// How deep the script is nested at the token that was read last.
+/// How deeply the script is nested at the current token.
 struct Nesting {
-    /// How many terms there were before each open bracket: what stands beside each other in one does not nest.
+    /// The number of terms before each open bracket. Items of one bracket are siblings, so each starts from there.
     brackets: Vec<usize>,
     blocks: usize,
     terms: usize,
@@ -124,7 +124,7 @@ impl Nesting {
         }
     }
 
-    fn check(&self) -> Result<(), Refused> {
+    fn check(&self) -> Result<(), ScriptRefused> {
         let (what, limit) = if self.brackets.len() > MAX_BRACKETS {
             ("brackets are nested", MAX_BRACKETS)
         } else if self.blocks > MAX_BLOCKS {
@@ -136,7 +136,7 @@ impl Nesting {
         } else {
             return Ok(());
         };
-        Err(Refused {
+        Err(ScriptRefused {
             message: format!(
                 "{what} beyond {limit}: use several statements, or a loop over a list"
             ),

@@ -1,4 +1,4 @@
-//! Which names a script binds, and which of its calls are waited for later.
+//! Finds the names that a script binds, and those that it awaits.
 
 use std::collections::HashSet;
 
@@ -10,18 +10,18 @@ use ruff_python_ast::{
 /// What a script binds and awaits.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Everything it binds anywhere, imports included.
+    /// All names bound in any scope, without imports.
     pub(super) bound: HashSet<String>,
     pub(super) imported: HashSet<String>,
     /// Parameters of functions, which keep their names.
     pub(super) parameters: HashSet<String>,
     /// Its top-level functions.
     pub(super) functions: Vec<String>,
-    /// Everything that it binds at the top.
+    /// Functions and variables bound at the top level.
     pub(super) top: HashSet<String>,
-    /// What it assigns at the top, in order; functions and loops left out.
+    /// Variables assigned at the top level, in order, without functions and loop variables.
     pub(super) assigned: Vec<String>,
-    /// Names whose values are given to `await` or `gather`.
+    /// Names that are passed to `await` or `gather`.
     pub(super) awaited: HashSet<String>,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Visitor<'a> for Names {
     }
 }
 
-/// What a statement assigns, its blocks included.
+/// The names that a statement assigns, including those in its blocks.
 fn assignments(stmt: &Stmt, assigned: &mut Vec<String>) {
     match stmt {
         Stmt::Assign(assign) => assign

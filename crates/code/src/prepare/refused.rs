@@ -1,5 +1,5 @@
-//! What a script may not have: ways out of the box, and syntax that the interpreter lacks, each with what to
-//! write instead. The box does not rest on this; it is here for its answers.
+//! Refuses sandbox escapes and unsupported syntax, each with what to write instead. The sandbox does not depend on
+//! these checks: they exist for their error messages.
 
 use ruff_python_ast::{
     Expr, ExprContext, Stmt,
@@ -7,44 +7,44 @@ use ruff_python_ast::{
 };
 use ruff_text_size::{Ranged, TextSize};
 
-use super::{OURS, Refused, line_of};
+use super::{OURS, ScriptRefused, line_of};
 use crate::{
     Limits,
     words::{MODULES, REFUSED},
 };
 
-pub(super) fn look(
+pub(super) fn check(
     source: &str,
     suite: &[Stmt],
     packs: &[String],
     limits: &Limits,
-) -> Result<(), Refused> {
-    let mut looking = SpinningSocket {
+) -> Result<(), ScriptRefused> {
+    let mut visitor = RefusalVisitor {
         source,
         packs,
         nesting: limits.nesting,
         depth: 0,
         found: None,
     };
-    looking.visit_body(suite);
-    match looking.found {
+    visitor.visit_body(suite);
+    match visitor.found {
         Some(refused) => Err(refused),
         None => Ok(()),
     }
 }
 
-struct SpinningSocket<'a> {
+struct RefusalVisitor<'a> {
     source: &'a str,
     packs: &'a [String],
     nesting: usize,
     depth: usize,
-    found: Option<Refused>,
+    found: Option<ScriptRefused>,
 }
 
-impl SpinningSocket<'_> {
+impl RefusalVisitor<'_> {
     fn refuse(&mut self, at: TextSize, message: String) {
         let line = Some(line_of(self.source, at));
-        self.found.get_or_insert(Refused { message, line });
+        self.found.get_or_insert(ScriptRefused { message, line });
     }
 
     fn import(&mut self, module: &str, at: TextSize) {
@@ -59,7 +59,7 @@ impl SpinningSocket<'_> {
         self.refuse(at, message);
     }
 
-    /// A function in a function, of any kind.
+    /// Enters a function, class or lambda.
     fn deeper(&mut self, at: TextSize, walk: impl FnOnce(&mut Self)) {
         self.depth += 1;
         if self.depth > self.nesting {
@@ -75,7 +75,7 @@ impl SpinningSocket<'_> {
     }
 }
 
-impl<'a> Visitor<'a> for SpinningSocket<'_> {
+impl<'a> Visitor<'a> for RefusalVisitor<'_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         if self.found.is_some() {
             return;
@@ -90,7 +90,7 @@ impl<'a> Visitor<'a> for SpinningSocket<'_> {
             Stmt::ImportFrom(import) => match &import.module {
                 Some(module) if self.packs.iter().any(|pack| pack == module.as_str()) => {
                     let message = format!(
-                        "a pack is not imported: call `{module}.{}(...)`",
+                        "packs need no import: call `{module}.{}(...)`",
                         import
                             .names
                             .first()
@@ -99,16 +99,15 @@ impl<'a> Visitor<'a> for SpinningSocket<'_> {
                     self.refuse(at, message);
                 }
                 Some(module) => self.import(module.as_str(), at),
-                None => self.refuse(at, "there is nothing to import from `.`".to_owned()),
+                None => self.refuse(at, "relative imports are not supported".to_owned()),
             },
             Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {
-                self.deeper(at, |looking| walk_stmt(looking, stmt));
+                self.deeper(at, |visitor| walk_stmt(visitor, stmt));
                 return;
             }
             Stmt::Delete(delete) if !matches!(delete.targets.as_slice(), [Expr::Subscript(target)] if !target.slice.is_slice_expr()) =>
             {
-                let message =
-                    "`del` takes one key or index here: `del a[k]`; a name need not be deleted";
+                let message = "`del` takes a single key or index, as in `del a[k]`; names need not be deleted";
                 self.refuse(at, message.to_owned());
             }
             Stmt::Match(_) => {
@@ -133,16 +132,16 @@ impl<'a> Visitor<'a> for SpinningSocket<'_> {
         let at = expr.start();
         match expr {
             Expr::Lambda(_) => {
-                self.deeper(at, |looking| walk_expr(looking, expr));
+                self.deeper(at, |visitor| walk_expr(visitor, expr));
                 return;
             }
             Expr::Name(name) => {
                 let id = name.id.as_str();
                 if id.starts_with(OURS) {
-                    self.refuse(at, format!("names that begin with `{OURS}` are taken"));
+                    self.refuse(at, format!("names beginning with `{OURS}` are reserved"));
                 } else if REFUSED.contains(&id) && name.ctx == ExprContext::Load {
                     let message = format!(
-                        "`{id}` is not available: a script has no files and no code but its own. Use the packs"
+                        "`{id}` is not available: a script cannot read files or run other code. Use the packs"
                     );
                     self.refuse(at, message);
                 }

@@ -1,4 +1,4 @@
-//! The changes themselves: pieces of text put in or replaced, none of which moves a line.
+//! The rewriting: text edits, none of which adds or removes a line.
 
 use std::collections::HashSet;
 
@@ -14,33 +14,33 @@ use super::{
     names::{Names, is_gather},
 };
 
-/// What is known of the text that is changed.
+/// The script that is rewritten, and the names around it.
 pub(super) struct Context<'a> {
     pub(super) source: &'a str,
     pub(super) names: &'a Names,
     pub(super) packs: &'a [String],
     pub(super) local: &'a [PreparedPack],
-    /// The local pack that this is, if it is one.
+    /// The name of the local pack, if the script is one.
     pub(super) own: Option<&'a str>,
 }
 
-/// The name that a local pack's own name gets.
+/// The mangled name of a local pack's top-level name.
 pub(super) fn mangled(pack: &str, name: &str) -> String {
     format!("_cg_p_{pack}_{name}")
 }
 
-/// The text with all changes.
+/// The text with all edits applied.
 pub(super) fn rewritten(parsed: &Parsed<ModModule>, context: &Context<'_>) -> String {
-    let mut writing = Writing {
+    let mut rewriter = Rewriter {
         context,
         edits: Vec::new(),
         later: HashSet::new(),
         functions: 0,
         may_await: false,
     };
-    writing.visit_body(parsed.suite());
-    let mut edits = writing.edits;
-    // Stable, so that of two at one place the outer one, which came first, stays first.
+    rewriter.visit_body(parsed.suite());
+    let mut edits = rewriter.edits;
+    // A stable sort: of two edits at one offset the outer one was added first and must stay first.
     edits.sort_by_key(|edit| edit.range.start());
     let mut text = String::with_capacity(context.source.len() * 2);
     let mut at = 0;
@@ -58,18 +58,18 @@ struct Edit {
     text: String,
 }
 
-struct Writing<'a> {
+struct Rewriter<'a> {
     context: &'a Context<'a>,
     edits: Vec<Edit>,
-    /// Calls of tools that give a future, by where they begin.
+    /// Offsets of the tool calls that return a future.
     later: HashSet<TextSize>,
-    /// How many functions this is inside of.
+    /// The depth of enclosing functions. At 0 a `return` ends the run.
     functions: usize,
-    /// Whether an `await` can be put in here.
+    /// Whether an `await` can be inserted here.
     may_await: bool,
 }
 
-impl Writing<'_> {
+impl Rewriter<'_> {
     fn replace(&mut self, range: TextRange, text: impl Into<String>) {
         let text = text.into();
         self.edits.push(Edit { range, text });
@@ -79,7 +79,7 @@ impl Writing<'_> {
         self.replace(TextRange::empty(at), text);
     }
 
-    /// Whether a name can only be a pack's: the script binds it nowhere.
+    /// Whether a name can only mean a pack: the script does not bind it in any scope.
     fn is_free(&self, name: &str) -> bool {
         let names = self.context.names;
         !names.bound.contains(name)
@@ -101,13 +101,13 @@ impl Writing<'_> {
         (is_pack && self.is_free(base)).then_some((base, attribute))
     }
 
-    /// The name of a local pack's function, where that is meant.
+    /// The mangled name if `pack.tool` is a function of a local pack.
     fn local(&self, pack: &str, tool: &str) -> Option<String> {
         let local = self.context.local.iter().find(|local| local.name == pack)?;
         local.functions.contains(tool).then(|| mangled(pack, tool))
     }
 
-    /// Marks the calls in what is awaited.
+    /// Marks the tool calls in an awaited expression.
     fn mark_later(&mut self, expr: &Expr) {
         match expr {
             Expr::Call(call) if self.tool(&call.func).is_some() => {
@@ -138,7 +138,7 @@ impl Writing<'_> {
         }
     }
 
-    /// `del a[k]` as `a.pop(k)`, which the interpreter has.
+    /// Rewrites `del a[k]` to `a.pop(k)`: the interpreter has no `del`.
     fn deleted(&mut self, at: TextSize, target: &ExprSubscript) {
         self.replace(TextRange::new(at, target.start()), "");
         self.visit_expr(&target.value);
@@ -174,7 +174,7 @@ impl Writing<'_> {
                     self.call_of_tool(call, attribute);
                 }
             }
-            // A method is looked up by the interpreter itself; only what it is a method of may be a result.
+            // The interpreter resolves methods itself; only the receiver can be a tool result.
             (None, Expr::Attribute(method)) => self.visit_expr(&method.value),
             (None, function) => self.visit_expr(function),
         }
@@ -218,7 +218,8 @@ impl Writing<'_> {
         self.replace(attribute.attr.range(), name);
     }
 
-    /// Whether something is a module, a pack or a class of Python's own, or comes out of one by names alone.
+    /// Whether a value is a module, pack or built-in class, or an attribute path from one. Its attributes are not keys
+    /// of a result, so they are not rewritten.
     fn is_foreign(&self, value: &Expr) -> bool {
         match value {
             Expr::Name(name) => {
@@ -230,7 +231,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Where the dot of an attribute is: before its name, and before any spaces and line breaks there.
+    /// The offset of an attribute's dot. Spaces and line breaks may follow it.
     fn dot_of(&self, attribute: &ExprAttribute) -> Option<TextSize> {
         let from = attribute.value.end().to_usize();
         let between = &self.context.source[from..attribute.attr.start().to_usize()];
@@ -242,7 +243,7 @@ impl Writing<'_> {
         is_clear.then(|| TextSize::from(at))
     }
 
-    /// Inside of something where no `await` can be put.
+    /// Walks an expression in which an `await` cannot be inserted.
     fn without_await(&mut self, walk: impl FnOnce(&mut Self)) {
         let before = std::mem::replace(&mut self.may_await, false);
         walk(self);
@@ -250,7 +251,7 @@ impl Writing<'_> {
     }
 }
 
-impl<'a> Visitor<'a> for Writing<'_> {
+impl<'a> Visitor<'a> for Rewriter<'_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         match stmt {
             Stmt::Import(import)
@@ -312,7 +313,7 @@ impl<'a> Visitor<'a> for Writing<'_> {
             | Expr::ListComp(_)
             | Expr::SetComp(_)
             | Expr::DictComp(_)
-            | Expr::Generator(_) => self.without_await(|writing| walk_expr(writing, expr)),
+            | Expr::Generator(_) => self.without_await(|rewriter| walk_expr(rewriter, expr)),
             _ => walk_expr(self, expr),
         }
     }

@@ -11,7 +11,7 @@ fn code(source: &str) -> String {
         .code
 }
 
-fn refusal(source: &str) -> Refused {
+fn refusal(source: &str) -> ScriptRefused {
     let packs = packs_of(&["wix"]);
     script(source, &packs, &[], &Limits::default()).unwrap_err()
 }
@@ -129,7 +129,7 @@ fn escapes_from_the_interpreter_are_refused_with_their_line() {
         ("open('/etc/passwd')", 1, "`open` is not available"),
         ("\n\neval('1')", 3, "`eval` is not available"),
         ("().__class__.__bases__", 1, "is not available"),
-        ("_cg_return(1)", 1, "are taken"),
+        ("_cg_return(1)", 1, "are reserved"),
         ("x =", 1, "SyntaxError"),
         ("def g():\n  yield 1", 2, "build a list"),
         ("match 1:\n  case 1: pass", 1, "use `if`"),

@@ -1,5 +1,6 @@
-//! The box on Linux: limits of the kernel, no files (landlock), and no system calls but those that computing and
-//! two pipes need (seccomp). A kernel without landlock or seccomp leaves the interpreter's own walls and the limits.
+//! The sandbox on Linux: resource limits, no file system and no network (Landlock), and only the system calls that
+//! computing and two pipes need (seccomp). On a kernel without Landlock or seccomp the interpreter's own restrictions
+//! and the resource limits remain.
 
 use std::{collections::BTreeMap, io};
 
@@ -14,23 +15,21 @@ use seccompiler::{
 
 use super::STACK_BYTES;
 
-/// What threads and the allocator take beside the script.
+/// Memory for threads and the allocator beside the script's.
 const SLACK_BYTES: u64 = 8 * 1024 * 1024;
-/// How much a script gives way to others, the gateway above all.
+/// Scripts run at a lower priority than the gateway.
 const NICENESS: i32 = 5;
 
-/// Why a worker does not begin.
+/// Why the sandbox could not be set up. The worker then exits.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unconfined {
-    /// A limit cannot be set.
-    #[error("a limit cannot be set")]
+    #[error("could not set a resource limit")]
     Limit(#[from] io::Error),
-    /// Files cannot be taken away.
-    #[error("files cannot be taken away")]
+    #[error("could not apply the Landlock file-system restriction")]
     Files(#[from] landlock::RulesetError),
 }
 
-/// Takes files and network away, and sets how much more memory than now this process may have.
+/// Removes access to files and network, and limits memory to what is in use plus `memory_bytes`.
 pub(super) fn confine(memory_bytes: u64) -> Result<(), Unconfined> {
     let has = data_bytes().unwrap_or(SLACK_BYTES);
     nice(NICENESS).map_err(io::Error::from)?;
@@ -39,13 +38,14 @@ pub(super) fn confine(memory_bytes: u64) -> Result<(), Unconfined> {
     Ok(())
 }
 
-/// Sets limits of the kernel: memory beyond what is there already, no further descriptor, no byte in a file.
+/// Sets resource limits: memory beyond `has`, no new descriptors, no file writes.
 pub(super) fn limit(has: u64, memory_bytes: u64) -> io::Result<()> {
     let memory = has + STACK_BYTES as u64 + SLACK_BYTES + memory_bytes;
     let limits = [
         (Resource::Data, memory),
         (Resource::Core, 0),
         (Resource::Fsize, 0),
+        // stdin, stdout and stderr are open, so no other descriptor can be opened.
         (Resource::Nofile, 3),
     ];
     for (resource, most) in limits {
@@ -62,7 +62,7 @@ pub(super) fn limit(has: u64, memory_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The private writable memory of this process, which is what the limit is about.
+/// The private writable memory of this process, which `RLIMIT_DATA` counts.
 fn data_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -72,10 +72,10 @@ fn data_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Takes files and connections away; says whether this kernel does that.
+/// Applies Landlock. Returns whether the kernel enforces it.
 pub(super) fn close_files() -> Result<bool, landlock::RulesetError> {
     let abi = ABI::V4;
-    // A kernel without landlock says so in the status, which is no error here.
+    // Best effort: a kernel without Landlock reports that in the status instead of an error.
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))?
@@ -85,7 +85,7 @@ pub(super) fn close_files() -> Result<bool, landlock::RulesetError> {
     Ok(ruleset.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Takes all system calls away that are not needed, from every thread; says whether this kernel does that.
+/// Applies the seccomp filter to every thread. Returns whether the kernel enforces it.
 pub(super) fn filter_calls() -> Result<bool, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(false);
@@ -99,26 +99,28 @@ pub(super) fn filter_calls() -> Result<bool, seccompiler::Error> {
         }
         Ok(rules)
     };
-    let mut calls: BTreeMap<i64, Vec<SeccompRule>> =
-        FREE.iter().map(|call| (*call, Vec::new())).collect();
+    let mut calls: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED_CALLS
+        .iter()
+        .map(|call| (*call, Vec::new()))
+        .collect();
     calls.insert(libc::SYS_read, only(&[0])?);
     calls.insert(libc::SYS_write, only(&[1, 2])?);
-    // A worker that aborts signals itself, and nobody else.
+    // `abort` signals the own thread; signals to other processes stay refused.
     let own = u64::from(getpid().as_raw_pid().unsigned_abs());
     calls.insert(libc::SYS_tgkill, only(&[own])?);
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(calls, refuse, SeccompAction::Allow, arch)?;
     let program: BpfProgram = filter.try_into()?;
     match seccompiler::apply_filter_all_threads(&program) {
-        // A kernel that was built without it, or one that does not allow it here.
+        // The kernel was built without seccomp, or does not permit it here.
         Err(seccompiler::Error::Prctl(_) | seccompiler::Error::Seccomp(_)) => Ok(false),
         Ok(()) => Ok(true),
         Err(other) => Err(other),
     }
 }
 
-/// What computing, waiting and ending need.
-const FREE: [i64; 29] = [
+/// System calls for computing, waiting and exiting. None of them reaches files, sockets or other processes.
+const ALLOWED_CALLS: [i64; 29] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,

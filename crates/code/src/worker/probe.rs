@@ -1,5 +1,5 @@
-//! Tries the walls of the box from the inside: each wall is put up alone, or all of them as a worker has them, and
-//! then everything is tried that must not work. It is how the tests see that nothing leads out.
+//! Tests the sandbox from the inside: applies one layer, or all of them as a worker does, and then attempts everything
+//! that must fail. The tests of the sandbox run this.
 
 use std::{
     fs::{self, File},
@@ -14,21 +14,20 @@ use rustix::process::{getppid, test_kill_process};
 
 use super::confine;
 
-/// A wall of the box.
+/// A layer of the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wall {
-    /// Landlock: no files, no connections.
+    /// Landlock: no files, no TCP.
     Files,
-    /// Seccomp: no system calls but those that computing needs.
+    /// Seccomp: only the system calls that computing needs.
     Calls,
-    /// Limits: no further descriptor, no byte in a file.
+    /// Resource limits: no new descriptors, no file writes.
     Limits,
-    /// All of them.
     All,
 }
 
 impl Wall {
-    /// The wall of that name.
+    /// The layer of that name.
     pub fn of(name: &str) -> Option<Self> {
         Some(match name {
             "files" => Self::Files,
@@ -40,7 +39,7 @@ impl Wall {
     }
 }
 
-/// Puts a wall up and tries it. One line says whether it stands here, then one for each try.
+/// Applies a layer and tests it. Prints one line on whether the kernel enforces it, then one per attempt.
 pub fn probe(wall: Wall) -> ExitCode {
     let stands = match wall {
         Wall::Files => confine::close_files().map_err(io::Error::other),
@@ -72,7 +71,7 @@ fn all() -> io::Result<bool> {
 
 type Attempt = fn() -> io::Result<()>;
 
-/// What must not work, by what it would lead to.
+/// The attempts that must fail.
 const ATTEMPTS: [(&str, Attempt); 11] = [
     ("read-file", || File::open("/etc/passwd").map(drop)),
     ("write-file", || {
@@ -85,7 +84,7 @@ const ATTEMPTS: [(&str, Attempt); 11] = [
     ("list-folder", || fs::read_dir("/").map(drop)),
     ("read-process", || fs::read("/proc/self/environ").map(drop)),
     ("tcp-connect", || {
-        // Nobody listens there; that it is refused by the other side means that it was tried.
+        // No server listens there, so `connection refused` means that the sandbox let the attempt through.
         match TcpStream::connect(("127.0.0.1", 9)) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
             other => other.map(drop),

@@ -1,8 +1,8 @@
-//! Ends the worker when a script runs longer than it may and the interpreter does not notice: while it compiles, or
-//! inside of one long step. Also when the gateway is gone.
+//! The watchdog: exits the worker when a script exceeds its time and the interpreter does not notice, which happens
+//! during compilation or inside one long operation. Also exits when the gateway is gone.
 //!
-//! It counts the time that the script runs, without what it waits for calls: as much as its CPU time, or more where
-//! others use the processor too. So a script ends when its limit says, however busy the machine is.
+//! It measures the wall time during which the script runs, without the time it waits for calls. On a busy machine
+//! that is more than the script's CPU time, so a script always ends in time.
 
 use std::{
     process::exit,
@@ -12,41 +12,44 @@ use std::{
 
 use rustix::process::getppid;
 
-use crate::frames::OUT_OF_CPU;
+use crate::frames::EXIT_OUT_OF_CPU;
 
-/// How often it looks.
-const EVERY: Duration = Duration::from_millis(20);
-/// How long after the limit it ends a script: the interpreter, which knows the line, comes first.
-const AFTER: Duration = Duration::from_millis(30);
+/// How often the watchdog checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// The delay after the limit: the interpreter gets the chance to end the script first, because it knows the line.
+const GRACE: Duration = Duration::from_millis(30);
 
-/// Watches one run after the other; between them it sleeps.
+/// Watches one run at a time; between runs it sleeps.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     clock: Mutex<Clock>,
     begun: Condvar,
 }
 
-/// How much time a script has.
+/// The remaining time of a script.
 #[derive(Debug, Clone, Copy, Default)]
 enum Clock {
     /// There is no script.
     #[default]
     Off,
-    /// It runs.
-    Running { until: Instant },
-    /// It waits for a call.
-    Waiting { left: Duration },
+    Running {
+        until: Instant,
+    },
+    /// The script waits for a call, which costs it no time.
+    Waiting {
+        left: Duration,
+    },
 }
 
 impl Watch {
-    /// A run begins, with so much time.
+    /// Starts the clock of a run.
     pub(super) fn begin(&self, time: Duration) {
-        let until = Instant::now() + time + AFTER;
+        let until = Instant::now() + time + GRACE;
         *self.lock() = Clock::Running { until };
         self.begun.notify_one();
     }
 
-    /// The script waits.
+    /// Stops the clock while the script waits for a call.
     pub(super) fn wait(&self) {
         let mut clock = self.lock();
         if let Clock::Running { until } = *clock {
@@ -55,7 +58,6 @@ impl Watch {
         }
     }
 
-    /// The script goes on.
     pub(super) fn go_on(&self) {
         let mut clock = self.lock();
         if let Clock::Waiting { left } = *clock {
@@ -64,7 +66,7 @@ impl Watch {
         }
     }
 
-    /// The run has ended.
+    /// Stops the clock at the end of a run.
     pub(super) fn end(&self) {
         *self.lock() = Clock::Off;
     }
@@ -82,11 +84,11 @@ impl Watch {
                 Clock::Running { until } => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
-                        exit(OUT_OF_CPU);
+                        exit(EXIT_OUT_OF_CPU);
                     }
-                    left.min(EVERY)
+                    left.min(CHECK_INTERVAL)
                 }
-                Clock::Waiting { .. } => EVERY,
+                Clock::Waiting { .. } => CHECK_INTERVAL,
             };
             if getppid() != parent {
                 exit(0);

@@ -1,4 +1,4 @@
-//! How a plugin is reached: the cookie, the socket, the line, and TLS where the host has a certificate.
+//! The plugin's side of the handshake: cookie, socket, handshake line, and TLS if the host sent a certificate.
 
 use std::{
     env,
@@ -18,7 +18,7 @@ use tonic::transport;
 use super::{ServeError, Server, services::Services};
 use crate::{
     certificate::{self, Identity},
-    connect::Wire,
+    connect::PluginStream,
     handshake::{
         APP_VERSION, CLIENT_CERT, COOKIE_KEY, COOKIE_VALUE, CORE_VERSION, SOCKET_DIR, VERSIONS,
     },
@@ -35,9 +35,9 @@ use crate::{
     },
 };
 
-/// How long a host may take to shake hands.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Largest request that is read.
+/// The time limit for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Larger requests are refused.
 const MAX_REQUEST_BYTES: usize = 16 * 1024 * 1024;
 
 pub(super) async fn serve(server: Server) -> Result<(), ServeError> {
@@ -57,7 +57,7 @@ pub(super) async fn serve(server: Server) -> Result<(), ServeError> {
     let socket = folder.path().join("s");
     let listener = UnixListener::bind(&socket)?;
     let (tls, shown) = tls()?;
-    // The one line that a host reads; nothing may come before it.
+    // Hosts read the first line of stdout as the handshake, so nothing may be printed before it.
     let line = format!(
         "{CORE_VERSION}|{APP_VERSION}|unix|{}|grpc|{shown}",
         socket.display()
@@ -65,10 +65,10 @@ pub(super) async fn serve(server: Server) -> Result<(), ServeError> {
     let mut stdout = io::stdout();
     writeln!(stdout, "{line}")?;
     stdout.flush()?;
-    let over = CancellationToken::new();
+    let shutdown_token = CancellationToken::new();
     let services = Services {
         server: Arc::new(server),
-        over: over.clone(),
+        shutdown_token: shutdown_token.clone(),
     };
     let serving = transport::Server::builder()
         .add_service(PluginServiceServer::new(services.clone()))
@@ -80,13 +80,13 @@ pub(super) async fn serve(server: Server) -> Result<(), ServeError> {
         .add_service(GrpcBrokerServer::new(services.clone()))
         .add_service(GrpcStdioServer::new(services.clone()))
         .add_service(HealthServer::new(services))
-        .serve_with_incoming_shutdown(incoming(listener, tls), over.cancelled());
+        .serve_with_incoming_shutdown(incoming(listener, tls), shutdown_token.cancelled());
     serving
         .await
         .map_err(|error| ServeError::Serve(crate::connect::innermost(&error)))
 }
 
-/// How connections are accepted where the host has a certificate, and ours for its line.
+/// The TLS acceptor if the host sent a certificate, and our certificate for the handshake line.
 fn tls() -> Result<(Option<TlsAcceptor>, String), ServeError> {
     let Ok(theirs) = env::var(CLIENT_CERT) else {
         return Ok((None, String::new()));
@@ -99,12 +99,11 @@ fn tls() -> Result<(Option<TlsAcceptor>, String), ServeError> {
     Ok((Some(TlsAcceptor::from(Arc::new(config))), shown))
 }
 
-/// Connections as they come. One that does not shake hands as it should is dropped, and the next one is
-/// waited for.
+/// Accepted connections. A failed TLS handshake drops only its own connection.
 fn incoming(
     listener: UnixListener,
     tls: Option<TlsAcceptor>,
-) -> impl Stream<Item = io::Result<Wire>> {
+) -> impl Stream<Item = io::Result<PluginStream>> {
     stream::unfold((listener, tls), |(listener, tls)| async move {
         loop {
             let plain = match listener.accept().await {
@@ -112,10 +111,10 @@ fn incoming(
                 Err(error) => return Some((Err(error), (listener, tls))),
             };
             let Some(acceptor) = &tls else {
-                return Some((Ok(Wire(Box::new(plain))), (listener, tls)));
+                return Some((Ok(PluginStream(Box::new(plain))), (listener, tls)));
             };
-            if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(plain)).await {
-                return Some((Ok(Wire(Box::new(stream))), (listener, tls)));
+            if let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(plain)).await {
+                return Some((Ok(PluginStream(Box::new(stream))), (listener, tls)));
             }
         }
     })

@@ -1,4 +1,4 @@
-//! What a plugin serves: its own services, and those that go-plugin asks every plugin for.
+//! The gRPC services of a plugin: its own, and those that go-plugin requires.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -31,8 +31,8 @@ use crate::proto::{
 #[derive(Debug, Clone)]
 pub(super) struct Services {
     pub(super) server: Arc<Server>,
-    /// Fires when the host says that it is over.
-    pub(super) over: CancellationToken,
+    /// Fires when the host calls the controller's `Shutdown`.
+    pub(super) shutdown_token: CancellationToken,
 }
 
 #[tonic::async_trait]
@@ -60,7 +60,7 @@ impl PluginService for Services {
         &self,
         _request: Request<ShutdownRequest>,
     ) -> Result<Response<ShutdownResponse>, Status> {
-        // The end itself is the controller's matter; there is nothing to put in order before it.
+        // The controller's `Shutdown` ends the process; the SDK has no state to clean up first.
         Ok(Response::new(ShutdownResponse {}))
     }
 }
@@ -72,7 +72,9 @@ impl OperationService for Services {
         _request: Request<ListOperationsRequest>,
     ) -> Result<Response<ListOperationsResponse>, Status> {
         let operations = self.server.operations.iter();
-        let operations = operations.map(|offered| offered.schema.clone()).collect();
+        let operations = operations
+            .map(|registered| registered.schema.clone())
+            .collect();
         Ok(Response::new(ListOperationsResponse { operations }))
     }
 
@@ -82,8 +84,8 @@ impl OperationService for Services {
     ) -> Result<Response<GetOperationResponse>, Status> {
         let name = request.into_inner().name;
         let mut operations = self.server.operations.iter();
-        let found = operations.find(|offered| offered.schema.name == name);
-        let found = found.ok_or_else(|| Status::not_found("there is no such operation"))?;
+        let found = operations.find(|registered| registered.schema.name == name);
+        let found = found.ok_or_else(|| Status::not_found("unknown operation"))?;
         Ok(Response::new(GetOperationResponse {
             operation: Some(found.schema.clone()),
         }))
@@ -98,8 +100,8 @@ impl OperationService for Services {
             inputs: raw,
         } = request.into_inner();
         let mut operations = self.server.operations.iter();
-        let found = operations.find(|offered| offered.schema.name == operation);
-        let found = found.ok_or_else(|| Status::not_found("there is no such operation"))?;
+        let found = operations.find(|registered| registered.schema.name == operation);
+        let found = found.ok_or_else(|| Status::not_found("unknown operation"))?;
         let inputs = inputs(raw)?;
         let mut needed = found.schema.inputs.iter().filter(|input| input.required);
         let answer = match needed.find(|input| inputs.get(&input.name).is_none()) {
@@ -120,7 +122,7 @@ impl OperationService for Services {
 #[tonic::async_trait]
 impl GrpcController for Services {
     async fn shutdown(&self, _request: Request<Empty>) -> Result<Response<Empty>, Status> {
-        self.over.cancel();
+        self.shutdown_token.cancel();
         Ok(Response::new(Empty {}))
     }
 }
@@ -129,12 +131,12 @@ impl GrpcController for Services {
 impl GrpcBroker for Services {
     type StartStreamStream = BoxStream<'static, Result<ConnInfo, Status>>;
 
-    /// Hosts open this stream and wait; a plugin that brokers nothing says nothing on it.
+    /// Hosts open this stream and wait. This plugin brokers no connections, so it sends nothing.
     async fn start_stream(
         &self,
         _request: Request<Streaming<ConnInfo>>,
     ) -> Result<Response<Self::StartStreamStream>, Status> {
-        Ok(Response::new(until(&self.over)))
+        Ok(Response::new(until(&self.shutdown_token)))
     }
 }
 
@@ -142,12 +144,12 @@ impl GrpcBroker for Services {
 impl GrpcStdio for Services {
     type StreamStdioStream = BoxStream<'static, Result<StdioData, Status>>;
 
-    /// What is printed reaches the host by the process's own streams.
+    /// Sends nothing: output reaches the host through the process's own stdout and stderr.
     async fn stream_stdio(
         &self,
         _request: Request<StdioRequest>,
     ) -> Result<Response<Self::StreamStdioStream>, Status> {
-        Ok(Response::new(until(&self.over)))
+        Ok(Response::new(until(&self.shutdown_token)))
     }
 }
 
@@ -170,7 +172,9 @@ impl Health for Services {
         _request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let now = stream::iter([Ok(serving())]);
-        Ok(Response::new(now.chain(until(&self.over)).boxed()))
+        Ok(Response::new(
+            now.chain(until(&self.shutdown_token)).boxed(),
+        ))
     }
 }
 
@@ -180,10 +184,12 @@ fn serving() -> HealthCheckResponse {
     }
 }
 
-/// A stream that says nothing and ends with the plugin.
-fn until<T: Send + 'static>(over: &CancellationToken) -> BoxStream<'static, Result<T, Status>> {
-    let over = over.clone();
-    stream::once(async move { over.cancelled().await })
+/// A stream without items that ends with the plugin.
+fn until<T: Send + 'static>(
+    shutdown_token: &CancellationToken,
+) -> BoxStream<'static, Result<T, Status>> {
+    let shutdown_token = shutdown_token.clone();
+    stream::once(async move { shutdown_token.cancelled().await })
         .filter_map(|()| async { None })
         .boxed()
 }
@@ -191,7 +197,8 @@ fn until<T: Send + 'static>(over: &CancellationToken) -> BoxStream<'static, Resu
 fn inputs(raw: HashMap<String, Vec<u8>>) -> Result<Inputs, Status> {
     let values = raw.into_iter().map(|(name, raw)| {
         let value = serde_json::from_slice(&raw);
-        let value = value.map_err(|_| Status::invalid_argument(format!("`{name}` is no JSON")))?;
+        let value =
+            value.map_err(|_| Status::invalid_argument(format!("`{name}` is not valid JSON")))?;
         Ok((name, value))
     });
     let values: Result<_, Status> = values.collect();

@@ -75,27 +75,30 @@ async fn each_plugin_fault_has_a_clear_error() {
     for (wrong, expected) in [
         (
             Wrong::Cookie,
-            "it ended before its handshake (exit code 1); it said: This binary is a plugin",
+            "the plugin exited before its handshake (exit code 1); stderr: This binary is a plugin",
         ),
-        (Wrong::Ends, "it ended before its handshake (exit code 7)"),
+        (
+            Wrong::Ends,
+            "the plugin exited before its handshake (exit code 7)",
+        ),
         (
             Wrong::CoreVersion,
-            "it speaks version 2 of the handshake, not 1",
+            "handshake version 2 is not supported; expected 1",
         ),
         (
             Wrong::AppVersion,
-            "it speaks version 9 of the plugin protocol, not 1",
+            "plugin protocol version 9 is not supported; expected 1",
         ),
         (
             Wrong::Line,
-            "its first line is no handshake: `listening on everything`",
+            "invalid go-plugin handshake line: `listening on everything`",
         ),
-        (Wrong::Silent, "it was not ready within 5 s"),
+        (Wrong::Silent, "the plugin was not ready within 5 s"),
         (
             Wrong::NotServing,
-            "its health check says that it does not serve",
+            "the plugin's health check does not report SERVING",
         ),
-        (Wrong::Certificate, "it cannot be reached:"),
+        (Wrong::Certificate, "cannot connect to the plugin:"),
         (Wrong::Init, "`Init` failed: no such setting"),
     ] {
         let place = DataDir::new();

@@ -265,8 +265,8 @@ fn condition_errors_quote_the_file() {
         bad expression: Syntax error: token recognition error at: '= '
         bad expression: Syntax error: mismatched input 'inputs' expecting {<EOF>, '==', '!=', 'in', '<', '<=', '>=', '>', '&&', '||', '[', '.', '-', '?', '+', '*', '/', '%'}
         bad expression: Syntax error: missing ')' at '<EOF>'
-        unknown name `word`; there are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item
-        unknown name `error.Message`; there are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item
+        unknown name `word`; names are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item
+        unknown name `error.Message`; names are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item
         unknown function `startWith`; did you mean `startsWith`?
         loops cannot nest, and a condition with a loop cannot use `map`, `filter` or `+`, nor build lists and maps"#]].assert_eq(&errors.join("\n"));
 }

@@ -1,10 +1,10 @@
-//! From conditions as files have them to CEL.
+//! Translates conditions from workflow files to CEL.
 //!
 //! Files may use `and`, `or`, `not` and `contains`, and paths that CEL cannot spell: `states.my-test.ExitCode`,
 //! `loop.item`, `states.a.JSON.list.0`, all with or without a dot in front. Each path becomes a variable.
 //!
-//! A condition that has nothing but these, texts, numbers, comparisons, `&&`, `||`, `!` and brackets is as it was
-//! before conditions were CEL: a backslash in its texts is a backslash, and `!a == b` is `!(a == b)`.
+//! A condition with only these, texts, numbers, comparisons, `&&`, `||`, `!` and brackets keeps the meaning it had
+//! before conditions were CEL: a backslash in a text is a backslash, and `!a == b` is `!(a == b)`.
 
 use std::{mem, sync::LazyLock};
 
@@ -15,7 +15,7 @@ const ROOTS: [&str; 5] = ["inputs", "states", "env", "workflow", "loop"];
 const KEYWORDS: [&str; 4] = ["and", "or", "not", "contains"];
 const PLAIN_SIGNS: [&str; 11] = ["==", "!=", "<=", ">=", "&&", "||", "<", ">", "!", "(", ")"];
 
-/// Words and signs. A minus belongs to a word inside of it and before a number.
+/// Words and operators. A minus is part of a word inside of it, and before a number.
 const OTHERS: &str = r"-?\d[\w.-]*|[\w.][\w.-]*|[=!<>]=|&&|\|\||\S";
 
 static PLAIN: LazyLock<Regex> = LazyLock::new(|| tokens(r#"'[^']*'|"[^"]*""#));
@@ -33,17 +33,17 @@ fn tokens(texts: &str) -> Regex {
 /// A condition in CEL.
 pub(super) struct Translated {
     pub(super) cel: String,
-    /// Variable number `n` is called this and `n`. The condition as written has no such name.
+    /// Variable `n` is named by this prefix and `n`. The condition itself contains no such name.
     pub(super) prefix: String,
-    /// What the variables stand for.
-    pub(super) uses: Vec<Use>,
+    /// The paths that the variables stand for.
+    pub(super) uses: Vec<PathUse>,
 }
 
-/// A path of a condition.
+/// A path in a condition.
 #[derive(Debug, Clone)]
-pub(super) struct Use {
+pub(super) struct PathUse {
     pub(super) path: Vec<String>,
-    /// Whether `has` asks for it: then the variable says whether there is a value.
+    /// Whether it is the argument of `has`: the variable is then true if there is a value.
     pub(super) is_tested: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn translate(text: &str) -> Translated {
     writer.into
 }
 
-/// Whether a condition has nothing that is only CEL's, such as calls, and texts with a prefix or escaped quotes.
+/// Whether a condition uses nothing that only CEL has, such as calls, or texts with a prefix or escaped quotes.
 fn is_plain(tokens: &[&str]) -> bool {
     let is_known = |token: &&str| is_text(token) || is_word(token) || PLAIN_SIGNS.contains(token);
     let is_call = |pair: &[&str]| {
@@ -92,7 +92,7 @@ struct Writer {
     is_plain: bool,
     into: Translated,
     brackets: Vec<Bracket>,
-    /// Whether the next operand is what `contains` looks for.
+    /// Whether the next operand is the argument of `contains`.
     contains: bool,
     /// Whether an operand has just ended, so that a dot selects from it.
     after_value: bool,
@@ -101,9 +101,9 @@ struct Writer {
 /// An open bracket, or the whole condition.
 #[derive(Default)]
 struct Bracket {
-    /// How many `!(` end with the comparison that is being written.
+    /// How many `!(` to close after the current comparison.
     negations: usize,
-    /// Whether it is what `contains` looks for.
+    /// Whether the bracket is the argument of `contains`.
     contains: bool,
 }
 
@@ -155,7 +155,7 @@ impl Writer {
         let plain = word.strip_prefix('.').unwrap_or(word);
         let written = match plain.parse::<Number>() {
             _ if self.after_value => word.to_owned(),
-            // Larger whole numbers than those of `int` are unsigned in CEL, or floating-point.
+            // In CEL an integer beyond `int` must be marked as unsigned.
             Ok(number) if number.is_u64() && !number.is_i64() => format!("{number}u"),
             Ok(number) => number.to_string(),
             Err(_) if self.is_path(word) => self.variable(word, false),
@@ -175,7 +175,7 @@ impl Writer {
         }
     }
 
-    /// In CEL other words with dots may be fields of a loop's variable.
+    /// In full CEL other dotted words may be fields of a loop variable, so only known roots count as paths.
     fn is_path(&self, word: &str) -> bool {
         let begins = |part: &str| part.starts_with(|c: char| c.is_alphanumeric() || c == '_');
         let word = word.strip_prefix('.').unwrap_or(word);
@@ -188,7 +188,7 @@ impl Writer {
     fn variable(&mut self, word: &str, is_tested: bool) -> String {
         let word = word.strip_prefix('.').unwrap_or(word);
         let variable = format!("{}{}", self.into.prefix, self.into.uses.len());
-        self.into.uses.push(Use {
+        self.into.uses.push(PathUse {
             path: word.split('.').map(str::to_owned).collect(),
             is_tested,
         });

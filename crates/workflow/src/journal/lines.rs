@@ -1,4 +1,4 @@
-//! The lines of a journal, and what they amount to.
+//! The lines of a journal, and the state that they add up to.
 
 use std::{
     fs,
@@ -12,13 +12,12 @@ use serde_json::{Map, Value};
 use super::{JOURNAL, JournalError};
 use crate::{Outcome, Status};
 
-/// One line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Line {
     Started {
         workflow: String,
-        /// Where the file came from: relative paths in it begin there.
+        /// Where the workflow was read from; relative paths in it start there.
         file: PathBuf,
         workdir: PathBuf,
         inputs: Map<String, Value>,
@@ -37,7 +36,7 @@ pub(super) enum Line {
         outcome: Outcome,
         at: Timestamp,
     },
-    /// Gone on with; what stands there is done again.
+    /// The run was resumed; the visits in `again` are repeated.
     Resumed { again: Vec<String>, at: Timestamp },
     Ended {
         status: Status,
@@ -46,17 +45,17 @@ pub(super) enum Line {
     },
 }
 
-/// What the lines amount to.
-pub(super) struct Told<'a> {
+/// The state of a run after all its lines.
+pub(super) struct JournalState<'a> {
     pub(super) started: Option<&'a Line>,
     pub(super) finished: Vec<(&'a String, &'a String, &'a Outcome, Timestamp)>,
     pub(super) open: Vec<&'a String>,
     pub(super) ended: Option<(Status, String, Timestamp)>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> JournalState<'a> {
     pub(super) fn of(lines: &'a [Line]) -> Self {
-        let mut told = Self {
+        let mut folded = Self {
             started: None,
             finished: Vec::new(),
             open: Vec::new(),
@@ -64,10 +63,10 @@ impl<'a> Told<'a> {
         };
         for line in lines {
             match line {
-                Line::Started { .. } => told.started = Some(line),
+                Line::Started { .. } => folded.started = Some(line),
                 Line::Began { key, .. } => {
-                    told.open.retain(|known| *known != key);
-                    told.open.push(key);
+                    folded.open.retain(|known| *known != key);
+                    folded.open.push(key);
                 }
                 Line::Finished {
                     key,
@@ -75,51 +74,51 @@ impl<'a> Told<'a> {
                     outcome,
                     at,
                 } => {
-                    told.open.retain(|known| *known != key);
-                    told.finished.retain(|(known, ..)| *known != key);
-                    told.finished.push((key, state, outcome, *at));
+                    folded.open.retain(|known| *known != key);
+                    folded.finished.retain(|(known, ..)| *known != key);
+                    folded.finished.push((key, state, outcome, *at));
                 }
                 Line::Resumed { again, .. } => {
-                    told.finished.retain(|(known, ..)| !again.contains(known));
-                    told.open.clear();
-                    told.ended = None;
+                    folded.finished.retain(|(known, ..)| !again.contains(known));
+                    folded.open.clear();
+                    folded.ended = None;
                 }
                 Line::Ended {
                     status,
                     message,
                     at,
-                } => told.ended = Some((*status, message.clone(), *at)),
+                } => folded.ended = Some((*status, message.clone(), *at)),
             }
         }
-        told
+        folded
     }
 }
 
-/// What is to be done again: everything from the last visit of `from` on; else what failed last, where the run
-/// ended because of it.
-pub(super) fn again(lines: &[Line], from: Option<&str>) -> Vec<String> {
-    let told = Told::of(lines);
+/// The visits to repeat: everything from the last visit of `from` on; without `from`, the failed visits at the end, if
+/// the run failed because of them.
+pub(super) fn keys_to_repeat(lines: &[Line], from: Option<&str>) -> Vec<String> {
+    let folded = JournalState::of(lines);
     let keys = |at: usize| {
-        let rest = told.finished[at..].iter();
+        let rest = folded.finished[at..].iter();
         rest.map(|(key, ..)| (*key).clone()).collect()
     };
     if let Some(from) = from {
-        let at = told
+        let at = folded
             .finished
             .iter()
             .rposition(|(_, state, ..)| *state == from);
         return at.map(keys).unwrap_or_default();
     }
-    let has_failed = matches!(told.ended, Some((Status::Failure, ..)));
-    let failed_last = told
+    let has_failed = matches!(folded.ended, Some((Status::Failure, ..)));
+    let failed_last = folded
         .finished
         .last()
         .is_some_and(|(_, _, outcome, _)| outcome.has_failed());
     if !has_failed || !failed_last {
         return Vec::new();
     }
-    // A branch or a body that failed took the states around it with it.
-    let first = told
+    // A failed branch or loop body also failed the states around it, so all of them are repeated.
+    let first = folded
         .finished
         .iter()
         .rposition(|(_, _, outcome, _)| !outcome.has_failed());
@@ -132,7 +131,7 @@ pub(super) fn lines(folder: &Path, run: &str) -> Result<Vec<Line>, JournalError>
         error,
     })?;
     let lines = text.split(|byte| *byte == b'\n');
-    // A line that was cut off never happened.
+    // An incomplete line was never acted on: the run only continues after the write.
     Ok(lines
         .filter_map(|line| serde_json::from_slice(line).ok())
         .collect())

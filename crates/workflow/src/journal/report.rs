@@ -1,4 +1,4 @@
-//! What is known about runs.
+//! Reports on runs, from their journals.
 
 use std::{
     fs,
@@ -11,72 +11,60 @@ use serde_json::{Map, Value};
 
 use super::{
     FOLDER, JournalError, folder,
-    lines::{Line, Told, lines},
+    lines::{JournalState, Line, lines},
     locked,
 };
 use crate::Status;
 
-/// How a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunStatus {
-    /// Somebody walks it.
+    /// A process holds the run's lock.
     Running,
-    /// Nobody does, and it has not ended.
+    /// The run has no end in its journal, and no process holds its lock.
     Interrupted,
-    /// It ended well.
     Success,
-    /// It ended, and not well.
     Failure,
 }
 
-/// What is known about a run.
+/// A run, as its journal shows it.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunReport {
-    /// Its id.
     pub run: String,
-    /// The workflow.
     pub workflow: String,
-    /// Where its file came from.
+    /// Where the workflow was read from.
     pub file: PathBuf,
-    /// How it stands.
     pub status: RunStatus,
-    /// When it began.
     pub started: Timestamp,
-    /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// What was said in the end.
+    /// The message at the end of the run.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What it was given.
     pub inputs: Map<String, Value>,
-    /// The states that are over, in order.
+    /// The finished visits, in order.
     pub steps: Vec<StepReport>,
-    /// The states that were begun and are not over.
+    /// The visits that started and have not finished.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<String>,
 }
 
-/// What is known about a state of a run.
+/// A finished visit of a state.
 #[derive(Debug, Clone, Serialize)]
 pub struct StepReport {
-    /// Which visit of it.
+    /// Identifies the visit.
     pub key: String,
-    /// Its name.
     pub state: String,
-    /// Whether it worked.
     pub status: Status,
-    /// Its exit code.
     pub exit_code: i64,
-    /// When it was over.
+    /// When the visit finished.
     pub at: Timestamp,
-    /// Why it failed, if it did.
+    /// Empty unless the state failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
 }
 
-/// Every run, newest first.
+/// All runs, newest first. Unreadable ones are left out.
 pub fn runs(data_dir: &Path) -> Vec<RunReport> {
     let entries = fs::read_dir(data_dir.join(FOLDER));
     let entries = entries.into_iter().flatten().flatten();
@@ -89,7 +77,6 @@ pub fn runs(data_dir: &Path) -> Vec<RunReport> {
 }
 
 impl RunReport {
-    /// What is known about one run.
     pub fn of(data_dir: &Path, run: &str) -> Result<Self, JournalError> {
         let folder = folder(data_dir, run)?;
         let is_running = match locked(&folder, run) {
@@ -98,18 +85,18 @@ impl RunReport {
             Err(error) => return Err(error),
         };
         let lines = lines(&folder, run)?;
-        let told = Told::of(&lines);
+        let folded = JournalState::of(&lines);
         let Some(Line::Started {
             workflow,
             file,
             inputs,
             at,
             ..
-        }) = told.started
+        }) = folded.started
         else {
             return Err(JournalError::Damaged(run.to_owned()));
         };
-        let (status, ended, message) = match told.ended {
+        let (status, ended, message) = match folded.ended {
             _ if is_running => (RunStatus::Running, None, String::new()),
             None => (RunStatus::Interrupted, None, String::new()),
             Some((Status::Success, message, at)) => (RunStatus::Success, Some(at), message),
@@ -124,7 +111,7 @@ impl RunReport {
             ended,
             message,
             inputs: inputs.clone(),
-            steps: told
+            steps: folded
                 .finished
                 .iter()
                 .map(|(key, state, outcome, at)| StepReport {
@@ -140,7 +127,7 @@ impl RunReport {
                     },
                 })
                 .collect(),
-            open: told.open.into_iter().cloned().collect(),
+            open: folded.open.into_iter().cloned().collect(),
         })
     }
 }

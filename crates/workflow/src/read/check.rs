@@ -1,12 +1,12 @@
-//! What can only be seen of a workflow as a whole: names that lead nowhere, states that nothing leads to, templates
-//! that use what is never there.
+//! Checks of the workflow as a whole: references to unknown states, unreachable states, unknown paths in templates and
+//! conditions.
 
 use std::collections::BTreeSet;
 
 use super::field::Findings;
 use crate::{
     Code, Finding, Kind, State, Target, Workflow,
-    model::{Inputs, Item, Items, Over, Prompt},
+    model::{Inputs, Item, Items, LoopOver, Prompt},
     outcome::MEMBERS,
 };
 
@@ -14,12 +14,12 @@ pub(super) fn workflow(workflow: &Workflow, findings: &Findings) {
     for state in &workflow.states {
         for (path, name) in named(state) {
             if workflow.state(&name).is_none() {
-                let what = format!("there is no state `{name}`");
+                let what = format!("unknown state `{name}`");
                 findings.push(at(state, &path, Code::UnknownState, what));
             }
         }
         for (path, used) in used(state) {
-            if let Some(what) = never_there(workflow, &used) {
+            if let Some(what) = why_unknown(workflow, &used) {
                 let code = match path.as_str() {
                     "while" | "break_when" => Code::BadExpression,
                     path if path.starts_with("transitions") => Code::BadExpression,
@@ -30,7 +30,7 @@ pub(super) fn workflow(workflow: &Workflow, findings: &Findings) {
         }
     }
     for state in &workflow.states {
-        if waits_for_itself(workflow, state) {
+        if depends_on_itself(workflow, state) {
             let what = format!("`{}` depends on itself", state.name);
             findings.push(at(state, "depends_on", Code::WrongType, what));
         }
@@ -38,8 +38,8 @@ pub(super) fn workflow(workflow: &Workflow, findings: &Findings) {
     unreachable(workflow, findings);
 }
 
-/// Branches that wait for each other would wait for ever.
-fn waits_for_itself(workflow: &Workflow, state: &State) -> bool {
+/// Whether a state depends on itself through `depends_on`. Such branches would wait for each other for ever.
+fn depends_on_itself(workflow: &Workflow, state: &State) -> bool {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut open: Vec<&str> = state.depends_on.iter().map(String::as_str).collect();
     while let Some(name) = open.pop() {
@@ -60,7 +60,7 @@ fn at(state: &State, path: &str, code: Code, message: String) -> Finding {
     Finding::new(code, path, state.place, message)
 }
 
-/// Every state that a state names, with the path of it.
+/// The names of all states that a state refers to, with their paths in the file.
 fn named(state: &State) -> Vec<(String, String)> {
     let mut named = Vec::new();
     for (at, transition) in state.transitions.iter().enumerate() {
@@ -90,7 +90,7 @@ fn named(state: &State) -> Vec<(String, String)> {
 
 type Used = Vec<(String, Vec<String>)>;
 
-/// Every path that a state's templates and conditions use.
+/// All value paths in a state's templates and conditions, with their paths in the file.
 fn used(state: &State) -> Used {
     let mut used: Used = Vec::new();
     let mut note = |key: &str, paths: Vec<&[String]>| {
@@ -126,9 +126,9 @@ fn used(state: &State) -> Used {
         }
         Kind::Loop(inner) => {
             match &inner.over {
-                Over::While(condition) => note("while", condition.paths()),
-                Over::Items(Items::Template(template)) => note("items", template.paths()),
-                Over::Items(Items::List(items)) => {
+                LoopOver::While(condition) => note("while", condition.paths()),
+                LoopOver::Items(Items::Template(template)) => note("items", template.paths()),
+                LoopOver::Items(Items::List(items)) => {
                     for (at, item) in items.iter().enumerate() {
                         if let Item::Template(template) = item {
                             note(&format!("items[{at}]"), template.paths());
@@ -163,20 +163,20 @@ fn collect(path: &str, inputs: &Inputs, note: &mut impl FnMut(&str, Vec<&[String
     }
 }
 
-/// Why a path can never have a value, if so.
-fn never_there(workflow: &Workflow, path: &[String]) -> Option<String> {
+/// Why a path can never have a value; `None` if it can.
+fn why_unknown(workflow: &Workflow, path: &[String]) -> Option<String> {
     let second = path.get(1).map(String::as_str);
     match (path[0].as_str(), second) {
         ("inputs", Some(name)) if workflow.inputs.iter().any(|input| input.name == name) => None,
-        ("inputs", Some(name)) => Some(format!("the workflow has no input `{name}`")),
+        ("inputs", Some(name)) => Some(format!("unknown input `{name}`")),
         ("states", Some(name)) => {
             if workflow.state(name).is_none() {
-                return Some(format!("there is no state `{name}`"));
+                return Some(format!("unknown state `{name}`"));
             }
             let member = path.get(2).map(String::as_str);
             match member {
                 Some(member) if !MEMBERS.contains(&member) => Some(format!(
-                    "a state has no `{member}`; it has {}",
+                    "a state has no member `{member}`; members: {}",
                     MEMBERS.join(", ")
                 )),
                 Some(_) | None => None,
@@ -185,13 +185,13 @@ fn never_there(workflow: &Workflow, path: &[String]) -> Option<String> {
         ("workflow", Some("id" | "name")) => None,
         ("env" | "loop", Some(_)) => None,
         _ => Some(format!(
-            "`.{}` is never there; there are inputs, states, env, workflow.id, workflow.name and loop",
+            "unknown path `.{}`; a path begins with inputs, states, env, workflow.id, workflow.name or loop",
             path.join(".")
         )),
     }
 }
 
-/// States that nothing leads to are probably a slip.
+/// Warns of unreachable states, which are probably mistakes.
 fn unreachable(workflow: &Workflow, findings: &Findings) {
     if workflow.state(&workflow.initial).is_none() {
         return;
@@ -211,7 +211,7 @@ fn unreachable(workflow: &Workflow, findings: &Findings) {
     for state in &workflow.states {
         if !seen.contains(state.name.as_str()) {
             let path = format!("states.{}", state.name);
-            let what = format!("nothing leads to `{}`", state.name);
+            let what = format!("no state leads to `{}`", state.name);
             findings.push(Finding::new(Code::Unreachable, path, state.place, what));
         }
     }

@@ -1,4 +1,4 @@
-//! A place in the file while it is read: what stands there, its path, and where findings go.
+//! A value in the file during parsing, with its path and the list that findings go to.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     tree::{Node, Tree},
 };
 
-/// Two keys are alike when they share this much, of 1.
+/// The Jaro-Winkler similarity from which a known key is suggested.
 const ALIKE: f64 = 0.75;
 
-/// Everything that was found so far.
+/// The findings so far, shared by all fields.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Findings(Rc<RefCell<Vec<Finding>>>);
 
@@ -30,7 +30,7 @@ impl Findings {
     }
 }
 
-/// A place in the file.
+/// A value in the file.
 #[derive(Debug, Clone)]
 pub(super) struct Field<'a> {
     pub(super) node: &'a Node,
@@ -38,15 +38,15 @@ pub(super) struct Field<'a> {
     findings: Findings,
 }
 
-/// A place that is only named.
+/// A path and position without a value, for findings.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct FieldPlace {
     path: String,
     place: Place,
     findings: Findings,
 }
 
-impl Spot {
+impl FieldPlace {
     pub(super) fn finding(&self, code: Code, message: String) {
         let finding = Finding::new(code, self.path.clone(), self.place, message);
         self.findings.push(finding);
@@ -62,14 +62,14 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Notes that something is wrong here.
+    /// Adds a finding about this value.
     pub(super) fn finding(&self, code: Code, message: String) {
         let finding = Finding::new(code, self.path.clone(), self.node.place, message);
         self.findings.push(finding);
     }
 
     fn wrong(&self, wanted: &str) {
-        let message = format!("{wanted} is expected, and this is {}", self.node.what());
+        let message = format!("expected {wanted}, found {}", self.node.what());
         self.finding(Code::WrongType, message);
     }
 
@@ -88,22 +88,22 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A key that need not be there, at a known place.
-    pub(super) fn at(&self, key: &str, place: Place) -> Spot {
-        Spot {
+    /// The place of a key that may have no value.
+    pub(super) fn at(&self, key: &str, place: Place) -> FieldPlace {
+        FieldPlace {
             path: self.below(key),
             place,
             findings: self.findings.clone(),
         }
     }
 
-    /// What stands under a key, unless that is nothing.
+    /// The value of a key; `None` if it is missing or null.
     pub(super) fn get(&self, key: &str) -> Option<Self> {
         let node = self.node.get(key).filter(|node| !node.is_null())?;
         Some(self.child(self.below(key), node))
     }
 
-    /// What stands under a key that must be there.
+    /// The value of a required key. Adds a finding if it is missing.
     pub(super) fn must(&self, key: &str) -> Option<Self> {
         let found = self.get(key);
         if found.is_none() {
@@ -112,7 +112,7 @@ impl<'a> Field<'a> {
         found
     }
 
-    /// Every key and what stands under it.
+    /// All members of a map. Adds a finding if the value is not a map.
     pub(super) fn members(&self) -> Option<Vec<(String, Self)>> {
         let Tree::Map(members) = &self.node.tree else {
             self.wrong("a map");
@@ -125,7 +125,7 @@ impl<'a> Field<'a> {
         Some(members.iter().map(pair).collect())
     }
 
-    /// Notes every key that is none of these.
+    /// Adds a finding for every key that is not in `known`.
     pub(super) fn only(&self, known: &[&str], code: Code) {
         let Tree::Map(members) = &self.node.tree else {
             return self.wrong("a map");
@@ -138,14 +138,14 @@ impl<'a> Field<'a> {
             let nearest = known.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
             let help = match nearest.filter(|known| alike(known) >= ALIKE) {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
-                None => format!("it can be {}", known.join(", ")),
+                None => format!("known keys: {}", known.join(", ")),
             };
             let message = format!("unknown key `{}`; {help}", member.key);
             self.at(&member.key, member.place).finding(code, message);
         }
     }
 
-    /// Every item of a list.
+    /// All items of a list. Adds a finding if the value is not a list.
     pub(super) fn items(&self) -> Option<Vec<Self>> {
         let Tree::List(nodes) = &self.node.tree else {
             self.wrong("a list");
@@ -155,19 +155,19 @@ impl<'a> Field<'a> {
         Some(nodes.iter().enumerate().map(item).collect())
     }
 
-    /// A list of texts.
+    /// A list of strings.
     pub(super) fn texts(&self) -> Vec<String> {
         let items = self.items().unwrap_or_default();
         items.iter().filter_map(Self::text).collect()
     }
 
-    /// A text; a number or yes and no are taken for what they are written as.
+    /// A string. Numbers and booleans count as the text that they are written as.
     pub(super) fn text(&self) -> Option<String> {
         match &self.node.tree {
             Tree::Leaf(Value::String(text)) => Some(text.clone()),
             Tree::Leaf(value @ (Value::Number(_) | Value::Bool(_))) => Some(value.to_string()),
             Tree::Leaf(_) | Tree::List(_) | Tree::Map(_) => {
-                self.wrong("a text");
+                self.wrong("a string");
                 None
             }
         }
@@ -195,7 +195,7 @@ impl<'a> Field<'a> {
         value
     }
 
-    /// A whole number within bounds.
+    /// An integer within bounds.
     pub(super) fn whole(&self, least: u32, most: u32) -> Option<u32> {
         let value = match &self.node.tree {
             Tree::Leaf(Value::Number(number)) => number.as_u64(),
@@ -204,35 +204,36 @@ impl<'a> Field<'a> {
         let value = value.and_then(|value| u32::try_from(value).ok());
         let value = value.filter(|value| (least..=most).contains(value));
         if value.is_none() {
-            let message = format!("a whole number from {least} to {most} is expected");
+            let message = format!("expected an integer from {least} to {most}");
             self.finding(Code::WrongType, message);
         }
         value
     }
 
-    /// A length of time.
     pub(super) fn span(&self) -> Option<Duration> {
         let span = span::read(&self.node.to_value());
         if span.is_none() {
-            let message = "a length of time is expected, such as `30s` or `10m`".to_owned();
+            let message = "expected a duration such as `30s` or `10m`".to_owned();
             self.finding(Code::WrongType, message);
         }
         span
     }
 
-    /// One of several words.
+    /// One of a fixed set of words.
     pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
         let found = words.iter().find(|(word, _)| *word == text);
         if found.is_none() {
             let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            let message = format!("`{text}` is not known; it can be {}", words.join(", "));
+            let message = format!(
+                "unknown value `{text}`; allowed values: {}",
+                words.join(", ")
+            );
             self.finding(Code::WrongType, message);
         }
         found.map(|(_, value)| *value)
     }
 
-    /// A template.
     pub(super) fn template(&self) -> Option<Template> {
         let text = self.text()?;
         let read = Template::read(&text);
@@ -240,10 +241,10 @@ impl<'a> Field<'a> {
             .ok()
     }
 
-    /// A condition.
     pub(super) fn condition(&self) -> Option<Expression> {
         let text = self.text()?;
-        // `{{.inputs.n}} == 1` means the value of the path. Without `{{`, a `}}` ends two maps of CEL.
+        // Conditions may use template syntax: `{{.inputs.n}} == 1`. Without a `{{`, a `}}` closes two maps of CEL and
+        // must stay.
         let plain = match text.contains("{{") {
             true => text.replace("{{", " ").replace("}}", " "),
             false => text,

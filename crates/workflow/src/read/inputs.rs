@@ -1,4 +1,4 @@
-//! The inputs of a workflow, as the file has them.
+//! Parses the inputs of a workflow.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ pub(super) fn read(root: &Field<'_>) -> Vec<Input> {
     for item in &items {
         if let Some(input) = one(item) {
             if inputs.iter().any(|known| known.name == input.name) {
-                let what = format!("input `{}` is there twice", input.name);
+                let what = format!("duplicate input `{}`", input.name);
                 item.finding(Code::WrongType, what);
             }
             inputs.push(input);
@@ -56,7 +56,7 @@ fn one(field: &Field<'_>) -> Option<Input> {
     if let Some(validation) = &validation {
         validation.only(&RULES, Code::UnknownKey);
     }
-    // Rules stand on the input itself, or below `validation`.
+    // Rules are accepted on the input itself and under `validation`.
     let rule = |key: &str| {
         let inner = validation.as_ref().and_then(|rules| rules.get(key));
         field.get(key).or(inner)
@@ -66,7 +66,10 @@ fn one(field: &Field<'_>) -> Option<Input> {
     if let (Some(pattern), Some(text)) = (&pattern, &written)
         && let Err(error) = regex::Regex::new(text)
     {
-        pattern.finding(Code::WrongType, format!("it is no pattern: {error}"));
+        pattern.finding(
+            Code::WrongType,
+            format!("invalid regular expression: {error}"),
+        );
         return None;
     }
     let allowed = rule("enum").and_then(|field| field.items());
@@ -88,7 +91,7 @@ fn one(field: &Field<'_>) -> Option<Input> {
     if let Some(default) = field.get("default") {
         match given::checked(&input, &default.node.to_value()) {
             Ok(value) => input.default = Some(value),
-            Err(why) => default.finding(Code::WrongType, format!("the default {why}")),
+            Err(why) => default.finding(Code::WrongType, format!("invalid default: {why}")),
         }
     }
     Some(input)

@@ -1,4 +1,4 @@
-//! The kinds of states: what each has besides what all have.
+//! Parses the kinds of states: the keys that each has beyond the common ones.
 
 use callgate_agent::{AgentKind, Options};
 
@@ -8,16 +8,16 @@ use super::{
 };
 use crate::{
     Agent, Code, Kind, Loop, Operation, OutputFormat, Parallel, State, Status, Strategy,
-    model::{Command, Inputs, Item, Items, Over, Prompt},
+    model::{Command, Inputs, Item, Items, LoopOver, Prompt},
     template::Template,
     tree::{Node, Tree},
 };
 
-/// How many states may run at the same time where nothing is said.
+/// The limit of `max_concurrent`, and its default.
 const MAX_CONCURRENT: u32 = 64;
-/// How often a loop runs at most where nothing is said.
+/// The default of `max_iterations`.
 const ITERATIONS: u32 = 100;
-/// How often it may run at most.
+/// The limit of `max_iterations`.
 const MAX_ITERATIONS: u32 = 10_000;
 
 const FORMATS: [(&str, OutputFormat); 2] =
@@ -35,7 +35,7 @@ const AGENT: [&str; 5] = [
     "options",
     "output_format",
 ];
-/// The options that are texts.
+/// Options that are templates.
 const TEXTS: [&str; 7] = [
     "model",
     "permission_mode",
@@ -45,7 +45,6 @@ const TEXTS: [&str; 7] = [
     "api_key",
     "system_prompt",
 ];
-/// The others.
 const OTHERS: [&str; 6] = [
     "allowed_tools",
     "max_rounds",
@@ -55,13 +54,13 @@ const OTHERS: [&str; 6] = [
     "stream",
 ];
 
-/// What a state does, and the states that are written inside of it.
-pub(super) struct Written {
+/// The kind of a state, and the states that are defined inside of it.
+pub(super) struct ParsedKind {
     pub(super) kind: Kind,
     pub(super) inner: Vec<State>,
 }
 
-/// The keys of a kind.
+/// The keys that a kind adds to the common ones.
 pub(super) fn keys(kind: Type, field: &Field<'_>) -> Vec<&'static str> {
     match kind {
         Type::Command => vec!["command", "output_format"],
@@ -81,8 +80,8 @@ pub(super) fn keys(kind: Type, field: &Field<'_>) -> Vec<&'static str> {
     }
 }
 
-pub(super) fn read(kind: Type, field: &Field<'_>) -> Option<Written> {
-    let alone = |kind| Written {
+pub(super) fn read(kind: Type, field: &Field<'_>) -> Option<ParsedKind> {
+    let alone = |kind| ParsedKind {
         kind,
         inner: Vec::new(),
     };
@@ -125,7 +124,7 @@ fn agent(field: &Field<'_>) -> Option<Kind> {
         (Some(prompt), None) => prompt.template().map(Prompt::Text),
         (None, Some(file)) => file.template().map(Prompt::File),
         (Some(_), Some(file)) => {
-            let what = "there is a `prompt` and a `prompt_file`".to_owned();
+            let what = "use either `prompt` or `prompt_file`, not both".to_owned();
             file.finding(Code::WrongType, what);
             None
         }
@@ -185,7 +184,7 @@ fn options(field: &Field<'_>) -> (Options, Texts) {
     (options, texts)
 }
 
-fn parallel(field: &Field<'_>) -> Option<Written> {
+fn parallel(field: &Field<'_>) -> Option<ParsedKind> {
     let list = ["parallel", "branches", "steps"]
         .into_iter()
         .find_map(|key| field.get(key));
@@ -212,10 +211,13 @@ fn parallel(field: &Field<'_>) -> Option<Written> {
         }
     }
     if branches.is_empty() {
-        list.finding(Code::Missing, "there is no branch".to_owned());
+        list.finding(
+            Code::Missing,
+            "a parallel state needs at least one branch".to_owned(),
+        );
     }
     let most = most.unwrap_or(MAX_CONCURRENT);
-    Some(Written {
+    Some(ParsedKind {
         kind: Kind::Parallel(Parallel {
             branches,
             strategy,
@@ -235,7 +237,7 @@ fn for_each(field: &Field<'_>) -> Option<Kind> {
             }
             Tree::Leaf(_) | Tree::Map(_) => items.template().map(Items::Template),
         });
-    around(field, items.map(Over::Items))
+    around(field, items.map(LoopOver::Items))
 }
 
 fn item(field: &Field<'_>) -> Option<Item> {
@@ -247,10 +249,10 @@ fn item(field: &Field<'_>) -> Option<Item> {
 
 fn while_holds(field: &Field<'_>) -> Option<Kind> {
     let condition = field.must("while").and_then(|field| field.condition());
-    around(field, condition.map(Over::While))
+    around(field, condition.map(LoopOver::While))
 }
 
-fn around(field: &Field<'_>, over: Option<Over>) -> Option<Kind> {
+fn around(field: &Field<'_>, over: Option<LoopOver>) -> Option<Kind> {
     let body = field.must("body").map(|field| field.texts());
     let most = field.get("max_iterations");
     let most = most.and_then(|field| field.whole(1, MAX_ITERATIONS));
@@ -275,7 +277,7 @@ fn operation(field: &Field<'_>) -> Option<Kind> {
         None => match text.split_once(['.', ':']) {
             Some((plugin, name)) => (plugin.to_owned(), name.to_owned()),
             None => {
-                let what = format!("`{text}` names no plugin: write it like `plugin.operation`");
+                let what = format!("`{text}` does not name a plugin: write `plugin.operation`");
                 operation.finding(Code::WrongType, what);
                 return None;
             }
@@ -297,7 +299,7 @@ fn operation(field: &Field<'_>) -> Option<Kind> {
     }))
 }
 
-/// Values in which every text is a template.
+/// Parses every string in a value as a template.
 fn templates(field: &Field<'_>, node: &Node) -> Option<Inputs> {
     match &node.tree {
         Tree::Leaf(serde_json::Value::String(text)) => match Template::read(text) {

@@ -1,4 +1,4 @@
-//! `mcp_proxy`: where an agent's tools come from. It is checked on any state, also where it is off.
+//! Parses `mcp_proxy`: where an agent's tools come from. It is checked on every state, also where it is disabled.
 
 use callgate_agent::relay::PluginTools;
 use callgate_gate::{Naming, ServerName};
@@ -11,13 +11,13 @@ const TOOL_KEYS: [&str; 2] = ["plugin", "expose"];
 
 pub(super) fn read(field: &Field<'_>, is_agent: bool) -> Proxy {
     if !is_agent {
-        let what = "`mcp_proxy` has an effect on agents alone".to_owned();
+        let what = "`mcp_proxy` only affects agent states".to_owned();
         field.finding(Code::ProxyWithoutAgent, what);
     }
     field.only(&KEYS, Code::UnknownProxyKey);
-    let flag = |key: &str, unsaid: bool| {
-        let said = field.get(key).and_then(|field| field.yes_or_no());
-        said.unwrap_or(unsaid)
+    let flag = |key: &str, default: bool| {
+        let written = field.get(key).and_then(|field| field.yes_or_no());
+        written.unwrap_or(default)
     };
     let mut proxy = Proxy {
         enable: flag("enable", false),
@@ -45,8 +45,8 @@ fn tools(field: &Field<'_>, index: usize, is_on: bool) -> Option<(PluginTools, T
     let expose = field.get("expose");
     let items = expose.as_ref().and_then(Field::items).unwrap_or_default();
     if items.is_empty() && is_on {
-        // What is exposed is never implicit.
-        let what = "`expose` names no operation".to_owned();
+        // An empty `expose` never means all operations: each must be named.
+        let what = "`expose` must name at least one operation".to_owned();
         let place = expose.as_ref().unwrap_or(field).node.place;
         field.at("expose", place).finding(Code::EmptyProxy, what);
     }
@@ -71,19 +71,20 @@ fn tools(field: &Field<'_>, index: usize, is_on: bool) -> Option<(PluginTools, T
     Some((tools, places))
 }
 
-/// A proxy that is on and offers nothing would leave the agent as it is, and look as if it did not.
+/// Refuses an enabled proxy without tools: the agent would keep its native tools while the file suggests that the gate
+/// controls them.
 fn check_empty(field: &Field<'_>, list: Option<&Field<'_>>, proxy: &Proxy) {
     let offers = proxy
         .plugin_tools
         .iter()
         .any(|tools| !tools.expose.is_empty());
     if proxy.enable && !proxy.intercept_builtins && !offers {
-        let what = "the proxy is on and offers no tool".to_owned();
+        let what = "the proxy is enabled but offers no tools".to_owned();
         list.unwrap_or(field).finding(Code::EmptyProxy, what);
     }
 }
 
-/// Two tools of one shown name are known from their names alone.
+/// Finds tools with the same shown name. The names alone decide, so no plugin has to be started.
 fn check_names(field: &Field<'_>, proxy: &Proxy) {
     let naming = Naming::step();
     let mut shown: Vec<(String, String)> = Vec::new();

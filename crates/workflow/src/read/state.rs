@@ -1,13 +1,12 @@
-//! A state: what all kinds of states have in common.
+//! Parses what all kinds of states have in common.
 
 use super::{
     field::Field,
-    kinds::{self, Written},
+    kinds::{self, ParsedKind},
     proxy,
 };
 use crate::{Backoff, Code, Ending, Retry, State, Status, Target, Transition, template::Template};
 
-/// What a state's `type` can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Command,
@@ -30,7 +29,7 @@ const TYPES: [(&str, Type); 8] = [
     ("operation", Type::Operation),
 ];
 
-/// The keys of every state.
+/// The keys that all states have.
 const COMMON: [&str; 13] = [
     "name",
     "type",
@@ -47,7 +46,7 @@ const COMMON: [&str; 13] = [
     "mcp_proxy",
 ];
 
-/// How often a state may be tried at most.
+/// The limit of `retry.max_attempts`.
 const MAX_ATTEMPTS: u32 = 1000;
 
 const STATUSES: [(&str, Status); 4] = [
@@ -57,7 +56,7 @@ const STATUSES: [(&str, Status); 4] = [
     ("failed", Status::Failure),
 ];
 
-/// A state, and those that are written inside of it.
+/// A state, and the states that are defined inside of it.
 pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
     field.members()?;
     check_name(name, field);
@@ -65,7 +64,7 @@ pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
     let mut known = COMMON.to_vec();
     known.extend(kinds::keys(kind, field));
     field.only(&known, Code::UnknownKey);
-    // Everything is read, whatever was wrong before, so that all is told at once.
+    // Parsing continues after a finding, so that one pass reports all of them.
     let written = kinds::read(kind, field);
     let state = State {
         name: name.to_owned(),
@@ -99,7 +98,7 @@ pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
             }),
         },
     };
-    let inner = written.map(|Written { inner, .. }| inner);
+    let inner = written.map(|ParsedKind { inner, .. }| inner);
     Some(
         [state]
             .into_iter()
@@ -108,11 +107,11 @@ pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
     )
 }
 
-/// Names stand in paths and in templates.
+/// Restricts names to characters that are safe in paths and templates.
 fn check_name(name: &str, field: &Field<'_>) {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(is_part) {
-        let what = format!("`{name}` is no name: use letters, digits, `_` and `-`");
+        let what = format!("`{name}` is not a valid state name: use letters, digits, `_` and `-`");
         field.finding(Code::WrongType, what);
     }
 }
@@ -128,7 +127,7 @@ fn kind(field: &Field<'_>) -> Option<Type> {
             return None;
         }
     };
-    // `type: step` with an agent in it is an agent.
+    // `type: step` with `agent` in it is an agent state.
     match written {
         Type::Command if field.get("agent").is_some() => Some(Type::Agent),
         Type::Command
@@ -161,7 +160,7 @@ fn retry(field: &Field<'_>) -> Retry {
         ("exponential", Backoff::Exponential),
     ];
     field.only(&KEYS, Code::UnknownKey);
-    let unsaid = Retry::default();
+    let default = Retry::default();
     let span = |key| field.get(key).and_then(|field: Field<'_>| field.span());
     let bounded = |key: &str, least: f64, most: f64| {
         let field = field.get(key)?;
@@ -169,7 +168,7 @@ fn retry(field: &Field<'_>) -> Retry {
         if (least..=most).contains(&number) {
             return Some(number);
         }
-        let what = format!("a number from {least} to {most} is expected");
+        let what = format!("expected a number from {least} to {most}");
         field.finding(Code::WrongType, what);
         None
     };
@@ -179,15 +178,15 @@ fn retry(field: &Field<'_>) -> Retry {
         max_attempts: field
             .get("max_attempts")
             .and_then(|field| field.whole(1, MAX_ATTEMPTS))
-            .unwrap_or(unsaid.max_attempts),
-        initial_delay: span("initial_delay").unwrap_or(unsaid.initial_delay),
-        max_delay: span("max_delay").unwrap_or(unsaid.max_delay),
+            .unwrap_or(default.max_attempts),
+        initial_delay: span("initial_delay").unwrap_or(default.initial_delay),
+        max_delay: span("max_delay").unwrap_or(default.max_delay),
         backoff: field
             .get("backoff")
             .and_then(|field| field.one_of(&BACKOFFS))
             .unwrap_or_default(),
-        multiplier: bounded("multiplier", 1.0, 1000.0).unwrap_or(unsaid.multiplier),
-        jitter: bounded("jitter", 0.0, 1.0).unwrap_or(unsaid.jitter),
+        multiplier: bounded("multiplier", 1.0, 1000.0).unwrap_or(default.multiplier),
+        jitter: bounded("jitter", 0.0, 1.0).unwrap_or(default.jitter),
         retryable_exit_codes: codes
             .iter()
             .filter_map(|field| field.whole(0, 255))
@@ -206,7 +205,7 @@ fn transitions(field: &Field<'_>) -> Vec<Transition> {
         let when = item.get("when");
         let read = when.as_ref().and_then(Field::condition);
         let goto = item.must("goto")?.text()?;
-        // A condition that cannot be read must not become one that always holds.
+        // A transition with an invalid condition is dropped. Without its condition it would always be taken.
         if when.is_some() && read.is_none() {
             return None;
         }
@@ -215,23 +214,23 @@ fn transitions(field: &Field<'_>) -> Vec<Transition> {
     items.iter().filter_map(one).collect()
 }
 
-/// The name of a state, or an end that is written right there.
-fn target(field: &Field<'_>, key: &str, unsaid: Status) -> Option<Target> {
+/// The name of the next state, or an inline end with a message.
+fn target(field: &Field<'_>, key: &str, default: Status) -> Option<Target> {
     let field = field.get(key)?;
     if field.node.get("message").is_none() && field.node.get("status").is_none() {
         return field.text().map(Target::State);
     }
     field.only(&["message", "status"], Code::UnknownKey);
-    Some(Target::End(ending(&field, unsaid)))
+    Some(Target::End(ending(&field, default)))
 }
 
-pub(super) fn ending(field: &Field<'_>, unsaid: Status) -> Ending {
+pub(super) fn ending(field: &Field<'_>, default: Status) -> Ending {
     let status = field
         .get("status")
         .and_then(|field| field.one_of(&STATUSES));
     let message: Option<Template> = field.get("message").and_then(|field| field.template());
     Ending {
-        status: status.unwrap_or(unsaid),
+        status: status.unwrap_or(default),
         message,
     }
 }

@@ -1,5 +1,4 @@
-//! A command of a workflow: its author's own, below a warden. It ends with its state, and so does all that it
-//! started.
+//! Runs a command of a workflow below a warden. It ends with its state, together with everything it started.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,20 +11,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Failure, Outcome, Status};
 
-/// The shell that commands are written for.
 const SHELL: &str = "/bin/sh";
-/// How much is kept of each stream; what comes after it is read and dropped.
-const KEPT_BYTES: usize = 4 * 1024 * 1024;
-/// How long a command has between SIGTERM and SIGKILL.
+/// How much is kept of each stream; the rest is read and dropped.
+const MAX_STREAM_BYTES: usize = 4 * 1024 * 1024;
+/// The time between SIGTERM and SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(3);
-/// How long the last bytes of a stream are waited for after the command has ended.
+/// How long to wait for the end of a stream after the command has ended.
 const STREAM_SLACK: Duration = Duration::from_secs(1);
-/// How much is read at once.
 const PIECE: usize = 16 * 1024;
 
-/// A command that is ready to be run.
+/// A command with its templates rendered.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct CommandRun {
     pub(super) command: String,
     pub(super) dir: PathBuf,
     pub(super) env: Vec<(String, String)>,
@@ -33,7 +30,7 @@ pub(super) struct Ready {
     pub(super) timeout: Option<Duration>,
 }
 
-pub(super) async fn run(ready: Ready, stop: &CancellationToken) -> Result<Outcome, Failure> {
+pub(super) async fn run(ready: CommandRun, stop: &CancellationToken) -> Result<Outcome, Failure> {
     let spec = ProcessSpec {
         warden_program: ready.warden_program,
         command: SHELL.to_owned(),
@@ -43,17 +40,17 @@ pub(super) async fn run(ready: Ready, stop: &CancellationToken) -> Result<Outcom
     };
     let spawned = Process::spawn_piped(&spec);
     let mut process = spawned.map_err(|error| Failure::Failed(error.to_string()))?;
-    // Nobody answers what a command of a workflow asks.
+    // A workflow runs unattended: a command that reads stdin must see its end instead of waiting.
     drop(process.take_stdin());
-    let stdout = tokio::spawn(kept(process.take_stdout()));
-    let stderr = tokio::spawn(kept(process.take_stderr()));
+    let stdout = tokio::spawn(read_capped(process.take_stdout()));
+    let stderr = tokio::spawn(read_capped(process.take_stderr()));
     let limit = ready.timeout.unwrap_or(Duration::MAX);
     let failure = tokio::select! {
         ending = process.wait() => {
             return Ok(outcome(&ending, text(stdout).await, text(stderr).await));
         }
         () = tokio::time::sleep(limit) => {
-            Failure::TimedOut(format!("it was stopped after {} s", limit.as_secs_f64()))
+            Failure::TimedOut(format!("timed out after {} s", limit.as_secs_f64()))
         }
         () = stop.cancelled() => Failure::Stopped,
     };
@@ -78,7 +75,7 @@ fn outcome(ending: &Ending, output: String, stderr: String) -> Outcome {
         } else {
             Status::Failure
         },
-        // As in a shell's `$(…)`.
+        // Like a shell's `$(…)`, so the output can be used in other commands.
         output: output.trim_end_matches(['\n', '\r']).to_owned(),
         stderr,
         exit_code,
@@ -92,15 +89,15 @@ async fn text(stream: JoinHandle<Vec<u8>>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-async fn kept<R: AsyncRead + Unpin>(stream: Option<R>) -> Vec<u8> {
-    let mut kept = Vec::new();
+async fn read_capped<R: AsyncRead + Unpin>(stream: Option<R>) -> Vec<u8> {
+    let mut bytes = Vec::new();
     let Some(mut stream) = stream else {
-        return kept;
+        return bytes;
     };
     let mut piece = vec![0; PIECE];
     while let Ok(length @ 1..) = stream.read(&mut piece).await {
-        let room = KEPT_BYTES - kept.len();
-        kept.extend_from_slice(&piece[..length.min(room)]);
+        let room = MAX_STREAM_BYTES - bytes.len();
+        bytes.extend_from_slice(&piece[..length.min(room)]);
     }
-    kept
+    bytes
 }

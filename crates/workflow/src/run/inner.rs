@@ -1,4 +1,4 @@
-//! States inside of states: branches at once, and rounds of a loop.
+//! States inside of states: concurrent branches, and rounds of a loop.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,18 +7,18 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{Frame, Run, RunError};
+use super::{Run, RunError, RunFrame};
 use crate::{
     Loop, Outcome, Parallel, State, Status, Strategy,
-    model::{Item, Items, Over},
+    model::{Item, Items, LoopOver},
     template::TemplateError,
 };
 
 impl Run<'_> {
-    /// Branches at once. Those that the strategy makes needless are stopped.
+    /// Runs branches concurrently. The strategy decides when the remaining ones are stopped.
     pub(super) async fn parallel(
         &self,
-        frame: &Frame,
+        frame: &RunFrame,
         key: &str,
         state: &State,
         parallel: &Parallel,
@@ -32,13 +32,14 @@ impl Run<'_> {
             .collect();
         let branch = |name: &'_ String| {
             let (name, over, stop, room) = (name.clone(), &over, stop.clone(), &room);
-            let inner = Frame {
+            let inner = RunFrame {
                 prefix: format!("{}/", key),
                 around: frame.around.clone(),
                 stop: stop.clone(),
             };
             async move {
                 let state = self.found(&name)?;
+                // Before taking a slot: branches that wait with one could block those they depend on.
                 for needed in &state.depends_on {
                     if let Some(needed) = over.get(needed.as_str()) {
                         needed.cancelled().await;
@@ -47,7 +48,7 @@ impl Run<'_> {
                 let _place = room.acquire().await;
                 let done = self.visit(&inner, format!("{name}#1"), state).await;
                 if let Ok(outcome) = &done {
-                    parallel.strategy.heed(outcome, &stop);
+                    parallel.strategy.stop_unneeded(outcome, &stop);
                 }
                 if let Some(over) = over.get(name.as_str()) {
                     over.cancel();
@@ -67,7 +68,7 @@ impl Run<'_> {
         for (name, done) in parallel.branches.iter().zip(done) {
             match done {
                 Ok(outcome) => outcomes.push((name, Some(outcome))),
-                // It was not needed any more.
+                // The strategy stopped this branch; that is not a failure.
                 Err(RunError::Stopped) => outcomes.push((name, None)),
                 Err(error) => return Err(error),
             }
@@ -75,7 +76,7 @@ impl Run<'_> {
         Ok(together(parallel.strategy, &outcomes))
     }
 
-    /// Waits for something, and stops it where it takes too long. It ends in any case.
+    /// Waits for `work`, and stops it after `limit`. It is always awaited, so nothing keeps running in the background.
     async fn within<T>(
         &self,
         limit: Option<Duration>,
@@ -88,23 +89,23 @@ impl Run<'_> {
             done = &mut work => (done, None),
             () = tokio::time::sleep(limit) => {
                 stop.cancel();
-                let why = format!("it was stopped after {} s", limit.as_secs_f64());
+                let why = format!("timed out after {} s", limit.as_secs_f64());
                 (work.await, Some(why))
             }
         }
     }
 
-    /// Rounds of a loop.
+    /// Runs the rounds of a loop.
     pub(super) async fn around(
         &self,
-        frame: &Frame,
+        frame: &RunFrame,
         key: &str,
         state: &State,
         inner: &Loop,
     ) -> Result<Outcome, RunError> {
         let items = match &inner.over {
-            Over::While(_) => None,
-            Over::Items(items) => match self.items(frame, items) {
+            LoopOver::While(_) => None,
+            LoopOver::Items(items) => match self.items(frame, items) {
                 Ok(items) => Some(items),
                 Err(why) => return Ok(Outcome::failure(format!("items: {why}"))),
             },
@@ -126,7 +127,7 @@ impl Run<'_> {
 
     async fn rounds(
         &self,
-        frame: &Frame,
+        frame: &RunFrame,
         key: &str,
         inner: &Loop,
         items: Option<&[Value]>,
@@ -135,7 +136,7 @@ impl Run<'_> {
         let mut last = Outcome::default();
         let mut index = 0;
         loop {
-            let round = Frame {
+            let round = RunFrame {
                 prefix: format!("{key}/{index}/"),
                 around: Some(seen(index, items, frame.around.as_ref())),
                 stop: stop.clone(),
@@ -167,17 +168,17 @@ impl Run<'_> {
         })
     }
 
-    /// Whether there is another round, or why nobody can say.
+    /// Whether there is another round; an error if the condition fails or still holds after the last round.
     fn goes_on(
         &self,
-        round: &Frame,
+        round: &RunFrame,
         inner: &Loop,
         items: Option<&[Value]>,
         index: usize,
     ) -> Result<bool, String> {
         let condition = match (&inner.over, items) {
-            (Over::Items(_), items) => return Ok(index < items.map_or(0, <[Value]>::len)),
-            (Over::While(condition), _) => condition,
+            (LoopOver::Items(_), items) => return Ok(index < items.map_or(0, <[Value]>::len)),
+            (LoopOver::While(condition), _) => condition,
         };
         let holds = condition.holds(&self.scope(round));
         let holds = holds.map_err(|error| format!("while: {error}"))?;
@@ -185,13 +186,13 @@ impl Run<'_> {
         if holds && index >= usize::try_from(most).unwrap_or(usize::MAX) {
             let text = condition.text();
             return Err(format!(
-                "`{text}` still holds after {most} rounds (`max_iterations`)"
+                "`{text}` still holds after {most} iterations (`max_iterations`)"
             ));
         }
         Ok(holds)
     }
 
-    fn items(&self, frame: &Frame, items: &Items) -> Result<Vec<Value>, String> {
+    fn items(&self, frame: &RunFrame, items: &Items) -> Result<Vec<Value>, String> {
         let scope = self.scope(frame);
         let told = |error: TemplateError| error.to_string();
         match items {
@@ -204,17 +205,18 @@ impl Run<'_> {
             }
             Items::Template(template) => match template.value(&scope).map_err(told)? {
                 Value::Array(items) => Ok(items),
-                Value::String(text) => serde_json::from_str(&text)
-                    .map_err(|_| format!("`{text}` is no list: write it as JSON")),
-                other => Err(format!("`{other}` is no list")),
+                Value::String(text) => {
+                    serde_json::from_str(&text).map_err(|_| format!("`{text}` is not a JSON list"))
+                }
+                other => Err(format!("`{other}` is not a list")),
             },
         }
     }
 }
 
 impl Strategy {
-    /// Stops the other branches where they are not needed any more.
-    fn heed(self, outcome: &Outcome, stop: &CancellationToken) {
+    /// Stops the other branches once this outcome decides the result.
+    fn stop_unneeded(self, outcome: &Outcome, stop: &CancellationToken) {
         match (self, outcome.status) {
             (Self::AllSucceed, Status::Failure) | (Self::AnySucceed, Status::Success) => {
                 stop.cancel();
@@ -226,7 +228,7 @@ impl Strategy {
     }
 }
 
-/// What came of branches, together.
+/// The combined outcome of all branches.
 fn together(strategy: Strategy, outcomes: &[(&String, Option<Outcome>)]) -> Outcome {
     let ended = || outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref());
     let failed: Vec<&str> = outcomes
@@ -260,7 +262,7 @@ fn together(strategy: Strategy, outcomes: &[(&String, Option<Outcome>)]) -> Outc
     outcome
 }
 
-/// What `loop` is in a round.
+/// The value of `loop` in a round.
 fn seen(index: usize, items: Option<&[Value]>, parent: Option<&Value>) -> Value {
     let mut seen = json!({"index": index, "index1": index + 1, "first": index == 0});
     if let Value::Object(members) = &mut seen {
@@ -272,7 +274,7 @@ fn seen(index: usize, items: Option<&[Value]>, parent: Option<&Value>) -> Value 
                     members.insert("item".to_owned(), item.clone());
                 }
             }
-            // How many rounds there will be is not known.
+            // The number of rounds of a `while` loop is unknown.
             None => drop(members.insert("length".to_owned(), (-1).into())),
         }
         if let Some(parent) = parent {

@@ -1,4 +1,4 @@
-//! What templates and conditions see of a run.
+//! The values that templates and conditions see.
 
 use std::{
     collections::HashMap,
@@ -12,23 +12,23 @@ use crate::{
     template::{Lookup, below},
 };
 
-/// Everything that is known in a run.
+/// The values of a run: inputs, environment and the outcomes so far.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct RunValues {
     inputs: Value,
     workflow: Value,
     env: HashMap<String, String>,
     states: Mutex<Map<String, Value>>,
 }
 
-/// The same, seen from inside or outside of a loop.
+/// The values of a run, with `loop` inside of a loop.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
-    known: &'a Known,
+    values: &'a RunValues,
     around: Option<&'a Value>,
 }
 
-impl Known {
+impl RunValues {
     pub(super) fn new(workflow: &Workflow, journal: &Journal, env: &[(String, String)]) -> Self {
         Self {
             inputs: Value::Object(journal.inputs.clone()),
@@ -43,7 +43,7 @@ impl Known {
         states.insert(state.to_owned(), outcome.seen());
     }
 
-    /// Whether a state was visited and worked.
+    /// Whether the last visit of a state succeeded.
     pub(super) fn worked(&self, state: &str) -> bool {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states
@@ -53,7 +53,7 @@ impl Known {
 
     pub(super) fn seen<'a>(&'a self, around: Option<&'a Value>) -> Scope<'a> {
         Scope {
-            known: self,
+            values: self,
             around,
         }
     }
@@ -63,15 +63,15 @@ impl Lookup for Scope<'_> {
     fn look_up(&self, path: &[String]) -> Option<Value> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
-            "inputs" => below(&self.known.inputs, rest).cloned(),
-            "workflow" => below(&self.known.workflow, rest).cloned(),
+            "inputs" => below(&self.values.inputs, rest).cloned(),
+            "workflow" => below(&self.values.workflow, rest).cloned(),
             "loop" => below(self.around?, rest).cloned(),
             "env" => match rest {
-                [name] => self.known.env.get(name).map(|value| value.clone().into()),
+                [name] => self.values.env.get(name).map(|value| value.clone().into()),
                 _ => None,
             },
             "states" => {
-                let states = self.known.states.lock();
+                let states = self.values.states.lock();
                 let states = states.unwrap_or_else(PoisonError::into_inner);
                 let (name, rest) = rest.split_first()?;
                 below(states.get(name)?, rest).cloned()

@@ -63,30 +63,30 @@ states:
   e: {type: command, command: 'echo {{if}}'}
 ",
         &expect![[r#"
-            USER.WORKFLOW.UNKNOWN_KEY 3:1 unknown: unknown key `unknown`; it can be name, version, description, author, tags, license, inputs, states
-            USER.WORKFLOW.WRONG_TYPE 5:21 inputs[0].type: `float` is not known; it can be string, integer, number, boolean, array, object
+            USER.WORKFLOW.UNKNOWN_KEY 3:1 unknown: unknown key `unknown`; known keys: name, version, description, author, tags, license, inputs, states
+            USER.WORKFLOW.WRONG_TYPE 5:21 inputs[0].type: unknown value `float`; allowed values: string, integer, number, boolean, array, object
             USER.WORKFLOW.MISSING 6:5 inputs[1]: `name` is missing
-            USER.WORKFLOW.WRONG_TYPE 7:39 inputs[2].default: the default `x` is no integer
+            USER.WORKFLOW.WRONG_TYPE 7:39 inputs[2].default: invalid default: `x` is not a valid integer
             USER.WORKFLOW.UNKNOWN_KEY 7:42 inputs[2].maximum: unknown key `maximum`; did you mean `max`?
-            USER.WORKFLOW.UNKNOWN_STATE 9:12 states.initial: there is no state `nowhere`
-            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: the workflow has no input `none`
-            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: there is no state `gone`
-            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: a state has no `Nothing`; it has Output, Stderr, ExitCode, Status, Response, JSON, TokensInput, TokensOutput
-            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: `.what` is never there; there are inputs, states, env, workflow.id, workflow.name and loop
-            USER.WORKFLOW.UNKNOWN_STATE 11:5 states.a.on_failure: there is no state `c`
-            USER.WORKFLOW.WRONG_TYPE 13:14 states.a.timeout: a length of time is expected, such as `30s` or `10m`
-            USER.WORKFLOW.WRONG_TYPE 14:27 states.a.retry.max_attempts: a whole number from 1 to 1000 is expected
-            USER.WORKFLOW.WRONG_TYPE 14:39 states.a.retry.backoff: `sideways` is not known; it can be constant, linear, exponential
-            USER.WORKFLOW.UNKNOWN_KEY 14:49 states.a.retry.often: unknown key `often`; it can be max_attempts, initial_delay, max_delay, backoff, multiplier, jitter, retryable_exit_codes
+            USER.WORKFLOW.UNKNOWN_STATE 9:12 states.initial: unknown state `nowhere`
+            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: unknown input `none`
+            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: unknown state `gone`
+            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: a state has no member `Nothing`; members: Output, Stderr, ExitCode, Status, Response, JSON, TokensInput, TokensOutput
+            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: unknown path `.what`; a path begins with inputs, states, env, workflow.id, workflow.name or loop
+            USER.WORKFLOW.UNKNOWN_STATE 11:5 states.a.on_failure: unknown state `c`
+            USER.WORKFLOW.WRONG_TYPE 13:14 states.a.timeout: expected a duration such as `30s` or `10m`
+            USER.WORKFLOW.WRONG_TYPE 14:27 states.a.retry.max_attempts: expected an integer from 1 to 1000
+            USER.WORKFLOW.WRONG_TYPE 14:39 states.a.retry.backoff: unknown value `sideways`; allowed values: constant, linear, exponential
+            USER.WORKFLOW.UNKNOWN_KEY 14:49 states.a.retry.often: unknown key `often`; known keys: max_attempts, initial_delay, max_delay, backoff, multiplier, jitter, retryable_exit_codes
             USER.WORKFLOW.UNKNOWN_KEY 15:5 states.a.on_sucess: unknown key `on_sucess`; did you mean `on_success`?
             USER.WORKFLOW.BAD_EXPRESSION 17:26 states.a.transitions[0].when: bad expression: Syntax error: token recognition error at: '= '
             USER.WORKFLOW.MISSING 17:59 states.a.transitions[1]: `goto` is missing
             USER.WORKFLOW.MISSING 19:5 states.b: `prompt` is missing
-            USER.WORKFLOW.UNKNOWN_STATE 19:5 states.b.depends_on[0]: there is no state `z`
+            USER.WORKFLOW.UNKNOWN_STATE 19:5 states.b.depends_on[0]: unknown state `z`
             USER.WORKFLOW.WRONG_TYPE 20:15 states.b.provider: unknown agent `nobody` (agents: claude, gemini, codex, opencode, openai_compatible)
-            USER.WORKFLOW.UNKNOWN_KEY 21:25 states.b.options.speed: unknown key `speed`; it can be model, permission_mode, approval_mode, sandbox, base_url, api_key, system_prompt, allowed_tools, max_rounds, temperature, top_p, max_completion_tokens, stream
-            USER.WORKFLOW.WRONG_TYPE 23:13 states.d.type: `dance` is not known; it can be step, command, agent, terminal, parallel, for_each, while, operation
-            USER.WORKFLOW.BAD_TEMPLATE 24:31 states.e.command: there is no function `if` (json, escape, split, join, trimSpace)
+            USER.WORKFLOW.UNKNOWN_KEY 21:25 states.b.options.speed: unknown key `speed`; known keys: model, permission_mode, approval_mode, sandbox, base_url, api_key, system_prompt, allowed_tools, max_rounds, temperature, top_p, max_completion_tokens, stream
+            USER.WORKFLOW.WRONG_TYPE 23:13 states.d.type: unknown value `dance`; allowed values: step, command, agent, terminal, parallel, for_each, while, operation
+            USER.WORKFLOW.BAD_TEMPLATE 24:31 states.e.command: unknown function `if` (functions: json, escape, split, join, trimSpace)
         "#]],
     );
 }
@@ -133,15 +133,15 @@ states:
             USER.MCP_PROXY.NAME_COLLISION 12:37 states.a.mcp_proxy.plugin_tools[0].expose[1]: tools `a:b_c` and `a:b_c` are both shown as `a_b_c`
             USER.MCP_PROXY.UNKNOWN_KEY 12:43 states.a.mcp_proxy.plugin_tools[0].exposes: unknown key `exposes`; did you mean `expose`?
             USER.MCP_PROXY.NAME_COLLISION 13:34 states.a.mcp_proxy.plugin_tools[1].expose[0]: tools `a:b_c` and `a_b:c` are both shown as `a_b_c`
-            USER.MCP_PROXY.EMPTY_PROXY 14:11 states.a.mcp_proxy.plugin_tools[2].expose: `expose` names no operation
-            USER.MCP_PROXY.EMPTY_PROXY 15:33 states.a.mcp_proxy.plugin_tools[3].expose: `expose` names no operation
+            USER.MCP_PROXY.EMPTY_PROXY 14:11 states.a.mcp_proxy.plugin_tools[2].expose: `expose` must name at least one operation
+            USER.MCP_PROXY.EMPTY_PROXY 15:33 states.a.mcp_proxy.plugin_tools[3].expose: `expose` must name at least one operation
             USER.WORKFLOW.MISSING 16:11 states.a.mcp_proxy.plugin_tools[4]: `plugin` is missing
-            USER.MCP_PROXY.EMPTY_PROXY 20:16 states.b.mcp_proxy: the proxy is on and offers no tool
-            USER.MCP_PROXY.EMPTY_PROXY 24:72 states.c.mcp_proxy.plugin_tools: the proxy is on and offers no tool
-            USER.MCP_PROXY.EMPTY_PROXY 24:93 states.c.mcp_proxy.plugin_tools[0].expose: `expose` names no operation
+            USER.MCP_PROXY.EMPTY_PROXY 20:16 states.b.mcp_proxy: the proxy is enabled but offers no tools
+            USER.MCP_PROXY.EMPTY_PROXY 24:72 states.c.mcp_proxy.plugin_tools: the proxy is enabled but offers no tools
+            USER.MCP_PROXY.EMPTY_PROXY 24:93 states.c.mcp_proxy.plugin_tools[0].expose: `expose` must name at least one operation
             USER.MCP_PROXY.NAME_COLLISION 28:123 states.d.mcp_proxy.plugin_tools[1].expose[1]: tools `a:b` and `a:b` are both shown as `a_b`
-            USER.MCP_PROXY.UNKNOWN_KEY 28:129 states.d.mcp_proxy.nothing: unknown key `nothing`; it can be enable, intercept_builtins, plugin_tools
-            warning USER.WORKFLOW.PROXY_WITHOUT_AGENT 33:16 states.e.mcp_proxy: `mcp_proxy` has an effect on agents alone
+            USER.MCP_PROXY.UNKNOWN_KEY 28:129 states.d.mcp_proxy.nothing: unknown key `nothing`; known keys: enable, intercept_builtins, plugin_tools
+            warning USER.WORKFLOW.PROXY_WITHOUT_AGENT 33:16 states.e.mcp_proxy: `mcp_proxy` only affects agent states
             USER.MCP_PROXY.UNKNOWN_KEY 33:31 states.e.mcp_proxy.plugin_tols: unknown key `plugin_tols`; did you mean `plugin_tools`?
         "#]],
     );
@@ -157,10 +157,10 @@ states:
   d: {type: command, command: y, depends_on: [b]}
 ",
         &expect![[r#"
-            warning USER.WORKFLOW.PROXY_WITHOUT_AGENT 3:45 states.a.mcp_proxy: `mcp_proxy` has an effect on agents alone
-            warning USER.WORKFLOW.UNREACHABLE 4:6 states.b: nothing leads to `b`
+            warning USER.WORKFLOW.PROXY_WITHOUT_AGENT 3:45 states.a.mcp_proxy: `mcp_proxy` only affects agent states
+            warning USER.WORKFLOW.UNREACHABLE 4:6 states.b: no state leads to `b`
             USER.WORKFLOW.WRONG_TYPE 4:6 states.b.depends_on: `b` depends on itself
-            warning USER.WORKFLOW.UNREACHABLE 5:6 states.d: nothing leads to `d`
+            warning USER.WORKFLOW.UNREACHABLE 5:6 states.d: no state leads to `d`
             USER.WORKFLOW.WRONG_TYPE 5:6 states.d.depends_on: `d` depends on itself
         "#]],
     );
@@ -170,8 +170,8 @@ states:
 fn files_that_are_not_workflows_are_refused() {
     for (text, expected) in [
         ("a: [", "line"),
-        ("- a\n", "a workflow is a map, and this is a list"),
-        ("", "a workflow is a map, and this is nothing"),
+        ("- a\n", "a workflow must be a map, found a list"),
+        ("", "a workflow must be a map, found nothing"),
         ("a: 1\na: 2\n", "a"),
     ] {
         let error = read(text, Path::new("x.yaml")).expect_err(text).to_string();
@@ -219,7 +219,7 @@ states:
     assert_eq!(
         reading.findings.len(),
         1,
-        "what is wrong besides stops nobody"
+        "plugins are checked in a file with findings, too"
     );
     let draft = reading.draft().expect("it is understood");
     let findings = check_plugins(draft, &Known).await;

@@ -19,7 +19,7 @@ async fn check(case: &Case) {
         .fake
         .fails
         .lock()
-        .expect("nobody panics")
+        .expect("no thread panicked")
         .extend([("flaky".to_owned(), 2), ("broken".to_owned(), 99)]);
     let ended = stage.run(case.text, &[]).await;
     let seen = (ended.status, ended.message.as_str(), ended.output.as_str());
@@ -82,14 +82,14 @@ async fn states_follow_their_transitions() {
         Case {
             text: "states: {a: {type: command, command: 'echo 7', transitions: [{when: states.a.JSON > 9, goto: b}]}, b: {type: terminal}}",
             status: failure,
-            message: "states.a.transitions[0].when: `states.a.JSON` is not there",
+            message: "states.a.transitions[0].when: `states.a.JSON` has no value",
             output: "7",
             begun: &["a#1.1"],
         },
         Case {
             text: "states: {a: {type: command, command: 'echo nope', output_format: json}}",
             status: failure,
-            message: "state `a` failed: the output is no JSON: expected ident at line 1 column 2",
+            message: "state `a` failed: the output is not valid JSON: expected ident at line 1 column 2",
             output: "nope",
             begun: &["a#1.1"],
         },
@@ -117,21 +117,21 @@ async fn states_follow_their_transitions() {
         Case {
             text: "states: {a: {type: command, command: 'sleep 600', timeout: 100ms}}",
             status: failure,
-            message: "state `a` failed: it was stopped after 0.1 s",
+            message: "state `a` failed: timed out after 0.1 s",
             output: "",
             begun: &["a#1.1"],
         },
         Case {
             text: "states: {a: {type: operation, operation: p.wait, timeout: 100ms}}",
             status: failure,
-            message: "state `a` failed: it was given up after 0.1 s",
+            message: "state `a` failed: timed out after 0.1 s",
             output: "",
             begun: &["a#1.1"],
         },
         Case {
             text: "states: {a: {type: command, command: 'echo {{.env.FLOW_TEST}} {{.workflow.name}} {{.env.NOT_THERE_AT_ALL}}'}}",
             status: failure,
-            message: "state `a` failed: command: `.env.NOT_THERE_AT_ALL` is not there",
+            message: "state `a` failed: command: `.env.NOT_THERE_AT_ALL` has no value",
             output: "",
             begun: &["a#1.1"],
         },

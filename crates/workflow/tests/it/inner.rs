@@ -63,10 +63,7 @@ async fn branches_are_stopped_at_the_timeout() {
     let stage = Stage::default();
     let text = "states: {p: {type: parallel, timeout: 200ms, branches: [a]}, a: {agent: {provider: claude, prompt: wait}}}";
     let ended = stage.run(text, &[]).await;
-    assert_eq!(
-        ended.message,
-        "state `p` failed: it was stopped after 0.2 s"
-    );
+    assert_eq!(ended.message, "state `p` failed: timed out after 0.2 s");
 }
 
 #[tokio::test]
@@ -133,7 +130,7 @@ states:
     let ended = Stage::default().run(&text(2), &[]).await;
     assert_eq!(
         ended.message,
-        "state `again` failed: `states.test.ExitCode != 0` still holds after 2 rounds (`max_iterations`)"
+        "state `again` failed: `states.test.ExitCode != 0` still holds after 2 iterations (`max_iterations`)"
     );
 }
 

@@ -37,7 +37,7 @@ async fn a_stopped_run_resumes_where_it_stopped() {
         loop {
             let done = events
                 .lock()
-                .expect("nobody panics")
+                .expect("no thread panicked")
                 .iter()
                 .any(|event| matches!(event, Event::StepFinished { step, .. } if step == "b"));
             if done && stage.place.read("out").contains('c') {
@@ -146,8 +146,8 @@ async fn runs_are_listed_and_single_states_can_be_run() {
             (journal.run.as_str(), RunStatus::Running)
         ]
     );
-    for nobody in ["", "..", "x", "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
-        let report = RunReport::of(stage.place.path(), nobody);
-        assert!(matches!(report, Err(JournalError::Unknown(_))), "{nobody}");
+    for unknown in ["", "..", "x", "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
+        let report = RunReport::of(stage.place.path(), unknown);
+        assert!(matches!(report, Err(JournalError::Unknown(_))), "{unknown}");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Fake {
 
 impl Fake {
     fn failure(&self, what: &str) -> Option<Failure> {
-        let mut fails = self.fails.lock().expect("nobody panics");
+        let mut fails = self.fails.lock().expect("no thread panicked");
         let (_, left) = fails.iter_mut().find(|(known, _)| known == what)?;
         if *left == 0 {
             return None;
@@ -34,11 +34,11 @@ impl Fake {
     }
 
     fn note(&self, line: String) {
-        self.asked.lock().expect("nobody panics").push(line);
+        self.asked.lock().expect("no thread panicked").push(line);
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.asked.lock().expect("nobody panics").clone()
+        self.asked.lock().expect("no thread panicked").clone()
     }
 }
 
@@ -158,7 +158,7 @@ impl Stage {
     pub(crate) async fn walk(&self, journal: &Journal) -> Result<Ended, RunError> {
         let workflow = right(&journal.text);
         let events = self.events.clone();
-        let tell = move |event: Event| events.lock().expect("nobody panics").push(event);
+        let tell = move |event: Event| events.lock().expect("no thread panicked").push(event);
         let walk = Walk {
             journal,
             step_runner: &self.fake,
@@ -180,7 +180,7 @@ impl Stage {
 
     /// The keys of the states that were begun, in order.
     pub(crate) fn begun(&self) -> Vec<String> {
-        let events = self.events.lock().expect("nobody panics");
+        let events = self.events.lock().expect("no thread panicked");
         let key = |event: &Event| match event {
             Event::StepStarted { key, attempt, .. } => Some(format!("{key}.{attempt}")),
             _ => None,

@@ -1,6 +1,6 @@
-//! What to write instead of what the interpreter does not have.
+//! Suggests alternatives for what the interpreter lacks.
 
-/// Parts of its messages, and what is said behind them.
+/// Fragments of the interpreter's messages, and the advice appended to them.
 const INSTEAD: [(&str, &str); 9] = [
     (
         "unsupported operand type(s) for %: 'str'",
@@ -25,10 +25,10 @@ const INSTEAD: [(&str, &str); 9] = [
     ("maximum recursion depth", "use a loop"),
 ];
 
-/// What the interpreter says of itself, which its users need not know.
+/// The interpreter's name for itself, which would confuse the script's author.
 const OURSELVES: &str = "The monty syntax parser does not yet support";
 
-/// A message of the interpreter, with what to do about it.
+/// A message of the interpreter with advice appended.
 pub(super) fn advised(message: &str, packs: &[String]) -> String {
     let mut text = message.replace(OURSELVES, "scripts cannot have");
     let is_pack = |pack: &&String| text.contains(&format!("name '{pack}' is not defined"));

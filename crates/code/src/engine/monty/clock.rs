@@ -1,4 +1,4 @@
-//! The one moment that a script sees, as dates and times.
+//! The script's fixed clock as Python dates and times.
 
 use monty_types::{MontyDate, MontyDateTime, MontyObject, MontyTimeZone};
 
@@ -10,7 +10,7 @@ pub(super) fn today(now_us: i64) -> MontyObject {
     MontyObject::Date(MontyDate { year, month, day })
 }
 
-/// `datetime.now()`, or the same moment in a zone.
+/// `datetime.now()`, or `datetime.now(zone)`.
 pub(super) fn now(now_us: i64, zone: Option<&MontyTimeZone>) -> MontyObject {
     let offset = zone.map(|zone| zone.offset_seconds);
     let local = now_us + i64::from(offset.unwrap_or(0)) * 1_000_000;
@@ -31,7 +31,7 @@ pub(super) fn now(now_us: i64, zone: Option<&MontyTimeZone>) -> MontyObject {
     })
 }
 
-/// The date of a day, counted from 1970-01-01.
+/// The Gregorian date of a day counted from 1970-01-01.
 fn civil(days: i64) -> (i32, u8, u8) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

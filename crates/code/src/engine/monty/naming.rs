@@ -1,8 +1,8 @@
-//! Packs as the interpreter sees them, and names that are nearly theirs.
+//! Packs as interpreter objects, and suggestions for misspelt names.
 
 use monty_types::{DictPairs, MontyClassInstance, MontyClassType, MontyObject, MontyUuid};
 
-/// A pack: an object whose members are asked for outside. Its number is how it is found again.
+/// A pack: an object whose members the host resolves. The instance id encodes the pack's index.
 pub(super) fn pack_object(name: &str, at: usize) -> MontyObject {
     let id = MontyUuid::from_u128((at as u128).wrapping_add(1));
     let class = MontyUuid::from_u128((at as u128).wrapping_add(1) | (1 << 100));
@@ -19,7 +19,7 @@ pub(super) fn pack_object(name: &str, at: usize) -> MontyObject {
     }))
 }
 
-/// The name that is most like another one, if any is.
+/// The first name that is similar to `name`.
 pub(super) fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
     let fold = |text: &str| text.replace('_', "").to_lowercase();
     let wanted = fold(name);
@@ -33,7 +33,7 @@ pub(super) fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
     names.iter().find(is_near).map(String::as_str)
 }
 
-/// Whether one text becomes the other by changing, leaving out or putting in two letters at most.
+/// Whether the edit distance is at most 2. Short names are excluded: nearly all of them would match.
 fn distance_is_small(one: &str, other: &str) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use callgate_agent::{Options, Step, StepEvent};
 use serde_json::{Map, Value};
 
-use super::{Frame, Run, RunError, command};
+use super::{Run, RunError, RunFrame, command};
 use crate::{
     Agent, AgentTask, Event, Failure, Kind, Operation, OperationTask, Outcome, OutputFormat, Proxy,
     State, Status,
@@ -14,15 +14,15 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// One attempt. What went wrong is an outcome; only a walk that is to stop is an error.
+    /// One attempt. A failure is an outcome; only stopping the run is an error.
     pub(super) async fn attempt(
         &self,
-        frame: &Frame,
+        frame: &RunFrame,
         key: &str,
         state: &State,
     ) -> Result<Outcome, RunError> {
         let mut needed = state.depends_on.iter();
-        if let Some(missing) = needed.find(|name| !self.known.worked(name)) {
+        if let Some(missing) = needed.find(|name| !self.values.worked(name)) {
             let why = format!("it depends on `{missing}`, which has not succeeded");
             return Ok(Outcome::failure(why));
         }
@@ -49,13 +49,18 @@ impl Run<'_> {
         }
     }
 
-    fn rendered(&self, frame: &Frame, what: &str, template: &Template) -> Result<String, Failure> {
+    fn rendered(
+        &self,
+        frame: &RunFrame,
+        what: &str,
+        template: &Template,
+    ) -> Result<String, Failure> {
         let rendered = template.render(&self.scope(frame));
         rendered.map_err(|error: TemplateError| Failure::Failed(format!("{what}: {error}")))
     }
 
-    /// Where a state works: relative to where the run was begun.
-    fn dir(&self, frame: &Frame, state: &State) -> Result<PathBuf, Failure> {
+    /// The working directory of a state, relative to the run's.
+    fn dir(&self, frame: &RunFrame, state: &State) -> Result<PathBuf, Failure> {
         match &state.dir {
             None => Ok(self.workdir().to_owned()),
             Some(dir) => Ok(self.workdir().join(self.rendered(frame, "dir", dir)?)),
@@ -64,11 +69,11 @@ impl Run<'_> {
 
     async fn command(
         &self,
-        frame: &Frame,
+        frame: &RunFrame,
         state: &State,
         command: &Command,
     ) -> Result<Outcome, Failure> {
-        let ready = command::Ready {
+        let ready = command::CommandRun {
             command: self.rendered(frame, "command", &command.command)?,
             dir: self.dir(frame, state)?,
             env: self.walk.env.clone(),
@@ -79,7 +84,12 @@ impl Run<'_> {
         Ok(formatted(command.output_format, outcome))
     }
 
-    async fn agent(&self, frame: &Frame, state: &State, agent: &Agent) -> Result<Outcome, Failure> {
+    async fn agent(
+        &self,
+        frame: &RunFrame,
+        state: &State,
+        agent: &Agent,
+    ) -> Result<Outcome, Failure> {
         let mut options = agent.options.clone();
         for (key, template) in &agent.texts {
             let text = self.rendered(frame, &format!("options.{key}"), template)?;
@@ -88,16 +98,16 @@ impl Run<'_> {
         let dir = self.dir(frame, state)?;
         let found = fs::canonicalize(&dir).ok().filter(|dir| dir.is_dir());
         let workdir =
-            found.ok_or_else(|| Failure::Failed(format!("`{}` is no folder", dir.display())))?;
-        let unsaid = Proxy::default();
-        let proxy = state.proxy.as_ref().unwrap_or(&unsaid);
+            found.ok_or_else(|| Failure::Failed(format!("`{}` is not a folder", dir.display())))?;
+        let no_proxy = Proxy::default();
+        let proxy = state.proxy.as_ref().unwrap_or(&no_proxy);
         let task = AgentTask {
             state: state.name.clone(),
             step: Step {
                 kind: agent.provider,
                 prompt: self.prompt(frame, &agent.prompt)?,
                 workdir,
-                proxy: proxy.meant(),
+                proxy: proxy.agent_proxy(),
                 options,
                 timeout: state.timeout,
             },
@@ -118,7 +128,7 @@ impl Run<'_> {
         Ok(formatted(agent.output_format, outcome))
     }
 
-    fn prompt(&self, frame: &Frame, prompt: &Prompt) -> Result<String, Failure> {
+    fn prompt(&self, frame: &RunFrame, prompt: &Prompt) -> Result<String, Failure> {
         let path = match prompt {
             Prompt::Text(template) => return self.rendered(frame, "prompt", template),
             Prompt::File(template) => self.rendered(frame, "prompt_file", template)?,
@@ -136,7 +146,7 @@ impl Run<'_> {
 
     async fn operation(
         &self,
-        frame: &Frame,
+        frame: &RunFrame,
         state: &State,
         operation: &Operation,
     ) -> Result<Outcome, Failure> {
@@ -157,13 +167,13 @@ impl Run<'_> {
             done = working => done,
             () = tokio::time::sleep(limit) => {
                 stop.cancel();
-                Err(Failure::TimedOut(format!("it was given up after {} s", limit.as_secs_f64())))
+                Err(Failure::TimedOut(format!("timed out after {} s", limit.as_secs_f64())))
             }
         }
     }
 
-    /// Values with their templates filled in. A template that is one expression keeps its type.
-    fn filled(&self, frame: &Frame, inputs: &Inputs) -> Result<Value, Failure> {
+    /// Renders the templates in a value. A template that is a single expression keeps the type of its value.
+    fn filled(&self, frame: &RunFrame, inputs: &Inputs) -> Result<Value, Failure> {
         match inputs {
             Inputs::Value(value) => Ok(value.clone()),
             Inputs::Text(template) => {
@@ -184,8 +194,7 @@ impl Run<'_> {
 }
 
 impl Proxy {
-    /// Where the agent's tools come from.
-    fn meant(&self) -> callgate_agent::Proxy {
+    fn agent_proxy(&self) -> callgate_agent::Proxy {
         match (self.enable, self.intercept_builtins) {
             (false, _) => callgate_agent::Proxy::Off,
             (true, true) => callgate_agent::Proxy::Full,
@@ -207,7 +216,7 @@ fn set(options: &mut Options, key: &str, text: String) {
     }
 }
 
-/// Reads an output as it is to be read. One that is to be JSON and is not has failed.
+/// Applies the output format: an output that should be JSON and is not fails the state.
 fn formatted(format: OutputFormat, mut outcome: Outcome) -> Outcome {
     match format {
         OutputFormat::Text => {}
@@ -217,14 +226,14 @@ fn formatted(format: OutputFormat, mut outcome: Outcome) -> Outcome {
             Err(error) => {
                 outcome.status = Status::Failure;
                 outcome.exit_code = 1;
-                outcome.stderr = format!("the output is no JSON: {error}");
+                outcome.stderr = format!("the output is not valid JSON: {error}");
             }
         },
     }
     outcome
 }
 
-/// What stands inside of a fence of a Markdown code block, which models like to put around JSON.
+/// Strips a Markdown code fence, which models often put around JSON.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let inside = text

@@ -1,4 +1,4 @@
-//! One process of a plugin and the connection to it.
+//! One process of a plugin, and the connection to it.
 
 use std::{io, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, transport::Channel};
 
-use super::{PluginSpec, START};
+use super::{PluginSpec, START_TIMEOUT};
 use crate::{
     PluginError,
     certificate::Identity,
@@ -35,68 +35,68 @@ use crate::{
     },
 };
 
-/// Largest answer that is read.
+/// A larger response fails the call.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
-/// How long a plugin may take to answer that it is about to end.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// From being asked to end to SIGTERM, and from there to SIGKILL.
-const CLOSING: CloseTimes = CloseTimes {
+/// The time limit for each step of shutting down: the `Shutdown` calls, and draining each stream.
+const STEP_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time from `Shutdown` to SIGTERM, and from there to SIGKILL.
+const CLOSE_TIMES: CloseTimes = CloseTimes {
     after_eof: Duration::from_millis(500),
     after_term: Duration::from_secs(2),
 };
-/// How much of a plugin's stderr is kept for whoever wants to know why it failed.
+/// How much of a plugin's stderr is kept for error messages.
 const STDERR_BYTES: usize = 4 * 1024;
-/// What the folders' names begin with.
+/// The prefix of the private folders.
 const PREFIX: &str = "callgate-plugin-";
-/// The service whose health counts.
+/// The gRPC service whose health is checked.
 const SERVICE: &str = "plugin";
 
-/// Why an operation has no answer.
+/// Why an operation has no response.
 #[derive(Debug)]
 pub(crate) enum ExecuteFailed {
-    /// The plugin went away, or the connection to it did.
+    /// The plugin exited, or the connection broke. The operation may have run.
     Gone(String),
-    /// It answered with more than may be read.
+    /// The response exceeds the limit.
     TooLarge,
-    /// It answered with an error of gRPC's.
+    /// The plugin returned a gRPC error.
     Status(String),
 }
 
 /// One process of a plugin.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct PluginProcess {
     channel: Channel,
     ended: CancellationToken,
     stop: CancellationToken,
     watching: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Live {
-    /// Starts it, shakes hands, connects and lets it begin.
+impl PluginProcess {
+    /// Starts the process, reads its handshake, connects and calls `Init`.
     pub(crate) async fn start(spec: &PluginSpec) -> Result<Self, PluginError> {
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
         let identity = Identity::make()?;
         let process =
             Process::spawn_for(&spec.process(identity.pem(), folder.path()), folder.path());
         let mut process = process.map_err(io::Error::other)?;
-        // It has nothing to read.
+        // go-plugin hosts give a plugin no stdin.
         drop(process.take_stdin());
         let stderr = tokio::spawn(tail(process.take_stderr()));
         let stdout = process.take_stdout().map(BufReader::new);
-        let starting = timeout(START, begin(spec, stdout, &mut process, &identity)).await;
+        let starting = timeout(START_TIMEOUT, begin(spec, stdout, &mut process, &identity)).await;
         let failed = match starting {
             Ok(Ok((channel, stdout))) => {
                 return Ok(Self::watched(channel, process, (stdout, stderr), folder));
             }
             Ok(Err(error)) => error,
-            Err(_) => PluginError::Slow(START),
+            Err(_) => PluginError::Slow(START_TIMEOUT),
         };
-        let ending = process.close(CLOSING).await;
-        let stderr = timeout(GOODBYE, stderr).await;
+        let ending = process.close(CLOSE_TIMES).await;
+        let stderr = timeout(STEP_TIMEOUT, stderr).await;
         let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
         Err(match failed {
             PluginError::EndedEarly { .. } => PluginError::EndedEarly {
-                how: how(&ending),
+                how: describe(&ending),
                 stderr,
             },
             other => other,
@@ -129,13 +129,12 @@ impl Live {
         self.ended.is_cancelled()
     }
 
-    /// What it can do.
     pub(crate) async fn operations(&self) -> Result<Vec<OperationSchema>, PluginError> {
         let mut client = OperationServiceClient::new(self.channel.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES);
         let asking = client.list_operations(ListOperationsRequest {});
-        let listed = timeout(START, asking).await;
-        let listed = listed.map_err(|_| PluginError::Slow(START))?;
+        let listed = timeout(START_TIMEOUT, asking).await;
+        let listed = listed.map_err(|_| PluginError::Slow(START_TIMEOUT))?;
         let listed = listed.map_err(|status| refused("ListOperations", &status))?;
         Ok(listed.into_inner().operations)
     }
@@ -149,29 +148,29 @@ impl Live {
         let answer = tokio::select! {
             answer = client.execute(request) => answer,
             () = self.ended.cancelled() => {
-                return Err(ExecuteFailed::Gone("the plugin ended during the call".to_owned()));
+                return Err(ExecuteFailed::Gone("the plugin exited during the call".to_owned()));
             }
         };
         answer
             .map(tonic::Response::into_inner)
             .map_err(|status| match status.code() {
                 Code::OutOfRange => ExecuteFailed::TooLarge,
-                Code::Unavailable | Code::Cancelled => ExecuteFailed::Gone(told(&status)),
-                // The connection broke in the middle of an answer.
+                Code::Unavailable | Code::Cancelled => ExecuteFailed::Gone(status_text(&status)),
+                // With a source it is a broken connection, not the plugin's own status.
                 Code::Unknown | Code::Internal if std::error::Error::source(&status).is_some() => {
-                    ExecuteFailed::Gone(told(&status))
+                    ExecuteFailed::Gone(status_text(&status))
                 }
-                _ => ExecuteFailed::Status(told(&status)),
+                _ => ExecuteFailed::Status(status_text(&status)),
             })
     }
 
-    /// Asks it to end, then makes it.
+    /// Asks the plugin to shut down, then ends its process.
     pub(crate) async fn stop(&self) {
         if !self.has_ended() {
             let mut own = PluginServiceClient::new(self.channel.clone());
             let mut controller = GrpcControllerClient::new(self.channel.clone());
-            // A plugin that has died, or does not answer, is ended all the same.
-            let _ = timeout(GOODBYE, async {
+            // Errors do not matter: a plugin that is dead or does not answer is killed below.
+            let _ = timeout(STEP_TIMEOUT, async {
                 let _ = own.shutdown(ShutdownRequest {}).await;
                 let _ = controller.shutdown(Empty {}).await;
             })
@@ -186,7 +185,7 @@ impl Live {
     }
 }
 
-/// From the first line to a plugin that has begun.
+/// From the handshake line to a finished `Init`.
 async fn begin(
     spec: &PluginSpec,
     stdout: Option<BufReader<ChildStdout>>,
@@ -221,7 +220,7 @@ async fn begin(
     Ok((channel, stdout))
 }
 
-/// The first line; none where the program ended without one.
+/// The first line; `None` if the program exited without one.
 async fn first_line(stdout: &mut BufReader<ChildStdout>) -> Result<Option<String>, PluginError> {
     let mut line = Vec::new();
     let mut limited = stdout.take(MAX_LINE_BYTES);
@@ -234,7 +233,7 @@ async fn first_line(stdout: &mut BufReader<ChildStdout>) -> Result<Option<String
     }
 }
 
-/// Plugins without a health check are believed; one that says that it does not serve is, too.
+/// A plugin without the health service counts as healthy; any status other than `SERVING` fails the start.
 async fn check_health(channel: &Channel) -> Result<(), PluginError> {
     let request = HealthCheckRequest {
         service: SERVICE.to_owned(),
@@ -244,11 +243,11 @@ async fn check_health(channel: &Channel) -> Result<(), PluginError> {
         Ok(answer) if answer.get_ref().status() == ServingStatus::Serving => Ok(()),
         Ok(_) => Err(PluginError::NotServing),
         Err(status) if status.code() == Code::Unimplemented => Ok(()),
-        Err(status) => Err(PluginError::Unreachable(told(&status))),
+        Err(status) => Err(PluginError::Unreachable(status_text(&status))),
     }
 }
 
-/// Keeps the streams of a process empty until it ends or is to end.
+/// Drains the streams of a process until it exits or is stopped, so that a full pipe never blocks it.
 async fn watch(
     mut process: Process,
     (stdout, stderr): (BufReader<ChildStdout>, JoinHandle<String>),
@@ -257,7 +256,7 @@ async fn watch(
     folder: TempDir,
 ) {
     let draining = tokio::spawn(drain(stdout));
-    // What a plugin prints goes through its connection, and blocks it where nobody listens.
+    // go-plugin sends what a plugin prints over gRPC, too; without a reader the plugin would block.
     let listening = tokio::spawn(listen(channel));
     let stopped = tokio::select! {
         _ = process.wait() => false,
@@ -265,11 +264,11 @@ async fn watch(
     };
     ended.cancel();
     if stopped {
-        process.close(CLOSING).await;
+        process.close(CLOSE_TIMES).await;
     }
     listening.abort();
-    let _ = timeout(GOODBYE, draining).await;
-    let _ = timeout(GOODBYE, stderr).await;
+    let _ = timeout(STEP_TIMEOUT, draining).await;
+    let _ = timeout(STEP_TIMEOUT, stderr).await;
     if let Err(error) = folder.close() {
         crate::log::folder_not_removed(&error);
     }
@@ -292,7 +291,7 @@ async fn listen(channel: Channel) {
     }
 }
 
-/// The end of what a plugin wrote to stderr.
+/// The tail of a plugin's stderr.
 async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
     let Some(mut stream) = stream else {
         return String::new();
@@ -307,24 +306,24 @@ async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
     callgate_process::stderr_tail::sanitise(&String::from_utf8_lossy(&kept))
 }
 
-fn how(ending: &Ending) -> String {
+fn describe(ending: &Ending) -> String {
     match ending {
         Ending::NotStarted { message } => message.clone(),
         Ending::Exited { code } => format!("exit code {code}"),
         Ending::WardenKilled { signal } => format!("signal {signal}"),
-        Ending::Unknown => "nobody knows how".to_owned(),
+        Ending::Unknown => "cause unknown".to_owned(),
     }
 }
 
 fn refused(what: &'static str, status: &Status) -> PluginError {
     PluginError::Refused {
         what,
-        reason: told(status),
+        reason: status_text(status),
     }
 }
 
-/// What a status says; its text is the plugin's.
-fn told(status: &Status) -> String {
+/// A status as text. The message is the plugin's, so it is untrusted.
+fn status_text(status: &Status) -> String {
     match status.message() {
         "" => status.code().to_string(),
         text => text.to_owned(),
