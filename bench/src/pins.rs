@@ -1,5 +1,5 @@
-//! What pins cost: comparing everything that is listed with what was accepted, and a call's way to its tool in a
-//! catalog that was made so. Fails when a call costs more than its budget.
+//! The cost of pins: comparing every listed tool with its accepted definition, and looking up a call's tool in the
+//! resulting catalog. Fails if a call costs more than its budget.
 
 use std::{
     collections::HashMap,
@@ -33,7 +33,6 @@ pub(crate) struct Options {
     calls: usize,
 }
 
-/// Measures and prints.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let servers = servers(options.tools)?;
     let mut lock = Lock::default();
@@ -55,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let sorted = black_box(pins.sort(black_box(&servers), &naming));
         sorts.push(started.elapsed().as_secs_f64() * 1e3);
         if !sorted.quarantined.is_empty() {
-            bail!("{} tools were kept away", sorted.quarantined.len());
+            bail!("{} tools were quarantined", sorted.quarantined.len());
         }
         withouts.push(resolve(&plain, options)?);
         withs.push(resolve(&pinned, options)?);

@@ -164,6 +164,7 @@ fn every_outcome_has_its_status_and_every_filter_finds_it() {
         assert_eq!(listed(&bed, filters), expected, "{filters:?}");
     }
     assert!(listed(&bed, &["--since", "1h"]).len() >= 6);
+    assert!(listed(&bed, &["--since", "7d"]).len() >= 6);
 }
 
 #[test]

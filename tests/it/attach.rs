@@ -95,7 +95,7 @@ fn kill_9_of_the_gateway_ends_its_relays_and_leaves_nothing() {
         assert_eq!(status.code(), Some(3));
         let said = host.stderr().join("\n");
         let expected = format!(
-            "error: the gateway (process {}) has ended\nhelp: ",
+            "error: the gateway (process {}) ended\nhelp: ",
             served.process.pid()
         );
         assert!(said.contains(&expected), "{said}");
@@ -168,7 +168,7 @@ fn hosts_with_different_flags_or_configuration_serve_alone() {
     let bed = Bed::new(COUNTER);
     let _served = bed.serve();
     let with_flag = |args: &[&str]| bed.command(["stdio"].iter().chain(args));
-    let flags = "this one was told something else by flags";
+    let flags = "this command has flags of its own";
     drop(alone(&mut with_flag(&["--policy", "default"]), flags));
     drop(alone(&mut with_flag(&["--upstream", "more:cat"]), flags));
     let mut told = with_flag(&[]);
@@ -181,7 +181,7 @@ fn hosts_with_different_flags_or_configuration_serve_alone() {
         .args(["stdio", "--config"])
         .arg(bed.path("other.yaml"));
     other.arg("--data-dir").arg(bed.path("data"));
-    drop(alone(&mut other, "it uses another configuration"));
+    drop(alone(&mut other, "it uses a different configuration file"));
     assert!(bed.path("data/serve.sock").exists());
 }
 
@@ -200,7 +200,7 @@ fn a_data_folder_path_too_long_for_a_socket_is_served() {
     };
     let served = StdioHost::spawn(&mut gateway(&["serve", "--listen", "127.0.0.1:0"]));
     let served = served.expect("it starts");
-    for said in ["hosts cannot attach to this gateway", "listening "] {
+    for said in ["could not open the socket for attached hosts", "listening "] {
         served
             .wait_stderr(DEADLINE, |line| line.contains(said))
             .expect("it says so");
@@ -228,7 +228,7 @@ fn the_socket_is_private_and_a_stale_one_is_replaced() {
     let second = bed.serve();
     second
         .process
-        .wait_stderr(DEADLINE, |line| line.contains("attach to another `serve`"))
+        .wait_stderr(DEADLINE, |line| line.contains("another `serve` already accepts"))
         .expect("a living one is not replaced");
     drop(second);
     assert!(socket.exists());

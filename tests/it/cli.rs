@@ -29,22 +29,22 @@ fn callgate_without_arguments_shows_status_and_next_steps() {
         configuration  $DIR/callgate.yaml
         data folder    $DIR/data
         servers        1
-        running        nothing is served from this data folder
+        gateway        not running
 
         next
-          callgate demo                     see a call go through, with a bundled server
+          callgate demo                     send calls through the gate to a bundled server
           callgate stdio                    serve a host that starts its servers
           callgate serve                    serve hosts over HTTP
           callgate connect --print claude   connect a host
-          callgate activity list            what happened
-          callgate help                     everything else
+          callgate activity list            list recorded calls
+          callgate help                     list all commands
     "#]]
     .assert_eq(&normalised(&bed, &ran.stdout));
     let served = bed.serve();
     let ran = run(&mut named(&bed, [""; 0]));
-    let running = ran.stdout.lines().find(|line| line.starts_with("running"));
+    let running = ran.stdout.lines().find(|line| line.starts_with("gateway"));
     let expected = format!(
-        "running        {} (process {})",
+        "gateway        {} (process {})",
         served.url,
         served.process.pid()
     );
@@ -87,15 +87,15 @@ fn refused_and_invalid_calls_exit_with_1() {
         ),
         (
             &["x:effect", "not json"],
-            "error: the arguments are no JSON: ",
+            "error: the arguments are not valid JSON: ",
         ),
         (
             &["x:effect", "[1]"],
-            "error: the arguments are no JSON object\nhelp: ",
+            "error: the arguments are not a JSON object\nhelp: ",
         ),
         (
             &["x:effect", r#"{"a":1,"a":2}"#],
-            "error: the arguments are no JSON: ",
+            "error: the arguments are not valid JSON: ",
         ),
         (&["x:fail"], "failed, as asked\n"),
     ];
@@ -182,7 +182,7 @@ fn tools_and_servers_are_tables_for_people_and_json_for_programs() {
     expect![[r#"
         TOOL             SERVER  OPERATION    DESCRIPTION
         x__effect        x       write        appends the key to the ledger
-        x__delete_thing  x       not said     deletes, and declares nothing
+        x__delete_thing  x       unknown      deletes, and declares nothing
         x__wipe          x       destructive  declares that it destroys
     "#]]
     .assert_eq(&ran.stdout);
@@ -247,7 +247,7 @@ fn server_stderr_can_be_read_later() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert_eq!(
         ran.stderr,
-        "error: server `quiet` has written nothing to its standard error\nhelp: `callgate servers list` shows the servers\n"
+        "error: there is no log of server `quiet`: it has written nothing to standard error\nhelp: `callgate servers list` lists the servers\n"
     );
     let ran = run(&mut named(&bed, ["servers", "logs", "../../etc/passwd"]));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
@@ -260,9 +260,9 @@ fn doctor_reports_a_healthy_installation_as_ok() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     expect![[r#"
         ok      configuration `$DIR/callgate.yaml`
-        ok      data folder `$DIR/data` is yours alone
+        ok      data folder `$DIR/data` is private to you
         ok      the record: 0 entries of 0 writers
-        ok      server x is ok: 13 tools, 1 of them say nothing about their effects
+        ok      server x is ok: 13 tools, 1 of them without hints about their effects
         ok      server off is switched off
     "#]]
     .assert_eq(&normalised(&bed, &ran.stdout));
@@ -274,7 +274,7 @@ fn serve_warns_when_other_machines_can_reach_its_address() {
         let bed = Bed::new("");
         let mut command = bed.command(["serve", "--listen", listen]);
         let process = callgate_testkit::StdioHost::spawn(&mut command).expect("it starts");
-        let last = |line: &str| line.starts_with("no servers yet");
+        let last = |line: &str| line.starts_with("no servers configured");
         process
             .wait_stderr(crate::talk::DEADLINE, last)
             .expect("it greets");
@@ -287,7 +287,7 @@ fn serve_warns_when_other_machines_can_reach_its_address() {
     let bed = Bed::new("listen: 0.0.0.0:7117\n");
     let ran = run(&mut named(&bed, ["doctor"]));
     assert!(
-        ran.stdout.contains("can be reached from other machines"),
+        ran.stdout.contains("is reachable from other machines"),
         "{}",
         ran.stdout
     );
@@ -315,14 +315,14 @@ fn doctor_names_problems_and_remedies() {
     assert_eq!(ran.code, Some(1));
     expect![[r#"
         ok      configuration `$DIR/callgate.yaml`
-        ok      data folder `$DIR/data` is yours alone
+        ok      data folder `$DIR/data` is private to you
         ok      the record: 0 entries of 0 writers
         problem server dead is stopped: 0 tools; the server disconnected; last stderr line: callgate: cannot start `/no/such/program`: no such command, or the interpreter its first line names is missing
-                help: `callgate servers logs dead`
+                help: see its log: `callgate servers logs dead`
         problem server unset is stopped: 0 tools; environment variable `NOT_SET` is not set; set it, or write `${NOT_SET:-default}`
     "#]].assert_eq(&normalised(&bed, &ran.stdout));
     assert!(
-        ran.stderr.ends_with("error: problems found: 2\n"),
+        ran.stderr.ends_with("error: found 2 problems\n"),
         "{}",
         ran.stderr
     );
@@ -335,7 +335,7 @@ fn an_empty_configuration_works_and_suggests_next_steps() {
         (["tools", "list"], ""),
         (
             ["servers", "list"],
-            "no servers yet: add one in callgate.yaml under `servers:`, or with --upstream\n",
+            "no servers configured: add one in callgate.yaml under `servers:`, or with --upstream\n",
         ),
     ] {
         let ran = run(&mut named(&bed, args));

@@ -154,11 +154,11 @@ fn a_server_is_a_command_or_a_url() {
         ("{timeout: 1s}", "it needs `command` or `url`"),
         (
             "{command: cat, headers: {A: b}}",
-            "`headers` and `insecure_http` go with `url`",
+            "`headers` and `insecure_http` need `url`, not `command`",
         ),
         (
             "{url: 'https://e.com/', args: [x]}",
-            "`args`, `env`, `inherit_env` and `cwd` go with `command`",
+            "`args`, `env`, `inherit_env` and `cwd` need `command`, not `url`",
         ),
         (
             "{url: 'ftp://e.com/'}",
@@ -229,7 +229,7 @@ fn json_is_read_like_yaml() {
     .expect("it is ours");
     let ran = run(&mut command);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert_eq!(ran.stdout, "`callgate.json` is right; servers: 1\n");
+    assert_eq!(ran.stdout, "`callgate.json` is valid; servers: 1\n");
 }
 
 #[test]
@@ -262,9 +262,9 @@ fn configurations_of_other_tools_load_as_maps() {
         })
     );
     expect![[r#"
-        note: keys of another tool are ignored: `theme`
-        note: keys of other tools under `mcpServers` are ignored: `alwaysAllow`, `timeout`, `trust`
-        note: server `Web Search.v2` is called `Web-Search-v2` here
+        note: ignoring unknown keys: `theme`
+        note: ignoring unknown keys under `mcpServers`: `alwaysAllow`, `timeout`, `trust`
+        note: server `Web Search.v2` is renamed to `Web-Search-v2`
     "#]]
     .assert_eq(&said);
 }
@@ -329,7 +329,7 @@ fn unsupported_settings_of_other_tools_are_reported_with_their_position() {
     );
     let (_, ran) = check("servers: {a: {command: cat}}\nmcpServers: {a: {command: cat}}\n");
     assert!(
-        ran.stderr.contains("server `a` is given twice"),
+        ran.stderr.contains("server `a` is defined twice"),
         "{}",
         ran.stderr
     );

@@ -237,8 +237,7 @@ fn lock_verify_fails_on_differences_and_works_on_another_machine() {
         ran.stdout
     );
     assert!(
-        ran.stderr
-            .contains("tools that are not as the lock says: 3"),
+        ran.stderr.contains("3 tools differ from callgate.lock"),
         "{}",
         ran.stderr
     );

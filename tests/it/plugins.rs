@@ -137,7 +137,7 @@ fn invalid_plugin_names_are_configuration_errors() {
         ("plugins: {builtin: {path: x}}\n", "reserved"),
         (
             "servers: {x: {command: y}}\nplugins: {x: {path: z}}\n",
-            "a server has the same name",
+            "a server already has this name",
         ),
         ("plugins: {x: {paths: z}}\n", "unknown field `paths`"),
     ] {

@@ -32,7 +32,7 @@ fn trust(bed: &Bed) {
 
 fn assert_not_used(bed: &Bed, ran: &Ran) {
     assert!(!started(bed), "a command was started");
-    let expected = "note: `callgate.yaml` is not used, because it was found and not named\nhelp: read it, then run `callgate trust`, or name it with --config\n";
+    let expected = "note: ignoring `callgate.yaml`: project configuration is not trusted yet\nhelp: review it, then run `callgate trust`, or pass it with --config\n";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 }
 
@@ -68,8 +68,10 @@ fn an_untrusted_configuration_starts_no_command() {
     }
     for args in [vec!["stdio"], vec!["serve", "--listen", "127.0.0.1:0"]] {
         let host = StdioHost::spawn(&mut typed(&bed, &args)).expect("it starts");
-        host.wait_stderr(DEADLINE, |line| line.contains("is not used"))
-            .expect("it says so");
+        host.wait_stderr(DEADLINE, |line| {
+            line.contains("configuration is not trusted")
+        })
+        .expect("it says so");
     }
     let mut host = StdioHost::connect(&mut typed(&bed, ["stdio"]), "2025-11-25").expect("it runs");
     assert!(tools(&mut host).is_empty());
@@ -213,7 +215,7 @@ servers: {mine: {command: cat}}
     let (config, said) = in_effect(&project);
     let keys = "listen, hosts, auth, telemetry, policy, audit.durability, audit.on_failure, audit.body_bytes, audit.retain, limits.frame_mib";
     let note = format!(
-        "note: `callgate.yaml` is a project's file and may only tighten; these keys of it are ignored: {keys}\n"
+        "note: `callgate.yaml` is a project's file and can only tighten your settings; ignoring its keys: {keys}\n"
     );
     assert_eq!(said, note);
     let expected = [
@@ -250,7 +252,11 @@ fn a_configuration_named_by_flag_needs_no_trust() {
         let ran = run(command);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert!(ran.stdout.contains("x__effect"));
-        assert!(!ran.stderr.contains("is not used"), "{}", ran.stderr);
+        assert!(
+            !ran.stderr.contains("configuration is not trusted"),
+            "{}",
+            ran.stderr
+        );
     }
     let ran = run(&mut named(&bed, ["call", "x:wipe", r#"{"key":"k"}"#]));
     assert_eq!(ran.code, Some(0), "its policy is the user's word");
@@ -401,6 +407,6 @@ fn an_unreadable_configuration_is_a_configuration_error() {
     assert_eq!(ran.code, Some(2));
     assert_eq!(
         ran.stderr,
-        "error: configuration `bytes.yaml`: it is not UTF-8\n"
+        "error: configuration `bytes.yaml` is not valid UTF-8\n"
     );
 }

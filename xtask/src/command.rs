@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The workspace's folder.
 pub(crate) fn root() -> PathBuf {
     let parent = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     parent

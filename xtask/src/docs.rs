@@ -1,4 +1,4 @@
-//! Writes the pages that are made from the product's own types.
+//! Writes the documentation that is generated from the product's types.
 
 use std::fs;
 
@@ -6,13 +6,12 @@ use anyhow::{Context, Result};
 
 use crate::command::{cargo, output, root};
 
-/// Each page and the arguments of the product that print it.
+/// Each page, and the arguments with which the product prints it.
 const PAGES: [(&str, [&str; 2]); 2] = [
     ("docs/callgate.schema.json", ["config", "schema"]),
     ("docs/configuration-reference.md", ["config", "reference"]),
 ];
 
-/// Writes every page.
 pub(crate) fn run() -> Result<()> {
     for (page, arguments) in PAGES {
         let run = ["run", "--quiet", "-p", "callgate-cli", "--"];

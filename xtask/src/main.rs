@@ -1,5 +1,5 @@
-//! `cargo xtask`: the repository's own chores, one file per job. It refuses to guess: a job that
-//! cannot be done says why and exits with status 1.
+//! `cargo xtask`: the repository's own jobs, one file each. A job that fails prints why and exits with
+//! status 1.
 
 mod ci;
 mod command;
@@ -23,7 +23,7 @@ Before an issue closes:  cargo xtask soak list, then cargo xtask soak all
 into target/soak and needs python3 and git; the fuzzer needs a nightly compiler,
 and counting instructions needs valgrind.";
 
-/// The repository's own chores.
+/// The repository's own jobs.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask", after_help = TEACH, arg_required_else_help = true)]
 struct Arguments {
@@ -35,13 +35,13 @@ struct Arguments {
 enum Job {
     /// Run what CI runs, in order, and stop at the first step that fails.
     Ci,
-    /// Check the rules that no compiler knows, and report every violation at once.
+    /// Check the rules that the compiler does not check, and report all violations at once.
     Tidy,
-    /// Write the pages that are made from the product's own types.
+    /// Write the documentation that is generated from the product's types.
     Docs,
-    /// Build the release binaries stripped, with their line tables in files beside them.
+    /// Build stripped release binaries, with their line tables in files beside them.
     Package,
-    /// Run a long check; `list` shows them, `all` runs them.
+    /// Run a long check; `list` lists the checks, `all` runs all of them.
     Soak {
         /// The check to run.
         #[arg(default_value = "list")]

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// What some checks can be told.
+/// Options of some checks.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
@@ -53,7 +53,7 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "search-client",
-        what: "the official Python client in the `search` view: search, describe, call, refused and mended",
+        what: "the official Python client in the `search` view: search, describe, call, and correct a refused call",
         run: |_| search_client::run(),
     },
     Check {
@@ -63,32 +63,32 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "crowd",
-        what: "10^5 messages between two hosts and eight servers, everything at once; none reaches the wrong one",
+        what: "10^5 concurrent messages between two hosts and eight servers; none reaches the wrong one",
         run: |_| own_test::crowd(),
     },
     Check {
         name: "kill9",
-        what: "200 times kill -9 of the gateway in the middle of calls; no forwarded call lacks its record",
+        what: "kill -9 of the gateway during calls, 200 times; no forwarded call lacks its record",
         run: |_| own_test::kill9(),
     },
     Check {
         name: "approvals-kill9",
-        what: "500 times kill -9 while a call is held, decided about, released or waits; no decision is lost and nothing is done twice",
+        what: "kill -9 while a call is held, decided, released or waiting, 500 times; no decision is lost and no call runs twice",
         run: |_| own_test::approvals_kill9(),
     },
     Check {
         name: "page",
-        what: "the page of approvals in headless Chromium: log in, look, approve, see the call go ahead; takes the guide's pictures",
+        what: "the approvals page in headless Chromium: log in, review, approve, see the call proceed; takes the guide's pictures",
         run: |_| page::run(),
     },
     Check {
         name: "reload",
-        what: "1,000 reloads of the configuration under load, a third of them broken; no call is dropped or goes astray",
+        what: "1,000 reloads of the configuration under load, a third of them invalid; no call is dropped or misrouted",
         run: |_| own_test::reload(),
     },
     Check {
         name: "slow-sockets",
-        what: "1,000 clients that send or read next to nothing beside one that behaves; all are cut off",
+        what: "1,000 clients that send or read almost nothing beside a normal one; all of them are disconnected",
         run: |_| own_test::slow_sockets(),
     },
     Check {
@@ -98,37 +98,37 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "guard",
-        what: "10^4 generated calls through a gateway that asks another and through one that decides itself; no verdict differs",
+        what: "10^4 generated calls through a gateway with a remote guard and through one with the same local rules; no verdict differs",
         run: |_| own_test::guard(),
     },
     Check {
         name: "arguments",
-        what: "10^5 random argument objects for the built-in tools; none ends the gateway",
+        what: "10^5 random argument objects for the built-in tools; none crashes the gateway",
         run: |_| own_test::arguments(),
     },
     Check {
         name: "agent-ends",
-        what: "100 agent steps end by signals, kill -9, timeouts and failures in a running command; a reply takes 35 s",
+        what: "100 agent steps ended by signals, kill -9, timeouts and failures during a command; one reply takes 35 s",
         run: |_| own_test::agent_ends(),
     },
     Check {
         name: "workflow-kill9",
-        what: "100 times kill -9 in the middle of a workflow; resumed, no finished state is done again",
+        what: "kill -9 during a workflow, 100 times; after resuming, no finished state runs again",
         run: |_| own_test::workflow_kill9(),
     },
     Check {
         name: "workflow",
-        what: "a workflow of 200 states: what each costs beside its work, against its budget",
+        what: "a workflow of 200 states: the overhead per state, against its budget",
         run: |_| bench::workflow(),
     },
     Check {
         name: "hostile",
-        what: "91 scripts that mean harm, against a gateway: each ends at its limit, and others wait less than 5 ms",
+        what: "91 hostile scripts against a gateway: each ends at its limit, and other requests wait less than 5 ms",
         run: |_| bench::hostile(),
     },
     Check {
         name: "code",
-        what: "what a script costs over its calls, and the tokens it saves, against their budgets",
+        what: "the overhead of a script over its calls, and the tokens it saves, against their budgets",
         run: |_| bench::code(),
     },
     Check {
@@ -138,17 +138,17 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "attacks",
-        what: "every attack of our own suite in every spelling, with what was expected and seen",
+        what: "every attack of the suite in every spelling, with the expected and actual outcome",
         run: |_| attacks::run(),
     },
     Check {
         name: "features",
-        what: "every set of cargo features builds, passes its tests and leaves out the dependencies that it does not need",
+        what: "every set of cargo features builds, passes its tests and pulls in no unneeded dependency",
         run: |_| features::run(),
     },
     Check {
         name: "fuzz",
-        what: "10^8 hostile texts for the scanner and 10^7 inputs for each other fuzz target; none breaks a promise",
+        what: "10^8 hostile texts for the scanner and 10^7 inputs for each other fuzz target; none violates a property",
         run: |options| fuzz::run(&options.fuzz),
     },
     Check {
@@ -171,10 +171,10 @@ const CHECKS: &[Check] = &[
 /// Runs the check of that name; `all` runs each and `list` shows them.
 pub(crate) fn run(name: &str, options: &Options) -> Result<()> {
     if options.fuzz != fuzz::Options::default() && name != "fuzz" {
-        bail!("`--target` and `--runs` go with `fuzz`");
+        bail!("`--target` and `--runs` can only be used with `fuzz`");
     }
     if options.bless && name != "instructions" {
-        bail!("`--bless` goes with `instructions`");
+        bail!("`--bless` can only be used with `instructions`");
     }
     let timed = |check: &Check| timed(check, options);
     match name {
@@ -187,7 +187,7 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<()> {
         "all" => CHECKS.iter().try_for_each(timed),
         name => match CHECKS.iter().find(|check| check.name == name) {
             Some(check) => timed(check),
-            None => bail!("no soak check is called `{name}`; `cargo xtask soak list` shows them"),
+            None => bail!("unknown soak check `{name}`; `cargo xtask soak list` lists the checks"),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of this repository that no compiler knows. All violations are reported at once.
+//! The rules of this repository that the compiler does not check. All violations are reported at once.
 
 mod dependencies;
 mod edges;
@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// The text files that git tracks or would track, and what cargo says of the packages.
+/// The text files that git tracks or would track, and the packages from cargo's metadata.
 struct Tree {
     files: Vec<File>,
     packages: Vec<Package>,
@@ -74,7 +74,7 @@ impl Tree {
         let mut files: Vec<File> = listing
             .split('\0')
             .filter(|path| !path.is_empty())
-            // What is not text, or is deleted but not yet so in the index, has nothing to check.
+            // Skips files that are not text, and files that are deleted but still in the index.
             .filter_map(|path| {
                 let text = fs::read_to_string(root().join(path)).ok()?;
                 Some(File {

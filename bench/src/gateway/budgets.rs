@@ -1,4 +1,4 @@
-//! `bench budgets`: everything that has a budget, in one table; it fails when one is broken.
+//! `bench budgets`: all figures with a budget, in one table; fails if one exceeds its budget.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) struct Options {
 enum Allowed {
     AtMost(f64),
     AtLeast(f64),
-    /// It has no budget, and is shown because others can only be judged beside it.
+    /// Without a budget: shown for comparison.
     Anything,
 }
 
@@ -208,7 +208,7 @@ fn table(rows: &[Row], errors: &Errors) -> Table {
 }
 
 impl Row {
-    /// What was not measured does not hold.
+    /// A budget without a measurement is not met.
     fn holds(&self) -> bool {
         match self.allowed {
             Allowed::AtMost(most) => self.measured.value <= most,

@@ -14,10 +14,9 @@ use super::{
     way::Pair,
 };
 
-/// Medians over fewer rounds say little.
+/// With fewer rounds a median means little.
 const FEWEST_ROUNDS: usize = 5;
 
-/// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Interleaved rounds
@@ -26,13 +25,13 @@ pub(crate) struct Options {
     /// Milliseconds per round and way
     #[arg(long, default_value_t = 800)]
     measure_ms: u64,
-    /// Which pairs; all when left out
+    /// Which pairs; default: all
     #[arg(long)]
     pair: Vec<Pair>,
     /// Bytes of text echoed both ways
     #[arg(long, default_values_t = [100, 10_240, 1_048_576])]
     size: Vec<usize>,
-    /// Calls under way at once
+    /// Calls in flight at once
     #[arg(long, default_values_t = [1, 16, 128])]
     concurrency: Vec<usize>,
 }

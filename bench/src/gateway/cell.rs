@@ -18,7 +18,6 @@ const QUIET: Duration = Duration::from_secs(5);
 /// What has not been done by then is not waited for.
 const LONGEST_BEHIND: Duration = Duration::from_secs(120);
 
-/// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cell {
     pub(crate) pair: Pair,

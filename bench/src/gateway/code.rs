@@ -44,7 +44,6 @@ const LEAST_SAVED: f64 = 90.0;
 /// How many bytes of JSON and English a token is, about.
 const TOKEN_BYTES: f64 = 4.0;
 
-/// Measures and prints.
 pub(crate) fn run(options: &Options) -> Result<()> {
     start::runtime()?.block_on(measure(options))
 }

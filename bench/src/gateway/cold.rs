@@ -22,7 +22,6 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// How long upstreams may take until all their tools are listed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Starts

@@ -58,7 +58,7 @@ fn serve_stdio(list: &str, delay: Duration) -> anyhow::Result<()> {
             std::thread::sleep(delay);
         }
         if let Some(answer) = answer(&frame, list) {
-            // In one piece, so that whoever reads is woken once.
+            // In one write, so that the reader is woken once.
             let mut whole = answer.to_vec();
             whole.push(b'\n');
             output.write_all(&whole)?;

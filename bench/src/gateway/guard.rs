@@ -24,7 +24,7 @@ const CHECK: &str = r#"{"schema_version":"v1","scope":"mcp_tool","command":"up:e
 const OVER_LOCAL_US: f64 = 300.0;
 /// What nearly all guarded calls stay below at a steady pace, in microseconds.
 const STEADY_P99_US: f64 = 2000.0;
-/// The pace.
+
 const CALLS_PER_SECOND: u64 = 200;
 /// Questions that a guard has to answer.
 const CHECKS_PER_SECOND: u64 = 1000;

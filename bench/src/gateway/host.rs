@@ -26,7 +26,7 @@ const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialize
 /// How long a reply, or an end, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where an HTTP host calls, and as whom.
+/// The address that an HTTP host calls, and its token.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -104,7 +104,7 @@ pub(crate) struct Listed {
 }
 
 impl HttpHost {
-    /// Lists all tools, page by page. Counting them is left to who wants to know.
+    /// Lists all tools, page by page, without counting them.
     pub(crate) async fn list(&mut self, mut page: impl FnMut(&[u8])) -> anyhow::Result<()> {
         let mut cursor: Option<String> = None;
         loop {
@@ -150,7 +150,7 @@ pub(crate) struct StdioHost {
     waiting: Waiting,
 }
 
-/// Who waits for the reply of which id.
+/// The tasks that wait for a reply, by its id.
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Bytes>>>>;
 
 impl StdioHost {
@@ -201,12 +201,12 @@ impl StdioHost {
 
     async fn write(&self, line: Bytes) -> anyhow::Result<()> {
         let mut stdin = self.stdin.lock().await;
-        // In one piece, so that whoever reads is woken once.
+        // In one write, so that the reader is woken once.
         Ok(stdin.write_all_buf(&mut line.chain(&b"\n"[..])).await?)
     }
 }
 
-/// Hands each line to whoever waits for its id.
+/// Passes each line to the task that waits for its id.
 async fn hand_out(stdout: ChildStdout, waiting: Waiting) {
     let mut lines = BufReader::with_capacity(256 * 1024, stdout);
     let mut line = Vec::new();
@@ -219,7 +219,7 @@ async fn hand_out(stdout: ChildStdout, waiting: Waiting) {
         }
         line.clear();
     }
-    // Nobody is answered any more, and nobody shall wait for it.
+    // No reply can arrive any more, so dropping the senders wakes every waiting task.
     waiting.lock().expect("no holder panics").clear();
 }
 

@@ -1,8 +1,8 @@
-//! Scripts that mean harm, against a gateway as users run it: how each ends, how long after its limit, whether its
-//! worker was replaced, and how long others wait meanwhile. The scripts are those of the tests.
+//! Hostile scripts against a gateway as users run it: how each ends, how long after its limit, whether its
+//! worker was replaced, and how long other requests wait meanwhile. The scripts are those of the tests.
 //!
-//! How long others wait is asked by a host of its own, every millisecond, with the cheapest request there is. What
-//! that host itself waited for a processor is taken off: it is the machine's doing, not the gateway's.
+//! A separate host measures the wait: it sends the cheapest request every millisecond. Time that this host itself
+//! waited for a processor is subtracted, because the machine causes it and not the gateway.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,6 @@ use super::{
     table::Table,
 };
 
-/// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Only scripts of this kind
@@ -44,13 +43,13 @@ const CPU: Duration = Duration::from_secs(1);
 const WALL: Duration = Duration::from_secs(3);
 /// What a script may take beyond its limit: the larger of a tenth and this.
 const GRACE: Duration = Duration::from_millis(100);
-/// How long others may wait.
+/// How long other requests may wait.
 const LAG: Duration = Duration::from_millis(5);
-/// How often others ask.
+/// How often the other host sends a request.
 const EVERY: Duration = Duration::from_millis(1);
-/// How long a worker that was ended may take to be gone.
+/// How long a killed worker may take to disappear.
 const GOING: Duration = Duration::from_millis(300);
-/// What ends a worker together with its script.
+/// Endings that replace the worker as well as the script.
 const LIMITS: [&str; 5] = ["CPU time", "memory", "wall time", "output", "calls"];
 /// Scripts of the kind that fills every processor.
 const AT_ONCE: usize = 8;
@@ -82,7 +81,7 @@ impl Hostile {
     }
 }
 
-/// What is known of the scripts of one kind.
+/// The results of the scripts of one kind.
 #[derive(Debug, Default)]
 struct Kind {
     scripts: usize,
@@ -92,7 +91,7 @@ struct Kind {
     lag: Duration,
 }
 
-/// Runs everything and fails when a bound is broken.
+/// Runs all scripts and fails if a bound is exceeded.
 pub(crate) fn run(options: &Options) -> Result<()> {
     start::runtime()?.block_on(measure(options))
 }
@@ -147,7 +146,7 @@ async fn measure(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What came of one script.
+/// The result of one script.
 struct Tried {
     ended_by: &'static str,
     is_replaced: bool,
@@ -200,7 +199,7 @@ async fn tried(
     best.context("no round")
 }
 
-/// Whether one of these workers is gone, or goes within a moment.
+/// Whether one of these workers is gone, or disappears shortly.
 fn is_one_gone(family: Family, before: &[u32]) -> bool {
     let until = Instant::now() + GOING;
     loop {
@@ -215,7 +214,7 @@ fn is_one_gone(family: Family, before: &[u32]) -> bool {
     }
 }
 
-/// How long others wait while more scripts loop than there are processors.
+/// How long other requests wait while more scripts loop than there are processors.
 async fn crowd(target: &Target, others: &Others, options: &Options) -> Result<Duration> {
     let mut best = Duration::MAX;
     for _ in 0..options.rounds.max(1) {
@@ -241,7 +240,7 @@ fn grace(limit: Duration) -> Duration {
     GRACE.max(limit / 10)
 }
 
-/// What ended a script, by what its author is told.
+/// The limit that ended a script, by the error that its author gets.
 fn ended_by(answer: &str) -> &'static str {
     let words = [
         ("CPU time", "CPU time"),
@@ -298,12 +297,12 @@ fn print(kinds: &BTreeMap<&str, Kind>, crowd: Duration) {
     println!("{table}");
     let scripts: usize = kinds.values().map(|kind| kind.scripts).sum();
     println!(
-        "{scripts} scripts; {AT_ONCE} loops at once, for which there is no bound: others wait {} at most",
+        "{scripts} scripts; {AT_ONCE} loops at once, without a bound: others wait {} at most",
         ms(crowd)
     );
 }
 
-/// A host that asks for next to nothing again and again.
+/// A host that repeats the cheapest request.
 struct Others {
     worst: Arc<Mutex<Duration>>,
     is_over: Arc<AtomicBool>,
@@ -351,12 +350,12 @@ impl Others {
         self.is_over.store(true, Ordering::Relaxed);
         match self.asking.join() {
             Ok(asked) => asked,
-            Err(_) => bail!("whoever asked panicked"),
+            Err(_) => bail!("the measuring host panicked"),
         }
     }
 }
 
-/// How long this thread has waited for a processor, in all.
+/// The total time that this thread has waited for a processor.
 fn own_wait() -> Duration {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let wait = stat.split_whitespace().nth(1);

@@ -17,7 +17,6 @@ const UPSTREAMS: usize = 10;
 /// Whole lists in a round.
 const LISTS: usize = 20;
 
-/// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Interleaved rounds

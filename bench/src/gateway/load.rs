@@ -64,7 +64,7 @@ impl Errors {
         self.first.get_or_insert_with(|| format!("{error:#}"));
     }
 
-    /// A run with an error is no measurement.
+    /// A run with an error does not count as a measurement.
     pub(crate) fn none_or_fail(&self) -> anyhow::Result<()> {
         match &self.first {
             Some(first) => bail!("{} calls failed; the first: {first}", self.count),

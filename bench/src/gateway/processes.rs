@@ -62,7 +62,7 @@ impl Family {
     /// Sends a signal to the gateway's own process.
     pub(crate) fn signal(self, signal: Signal) -> anyhow::Result<()> {
         let pid = i32::try_from(self.root).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| anyhow::anyhow!("`{}` is no process id", self.root))?;
+        let pid = pid.ok_or_else(|| anyhow::anyhow!("`{}` is not a process id", self.root))?;
         Ok(kill_process(pid, signal)?)
     }
 

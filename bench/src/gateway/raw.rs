@@ -1,4 +1,4 @@
-//! The raw pass-throughs: what somebody in between costs who looks at nothing and keeps nothing.
+//! The raw pass-throughs: the cost of a proxy that reads nothing and keeps nothing.
 //!
 //! Over HTTP it is as lean as the gateway's own libraries allow: the same server and pooled client
 //! on the same kind of runtime, bodies streamed as they come, no delay of small packets.

@@ -15,7 +15,7 @@ use super::{host::Target, place};
 
 /// The token of a measured gateway.
 const TOKEN: &str = "bench-agent";
-/// How long a program may take to end when it is told to.
+/// How long a program may take to end after a stop signal.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Words that stand before a gateway's command, such as a tool that counts what it does.
@@ -202,7 +202,7 @@ pub(crate) fn listening(command: &mut Command) -> anyhow::Result<(Running, Socke
     for line in lines.by_ref() {
         if let Some(rest) = line?.strip_prefix("listening http://") {
             let address = rest.trim_end_matches("/mcp").parse()?;
-            // Somebody has to read on, or the program stands still when the pipe is full.
+            // The pipe must be drained, or the program blocks when it is full.
             std::thread::spawn(move || lines.for_each(drop));
             return Ok((running, address));
         }

@@ -23,7 +23,6 @@ const MARGIN_MB: f64 = 1.0;
 /// How many figures of a series are shown.
 const SHOWN: usize = 20;
 
-/// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Minutes of load for each pair

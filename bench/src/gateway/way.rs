@@ -15,7 +15,7 @@ use super::{
     start::{Running, Setup, Wrapper, echo_command, echo_http, echo_server, listening},
 };
 
-/// What stands between host and upstream.
+/// What is between host and upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Between {
     Nothing,
@@ -92,7 +92,7 @@ enum Entry {
 }
 
 impl Way {
-    /// Puts up a way. There is no HTTP to a stdio server without somebody between, so the direct
+    /// Sets up a way. HTTP cannot reach a stdio server without a proxy between them, so the direct
     /// way of that pair is that of a host that starts the server itself.
     pub(crate) async fn open(between: Between, pair: Pair) -> anyhow::Result<Self> {
         match (between, pair) {

@@ -69,7 +69,6 @@ struct Figures {
     compact: Vec<usize>,
 }
 
-/// Measures and prints.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut tools = Vec::new();
     let mut sets = Vec::new();
@@ -83,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         sets.push((folder.display().to_string(), golden.queries));
     }
     if tools.is_empty() {
-        bail!("there are no tools");
+        bail!("the catalog has no tools");
     }
     let documents: Vec<Document> = tools.iter().map(document).collect();
     let index = Index::new(&documents);
@@ -258,7 +257,6 @@ pub(super) fn tokens(text: &str) -> usize {
     tokens
 }
 
-/// The middle one.
 pub(super) fn median(sizes: &[usize]) -> usize {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();

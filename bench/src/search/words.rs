@@ -2,7 +2,6 @@
 
 use callgate_find::Document;
 
-/// What tools do.
 pub(super) const VERBS: [&str; 10] = [
     "create", "list", "get", "update", "delete", "search", "archive", "share", "export", "assign",
 ];
@@ -30,7 +29,7 @@ pub(super) const NOUNS: [&str; 20] = [
     "contact",
 ];
 
-/// So many tools.
+/// `count` made-up tools.
 pub(super) fn documents(count: usize) -> Vec<Document> {
     let one = |n: usize| {
         let (verb, noun, server) = (VERBS[n % 10], NOUNS[n / 10 % 20], n / 200);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Failed;
 
-/// The file that a running `serve` leaves in the data folder.
+/// The file that a running `serve` writes into the data folder.
 const RUN_FILE: &str = "serve.json";
 /// How long a gateway on this machine may take to answer.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -24,9 +24,7 @@ const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 /// Where a gateway is served.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RunFile {
-    /// Its process.
     pub(crate) pid: u32,
-    /// Its address.
     pub(crate) address: String,
     /// The configuration file that it uses.
     #[serde(default)]
@@ -34,7 +32,6 @@ pub(crate) struct RunFile {
 }
 
 impl RunFile {
-    /// Leaves the note.
     pub(crate) fn write(&self, data_dir: &Path) -> Result<(), Failed> {
         let file = data_dir.join(RUN_FILE);
         let text = serde_json::to_vec(self).map_err(|error| Failed::system(error.to_string()))?;
@@ -42,14 +39,14 @@ impl RunFile {
             .map_err(|error| Failed::system(format!("`{}`: {error}", file.display())))
     }
 
-    /// Takes the note back, if it is ours.
+    /// Removes the file if this process wrote it: a second `serve` may have replaced it.
     pub(crate) fn remove(&self, data_dir: &Path) {
         if Self::read(data_dir).is_some_and(|noted| noted.pid == self.pid) {
             let _ = fs::remove_file(data_dir.join(RUN_FILE));
         }
     }
 
-    /// The note in a data folder; whoever left it may be gone.
+    /// The run file of a data folder. Its process may have ended.
     pub(crate) fn read(data_dir: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(data_dir.join(RUN_FILE)).ok()?).ok()
     }
@@ -75,16 +72,17 @@ pub(crate) async fn get(
     let asked = send(gateway, request, String::new());
     let (status, body) = match tokio::time::timeout(DEADLINE, asked).await {
         Ok(answered) => answered?,
-        Err(_) => return Err(failed(gateway, "it does not answer")),
+        Err(_) => return Err(failed(gateway, format!("no answer within {DEADLINE:?}"))),
     };
     if (200..300).contains(&status) {
         Ok(body)
     } else {
-        Err(failed(gateway, format!("it answered {status}")))
+        Err(failed(gateway, format!("answered with status {status}")))
     }
 }
 
-/// Has a running gateway do something, as long as that takes; gives the status and the body of its answer.
+/// Sends a request to a running gateway without a deadline, because a call may wait for approval. Returns the status
+/// and the body of the answer.
 pub(crate) async fn post(
     gateway: &RunFile,
     path: &str,
@@ -113,7 +111,10 @@ async fn send(gateway: &RunFile, request: Builder, body: String) -> Result<(u16,
     let body = body.map_err(|error| failed(gateway, error))?;
     match body {
         Some(body) => Ok((status, body)),
-        None => Err(failed(gateway, "its answer is too long")),
+        None => {
+            let what = format!("its answer is longer than {MAX_ANSWER_BYTES} bytes");
+            Err(failed(gateway, what))
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) use workflow::{ExplainCode, RunWorkflow, Validate, Workflow, Workflow
 /// One gate for every tool call an AI agent makes.
 ///
 /// Callgate stands between agents and their tools. It checks each call against policy, forwards
-/// it untouched and keeps a record that loses nothing.
+/// it untouched and records it.
 ///
 /// Start with `callgate demo` to see a call go through, then `callgate serve` or `callgate stdio`.
 #[derive(Debug, Parser)]
@@ -38,16 +38,16 @@ pub(crate) struct Args {
     pub(crate) shared: Shared,
 }
 
-/// What every command takes.
+/// Arguments of every command.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Shared {
     /// The configuration file
     #[arg(long, global = true, value_name = "FILE", env = "CALLGATE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Where the record, the tokens and the logs are kept
+    /// The folder of the record, the tokens and the logs
     #[arg(long, global = true, value_name = "DIR", env = "CALLGATE_DATA_DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// How much is logged to stderr: error, warn, info, debug
+    /// The log level on stderr: off, error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL", env = "CALLGATE_LOG_LEVEL")]
     pub(crate) log_level: Option<String>,
     /// Print data as JSON
@@ -57,50 +57,50 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// See a call go through the gate, with a bundled server; needs nothing
+    /// Send calls through the gate to a bundled server; needs no configuration
     Demo,
-    /// Serve MCP over HTTP on one port
+    /// Serve MCP over HTTP
     Serve(Serve),
-    /// Serve MCP on standard input and output, for hosts that start their servers
+    /// Serve MCP on standard input and output, for a host that starts its servers
     Stdio(Stdio),
     /// Call one tool through the gate and print its result
     Call(Call),
-    /// Run a script over all servers, as the tool `run` of the code view does
+    /// Run a script that can call all servers, like the tool `run` of the code view
     #[cfg(feature = "code")]
     Run(Run),
-    /// The tools there are
+    /// List, search and show tools
     Tools(Tools),
-    /// The servers there are
+    /// List servers and show their logs
     Servers(Servers),
-    /// What happened: every call on record
+    /// List, watch, verify and export recorded calls
     Activity(Activity),
-    /// Calls that need a person: see them, approve them, deny them
+    /// List, approve and deny calls that need approval
     Approvals(Approvals),
     /// Check, test, explain and replay policy files
     Policy(Policy),
-    /// Run a coding agent for one task, with the gate as where its tools come from
+    /// Run a coding agent for one task, with its tools routed through the gate
     #[cfg(feature = "agents")]
     Agent(Agent),
-    /// Run state machines of commands, agents and plugins
+    /// Run and check workflows: state machines of commands, agents and plugins
     #[cfg(feature = "workflow")]
     Workflow(Workflow),
-    /// Say everything that is wrong with a workflow: the same as `workflow validate`
+    /// Check a workflow and report all its errors; same as `workflow validate`
     #[cfg(feature = "workflow")]
     Validate(Validate),
-    /// Say what a code means
+    /// Explain an error code
     #[cfg(feature = "workflow")]
     Explain(ExplainCode),
-    /// How to connect a host
+    /// Print how to connect a host
     Connect(Connect),
-    /// Check the configuration, or show what is in effect
+    /// Check a configuration, or show the one in effect
     Config(Config),
-    /// Check the installation and say what is wrong
+    /// Check the installation and report problems
     Doctor,
-    /// Allow the callgate.yaml of a folder to be used, or a plugin that was found there
+    /// Trust the callgate.yaml of a project, or a plugin of a project
     Trust(Trust),
-    /// Tokens for agents, approvers and admins
+    /// Create, list and revoke tokens of agents, approvers and admins
     Token(Token),
-    /// Look at what tools said when they were accepted, and accept what they say now
+    /// Compare tool definitions with callgate.lock, and accept new or changed ones
     Lock(Lock),
     #[cfg(feature = "agents")]
     #[command(hide = true)]
@@ -117,34 +117,34 @@ pub(crate) enum Command {
     DemoServer,
 }
 
-/// What a gateway can be told without a file; a flag beats the environment beats the file.
+/// Settings without a file. A flag overrides its environment variable, which overrides the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, ClapArgs)]
 pub(crate) struct Gateway {
     /// Add a server: `name:command with arguments`, or `name:https://…` (repeatable)
     #[arg(long = "upstream", value_name = "NAME:COMMAND|URL")]
     pub(crate) upstreams: Vec<String>,
-    /// What hosts see where the URL does not say it: direct (every tool), search or code
+    /// The view of hosts whose URL selects none: direct (every tool), search or code
     #[arg(long, value_name = "VIEW", env = "CALLGATE_VIEW")]
     pub(crate) view: Option<ViewName>,
-    /// The policy: a file, default, cautious or allow-all
+    /// The policy: a file, `default`, `cautious` or `allow-all`
     #[arg(long, value_name = "POLICY", env = "CALLGATE_POLICY")]
     pub(crate) policy: Option<String>,
-    /// How much a policy file is asked: strict, or fast (names alone)
+    /// What the rules of a policy file are matched against: strict (names and arguments) or fast (names only)
     #[arg(long, value_name = "MODE", env = "CALLGATE_POLICY_MODE")]
     pub(crate) policy_mode: Option<PolicyMode>,
-    /// Another gateway that is asked about each call in place of the policy's rules
+    /// A remote gateway that decides each call in place of the policy's rules
     #[arg(long, value_name = "URL", env = "CALLGATE_GUARD_URL")]
     pub(crate) guard_url: Option<String>,
-    /// What counts when it cannot be asked: deny, allow or fail-closed-with-audit
+    /// What happens to a call when the remote gateway cannot be asked: deny, allow or fail-closed-with-audit
     #[arg(long, value_name = "MODE", env = "CALLGATE_FAIL_MODE")]
     pub(crate) fail_mode: Option<FailMode>,
-    /// The tenant that it is asked for
+    /// The tenant at the remote gateway
     #[arg(long, value_name = "NAME", env = "CALLGATE_TENANT")]
     pub(crate) tenant: Option<String>,
-    /// How long a call may take, for example 30s
+    /// How long a call may take, such as 30s
     #[arg(long, value_name = "TIME", env = "CALLGATE_UPSTREAM_TIMEOUT")]
     pub(crate) upstream_timeout: Option<String>,
-    /// Longest pause between two attempts to reach a server
+    /// The longest pause between two connection attempts to a server
     #[arg(long, value_name = "TIME", env = "CALLGATE_RECONNECT_CAP")]
     pub(crate) reconnect_cap: Option<String>,
     /// Add the bundled demo server
@@ -176,7 +176,7 @@ pub(crate) enum FailMode {
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) gateway: Gateway,
-    /// Address to listen on
+    /// The address to listen on
     #[arg(long, value_name = "ADDRESS", env = "CALLGATE_LISTEN")]
     pub(crate) listen: Option<String>,
 }
@@ -185,7 +185,7 @@ pub(crate) struct Serve {
 pub(crate) struct Stdio {
     #[command(flatten)]
     pub(crate) gateway: Gateway,
-    /// Serve alone, also beside a running `serve` of this data folder
+    /// Start own servers even if a `serve` is running on this data folder
     #[arg(long)]
     pub(crate) no_attach: bool,
 }
@@ -196,12 +196,12 @@ pub(crate) struct Stdio {
     callgate call tool-read|tool-write|tool-destructive SERVER:TOOL [--args JSON] [--reason TEXT]"
 )]
 pub(crate) struct Call {
-    /// The tool as `server:tool`, or as hosts see it; or tool-read, tool-write or tool-destructive in front of it
+    /// The tool as `server:tool` or as hosts see it; or tool-read, tool-write or tool-destructive, followed by the tool
     pub(crate) first: String,
-    /// Its arguments, a JSON object; behind tool-read and the like the tool
+    /// The tool's arguments, a JSON object; after tool-read, tool-write or tool-destructive, the tool
     #[arg(value_name = "ARGS")]
     pub(crate) second: Option<String>,
-    /// Its arguments, a JSON object
+    /// The tool's arguments, a JSON object
     #[arg(
         long = "args",
         short = 'j',
@@ -209,19 +209,19 @@ pub(crate) struct Call {
         value_name = "JSON"
     )]
     pub(crate) arguments: Option<String>,
-    /// The tool, instead of writing it behind tool-read and the like
+    /// The tool, instead of the positional argument
     #[arg(long, short = 't', value_name = "SERVER:TOOL")]
     pub(crate) tool_name: Option<String>,
-    /// What the call will do: the same as tool-read and the like
+    /// What the call will do; same as tool-read, tool-write or tool-destructive
     #[arg(long = "as", value_enum, value_name = "OPERATION")]
     pub(crate) operation: Option<OperationName>,
-    /// Why it is made, for the record
+    /// Why the call is made, for the record
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// How private its data are: public, internal, private or unknown
+    /// The sensitivity of the call's data: public, internal, private or unknown
     #[arg(long, value_name = "LEVEL")]
     pub(crate) sensitivity: Option<String>,
-    /// How the result is printed
+    /// The format of the result
     #[arg(long, short = 'o', value_enum, value_name = "FORM")]
     pub(crate) output: Option<OutputForm>,
     #[command(flatten)]
@@ -244,10 +244,10 @@ pub(crate) enum OutputForm {
 #[cfg(feature = "code")]
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Run {
-    /// The script, a file that it stands in, or - for standard input
+    /// The script, a file that contains it, or - for standard input
     #[arg(value_name = "CODE|FILE|-", required_unless_present = "resume")]
     pub(crate) script: Option<String>,
-    /// Go on with a held run, once it is approved
+    /// Resume a held run after its approval
     #[arg(long, value_name = "ID", conflicts_with = "script")]
     pub(crate) resume: Option<String>,
     #[command(flatten)]
@@ -262,19 +262,19 @@ pub(crate) struct Tools {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
-    /// List every tool, as hosts see it
+    /// List the tools that hosts see
     List(Gateway),
-    /// Find tools by what they are for
+    /// Search tools by purpose
     Search {
         /// What the tool should do, in plain words
         query: String,
-        /// At most so many
+        /// The highest number of results
         #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
         limit: Option<u8>,
         #[command(flatten)]
         gateway: Gateway,
     },
-    /// Show the whole descriptor of a tool
+    /// Show the full description and schema of a tool
     Show {
         /// The tool as `server:tool`, or as hosts see it
         name: String,
@@ -291,13 +291,13 @@ pub(crate) struct Servers {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServersCommand {
-    /// List every server and how it stands
+    /// List the servers and their status
     List(Gateway),
     /// Show what a server wrote to its standard error
     Logs {
         /// The server
         name: String,
-        /// How many lines
+        /// The number of lines
         #[arg(long, short = 'n', default_value_t = 100)]
         lines: usize,
     },
@@ -311,19 +311,19 @@ pub(crate) struct Policy {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Say whether a policy file is right, and where it is not
+    /// Check a policy file and report its errors
     Check {
-        /// The file; the configured one when left out
+        /// The file; default: the configured one
         file: Option<PathBuf>,
     },
-    /// Run the cases that stand beside a policy file, in `name.tests.yaml`
+    /// Run the test cases of a policy file, from `name.tests.yaml` beside it
     Test {
-        /// The policy file, or its cases; the configured one when left out
+        /// The policy file or its test cases; default: the configured policy
         file: Option<PathBuf>,
     },
-    /// Say why a call gets its verdict, rule by rule
+    /// Explain the verdict of a call, rule by rule
     Explain(Explain),
-    /// Say what a policy would have decided on the recorded calls, where that differs
+    /// List recorded calls that a policy would decide differently
     Replay(Replay),
 }
 
@@ -331,19 +331,19 @@ pub(crate) enum PolicyCommand {
 pub(crate) struct Explain {
     /// The tool as `server:tool`
     pub(crate) tool: String,
-    /// Its arguments, a JSON object
+    /// The tool's arguments, a JSON object
     #[arg(default_value = "{}", value_name = "ARGS")]
     pub(crate) arguments: String,
-    /// The agent that calls
+    /// The name of the calling agent
     #[arg(long, default_value = "anonymous")]
     pub(crate) agent: String,
-    /// The name is that of the agent's token, and not only its own word
+    /// The agent's name comes from its token, not only from the agent itself
     #[arg(long)]
     pub(crate) vouched_for: bool,
-    /// The tool declares that it is destructive
+    /// Treat the tool as one that declares itself destructive
     #[arg(long)]
     pub(crate) destructive: bool,
-    /// The tool declares that it only reads
+    /// Treat the tool as one that declares itself read-only
     #[arg(long, conflicts_with = "destructive")]
     pub(crate) read_only: bool,
     #[command(flatten)]
@@ -352,7 +352,7 @@ pub(crate) struct Explain {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Replay {
-    /// Only since then: a time like 2026-01-31T12:00:00Z, or an age like 2h
+    /// Only calls since a time like 2026-01-31T12:00:00Z, or within an age like 2h, 7d or 2w
     #[arg(long)]
     pub(crate) since: Option<String>,
     #[command(flatten)]
@@ -361,10 +361,10 @@ pub(crate) struct Replay {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Connect {
-    /// Print the snippet for this host
+    /// The host to print the configuration for
     #[arg(long, value_enum, value_name = "HOST")]
     pub(crate) print: HostKind,
-    /// Over HTTP instead of stdio
+    /// Connect over HTTP instead of stdio
     #[arg(long)]
     pub(crate) http: bool,
 }
@@ -387,14 +387,14 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say whether a file is right, and where it is not
+    /// Check a configuration file and report its errors
     Check {
-        /// The file; the one that would be used when left out
+        /// The file; default: the one that a gateway would use
         file: Option<PathBuf>,
     },
-    /// Show what is in effect, flags and variables included, without secrets
+    /// Show the configuration in effect, including flags and environment variables, without secrets
     Show(Serve),
-    /// Print the JSON Schema of the file
+    /// Print the JSON Schema of the configuration file
     Schema,
     /// Print the reference page
     #[command(hide = true)]
@@ -403,9 +403,9 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Trust {
-    /// The file, the folder of a plugin, or a list of plugins; `./callgate.yaml` when left out
+    /// The configuration file, the folder of a plugin, or a `plugins.yaml`; default: `./callgate.yaml`
     pub(crate) file: Option<PathBuf>,
-    /// Take the trust back
+    /// Revoke the trust
     #[arg(long)]
     pub(crate) revoke: bool,
 }

@@ -1,5 +1,5 @@
-//! Attaching: a `stdio` beside a running `serve` on the same data folder hands its host's bytes to it,
-//! so that servers are not started once more for each host. Nothing is parsed on the way.
+//! Attaching: a `stdio` beside a running `serve` on the same data folder relays its host's bytes to it,
+//! so that servers are not started again for each host. The relay parses nothing.
 
 use std::{
     fs::{self, File},
@@ -35,13 +35,13 @@ use crate::{admin::RunFile, args::Gateway, exit::Failed};
 
 /// The socket in the data folder.
 const SOCKET_FILE: &str = "serve.sock";
-/// Who holds it owns the socket.
+/// The process that holds this lock owns the socket.
 const LOCK_FILE: &str = "serve.lock";
-/// A dead gateway, and whoever clears its socket away, hold the lock for a moment; it is waited for.
+/// How long to wait for the lock: a dying gateway, or a process that removes its socket, holds it briefly.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// How much is copied at once.
+/// The size of the copy buffer.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// The socket of a running `serve`. It is removed when this is dropped.
@@ -58,11 +58,11 @@ impl Socket {
             return Ok(None);
         };
         let path = data_dir.join(SOCKET_FILE);
-        // The lock says that nobody listens on what may be there.
+        // Holding the lock proves that no process listens on an old socket, so it can be removed.
         remove(&path)?;
         let listener = UnixListener::bind(&path)?;
         let socket = Self { path, _lock: lock };
-        // Nobody else reaches the data folder either way; its mode is 0700.
+        // A second barrier: the data folder's mode 0700 already keeps other users out.
         fs::set_permissions(&socket.path, fs::Permissions::from_mode(0o600))?;
         Ok(Some((socket, listener)))
     }
@@ -74,90 +74,90 @@ impl Drop for Socket {
     }
 }
 
-/// What a `stdio` does about a `serve` of its data folder.
+/// The running `serve` of a data folder, seen from a `stdio`.
 #[derive(Debug)]
-pub(crate) enum Beside {
-    /// There is none.
-    Nobody,
-    /// There is one, and it serves something else.
-    Stranger {
-        /// It.
+pub(crate) enum RunningServe {
+    Absent,
+    /// It serves something else than this `stdio` would; `why` says what differs.
+    Different {
         gateway: RunFile,
-        /// What is different.
         why: &'static str,
     },
-    /// There is one to attach to.
-    Attached {
-        /// It.
+    /// It serves the same, and `stream` is connected to it.
+    Attachable {
         gateway: RunFile,
-        /// The way to it.
         stream: UnixStream,
     },
 }
 
-impl Beside {
-    /// Looks for a `serve` that serves what this `stdio` would. One that was told anything by flags
-    /// serves its own.
+impl RunningServe {
+    /// Looks for a `serve` that serves what this `stdio` would. A `stdio` with flags never attaches, because
+    /// the running gateway does not have them.
     pub(crate) fn find(settings: &Settings, flags: &Gateway) -> Self {
         let data_dir = &settings.data_dir;
-        // A gateway that was killed while it started a server leaves its socket open in that
-        // child for a moment.
+        // Connecting is not proof enough: a gateway that was killed while it started a server leaves its
+        // socket open in that child for a short time.
         let Some(gateway) = RunFile::read(data_dir).filter(|noted| is_alive(noted.pid)) else {
-            return Self::Nobody;
+            return Self::Absent;
         };
         let Ok(stream) = UnixStream::connect(data_dir.join(SOCKET_FILE)) else {
-            return Self::Nobody;
+            return Self::Absent;
         };
         let why = if *flags != Gateway::default() {
-            "this one was told something else by flags"
+            "this command has flags of its own"
         } else if !same_file(&settings.source, &gateway) {
-            "it uses another configuration"
+            "it uses a different configuration file"
         } else {
-            return Self::Attached { gateway, stream };
+            return Self::Attachable { gateway, stream };
         };
-        Self::Stranger { gateway, why }
+        Self::Different { gateway, why }
     }
 }
 
-/// Where the configuration is, whatever folder it was found from.
-pub(crate) fn place(source: &Source) -> Option<PathBuf> {
+/// The configuration file with links resolved, so that it compares equal from any folder.
+pub(crate) fn config_path(source: &Source) -> Option<PathBuf> {
     let file = source.file.as_deref()?;
     Some(fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()))
 }
 
-/// Copies bytes between this process's host and the gateway until one of them goes.
+/// Copies bytes between this process's host and the gateway until one of them disconnects.
 pub(crate) fn relay(
     gateway: &RunFile,
     stream: UnixStream,
     data_dir: &Path,
 ) -> Result<ExitCode, Failed> {
-    let failed = |error: io::Error| Failed::system(format!("cannot attach: {error}"));
-    let host_went = Arc::new(AtomicBool::new(false));
-    end_on_signals(&stream, &host_went).map_err(failed)?;
+    let failed =
+        |error: io::Error| Failed::system(format!("cannot attach to the gateway: {error}"));
+    let host_disconnected = Arc::new(AtomicBool::new(false));
+    end_on_signals(&stream, &host_disconnected).map_err(failed)?;
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
-    let (upward, ended) = (stream.try_clone().map_err(failed)?, host_went.clone());
-    // Not joined: it waits for the host's next byte, and the process need not.
+    let (upward, ended) = (
+        stream.try_clone().map_err(failed)?,
+        host_disconnected.clone(),
+    );
+    // Not joined: the thread blocks on the host's next byte, which may never come.
     thread::spawn(move || {
         if copy(&stdin, &upward).is_ok() {
             ended.store(true, Ordering::Release);
             let _ = upward.shutdown(Shutdown::Write);
         }
     });
-    let nobody_reads = match copy(&stream, &stdout) {
+    let stdout_closed = match copy(&stream, &stdout) {
         Ok(()) => false,
         Err(error) => error.kind() == ErrorKind::BrokenPipe,
     };
-    if nobody_reads || host_went.load(Ordering::Acquire) {
+    if stdout_closed || host_disconnected.load(Ordering::Acquire) {
         return Ok(ExitCode::SUCCESS);
     }
-    clear_away(data_dir);
-    let what = format!("the gateway (process {}) has ended", gateway.pid);
-    Err(Failed::execution(what).help("start this again: it serves alone when no gateway runs"))
+    remove_stale_socket(data_dir);
+    let what = format!("the gateway (process {}) ended", gateway.pid);
+    Err(Failed::execution(what)
+        .help("run this command again: without a running gateway it starts the servers itself"))
 }
 
-/// Hands each piece on as it comes. `io::copy` was tried: it splices, and a line then stayed in the pipe
-/// until its writer went away.
+/// Writes each piece as it arrives. `io::copy` was tried: it splices, and a line then stayed in the pipe
+/// until its writer closed it.
 fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
@@ -170,13 +170,13 @@ fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-/// The first signal tells the gateway that no more is coming, the second ends this process.
-fn end_on_signals(stream: &UnixStream, host_went: &Arc<AtomicBool>) -> io::Result<()> {
+/// The first signal closes the stream towards the gateway, the second ends this process.
+fn end_on_signals(stream: &UnixStream, host_disconnected: &Arc<AtomicBool>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let (stream, host_went) = (stream.try_clone()?, host_went.clone());
+    let (stream, host_disconnected) = (stream.try_clone()?, host_disconnected.clone());
     thread::spawn(move || {
         for _ in &mut signals {
-            if host_went.swap(true, Ordering::AcqRel) {
+            if host_disconnected.swap(true, Ordering::AcqRel) {
                 process::exit(0);
             }
             let _ = stream.shutdown(Shutdown::Write);
@@ -185,9 +185,9 @@ fn end_on_signals(stream: &UnixStream, host_went: &Arc<AtomicBool>) -> io::Resul
     Ok(())
 }
 
-/// Removes what a gateway that was killed has left, unless another one is there already. The lock of
-/// a killed one goes a moment after its sockets.
-fn clear_away(data_dir: &Path) {
+/// Removes the socket of a killed gateway, unless a new one already owns it. The kernel releases a killed
+/// process's lock shortly after its sockets, so this waits for the lock.
+fn remove_stale_socket(data_dir: &Path) {
     if let Ok(Some(_lock)) = lock(data_dir, LOCK_PATIENCE) {
         let _ = remove(&data_dir.join(SOCKET_FILE));
     }
@@ -222,7 +222,7 @@ fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
-/// A `stdio` without a file has nothing of its own to serve.
+/// Whether the gateway uses this configuration. A `stdio` without a file has no servers of its own and fits any gateway.
 fn same_file(source: &Source, gateway: &RunFile) -> bool {
-    source.file.is_none() || place(source) == gateway.config
+    source.file.is_none() || config_path(source) == gateway.config
 }

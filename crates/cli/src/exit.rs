@@ -1,4 +1,4 @@
-//! How a command ends: exit codes, and what is said on stderr.
+//! How a command ends: exit codes and messages on stderr.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,8 @@ pub(crate) use callgate_config::Failed;
 use callgate_config::Fault;
 use callgate_gate::visible::{Layout, visible};
 
-/// Prints a failure and gives the exit code. Files and servers have a part in the words, and a terminal must not obey them.
+/// Prints a failure and returns the exit code. The message may quote files and servers, so control characters are
+/// escaped before they reach the terminal.
 pub(crate) fn report(failed: &Failed) -> ExitCode {
     eprintln!("error: {}", visible(failed.message(), Layout::Lines));
     if let Some(help) = failed.advice() {
@@ -25,9 +26,9 @@ fn code(fault: Fault) -> ExitCode {
     })
 }
 
-/// Help and version are no failures; anything else about arguments is the user's.
+/// Help and version succeed; any other usage error is the user's.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // A closed stdout or stderr leaves nobody to tell.
+    // If stdout and stderr are closed, there is no place left to report the failure.
     let _ = error.print();
     if error.use_stderr() {
         code(Fault::User)

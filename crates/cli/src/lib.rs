@@ -1,8 +1,9 @@
 //! The command line of callgate: arguments, commands, what they print. It decides nothing.
 //!
-//! It is a library so that other programs of ours can be the same program; `callgate` is [`main`] and nothing else.
+//! It is a library so that other binaries can behave as `callgate`, which only calls [`main`].
 
 mod admin;
+mod age;
 mod args;
 mod attach;
 mod commands;
@@ -37,9 +38,9 @@ pub fn main() -> ExitCode {
 fn run(args: Args) -> Result<ExitCode, Failed> {
     let Args { command, shared } = args;
     match command {
-        // Before any thread is started: a warden is a small process that only waits.
+        // First, before any thread starts: one warden runs per server, so it must stay small.
         Some(Command::Warden(warden)) => Ok(commands::warden::run(warden)),
-        // Before any thread as well: a worker takes away from itself what it does not need.
+        // Also before any thread: the worker's sandbox restrictions must cover the whole process.
         #[cfg(feature = "code")]
         Some(Command::Worker { memory_bytes }) => Ok(callgate_code::worker::main(memory_bytes)),
         #[cfg(feature = "agents")]

@@ -5,7 +5,9 @@ use std::fmt::Display;
 use callgate_server::StdioEnd;
 
 pub(crate) fn no_servers() {
-    tracing::warn!("no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml");
+    tracing::warn!(
+        "no servers configured: add one with --upstream NAME:COMMAND, or in callgate.yaml"
+    );
 }
 
 pub(crate) fn serving_on_stdio(policy: &str) {
@@ -13,7 +15,7 @@ pub(crate) fn serving_on_stdio(policy: &str) {
 }
 
 pub(crate) fn host_gone(end: StdioEnd) {
-    tracing::info!(?end, "the host is gone");
+    tracing::info!(?end, "the host disconnected");
 }
 
 pub(crate) fn attached_door_failed() {
@@ -25,13 +27,13 @@ pub(crate) fn http_door_failed() {
 }
 
 pub(crate) fn file_limit_not_raised(error: &impl Display) {
-    tracing::warn!(%error, "the limit of open files cannot be raised");
+    tracing::warn!(%error, "could not raise the limit of open files; fewer connections can be open at once");
 }
 
 pub(crate) fn attaching_taken() {
-    tracing::warn!("hosts attach to another `serve` of this data folder");
+    tracing::warn!("another `serve` already accepts attached hosts for this data folder");
 }
 
 pub(crate) fn attaching_failed(error: &impl Display) {
-    tracing::warn!(%error, "hosts cannot attach to this gateway");
+    tracing::warn!(%error, "could not open the socket for attached hosts; `callgate stdio` starts its own servers");
 }

@@ -11,10 +11,10 @@ use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberI
 
 use crate::exit::Failed;
 
-/// What a program reads.
+/// The buffered lines for programs.
 static LINES: Lines = Lines::new();
 
-/// Writes the lines that still wait; the last thing a process does.
+/// Writes the buffered lines, as the last act of the process.
 pub(crate) fn finish() {
     LINES.flush();
 }
@@ -40,7 +40,7 @@ pub(crate) fn start(level: &str) -> Result<(), Failed> {
     } else {
         registry.with(JsonLines(&LINES)).try_init()
     };
-    started.map_err(|error| Failed::system(format!("logging: {error}")))
+    started.map_err(|error| Failed::system(format!("cannot start logging: {error}")))
 }
 
 fn rooms(level: &str) -> String {

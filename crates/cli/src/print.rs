@@ -11,8 +11,7 @@ macro_rules! outln {
 }
 pub(crate) use outln;
 
-/// Prints a line. A reader that has seen enough and closed the pipe is no failure, and nothing
-/// is left to do.
+/// Prints a line. If the reader has closed the pipe, as `head` does, the process ends successfully.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     if writeln!(std::io::stdout().lock(), "{text}").is_err() {
         crate::logging::finish();
@@ -20,7 +19,7 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Prints rows under a heading, columns aligned. The last column may be as long as it likes.
+/// Prints rows under a heading with aligned columns. The last column may have any width.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) {
     let width = |column: usize| {
         let cells = rows

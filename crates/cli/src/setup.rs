@@ -24,16 +24,16 @@ pub(crate) fn settings(shared: &Shared, flags: &Gateway, quiet: bool) -> Result<
     if let Some(Untrusted { file, changed }) = &found.untrusted {
         if !changed.is_empty() {
             eprintln!(
-                "note: not as they were when `{}` was trusted: {}",
+                "note: files changed since `{}` was trusted: {}",
                 file.display(),
                 changed.join(", ")
             );
         }
         eprintln!(
-            "note: `{}` is not used, because it was found and not named",
+            "note: ignoring `{}`: project configuration is not trusted yet",
             file.display()
         );
-        eprintln!("help: read it, then run `callgate trust`, or name it with --config");
+        eprintln!("help: review it, then run `callgate trust`, or pass it with --config");
     }
     for note in &found.notes {
         eprintln!("note: {note}");
@@ -55,5 +55,5 @@ pub(crate) fn runtime() -> Result<Runtime, Failed> {
     let built = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    built.map_err(|error| Failed::system(format!("cannot start: {error}")))
+    built.map_err(|error| Failed::system(format!("cannot start the async runtime: {error}")))
 }

@@ -1,4 +1,4 @@
-//! Signals: the first asks the gateway to stop in good order, the second ends it at once.
+//! Signals: the first stops the gateway gracefully, the second at once.
 
 use std::future::Future;
 
@@ -7,19 +7,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::Failed;
 
-/// What SIGHUP means.
+/// The effect of SIGHUP on this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hangup {
-    /// The terminal, and the host with it, is gone.
+    /// It stops the process: the terminal was closed, and the host with it.
     Stops,
-    /// Somebody else listens for it.
+    /// Another part of the gateway listens for it.
     Ignored,
 }
 
-/// What signals have asked for.
+/// The stop signals of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Signals {
-    /// Fires on SIGTERM, SIGINT or, where that means so, SIGHUP.
+    /// Fires on SIGTERM, SIGINT and, with [`Hangup::Stops`], on SIGHUP.
     pub(crate) stop: CancellationToken,
     /// Fires on a second SIGTERM or SIGINT.
     at_once: CancellationToken,
@@ -28,8 +28,9 @@ pub(crate) struct Signals {
 impl Signals {
     /// Listens from now on.
     pub(crate) fn listen(hangup_means: Hangup) -> Result<Self, Failed> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failed::system(format!("signals: {error}")));
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failed::system(format!("cannot handle signals: {error}")))
+        };
         let mut terminate = listen(SignalKind::terminate())?;
         let mut interrupt = listen(SignalKind::interrupt())?;
         let mut hangup = listen(SignalKind::hangup())?;
@@ -50,8 +51,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Winds down, unless a second signal comes first. Then nothing is waited for: wardens end
-    /// the servers, and whoever writes the record next closes what is open in it.
+    /// Runs the graceful shutdown unless a second signal arrives first. Skipping the rest is safe: wardens kill
+    /// the servers, and the next writer of the record closes the calls left open in it.
     pub(crate) async fn wind_down(&self, winding_down: impl Future<Output = ()>) {
         tokio::select! {
             () = winding_down => {}

@@ -1,4 +1,4 @@
-//! The lock and the local packs that count beside a configuration; of a project, those that were trusted.
+//! The lock and the local packs beside a configuration; for a project, their trusted content.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,14 @@ use crate::{
 /// The local packs of scripts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packs {
-    /// There are none.
     None,
-    /// What is in the folder when a script runs.
+    /// The packs that the folder contains when a script runs.
     Folder(PathBuf),
-    /// These, as they were read and compared with what is trusted.
+    /// These packs, with the content that was read when trust was checked.
     Read(Vec<(PathBuf, Vec<u8>)>),
 }
 
-/// The local packs: of a project those that were trusted, else what is in the folder when a script runs.
+/// The local packs: for a project the trusted ones, otherwise those in the folder when a script runs.
 pub(super) fn packs(
     beside: Option<&Path>,
     config: &Config,
@@ -50,8 +49,8 @@ pub(super) fn project_lock(source: &Source, lock_file: &Path) -> Option<ProjectL
     }
 }
 
-/// The lock as the mode wants it: one that is switched off is not even read. A project's is taken as it was compared
-/// with what is trusted.
+/// The pins for the configured mode; with `off` the lock is not even read. A project's lock is used as it was read
+/// when trust was checked.
 pub(super) fn pins(
     choice: Option<PinChoice>,
     lock_file: &Path,

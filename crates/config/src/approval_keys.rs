@@ -5,34 +5,34 @@ use std::{fmt, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{checked, model::Span};
+use crate::{checked, model::TimeSpan};
 
-/// How people are asked about calls that need their approval.
+/// How calls that need approval are held, announced and decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Approvals {
-    /// How long a call is held for somebody to decide before it is answered that it needs approval.
-    /// With `0s` it is answered at once, and the host comes again.
-    pub wait: Span,
-    /// How long a decision counts; a call that comes later needs another one.
-    pub valid_for: Span,
-    /// How long somebody may decide; then the question is void.
-    pub expire_after: Span,
-    /// Where approvers reach this gateway, for the links that are handed out, for example
-    /// `https://gate.example.com`; the address of `serve` when left out. Its host must be in `hosts`.
+    /// How long a call is held for a decision before it is answered that it needs approval. With
+    /// `0s` it is answered at once, and the host repeats the call after approval.
+    pub wait: TimeSpan,
+    /// How long a decision is valid; a later call needs a new one.
+    pub valid_for: TimeSpan,
+    /// How long a decision may take; then the approval expires.
+    pub expire_after: TimeSpan,
+    /// The base of links to this gateway, for example `https://gate.example.com`; default: the
+    /// address of `serve`. Its host must be in `hosts`.
     #[serde(
         deserialize_with = "checked::base_url",
         skip_serializing_if = "Option::is_none"
     )]
     pub base_url: Option<String>,
-    /// Who is told when a call needs approval.
+    /// Webhooks that are notified when a call needs approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Webhook>,
 }
 
 impl Default for Approvals {
     fn default() -> Self {
-        let seconds = |n| Span(Duration::from_secs(n));
+        let seconds = |n| TimeSpan(Duration::from_secs(n));
         Self {
             wait: seconds(0),
             valid_for: seconds(5 * 60),
@@ -43,29 +43,29 @@ impl Default for Approvals {
     }
 }
 
-/// An address that is told of calls that need approval.
+/// A webhook that is notified when a call needs approval.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
-    /// Gets a POST for each; `${VAR}` is filled in.
+    /// The URL that gets a POST request for each such call; `${VAR}` is expanded.
     pub url: String,
-    /// Signs each message, in `X-Callgate-Signature`; `${VAR}` is filled in.
+    /// The key that signs each message, in `X-Callgate-Signature`; `${VAR}` is expanded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// What the message looks like.
+    /// The format of the message.
     #[serde(default)]
     pub format: WebhookFormat,
 }
 
-/// What a message looks like.
+/// The format of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum WebhookFormat {
-    /// Every field of the approval, as JSON.
+    /// JSON with the fields of the approval, without the call's arguments.
     #[default]
     Generic,
-    /// As Slack's incoming webhooks take it.
+    /// A message for a Slack incoming webhook.
     Slack,
 }
 

@@ -1,11 +1,11 @@
-//! Values that are checked where they stand, so that an error can point at them.
+//! Values that are checked while they are read, so that an error can point at them.
 
 use std::net::SocketAddr;
 
 use callgate_record::Redactor;
 use serde::{Deserialize, Deserializer, de::Error};
 
-/// What stands between server and tool: only what every host takes in a name.
+/// The separator of shown tool names: only characters that every host accepts in a name.
 pub(super) fn separator<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -20,9 +20,7 @@ pub(super) fn separator<'de, D: Deserializer<'de>>(deserializer: D) -> Result<St
 pub(super) fn name_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let length = usize::deserialize(deserializer)?;
     if !(16..=128).contains(&length) {
-        return Err(D::Error::custom(
-            "the longest name has 16 to 128 characters",
-        ));
+        return Err(D::Error::custom("`max_length` must be from 16 to 128"));
     }
     Ok(length)
 }
@@ -40,7 +38,7 @@ pub(super) fn address<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Patterns of secrets.
+/// The patterns of `audit.redact`.
 pub(super) fn patterns<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<String>, D::Error> {
@@ -62,7 +60,7 @@ pub(super) fn base_url<'de, D: Deserializer<'de>>(
         Ok(Some(text))
     } else {
         Err(D::Error::custom(format!(
-            "`{text}` is no address of a page; write it like `https://gate.example.com`"
+            "`{text}` is not a web address; write it like `https://gate.example.com`"
         )))
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn of_config(file: &Path, text: &str, problem: &Problem) -> Failed {
     of("configuration", &file.display().to_string(), text, problem)
 }
 
-/// A problem of a file of this sort; its help stands apart.
+/// A problem of a file of this sort. Its help is printed separately.
 pub(super) fn of(sort: &str, file: &str, text: &str, problem: &Problem) -> Failed {
     let failed = Failed::config(problem.shown(sort, file, text));
     match &problem.help {

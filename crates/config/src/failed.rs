@@ -1,4 +1,4 @@
-//! A failure with advice, for people: commands end with it, and health shows it.
+//! A failure with advice for people: commands end with it, and health reports it.
 
 /// What failed, and what to do about it.
 #[derive(Debug)]
@@ -8,52 +8,47 @@ pub struct Failed {
     help: Option<String>,
 }
 
-/// Whose matter a failure is.
+/// The cause of a failure, which decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The request was refused or wrong.
+    /// The request was invalid or refused.
     User,
-    /// A configuration file is wrong.
+    /// A configuration file is invalid.
     Config,
-    /// It was tried and did not work.
+    /// The operation was tried and failed.
     Execution,
-    /// The system did not let us.
+    /// The operating system refused.
     System,
 }
 
 impl Failed {
-    /// The request was refused or wrong.
     pub fn user(message: impl Into<String>) -> Self {
         Self::new(Fault::User, message)
     }
 
-    /// A file is wrong.
     pub fn config(message: impl Into<String>) -> Self {
         Self::new(Fault::Config, message)
     }
 
-    /// It was tried and did not work.
     pub fn execution(message: impl Into<String>) -> Self {
         Self::new(Fault::Execution, message)
     }
 
-    /// The system refused.
     pub fn system(message: impl Into<String>) -> Self {
         Self::new(Fault::System, message)
     }
 
-    /// Adds what to do about it.
+    /// Adds advice.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Whose matter it is.
     pub fn fault(&self) -> Fault {
         self.fault
     }
 
-    /// What to do about it.
+    /// What to do about the failure; printed as `help:`.
     pub fn advice(&self) -> Option<&str> {
         self.help.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Where things are: the data folder and the user's configuration file.
+//! Locations of the data folder and of the user's configuration file.
 
 use std::{
     env, fs,
@@ -17,13 +17,16 @@ pub fn user_config() -> Option<PathBuf> {
     Some(base.join("callgate").join(CONFIG_FILE))
 }
 
-/// The data folder: as told, else the XDG one. It is made, and kept to the user alone.
+/// The given data folder, or the XDG one. It is created if missing and made private to the user.
 pub fn data_dir(told: Option<&Path>) -> Result<PathBuf, Failed> {
     let folder = match told {
         Some(folder) => folder.to_owned(),
         None => xdg("XDG_DATA_HOME", ".local/share")
             .map(|base| base.join("callgate"))
-            .ok_or_else(|| Failed::system("there is no home folder").help("set --data-dir"))?,
+            .ok_or_else(|| {
+                Failed::system("cannot find a data folder: `HOME` is not set")
+                    .help("set --data-dir")
+            })?,
     };
     let made = fs::DirBuilder::new()
         .recursive(true)

@@ -1,5 +1,5 @@
-//! Servers as other tools write them, under `mcpServers`: a map, or an array of entries that say
-//! their own `name`. What only the other tool understands is ignored and noted, never an error.
+//! Servers in the format of other MCP clients, under `mcpServers`: a map, or an array of entries with a
+//! `name`. Keys that callgate does not know are ignored with a note, never an error.
 
 use std::{borrow::Cow, collections::BTreeMap, collections::BTreeSet, fmt};
 
@@ -13,7 +13,7 @@ use crate::model::{NamedServer, Server, Servers};
 /// Longest name of a server.
 const NAME_LENGTH: usize = 32;
 
-/// The entries of `mcpServers`, understood as servers of ours.
+/// The entries of `mcpServers`, converted to servers of `callgate.yaml`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ForeignServers {
     servers: Vec<NamedServer>,
@@ -22,18 +22,18 @@ pub struct ForeignServers {
 }
 
 impl ForeignServers {
-    /// The servers, and what to tell about how they were read.
+    /// The servers, and notes about ignored keys and changed names.
     pub fn understood(self) -> (Vec<NamedServer>, Vec<String>) {
         let mut notes = Vec::new();
         if !self.ignored.is_empty() {
             let keys: Vec<String> = self.ignored.iter().map(|key| format!("`{key}`")).collect();
             notes.push(format!(
-                "keys of other tools under `mcpServers` are ignored: {}",
+                "ignoring unknown keys under `mcpServers`: {}",
                 keys.join(", ")
             ));
         }
         let renamed = self.renamed.iter();
-        notes.extend(renamed.map(|(from, to)| format!("server `{from}` is called `{to}` here")));
+        notes.extend(renamed.map(|(from, to)| format!("server `{from}` is renamed to `{to}`")));
         (self.servers, notes)
     }
 
@@ -51,7 +51,7 @@ impl ForeignServers {
             }
         })?;
         if self.servers.iter().any(|known| known.name == name) {
-            return Err(E::custom(format!("server `{name}` is given twice")));
+            return Err(E::custom(format!("server `{name}` is defined twice")));
         }
         let Entry {
             server, ignored, ..
@@ -66,7 +66,7 @@ impl ForeignServers {
     }
 }
 
-/// One entry.
+/// An entry of `mcpServers`.
 struct Entry {
     name: Option<String>,
     server: Server,
@@ -170,7 +170,7 @@ impl<'de> de::Visitor<'de> for EntryVisitor {
             (None, Some(_), None) => Ok(entry.of_command()),
             (None, None, Some(_)) => Ok(entry.of_url()),
             (None, Some(_), Some(_)) => Err(de::Error::custom(
-                "it has both `command` and `url`, and no `type` that says which one counts",
+                "it has both `command` and `url`; set `type` to `stdio` or `http` to choose one",
             )),
             (None, None, None) => Err(de::Error::custom("it needs `command` or `url`")),
         }
@@ -178,7 +178,7 @@ impl<'de> de::Visitor<'de> for EntryVisitor {
 }
 
 impl Entry {
-    /// What belongs to a URL is left out. A command is one word there, whatever is in it.
+    /// Drops the keys of URLs. Other clients take `command` as one program, even if it contains spaces.
     fn of_command(mut self) -> Self {
         self.server.headers.clear();
         self.server.args.get_or_insert_default();
@@ -229,7 +229,7 @@ impl<'de> Deserialize<'de> for ForeignServers {
     }
 }
 
-/// They are written as servers of ours, which is what they have become.
+/// Written like `servers`: `config show` prints what was understood.
 impl Serialize for ForeignServers {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Servers(self.servers.clone()).serialize(serializer)
@@ -267,7 +267,7 @@ fn ours(text: String) -> String {
     text.replace("${env:", "${")
 }
 
-/// The name with `-` for what a name of ours cannot have.
+/// The name with `-` for every character that a server name cannot have.
 fn legal_name(name: &str) -> String {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let mut made: String = name

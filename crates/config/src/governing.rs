@@ -1,5 +1,5 @@
-//! What governs in a project: its configuration and everything that the configuration brings along. Each file that is
-//! used is read once, so that what was compared with the manifest is what counts.
+//! The files that govern a project: its configuration and everything that the configuration refers to. Each file is
+//! read once, so that the content that was compared with the manifest is the content that is used.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,14 @@ use crate::{
     trust::{self, Manifest},
 };
 
-/// Where a project keeps what is found by itself.
+/// The folders of a project whose content is found without being configured.
 const FOLDERS: [&str; 2] = [".callgate", ".awf"];
 
 /// The files that govern in a project.
 #[derive(Debug, Default)]
 pub(crate) struct Governing {
     manifest: Manifest,
-    /// What was read of those that the gateway itself uses, by the path that they were asked for by.
+    /// The content of the files that the gateway itself uses, by the path under which they are read.
     contents: BTreeMap<PathBuf, Vec<u8>>,
     /// The folder of the packs among them.
     packs: PathBuf,
@@ -65,7 +65,7 @@ impl Governing {
         &self.manifest
     }
 
-    /// What was read of a file; `None` where there was none.
+    /// The content of a file as it was read; `None` if it did not exist.
     pub(crate) fn content(&self, file: &Path) -> Option<&[u8]> {
         self.contents.get(file).map(Vec::as_slice)
     }
@@ -88,7 +88,7 @@ impl Governing {
         }
     }
 
-    /// Looks at a file that others use.
+    /// Adds the digest of a file that other parts of the gateway read later.
     fn look(&mut self, file: &Path) {
         if let Some(content) = content(file) {
             self.note(file, &content);
@@ -109,7 +109,7 @@ impl Governing {
     }
 
     fn note(&mut self, file: &Path, content: &[u8]) {
-        // What lies in no folder is not there.
+        // A path whose folder does not exist names no file.
         if let Ok(name) = trust::name(file) {
             self.manifest.insert(name, Digest::of(content).to_string());
         }

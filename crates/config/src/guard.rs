@@ -10,38 +10,39 @@ use callgate_process::environment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-use crate::model::{PolicyChoice, Span};
+use crate::model::{PolicyChoice, TimeSpan};
 use crate::{Failed, Flags};
 
-/// Variables that a key is taken from where the file has none.
+/// Environment variables that hold the key if the file has none.
 const KEYS: [&str; 2] = ["CALLGATE_GUARD_API_KEY", "AGENTGUARD_API_KEY"];
-/// The file of calls that could not be asked about, in the data folder.
+/// The file in the data folder that lists calls which could not be decided.
 const AUDIT_FILE: &str = "fail-audit.jsonl";
 /// The longest name of a tenant.
 const MAX_NAME: usize = 64;
 
-/// Another gateway that is asked about each call in place of rules of our own.
+/// A remote gateway that decides each call in place of local rules.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Guard {
-    /// Where it is, for example `https://gate.example.com`; nobody is asked when left out. `http://` becomes
-    /// `https://`, except on loopback. `${VAR}` is filled in.
+    /// The URL of the remote gateway, for example `https://gate.example.com`; without it, the rules
+    /// of `policy` decide. `http://` becomes `https://`, except on loopback. `${VAR}` is expanded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The token that it knows this gateway by; `$CALLGATE_GUARD_API_KEY`, then `$AGENTGUARD_API_KEY` when
-    /// left out. `${VAR}` is filled in.
+    /// The token that the remote gateway knows this one by; default: `$CALLGATE_GUARD_API_KEY`,
+    /// then `$AGENTGUARD_API_KEY`. `${VAR}` is expanded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
-    /// The tenant over there.
+    /// The tenant at the remote gateway.
     #[serde(deserialize_with = "tenant")]
     pub tenant: String,
-    /// What counts when it cannot be asked.
+    /// What happens to a call when the remote gateway cannot be asked.
     pub fail_mode: FailMode,
-    /// How long one question may take.
-    pub timeout: Span,
+    /// How long one request to the remote gateway may take.
+    pub timeout: TimeSpan,
 }
 
-/// What counts when a guard cannot be asked. An answer that is not understood is a no in every mode.
+/// What happens to a call when the remote gateway cannot be asked. An answer that cannot be
+/// understood refuses the call in every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -49,22 +50,22 @@ pub enum FailMode {
     /// The call is refused.
     #[default]
     Deny,
-    /// The call goes on.
+    /// The call proceeds.
     Allow,
     /// The call is refused, and also written to `fail-audit.jsonl` in the data folder.
     FailClosedWithAudit,
 }
 
-/// The tenants by name, besides `local`, which every gateway has.
+/// Tenants by name, besides `local`, which always exists.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Tenants(pub BTreeMap<String, Tenant>);
 
-/// One tenant: its tokens, records and approvals are its own.
+/// One tenant, with its own tokens, records and approvals.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tenant {
-    /// Its policy, as `policy` is written; `default` when left out.
+    /// The tenant's policy, written like the top-level `policy`; default `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyChoice>,
 }
@@ -76,7 +77,7 @@ impl Default for Guard {
             api_key: None,
             tenant: FIRST_TENANT.to_owned(),
             fail_mode: FailMode::default(),
-            timeout: Span(Duration::from_secs(5)),
+            timeout: TimeSpan(Duration::from_secs(5)),
         }
     }
 }
@@ -88,17 +89,17 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// The same with what flags say.
-    pub(super) fn told(&self, flags: &Flags) -> Self {
-        let mut told = self.clone();
-        told.url = flags.guard_url.clone().or(told.url);
-        told.tenant = flags.tenant.clone().unwrap_or(told.tenant);
-        told.fail_mode = flags.fail_mode.unwrap_or(told.fail_mode);
-        told
+    /// The configured guard with flags applied.
+    pub(super) fn with_flags(&self, flags: &Flags) -> Self {
+        let mut merged = self.clone();
+        merged.url = flags.guard_url.clone().or(merged.url);
+        merged.tenant = flags.tenant.clone().unwrap_or(merged.tenant);
+        merged.fail_mode = flags.fail_mode.unwrap_or(merged.fail_mode);
+        merged
     }
 
-    /// How the guard is asked; nothing where none is.
-    pub(super) fn meant(&self, data_dir: &Path) -> Result<Option<GuardOptions>, Failed> {
+    /// The options of the guard; `None` without one.
+    pub(super) fn options(&self, data_dir: &Path) -> Result<Option<GuardOptions>, Failed> {
         let lookup = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let wrong = |what: String| Failed::config(format!("`guard`: {what}"));
         let fill = |text: &str| {
@@ -110,7 +111,7 @@ impl Guard {
         };
         Endpoint::new(&url, &[], false).map_err(|error| wrong(error.to_string()))?;
         if !is_name(&self.tenant) {
-            return Err(wrong(format!("`{}` is no tenant's name", self.tenant)));
+            return Err(wrong(bad_name(&self.tenant)));
         }
         let written = self.api_key.as_deref().map(fill).transpose()?;
         let written = written.filter(|key| !key.is_empty());
@@ -138,7 +139,8 @@ impl<'de> Deserialize<'de> for Tenants {
         let tenants = BTreeMap::<String, Tenant>::deserialize(deserializer)?;
         for name in tenants.keys() {
             if name == FIRST_TENANT {
-                let what = "the tenant `local` is there already; its policy is `policy`";
+                let what =
+                    "the tenant `local` always exists; set its policy with `policy` at the top";
                 return Err(D::Error::custom(what));
             }
             if !is_name(name) {
@@ -159,10 +161,10 @@ fn tenant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 }
 
 fn bad_name(name: &str) -> String {
-    format!("`{name}` is no tenant's name: it has 1 to 64 of `A-Z a-z 0-9 _ - .`")
+    format!("`{name}` is not a tenant name: use 1 to 64 characters of `A-Z a-z 0-9 _ - .`")
 }
 
-/// Names stand in URLs and records, so they are plain.
+/// Names are plain because they are used in URLs and records.
 fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_plain)

@@ -13,9 +13,9 @@ use crate::model::Server;
 
 /// Why a server's configuration cannot be used.
 enum Unusable {
-    /// It is wrong, and the file with it.
+    /// The configuration of the server is invalid, so the file is, too.
     Wrong(String),
-    /// A variable is missing: that switches off this server alone.
+    /// A variable is not set, which switches off only this server.
     Missing(MissingVariable),
 }
 
@@ -25,7 +25,7 @@ impl From<MissingVariable> for Unusable {
     }
 }
 
-/// How a server of the file is reached; `Err` says what is wrong with it.
+/// How a configured server is reached; `Err` says what is invalid.
 pub(crate) fn launch(server: &Server, base: &Path) -> Result<Launch, String> {
     let launch = match (&server.command, &server.url) {
         (Some(_), Some(_)) => return Err("it has both `command` and `url`".to_owned()),
@@ -66,9 +66,10 @@ pub(crate) fn from_flag(text: &str, timeout: Duration) -> Result<ServerSpec, Fai
 /// The bundled demo server, started from our own binary.
 pub(crate) fn demo(timeout: Duration) -> Result<ServerSpec, Failed> {
     let name = ServerName::new("demo").expect("`demo` is a legal server name");
-    // By its path: what starts it is the warden, which is another program.
+    // By its path: the warden, which may be another program, starts it.
     let program = std::env::current_exe();
-    let program = program.map_err(|error| Failed::system(format!("our own program: {error}")))?;
+    let program = program
+        .map_err(|error| Failed::system(format!("cannot find callgate's own program: {error}")))?;
     let words = vec![
         program.to_string_lossy().into_owned(),
         "demo-server".to_owned(),
@@ -100,7 +101,7 @@ fn plain(mut words: Vec<String>) -> Option<Launch> {
 fn stdio(server: &Server, command: &str, base: &Path) -> Result<Launch, Unusable> {
     if !server.headers.is_empty() || server.insecure_http {
         return Err(Unusable::Wrong(
-            "`headers` and `insecure_http` go with `url`".to_owned(),
+            "`headers` and `insecure_http` need `url`, not `command`".to_owned(),
         ));
     }
     let mut words = match &server.args {
@@ -138,7 +139,7 @@ fn http(server: &Server, url: &str) -> Result<Launch, Unusable> {
         || server.cwd.is_some()
         || server.inherit_env;
     if of_commands {
-        let why = "`args`, `env`, `inherit_env` and `cwd` go with `command`";
+        let why = "`args`, `env`, `inherit_env` and `cwd` need `command`, not `url`";
         return Err(Unusable::Wrong(why.to_owned()));
     }
     let url = environment::expand(url, variable)?;

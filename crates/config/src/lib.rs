@@ -4,7 +4,7 @@
 //! files that it names: policies, the lock of accepted definitions, packs. A file that was found rather than named counts
 //! only while [`trust`] covers it and everything that governs beside it, and a project's file only tightens.
 //!
-//! This room starts nothing, waits for nothing and knows no runtime: there is no tokio below it.
+//! This room starts nothing and waits for nothing, so neither it nor its dependencies use tokio.
 
 mod accepted;
 mod approval_keys;
@@ -41,13 +41,13 @@ pub use failed::{Failed, Fault};
 pub use flags::Flags;
 pub use folders::CONFIG_FILE;
 pub use guard::{FailMode, Guard};
-pub use load::{Found, Origin, Source, Untrusted, again, load, manifest_of};
+pub use load::{LoadedConfig, Origin, Source, Untrusted, again, load, manifest_of};
 pub use loosened::{loosened, lowered};
 pub use model::{
     Auth, Code, Config, Durability, IntentForm, Limits, OnFailure, OpenRoute, PluginEntry,
-    PolicyMode, SearchDetail, Span, View,
+    PolicyMode, SearchDetail, TimeSpan, View,
 };
-pub use plugin_dirs::{Found as FoundPlugin, NotFound, PluginDirs};
+pub use plugin_dirs::{FoundPlugin, PluginDirs, PluginNotFound};
 pub use policies::{ChosenPolicies, PolicyFile, ground};
 pub use reference::{page, schema};
 pub use settings::{Settings, bytes};

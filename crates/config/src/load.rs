@@ -24,7 +24,7 @@ use crate::{
 pub enum Origin {
     /// Named by the user, or the user's own file.
     User,
-    /// Found in the working folder and trusted: it may tighten what the user says, not loosen it.
+    /// Found in the working folder and trusted: it may tighten the user's settings, not loosen them.
     Project,
     /// There is no file.
     Defaults,
@@ -41,34 +41,34 @@ pub struct Source {
 
 /// A configuration and where it was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct LoadedConfig {
     pub config: Config,
     pub source: Source,
-    /// The file as it is written, so that what is found wrong later can be pointed at.
+    /// The text of the file, so that errors found later can point into it.
     pub text: String,
     /// The data folder that the user's own file names.
     pub data_dir: Option<PathBuf>,
-    /// The user's own policy, where the policy is a project's: both count.
+    /// The user's own policy if the policy is a project's: both apply.
     pub users_policy: Option<PolicyChoice>,
-    /// What to tell about how it was read.
+    /// Notes for the user about how it was read.
     pub notes: Vec<String>,
-    /// A file in the working folder that is not used.
+    /// A file in the working folder that is ignored because it is not trusted.
     pub untrusted: Option<Untrusted>,
-    /// What governs in a project, as it was read and compared with what is trusted.
+    /// The governing files of a project, with the content that was read when trust was checked.
     pub(super) governing: Option<Governing>,
 }
 
-/// A file in the working folder that is not used, because it is not trusted yet.
+/// A file in the working folder that is ignored because it is not trusted yet.
 #[derive(Debug)]
 pub struct Untrusted {
     pub file: PathBuf,
-    /// What is not as it was trusted.
+    /// The files that changed since they were trusted.
     pub changed: Vec<String>,
 }
 
 /// Finds the configuration: the named file, a trusted one in the working folder, the user's own,
 /// none. `data_dir` is where trust is kept.
-pub fn load(named: Option<&Path>, data_dir: &Path) -> Result<Found, Failed> {
+pub fn load(named: Option<&Path>, data_dir: &Path) -> Result<LoadedConfig, Failed> {
     if let Some(file) = named {
         return users(file, data_dir);
     }
@@ -81,12 +81,12 @@ pub fn load(named: Option<&Path>, data_dir: &Path) -> Result<Found, Failed> {
         }
     }
     let found = own_or_none(data_dir)?;
-    Ok(Found { untrusted, ..found })
+    Ok(LoadedConfig { untrusted, ..found })
 }
 
-/// Reads a configuration again from where it came. What is not there any more, or lost its trust,
-/// is an error: the configuration in use goes on.
-pub fn again(source: &Source) -> Result<Found, Failed> {
+/// Reads a configuration again from its source. A missing file, or one that is no longer trusted, is an
+/// error; the configuration in use stays.
+pub fn again(source: &Source) -> Result<LoadedConfig, Failed> {
     let trust_dir = &source.trust_dir;
     let Some(file) = &source.file else {
         return own_or_none(trust_dir);
@@ -97,27 +97,27 @@ pub fn again(source: &Source) -> Result<Found, Failed> {
             let content = content(file)?;
             projects(file, &content, trust_dir)?.map_err(|Untrusted { changed, .. }| {
                 let what = format!(
-                    "configuration `{}`: it has changed and is trusted no more ({})",
+                    "configuration `{}` changed after it was trusted ({})",
                     file.display(),
                     changed.join(", ")
                 );
-                Failed::config(what).help("read it, then run `callgate trust` again")
+                Failed::config(what).help("review it, then run `callgate trust` again")
             })?
         }
     };
     if found.text.trim().is_empty() {
-        // Whoever writes a file in place empties it first.
-        let what = format!("configuration `{}`: it is empty", file.display());
-        return Err(Failed::config(what).help("write `servers: {}` to have none"));
+        // A program that writes a file in place truncates it first; reloading then would drop all settings.
+        let what = format!("configuration `{}` is empty", file.display());
+        return Err(Failed::config(what).help("write `servers: {}` for no servers"));
     }
     Ok(found)
 }
 
 /// The user's own file, or the defaults where there is none.
-fn own_or_none(trust_dir: &Path) -> Result<Found, Failed> {
+fn own_or_none(trust_dir: &Path) -> Result<LoadedConfig, Failed> {
     match folders::user_config().filter(|file| file.exists()) {
         Some(file) => users(&file, trust_dir),
-        None => Ok(Found {
+        None => Ok(LoadedConfig {
             config: Config::default(),
             source: Source {
                 origin: Origin::Defaults,
@@ -134,15 +134,19 @@ fn own_or_none(trust_dir: &Path) -> Result<Found, Failed> {
     }
 }
 
-fn users(file: &Path, trust_dir: &Path) -> Result<Found, Failed> {
+fn users(file: &Path, trust_dir: &Path) -> Result<LoadedConfig, Failed> {
     let found = of_content(file, &content(file)?, trust_dir)?;
     let data_dir = found.config.data_dir.as_deref();
     let data_dir = data_dir.map(|folder| file.parent().unwrap_or(Path::new("")).join(folder));
-    Ok(Found { data_dir, ..found })
+    Ok(LoadedConfig { data_dir, ..found })
 }
 
 /// A file that the user named, with this content.
-pub(super) fn of_content(file: &Path, content: &[u8], trust_dir: &Path) -> Result<Found, Failed> {
+pub(super) fn of_content(
+    file: &Path,
+    content: &[u8],
+    trust_dir: &Path,
+) -> Result<LoadedConfig, Failed> {
     let source = Source {
         origin: Origin::User,
         file: Some(file.to_owned()),
@@ -161,18 +165,19 @@ pub fn manifest_of(file: &Path) -> Result<Manifest, Failed> {
         .clone())
 }
 
-/// A project's file, and the user's own where it may not decide; nothing of it when it is not trusted as it is.
+/// A project's file, with the user's settings where it may not decide; `Untrusted` unless it is trusted with its
+/// current content.
 fn projects(
     file: &Path,
     content: &[u8],
     trust_dir: &Path,
-) -> Result<Result<Found, Untrusted>, Failed> {
+) -> Result<Result<LoadedConfig, Untrusted>, Failed> {
     let untrusted = |changed| Untrusted {
         file: file.to_owned(),
         changed,
     };
     let list = TrustList::load(trust_dir)?;
-    // What is not trusted is not even read.
+    // An untrusted file is not even parsed.
     if !list.covers(file, content) {
         let changed = list.changes(file, &Manifest::new());
         let itself = changed.map(|_| file.display().to_string());
@@ -194,7 +199,7 @@ fn projects(
     let ignored = project::tighten(&mut found.config, &written, &own.config);
     if !ignored.is_empty() {
         found.notes.push(format!(
-            "`{}` is a project's file and may only tighten; these keys of it are ignored: {}",
+            "`{}` is a project's file and can only tighten your settings; ignoring its keys: {}",
             file.display(),
             ignored.join(", ")
         ));
@@ -211,9 +216,9 @@ fn content(file: &Path) -> Result<Vec<u8>, Failed> {
         .map_err(|error| Failed::config(format!("configuration `{}`: {error}", file.display())))
 }
 
-fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
+fn read(file: &Path, content: &[u8], source: Source) -> Result<LoadedConfig, Failed> {
     let Ok(text) = std::str::from_utf8(content) else {
-        let what = format!("configuration `{}`: it is not UTF-8", file.display());
+        let what = format!("configuration `{}` is not valid UTF-8", file.display());
         return Err(Failed::config(what));
     };
     let (mut config, mut notes) =
@@ -237,7 +242,7 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
     let (servers, understood) = std::mem::take(&mut config.mcp_servers).understood();
     config.servers.0.extend(servers);
     notes.extend(understood);
-    Ok(Found {
+    Ok(LoadedConfig {
         config,
         source,
         text: text.to_owned(),
@@ -249,14 +254,14 @@ fn read(file: &Path, content: &[u8], source: Source) -> Result<Found, Failed> {
     })
 }
 
-/// The whole of another tool's file that is of interest.
+/// The part of another client's file that is used.
 #[derive(Deserialize)]
 struct ForeignFile {
     #[serde(rename = "mcpServers")]
     mcp_servers: ForeignServers,
 }
 
-/// Reads a file of ours or of another tool, with what to tell about it.
+/// Reads `callgate.yaml` or the file of another client, with notes about it.
 fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
     if text.trim().is_empty() {
         return Ok((Config::default(), Vec::new()));
@@ -269,13 +274,13 @@ fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
         mcp_servers,
         ..Config::default()
     };
-    let note = (!others.is_empty())
-        .then(|| format!("keys of another tool are ignored: {}", others.join(", ")));
+    let note =
+        (!others.is_empty()).then(|| format!("ignoring unknown keys: {}", others.join(", ")));
     Ok((config, note.into_iter().collect()))
 }
 
-/// A file is another tool's when it has `mcpServers` and no key of ours; then its other keys are not
-/// ours to judge. In a file of ours an unknown key is an error.
+/// The other keys of a file of another client: one that has `mcpServers` and no key of `callgate.yaml`. They
+/// are ignored, while an unknown key in `callgate.yaml` is an error.
 fn keys_of_another_tool(text: &str) -> Option<Vec<String>> {
     let keys: BTreeMap<String, IgnoredAny> = serde_saphyr::from_str(text).ok()?;
     let ours = serde_json::to_value(Config::default()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The log lines of this room that are not events.
 
 pub(crate) fn guard_without_key() {
-    tracing::warn!("the guard is asked without a key; it may not answer");
+    tracing::warn!("`guard` has no API key; the remote gateway may refuse to answer");
 }
 
 pub(crate) fn trusted_lock_not_replaced(error: &str) {

@@ -1,4 +1,4 @@
-//! Whether a change makes policy looser. What is not surely as strict as before is said to loosen.
+//! Detects changes that may loosen policy. A change counts as loosening unless it is certainly as strict.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use crate::{
     policies::Chosen,
 };
 
-/// Keys under which rules stand that restrict.
+/// Keys of rules that restrict.
 const RESTRICTING: [&str; 3] = ["deny", "require_approval", "confirm"];
-/// Keys that say nothing about what is allowed.
+/// Keys that do not affect what is allowed.
 const WORDS: [&str; 3] = ["name", "description", "message"];
 
-/// Everything in which `now` may be looser than `before`, in words.
+/// Every way in which `now` may be looser than `before`, in words.
 pub fn loosened(before: &Settings, now: &Settings) -> Vec<String> {
     let mut found = layers(&before.policies.chosen, &now.policies.chosen);
     for (tenant, chosen) in &now.policies.tenants {
@@ -28,12 +28,12 @@ pub fn loosened(before: &Settings, now: &Settings) -> Vec<String> {
     if now.policies.mode < before.policies.mode {
         found.push("`policy_mode` became `fast`".to_owned());
     }
-    let pins = |settings: &Settings| PinChoice::meant(settings.config.pins);
+    let pins = |settings: &Settings| PinChoice::effective(settings.config.pins);
     if pins(now) < pins(before) {
         found.push("`pins` became less strict".to_owned());
     }
     if before.guard.is_some() && now.guard != before.guard {
-        found.push("another guard is asked, or none".to_owned());
+        found.push("`guard` was changed or removed".to_owned());
     }
     let intent = |settings: &Settings| {
         let declared = &settings.config.intent_declaration;
@@ -47,10 +47,7 @@ pub fn loosened(before: &Settings, now: &Settings) -> Vec<String> {
         let mut known = before.config.servers.0.iter();
         let known = known.find(|known| known.name == server.name);
         if known.is_some_and(|known| shows_more(&known.server.tools, &server.server.tools)) {
-            found.push(format!(
-                "more tools of server `{}` are offered",
-                server.name
-            ));
+            found.push(format!("server `{}` offers more tools", server.name));
         }
     }
     found.extend(lowered(&before.pins.lock, &now.pins.lock));
@@ -72,7 +69,7 @@ pub fn lowered(before: &Lock, now: &Lock) -> Vec<String> {
     now.pins().filter_map(lower).collect()
 }
 
-/// Every layer counts, so each one from before must still be there, or one that is as strict.
+/// Every layer applies, so each previous layer must still exist or be replaced by one that is as strict.
 fn layers(before: &[Chosen], now: &[Chosen]) -> Vec<String> {
     let mut found = Vec::new();
     for was in before {
@@ -81,15 +78,15 @@ fn layers(before: &[Chosen], now: &[Chosen]) -> Vec<String> {
             continue;
         }
         let fewest = differences.into_iter().min_by_key(Vec::len);
-        found.extend(fewest.unwrap_or_else(|| vec!["a policy is gone".to_owned()]));
+        found.extend(fewest.unwrap_or_else(|| vec!["a policy was removed".to_owned()]));
     }
     found
 }
 
-/// In what `is` may be looser than `was`.
+/// Every way in which `is` may be looser than `was`.
 fn differences(was: &Chosen, is: &Chosen) -> Vec<String> {
     match (was, is) {
-        // What `default` holds, `cautious` holds too.
+        // `cautious` holds every call that `default` holds, so moving to it never loosens.
         (Chosen::AllowAll, _)
         | (Chosen::Default, Chosen::Default | Chosen::Cautious)
         | (Chosen::Cautious, Chosen::Cautious) => Vec::new(),
@@ -102,14 +99,14 @@ fn differences(was: &Chosen, is: &Chosen) -> Vec<String> {
         }
         (Chosen::Default | Chosen::Cautious, Chosen::File(_))
         | (Chosen::File(_), Chosen::Default | Chosen::Cautious) => {
-            vec!["another policy is in force, which may allow more".to_owned()]
+            vec!["the policy was replaced by one that may allow more".to_owned()]
         }
     }
 }
 
-/// What a policy file says, taken apart.
+/// The rules and settings of a policy file, by their effect.
 #[derive(Default)]
-struct Said {
+struct PolicyParts {
     restricting: BTreeSet<String>,
     allowing: BTreeSet<String>,
     other: BTreeSet<String>,
@@ -119,7 +116,7 @@ fn rules(was: &str, is: &str) -> Vec<String> {
     if was == is {
         return Vec::new();
     }
-    let (was, is) = (Said::of(was), Said::of(is));
+    let (was, is) = (PolicyParts::of(was), PolicyParts::of(is));
     let removed = was.restricting.difference(&is.restricting);
     let added = is.allowing.difference(&was.allowing);
     let removed = removed.map(|rule| format!("a rule was removed or changed: {rule}"));
@@ -127,17 +124,17 @@ fn rules(was: &str, is: &str) -> Vec<String> {
         .chain(added.map(|rule| format!("a rule was added: {rule}")))
         .collect();
     if was.other != is.other {
-        found.push("what the policy says beside its rules changed".to_owned());
+        found.push("settings of the policy outside its rules changed".to_owned());
     }
     found
 }
 
-impl Said {
+impl PolicyParts {
     fn of(text: &str) -> Self {
-        let mut said = Self::default();
+        let mut parts = Self::default();
         let value: Value = serde_saphyr::from_str(text).unwrap_or_default();
-        said.take(&value, "");
-        said
+        parts.take(&value, "");
+        parts
     }
 
     fn take(&mut self, value: &Value, at: &str) {
@@ -169,7 +166,7 @@ impl Said {
     }
 }
 
-/// A rule without the words that it is told with.
+/// A rule without its name, description and message: changing those loosens nothing.
 fn unworded(rule: &Value) -> Value {
     let mut rule = rule.clone();
     if let Some(members) = rule.as_object_mut() {

@@ -17,68 +17,68 @@ use crate::{
     guard::{Guard, Tenants},
 };
 
-/// The configuration of a gateway. Everything can be left out.
+/// The configuration of a gateway. Every key is optional.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "callgate.yaml")]
 pub struct Config {
-    /// For editors: where the schema of this file is. It is not looked at.
+    /// The location of this file's JSON Schema, for editors. Callgate ignores it.
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
-    /// The servers by name, in the order in which their tools are listed.
+    /// MCP servers by name. Their tools are listed in this order.
     pub servers: Servers,
-    /// Servers as other tools write them: a map, or an array of entries with a `name`. Keys that
-    /// only the other tool knows are ignored, with a note.
+    /// Servers in the format of other MCP clients: a map, or an array of entries with a `name`.
+    /// Keys that callgate does not know are ignored, with a note.
     #[serde(
         rename = "mcpServers",
         skip_serializing_if = "ForeignServers::is_empty"
     )]
     pub mcp_servers: ForeignServers,
-    /// The tools that are built in: Read, Write, Edit, Bash, Glob and Grep.
+    /// The built-in tools: Read, Write, Edit, Bash, Glob and Grep.
     pub builtins: Builtins,
-    /// The plugins by name; their operations are tools like any server's.
+    /// Plugins by name. Their operations are tools, like those of a server.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub plugins: BTreeMap<String, PluginEntry>,
-    /// What hosts see where neither the URL nor a flag says it.
+    /// The default view, used when neither the URL, the token nor a flag selects one.
     pub view: View,
-    /// How tools are shown.
+    /// How tool names are shown to hosts.
     pub naming: Naming,
-    /// The address that `serve` listens on; `127.0.0.1:7117` when left out.
+    /// The address that `serve` listens on; default `127.0.0.1:7117`.
     #[serde(deserialize_with = "checked::address")]
     pub listen: Option<String>,
-    /// Names under which `serve` may be reached besides loopback.
+    /// Host names, besides loopback, that requests to `serve` may use.
     pub hosts: Vec<String>,
     /// The credentials of `serve`.
     pub auth: Auth,
-    /// Where the record, the tokens and the logs are kept; the XDG data folder when left out.
+    /// The folder of the record, the tokens and the logs; default: the XDG data folder.
     pub data_dir: Option<PathBuf>,
-    /// The policy: a file, relative to this one, or a built-in one by its name, `default`, `cautious` or
-    /// `allow-all`; `default` when left out.
+    /// The policy: a file, relative to this one, or a built-in policy: `default`, `cautious` or
+    /// `allow-all`. Default: `default`.
     pub policy: Option<PolicyChoice>,
-    /// How much a policy file is asked about each call; `strict` when left out.
+    /// Which parts of a call the rules of a policy file are matched against; default `strict`.
     pub policy_mode: Option<PolicyMode>,
-    /// Another gateway that is asked in place of the rules of `policy`.
+    /// A remote gateway that decides calls in place of the rules of `policy`.
     pub guard: Guard,
-    /// Tenants besides `local`: a name, and what is its own.
+    /// Tenants by name, besides `local`, which always exists.
     pub tenants: Tenants,
-    /// What is done with tools whose definitions nobody has accepted; `tofu` when left out. What was
-    /// accepted stands in `callgate.lock` beside this file.
+    /// How new and changed tool definitions are treated; default `tofu`. Accepted definitions are
+    /// kept in `callgate.lock` beside this file.
     pub pins: Option<PinChoice>,
-    /// How people are asked about calls that need their approval.
+    /// How calls that need approval are held, announced and decided.
     pub approvals: Approvals,
-    /// How callers of the `search` view declare what their calls will do.
+    /// How callers of the `search` view declare the intent of their calls.
     pub intent_declaration: IntentDeclaration,
     /// The `search` view.
     pub search: Search,
-    /// The `code` view: what a script may use, and its local packs.
+    /// The `code` view: limits of a script, and its local packs.
     pub code: Code,
-    /// How the record is kept.
+    /// How the record of calls is kept.
     pub audit: Audit,
-    /// Limits. What happens at each is in its sentence.
+    /// Limits. Each description says what happens when the limit is reached.
     pub limits: Limits,
-    /// What all servers have in common.
+    /// Settings that all servers share.
     pub upstream: Upstream,
-    /// Logging and spans.
+    /// Logging and tracing.
     pub telemetry: Telemetry,
 }
 
@@ -86,7 +86,7 @@ pub struct Config {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Servers(pub Vec<NamedServer>);
 
-/// A server, its name, and where it stands in the file.
+/// A server, its name, and its position in the file.
 #[derive(Debug, Clone)]
 pub struct NamedServer {
     pub name: ServerName,
@@ -94,65 +94,64 @@ pub struct NamedServer {
     pub place: Place,
 }
 
-/// One server: a `command`, or a `url`.
+/// One MCP server: either a `command` or a `url`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{"required": ["command"]}, {"required": ["url"]}]))]
 pub struct Server {
-    /// The program, or a whole command line when `args` is left out.
+    /// The program; without `args`, a whole command line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Its arguments; `${VAR}` and `${VAR:-default}` are filled in.
+    /// The arguments of `command`; `${VAR}` and `${VAR:-default}` are expanded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Variables for it; `${VAR}` and `${VAR:-default}` are filled in, and one that is missing
-    /// switches off this server alone.
+    /// Environment variables of the server; `${VAR}` and `${VAR:-default}` are expanded. A missing
+    /// variable switches off this server only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Whether it sees the gateway's whole environment, except `CALLGATE_*`.
+    /// Whether the server inherits the gateway's whole environment, except `CALLGATE_*`.
     #[serde(default)]
     pub inherit_env: bool,
-    /// Where it runs; relative to the file.
+    /// The server's working folder, relative to this file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
-    /// The address of a server that is reached over HTTP; `${VAR}` is filled in. `http://` becomes
+    /// The URL of a server that is reached over HTTP; `${VAR}` is expanded. `http://` becomes
     /// `https://`, except on loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Headers for every request; `${VAR}` and `${VAR:-default}` are filled in.
+    /// Headers for every request; `${VAR}` and `${VAR:-default}` are expanded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Whether `http://` is used as it is, on a private network.
+    /// Whether `http://` is kept instead of becoming `https://`, for private networks.
     #[serde(default)]
     pub insecure_http: bool,
-    /// Whether it is used.
+    /// Whether the server is used.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// How long a call may take; `upstream.timeout` when left out.
+    /// How long a call may take; default `upstream.timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
-    /// Which form of the protocol is spoken with it: the host's own where the server speaks it, or only
-    /// that of the versions up to 2025-11-25, or only that of 2026-07-28.
+    pub timeout: Option<TimeSpan>,
+    /// The form of MCP that is spoken with the server.
     #[serde(default, skip_serializing_if = "Protocol::is_auto")]
     pub protocol: Protocol,
-    /// For people.
+    /// A note for people; callgate does not use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Which of its tools there are.
+    /// Which tools of the server are offered.
     #[serde(default, skip_serializing_if = "ToolLists::is_empty")]
     pub tools: ToolLists,
 }
 
-/// Forms of the protocol.
+/// The form of MCP that is spoken with a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// The host's own where the server speaks it, else the other.
+    /// The host's form if the server supports it, else the other form.
     #[default]
     Auto,
     /// Versions up to 2025-11-25, which begin with `initialize`.
     Handshake,
-    /// 2026-07-28, in which each request stands for itself.
+    /// Version 2026-07-28, in which each request is self-contained.
     Stateless,
 }
 
@@ -162,14 +161,14 @@ impl Protocol {
     }
 }
 
-/// Patterns of tool names; `*` matches any run.
+/// Patterns of tool names; `*` matches any sequence of characters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolLists {
-    /// Only these; all when left out.
+    /// Offer only these tools; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// Never these.
+    /// Never offer these tools.
     pub deny: Vec<String>,
 }
 
@@ -177,11 +176,12 @@ pub struct ToolLists {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Builtins {
-    /// Whether hosts of `serve` and `stdio` get them. An agent's step has them in any case.
+    /// Whether hosts of `serve` and `stdio` get the built-in tools. Agent steps do not depend on
+    /// this setting.
     pub enabled: bool,
-    /// The folders that file tools may use, relative to the file; relative paths in calls start from
-    /// the first. The folder that the gateway was started in when left out. To an agent's step these
-    /// are added: its own folder comes first.
+    /// The folders that file tools may use, relative to this file; relative paths in calls start
+    /// from the first one. Default: the folder that the gateway was started in. An agent step uses
+    /// its own folder first, then these.
     pub roots: Option<Vec<PathBuf>>,
 }
 
@@ -189,17 +189,18 @@ pub struct Builtins {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PluginEntry {
-    /// Its program, or the folder that its program `awf-plugin-FOLDER` lies in; relative to the file.
+    /// The plugin's program, or the folder that contains its program `awf-plugin-FOLDER`; relative
+    /// to this file.
     pub path: PathBuf,
-    /// What it is told at its start.
+    /// The configuration that the plugin gets at its start.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub config: serde_json::Map<String, serde_json::Value>,
-    /// How long an operation may take; `upstream.timeout` when left out.
+    /// How long an operation may take; default `upstream.timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
+    pub timeout: Option<TimeSpan>,
 }
 
-/// What hosts see.
+/// Which tools hosts see, and how hosts call them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -207,14 +208,14 @@ pub enum View {
     /// Every tool of every server.
     #[default]
     Direct,
-    /// A handful of tools that find, describe and call the others.
+    /// A few tools that find, describe and call the others.
     Search,
-    /// One tool, `run`, that runs scripts which call the others.
+    /// One tool, `run`, whose scripts call the others.
     Code,
 }
 
 impl View {
-    /// A view of the doors, as it is written here.
+    /// The configured view for a view of the gate.
     pub fn of(view: callgate_gate::View) -> Self {
         match view {
             callgate_gate::View::Direct => Self::Direct,
@@ -223,8 +224,8 @@ impl View {
         }
     }
 
-    /// The view as the doors know it.
-    pub fn meant(self) -> callgate_gate::View {
+    /// The view of the gate for a configured view.
+    pub fn to_gate(self) -> callgate_gate::View {
         match self {
             Self::Direct => callgate_gate::View::Direct,
             Self::Search => callgate_gate::View::Search,
@@ -233,16 +234,18 @@ impl View {
     }
 }
 
-/// How callers of the `search` view declare what their calls will do.
+/// How callers of the `search` view declare the intent of their calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IntentDeclaration {
-    /// Whether a call is refused that a server marks as doing more than was declared; otherwise that is
-    /// a warning, in the log and on record.
+    /// Whether a call is refused when the server marks its tool as doing more than the caller
+    /// declared. If `false`, that is only a warning in the log and in the record.
     pub strict_server_validation: bool,
-    /// Whether the operation must be declared besides being chosen; otherwise it is inferred.
+    /// Whether callers must declare the operation as well as choose the tool for it. If `false`, it
+    /// is inferred.
     pub required: bool,
-    /// How the schemas say that it is written; by the client's name when left out, `nested` for most.
+    /// The form of the declaration in tool schemas; default: chosen by the client's name, `nested`
+    /// for most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form: Option<IntentForm>,
 }
@@ -257,14 +260,14 @@ impl Default for IntentDeclaration {
     }
 }
 
-/// How an intent is written; both spellings are always understood.
+/// How an intent is written. Both forms are always accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum IntentForm {
     /// As an object.
     Nested,
-    /// Beside the tool's name, without any object, for models that cannot write nested ones.
+    /// As plain fields beside the tool's name, for models that cannot write nested objects.
     Flat,
 }
 
@@ -272,9 +275,10 @@ pub enum IntentForm {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Search {
-    /// How much a search tells about each tool where it is not asked.
+    /// The default detail of each tool in search results.
     pub detail: SearchDetail,
-    /// A result with more characters is shown as a beginning and a handle, which `read_result` reads.
+    /// The longest result that is returned whole, in characters. Of a longer one the beginning is
+    /// returned, with a handle for `read_result`.
     pub inline_chars: NonZeroUsize,
 }
 
@@ -287,28 +291,29 @@ impl Default for Search {
     }
 }
 
-/// The `code` view. A script that reaches a limit ends with an error that names it.
+/// The `code` view. A script that reaches a limit ends with an error that names the limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Code {
-    /// CPU time of a script itself.
-    pub cpu: Span,
-    /// Time from its beginning to its end, calls included.
-    pub wall: Span,
-    /// Memory.
+    /// CPU time of one script.
+    pub cpu: TimeSpan,
+    /// Time from start to end of a script, including its calls.
+    pub wall: TimeSpan,
+    /// Memory of one script, in MiB.
     pub memory_mib: NonZeroUsize,
-    /// Calls of tools.
+    /// Tool calls of one script.
     pub calls: NonZeroUsize,
-    /// The script's own text.
+    /// Length of the script, in KiB.
     pub source_kib: NonZeroUsize,
-    /// Functions inside functions.
+    /// Depth of functions defined inside functions.
     pub nesting: NonZeroUsize,
-    /// Printed text and the result together; also the arguments of one call.
+    /// Printed text and the result together, in KiB; also the limit for the arguments of one call.
     pub output_kib: NonZeroUsize,
-    /// A result with more characters is shown as a beginning and a handle, which `read_result` reads.
+    /// The longest result that is returned whole, in characters. Of a longer one the beginning is
+    /// returned, with a handle for `read_result`.
     pub inline_chars: NonZeroUsize,
-    /// The folder of local packs, relative to the file: `brave.py` is the pack `brave`. `.callgate/packs`
-    /// beside the file when left out.
+    /// The folder of local packs, relative to this file: `brave.py` is the pack `brave`. Default:
+    /// `.callgate/packs` beside this file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packs: Option<PathBuf>,
 }
@@ -317,8 +322,8 @@ impl Default for Code {
     fn default() -> Self {
         let some = |n| NonZeroUsize::new(n).expect("a default is not zero");
         Self {
-            cpu: Span(Duration::from_secs(5)),
-            wall: Span(Duration::from_secs(120)),
+            cpu: TimeSpan(Duration::from_secs(5)),
+            wall: TimeSpan(Duration::from_secs(120)),
             memory_mib: some(128),
             calls: some(1000),
             source_kib: some(64),
@@ -330,7 +335,7 @@ impl Default for Code {
     }
 }
 
-/// How much a search tells about each tool.
+/// The detail of each tool in search results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -341,17 +346,18 @@ pub enum SearchDetail {
     Full,
 }
 
-/// How tools are shown.
+/// How tool names are shown to hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Naming {
-    /// Stands between server and tool: one or more of `A-Z a-z 0-9 _ - .`
+    /// The text between server name and tool name: one or more of `A-Z a-z 0-9 _ - .`
     #[serde(deserialize_with = "checked::separator")]
     pub separator: String,
-    /// Whether the server's name stands in front. With `never` and one server, every method passes.
+    /// Whether the server's name precedes the tool's name. With `never` and a single server, that
+    /// server also gets unknown methods.
     pub prefix: Prefix,
-    /// Longest shown name, 16 to 128: hosts add a prefix of their own and cut at 64. Longer names end
-    /// in a short hash.
+    /// The longest shown name, 16 to 128 characters: many hosts add a prefix and cut at 64. Longer
+    /// names are cut and end in a short hash.
     #[schemars(range(min = 16, max = 128))]
     #[serde(deserialize_with = "checked::name_length")]
     pub max_length: usize,
@@ -375,31 +381,32 @@ impl Default for Naming {
     }
 }
 
-/// Whether the server's name stands in front of a tool's.
+/// Whether the server's name precedes the tool's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Prefix {
-    /// `server__tool`, also with a single server.
+    /// `server__tool`, even with a single server.
     Always,
-    /// The tool's own name; two of one name are an error.
+    /// Only the tool's name; two tools with the same name are an error.
     Never,
 }
 
-/// The credentials. What is left out is made at the first start and kept in the data folder.
+/// The credentials of `serve`. A missing token is generated at the first start and kept in the data
+/// folder.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Auth {
-    /// Opens `/mcp` and nothing else; `${VAR}` is filled in.
+    /// The agent token, which gives access to `/mcp` only; `${VAR}` is expanded.
     pub token: Option<String>,
-    /// Opens everything else; `${VAR}` is filled in.
+    /// The admin token, which gives access to everything except `/mcp`; `${VAR}` is expanded.
     pub admin_token: Option<String>,
-    /// What needs no token when it is asked from this machine.
+    /// Routes that need no token when they are requested from this machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub open_on_loopback: Vec<OpenRoute>,
 }
 
-/// Something that may be open to this machine.
+/// A route that can be opened to this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -411,7 +418,7 @@ pub enum OpenRoute {
 }
 
 impl Auth {
-    /// Whether something is open to this machine.
+    /// Whether a route needs no token when it is requested from this machine.
     pub fn opens(&self, route: OpenRoute) -> bool {
         self.open_on_loopback.contains(&route)
     }
@@ -426,49 +433,51 @@ impl fmt::Debug for Auth {
 /// A policy: a built-in one, or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyChoice {
-    /// What looks destructive needs approval; all else is allowed and recorded.
+    /// Calls that look destructive need approval; all others are allowed. All are recorded.
     Default,
-    /// What does not say that it is harmless needs approval; all is recorded.
+    /// Calls of tools that do not declare themselves harmless need approval. All are recorded.
     Cautious,
-    /// Everything is allowed and recorded.
+    /// All calls are allowed and recorded.
     AllowAll,
-    /// What the rules in a file say.
+    /// The rules of a file decide.
     File(PathBuf),
 }
 
-/// How much a policy file is asked about each call; the later is the stricter.
+/// Which parts of a call the rules of a policy file are matched against, least strict first.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum PolicyMode {
-    /// The tool's name alone.
+    /// Only the tool's name.
     Fast,
-    /// The tool's name, and its arguments in the scope that the tool is mapped to.
+    /// The tool's name and its arguments, in the scope that the tool is mapped to.
     Strict,
 }
 
-/// What is done with tools whose definitions nobody has accepted; the later is the stricter.
+/// How new and changed tool definitions are treated, least strict first.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum PinChoice {
-    /// Nothing is compared.
+    /// Definitions are not checked.
     Off,
-    /// What is seen first is accepted, unless it looks like an attack; what changes later is kept from hosts.
+    /// A definition is accepted when it is first seen, unless it looks like an attack; a tool that
+    /// changes later is withheld from hosts.
     Tofu,
-    /// The same as `tofu`, by the name of what happens to definitions that look like an attack.
+    /// The same as `tofu`; named after the review that a definition needs if it looks like an
+    /// attack.
     Review,
-    /// Only what the lock names is offered.
+    /// Only tools whose definition is in `callgate.lock` are offered.
     Locked,
 }
 
 impl PinChoice {
-    /// What a choice amounts to, from least to most strict: `review` and `tofu` are the same.
-    pub fn meant(choice: Option<Self>) -> Self {
+    /// The effective choice: `review` means `tofu`.
+    pub fn effective(choice: Option<Self>) -> Self {
         match choice {
             None | Some(Self::Tofu | Self::Review) => Self::Tofu,
             Some(other @ (Self::Off | Self::Locked)) => other,
@@ -476,18 +485,18 @@ impl PinChoice {
     }
 }
 
-/// How the record is kept.
+/// How the record of calls is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Audit {
-    /// What an entry survives.
+    /// What a written entry survives.
     pub durability: Durability,
-    /// What to do with a call that cannot be put on record.
+    /// What happens to a call that cannot be recorded.
     pub on_failure: OnFailure,
-    /// Regular expressions of secrets besides the built-in ones.
+    /// Regular expressions that match secrets, in addition to the built-in ones.
     #[serde(deserialize_with = "checked::patterns")]
     pub redact: Vec<String>,
-    /// How much of arguments and results is kept.
+    /// How many bytes of a call's arguments and of its result are kept.
     pub body_bytes: usize,
     /// How long records are kept.
     pub retain: Retain,
@@ -505,39 +514,39 @@ impl Default for Audit {
     }
 }
 
-/// What an entry survives; the later is the stricter.
+/// What a written entry survives, least strict first.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Durability {
-    /// The death of the process, also by kill -9.
+    /// The death of the process, including kill -9.
     Process,
-    /// A power cut: it is synced to the disk before the call is forwarded.
+    /// A power cut: the entry is synced to the disk before the call is forwarded.
     Power,
 }
 
-/// What to do with a call that cannot be put on record; the later is the stricter.
+/// What happens to a call that cannot be recorded, least strict first.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum OnFailure {
-    /// The call goes on; its record is owed.
+    /// The call proceeds; its entry is written later.
     Allow,
-    /// No record, no call.
+    /// The call is refused.
     Refuse,
 }
 
-/// How long records are kept; the oldest segments go first.
+/// How long records are kept. The oldest segments are deleted first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retain {
-    /// At most so many days.
+    /// The longest time, in days.
     pub days: u32,
-    /// At most so much, in megabytes.
+    /// The largest size, in megabytes.
     pub max_mb: u64,
 }
 
@@ -550,24 +559,25 @@ impl Default for Retain {
     }
 }
 
-/// Limits. What happens at each is in its sentence.
+/// Limits. Each description says what happens when the limit is reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Longest line on stdio, both sides; a longer one is refused and the next one is read.
+    /// The longest line on stdio, from hosts and from servers. A longer line is refused, and the
+    /// next one is read.
     pub frame_mib: NonZeroUsize,
-    /// Largest body over HTTP; a larger one is refused.
+    /// The largest HTTP body; a larger one is refused.
     pub http_mib: NonZeroUsize,
-    /// Requests and answers in the works at once, all together. When it is used up, stdio is not
-    /// read until there is room, and HTTP waits for 2 s and answers 503. A larger request goes alone.
+    /// Memory for all requests and answers in flight. When it is used up, stdio is not read until
+    /// there is room, and HTTP waits for 2 s and then answers 503. A larger request runs alone.
     pub inflight_mib: NonZeroUsize,
-    /// Connections over HTTP at once. Beyond it, the one longest without a request is closed for a
-    /// new one; when all have one, the new one is answered 503.
+    /// Open HTTP connections. Beyond that, the longest-idle connection of the busiest client
+    /// address is closed to make room; if none is idle, the new one is answered 503.
     pub connections: NonZeroUsize,
-    /// Calls under way at once, per connection to a server; more wait their turn.
+    /// Calls in flight per connection to a server; further calls wait.
     pub concurrency_per_server: NonZeroUsize,
-    /// Processes of one server at once: one, and one more for each other kind of host. What comes
-    /// then is told that the server is unavailable.
+    /// Processes of one server: one, and one for each further kind of host. For hosts beyond that
+    /// the server is unavailable.
     pub processes_per_server: NonZeroUsize,
 }
 
@@ -585,21 +595,21 @@ impl Default for Limits {
     }
 }
 
-/// What all servers have in common.
+/// Settings that all servers share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Upstream {
-    /// How long a call may take, where the server says nothing else.
-    pub timeout: Span,
+    /// How long a call may take, unless its server has a `timeout`.
+    pub timeout: TimeSpan,
     /// How long a first list or call waits for servers that are still connecting.
-    pub connect_wait: Span,
-    /// Longest pause between two attempts to reach a server.
-    pub reconnect_cap: Span,
+    pub connect_wait: TimeSpan,
+    /// The longest pause between two connection attempts to a server.
+    pub reconnect_cap: TimeSpan,
 }
 
 impl Default for Upstream {
     fn default() -> Self {
-        let seconds = |n| Span(Duration::from_secs(n));
+        let seconds = |n| TimeSpan(Duration::from_secs(n));
         Self {
             timeout: seconds(30),
             connect_wait: seconds(10),
@@ -608,15 +618,15 @@ impl Default for Upstream {
     }
 }
 
-/// Logging and spans.
+/// Logging and tracing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Telemetry {
-    /// How much is logged to stderr.
+    /// The log level on stderr.
     pub log: LogLevel,
-    /// The OpenTelemetry collector that gets a span for each call, over HTTP:
-    /// `http://127.0.0.1:4318`. `/v1/traces` is added where the address has no path. When left out,
-    /// nothing is sent anywhere.
+    /// The OpenTelemetry collector that gets a span for each call, over HTTP, for example
+    /// `http://127.0.0.1:4318`; `/v1/traces` is added if the URL has no path. Without it, no spans
+    /// are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp: Option<String>,
 }
@@ -630,27 +640,26 @@ impl Default for Telemetry {
     }
 }
 
-/// How much is logged.
+/// A log level. Each level includes the levels before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What failed.
+    /// Failures.
     Error,
-    /// What needs to be looked at, too.
+    /// Also what needs attention.
     Warn,
-    /// What happens, too.
+    /// Also what happens.
     Info,
-    /// How it happens, too.
+    /// Also how it happens.
     Debug,
     /// Everything.
     Trace,
 }
 
 impl LogLevel {
-    /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -665,9 +674,9 @@ impl LogLevel {
 
 /// A length of time, written like `30s`, `1m 30s` or `500ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Duration);
+pub struct TimeSpan(pub Duration);
 
-impl FromStr for Span {
+impl FromStr for TimeSpan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -681,7 +690,8 @@ impl FromStr for Span {
 impl FromStr for PolicyChoice {
     type Err = ();
 
-    /// A word without a dot or a slash is a name, so that a name that is misspelled is no file.
+    /// A word without a dot or a slash must be a built-in name, so that a misspelled name is an
+    /// error and not a missing file.
     fn from_str(text: &str) -> Result<Self, ()> {
         match text {
             "default" => Ok(Self::Default),
@@ -697,7 +707,7 @@ impl<'de> Deserialize<'de> for PolicyChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let known = "it can be `default`, `cautious`, `allow-all` or a file like `policy.yaml`";
-        // A text of our own: the reader knows the place of those, and not of unknown variants.
+        // A custom error, because the reader adds the position to those but not to unknown variants.
         text.parse()
             .map_err(|()| de::Error::custom(format!("unknown variant `{text}`; {known}")))
     }
@@ -732,7 +742,7 @@ impl JsonSchema for PolicyChoice {
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?
             .parse()
@@ -740,7 +750,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-impl Serialize for Span {
+impl Serialize for TimeSpan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(duration) = self;
         match jiff::SignedDuration::try_from(*duration) {
@@ -750,7 +760,7 @@ impl Serialize for Span {
     }
 }
 
-impl JsonSchema for Span {
+impl JsonSchema for TimeSpan {
     fn inline_schema() -> bool {
         true
     }
@@ -774,14 +784,14 @@ impl ToolLists {
     }
 }
 
-/// Where a server stands says nothing about what it is.
+/// The position is ignored: moving a server within the file does not change it.
 impl PartialEq for NamedServer {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.server == other.server
     }
 }
 
-/// A key of `servers`, checked where it stands so that an error can point at it.
+/// A key of `servers`, checked while it is read so that an error can point at it.
 struct Name(ServerName);
 
 impl<'de> Deserialize<'de> for Name {
@@ -803,7 +813,7 @@ impl<'de> Deserialize<'de> for Servers {
 
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Servers, A::Error> {
                 let mut servers = Vec::new();
-                // A name that stands there twice is refused by the reader of the file.
+                // The YAML reader has already refused a name that is given twice.
                 while let Some((Name(name), server)) = map.next_entry::<_, Spanned<Server>>()? {
                     let place = Place::of(&server.referenced);
                     let server = server.value;

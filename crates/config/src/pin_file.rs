@@ -19,61 +19,42 @@ use callgate_process::regular_file;
 
 use crate::trust::ProjectLock;
 
-/// What the file is called.
+/// The name of the lock file.
 pub const LOCK_FILE: &str = "callgate.lock";
 
-/// How long another writer may hold the folder.
+/// How long to wait for another writer.
 const HELD_AT_MOST: Duration = Duration::from_secs(10);
-/// How often a writer looks whether the folder is free.
+/// The pause between two attempts to lock the folder.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Why the lock cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PinFileError {
-    /// The system does not let us.
-    #[error("`{path}` cannot be written: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It may not be replaced.
-    #[error("`{path}` is not changed: {why}")]
-    Refused {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// It cannot be read as it is.
-    #[error("`{path}` is damaged and is not written over: {why}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// What would be written could not be read again.
-    #[error("`{path}` is left as it is: the new lock could not be read back")]
-    NotReadBack {
-        /// The file.
-        path: PathBuf,
-    },
+    /// An I/O error.
+    #[error("cannot write `{path}`: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    /// The witness refused the change.
+    #[error("`{path}` was left unchanged: {why}")]
+    Refused { path: PathBuf, why: String },
+    /// The current lock cannot be read.
+    #[error("`{path}` is damaged and was not overwritten: {why}")]
+    Damaged { path: PathBuf, why: String },
+    /// The new lock was written but could not be read back.
+    #[error("`{path}` was left unchanged: the new lock could not be read back")]
+    NotReadBack { path: PathBuf },
 }
 
-/// Who must know what the lock becomes, because trust in it depends on its content.
+/// Is notified of changes to the lock, because trust in it depends on its content.
 pub trait Witness: fmt::Debug + Send + Sync {
-    /// The lock is about to be replaced. With an error it stays as it is.
+    /// The lock is about to be replaced. An error keeps the old lock.
     fn before(&self, old: Option<&[u8]>, new: &[u8]) -> Result<(), String>;
-    /// It was replaced.
+    /// The lock was replaced by `new`.
     fn after(&self, new: &[u8]);
 }
 
 /// The lock file as the gateway's store of accepted definitions.
 #[derive(Debug, Clone)]
 pub struct LockFile {
-    /// The file.
     pub file: PathBuf,
     /// The project whose trust the lock is part of.
     pub project: Option<ProjectLock>,
@@ -93,7 +74,7 @@ impl PinStore for LockFile {
     }
 }
 
-/// Reads the lock; one that is not there is empty, and one that cannot be read is damaged.
+/// Reads the lock. A missing lock is empty, and an unreadable one is damaged.
 pub fn read(path: &Path) -> Lock {
     match content(path) {
         Ok(content) => parse(content.as_deref()),
@@ -101,12 +82,12 @@ pub fn read(path: &Path) -> Lock {
     }
 }
 
-/// The lock with this content; without any it is empty.
+/// The lock with this content; empty without content.
 pub fn parse(content: Option<&[u8]>) -> Lock {
     match content.map(std::str::from_utf8) {
         None => Lock::default(),
         Some(Ok(text)) => Lock::read(text),
-        Some(Err(error)) => Lock::damaged(format!("it is not UTF-8: {error}")),
+        Some(Err(error)) => Lock::damaged(format!("it is not valid UTF-8: {error}")),
     }
 }
 
@@ -132,7 +113,7 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Changes the lock, and gives back what it is now.
+/// Changes the lock and returns the new one.
 pub fn change(
     path: &Path,
     witness: Option<&dyn Witness>,
@@ -171,7 +152,7 @@ pub fn change(
     Ok(lock)
 }
 
-/// Takes the folder's lock, and waits for a while where another process has it.
+/// Locks the folder, waiting up to [`HELD_AT_MOST`] for another process.
 fn hold(folder: &Path) -> io::Result<File> {
     let folder = File::open(folder)?;
     let started = Instant::now();
@@ -183,7 +164,7 @@ fn hold(folder: &Path) -> io::Result<File> {
                 thread::sleep(LOOK_EVERY);
             }
             Err(TryLockError::WouldBlock) => {
-                let what = "another process has held its folder for too long";
+                let what = "another process held the lock on its folder for too long";
                 return Err(io::Error::new(ErrorKind::TimedOut, what));
             }
         }
@@ -202,7 +183,7 @@ fn replace(path: &Path, folder: &Path, lock: &Lock, text: &str) -> Result<(), Pi
         Err(error) => Err(failed(path, error)),
     };
     if result.is_err() {
-        // It may not be there; what matters is that the old lock is.
+        // The new file may not exist; only the old lock matters.
         let _ = fs::remove_file(&fresh);
     }
     result
@@ -211,7 +192,8 @@ fn replace(path: &Path, folder: &Path, lock: &Lock, text: &str) -> Result<(), Pi
 /// Writes a new file; a link in its place is not followed.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    // It is not synced: that can take long, and a power cut that empties the file leaves a damaged lock, not a forgotten one.
+    // Not synced, because that can take long; a power cut that empties the file leaves a damaged lock, which is
+    // refused, rather than a missing one, which would accept all tools again.
     file.write_all(text.as_bytes())
 }
 

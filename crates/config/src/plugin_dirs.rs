@@ -1,7 +1,7 @@
 //! Where plugins are found: in `plugins.yaml` of a working folder, and in plugin folders.
 //!
-//! A plugin that was found through the working folder names the files that it depends on: somebody else may
-//! have put them there, so whoever starts it must know that they are trusted.
+//! A plugin that was found through the working folder names the files that it depends on: another person may have
+//! put them there, so the code that starts the plugin must check that they are trusted.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ const PROJECT_FOLDERS: [&str; 2] = [".callgate", ".awf"];
 const LIST: &str = "plugins.yaml";
 /// The folder of plugins in such a folder, and in the data folder.
 const FOLDER: &str = "plugins";
-/// What a plugin says about itself.
+/// The manifest in a plugin's folder.
 const MANIFEST: &str = "plugin.yaml";
-/// What the name of a plugin's program begins with.
+/// The prefix of a plugin's program.
 const PROGRAM: &str = "awf-plugin-";
 /// More folders, divided by colons.
 const VARIABLE: &str = "CALLGATE_PLUGINS_PATH";
 
-/// The places where plugins are looked for.
+/// The folders that are searched for plugins.
 #[derive(Debug, Clone)]
 pub struct PluginDirs {
     workdir: PathBuf,
@@ -37,31 +37,25 @@ pub struct PluginDirs {
 
 /// A plugin that was found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// Its program.
+pub struct FoundPlugin {
     pub program: PathBuf,
-    /// What it is told at its start.
+    /// The configuration that it gets at its start.
     pub config: Map<String, Value>,
     /// The files of the working folder that it depends on, all of which must be trusted.
     pub needs_trust: Vec<PathBuf>,
 }
 
-/// Why there is no such plugin.
+/// Why a plugin was not found.
 #[derive(Debug, thiserror::Error)]
-pub enum NotFound {
-    /// Nobody knows it.
-    #[error("it is not in `.callgate/plugins.yaml`, `.awf/plugins.yaml` or the plugin folders")]
+pub enum PluginNotFound {
+    /// It is in no list and no plugin folder.
+    #[error("not found in `.callgate/plugins.yaml`, `.awf/plugins.yaml` or the plugin folders")]
     Nowhere,
-    /// A file that lists plugins, or says what one is, cannot be read.
+    /// A list of plugins, or the manifest of one, cannot be read.
     #[error("`{}`: {why}", .file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// It is listed, and its program is not there.
-    #[error("`{}` is no program", .0.display())]
+    Unreadable { file: PathBuf, why: String },
+    /// It is listed, but its program is missing or not executable.
+    #[error("`{}` is not an executable file", .0.display())]
     NoProgram(PathBuf),
 }
 
@@ -101,7 +95,7 @@ impl PluginDirs {
     }
 
     /// The plugin of that name: a project's list comes first, then the user's folders, then a project's.
-    pub fn find(&self, name: &str) -> Result<Found, NotFound> {
+    pub fn find(&self, name: &str) -> Result<FoundPlugin, PluginNotFound> {
         for folder in PROJECT_FOLDERS {
             let file = self.workdir.join(folder).join(LIST);
             if let Some(found) = in_list(&file, name)? {
@@ -121,12 +115,12 @@ impl PluginDirs {
                 return Ok(found);
             }
         }
-        Err(NotFound::Nowhere)
+        Err(PluginNotFound::Nowhere)
     }
 
     /// Everything that a plugin listed in this file, or lying in this folder, depends on. None where the
     /// path is neither.
-    pub fn depends_on(path: &Path) -> Result<Option<Vec<PathBuf>>, NotFound> {
+    pub fn depends_on(path: &Path) -> Result<Option<Vec<PathBuf>>, PluginNotFound> {
         if path.is_dir() {
             return Ok(in_own_folder(path)?.map(|(found, manifest)| {
                 let program = [found.program].into_iter();
@@ -148,16 +142,16 @@ impl PluginDirs {
     }
 }
 
-impl Found {
+impl FoundPlugin {
     /// A plugin by the path of its folder or program.
-    pub fn at(path: &Path, config: Map<String, Value>) -> Result<Self, NotFound> {
+    pub fn at(path: &Path, config: Map<String, Value>) -> Result<Self, PluginNotFound> {
         let program = if path.is_dir() {
             path.join(program_of(path))
         } else {
             path.to_owned()
         };
         if !is_program(&program) {
-            return Err(NotFound::NoProgram(program));
+            return Err(PluginNotFound::NoProgram(program));
         }
         Ok(Self {
             program,
@@ -167,32 +161,32 @@ impl Found {
     }
 }
 
-fn in_list(file: &Path, name: &str) -> Result<Option<Found>, NotFound> {
+fn in_list(file: &Path, name: &str) -> Result<Option<FoundPlugin>, PluginNotFound> {
     let mut list = list(file)?;
     let Some(Listed { path, config }) = list.plugins.remove(name) else {
         return Ok(None);
     };
-    // As in every file of ours, a path is relative to the file that it stands in.
+    // Relative to the list, as paths in every callgate file are.
     let base = file.parent().unwrap_or(Path::new(""));
-    let mut found = Found::at(&base.join(path), config)?;
+    let mut found = FoundPlugin::at(&base.join(path), config)?;
     found.needs_trust = vec![file.to_owned(), found.program.clone()];
     Ok(Some(found))
 }
 
-fn list(file: &Path) -> Result<List, NotFound> {
+fn list(file: &Path) -> Result<List, PluginNotFound> {
     let Some(text) = read(file)? else {
         return Ok(List::default());
     };
-    serde_saphyr::from_str(&text).map_err(|error| NotFound::Unreadable {
+    serde_saphyr::from_str(&text).map_err(|error| PluginNotFound::Unreadable {
         file: file.to_owned(),
         why: error.to_string(),
     })
 }
 
-type WithManifest = (Found, Option<PathBuf>);
+type WithManifest = (FoundPlugin, Option<PathBuf>);
 
-fn in_folder(folder: &Path, name: &str) -> Result<Option<WithManifest>, NotFound> {
-    // A name is one part of a path, and leads nowhere else.
+fn in_folder(folder: &Path, name: &str) -> Result<Option<WithManifest>, PluginNotFound> {
+    // A name with a slash or a leading dot could lead out of the plugin folder.
     if name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.') {
         return Ok(None);
     }
@@ -221,21 +215,21 @@ fn in_folder(folder: &Path, name: &str) -> Result<Option<WithManifest>, NotFound
     Ok(None)
 }
 
-fn in_own_folder(folder: &Path) -> Result<Option<WithManifest>, NotFound> {
+fn in_own_folder(folder: &Path) -> Result<Option<WithManifest>, PluginNotFound> {
     let manifest = folder.join(MANIFEST);
     let Some(text) = read(&manifest)? else {
         return Ok(None);
     };
     let read: Result<Manifest, _> = serde_saphyr::from_str(&text);
-    let read = read.map_err(|error| NotFound::Unreadable {
+    let read = read.map_err(|error| PluginNotFound::Unreadable {
         file: manifest.clone(),
         why: error.to_string(),
     })?;
-    let found = Found::at(folder, defaults(read.config))?;
+    let found = FoundPlugin::at(folder, defaults(read.config))?;
     Ok(Some((found, Some(manifest))))
 }
 
-/// What a manifest says about its configuration: a member is a value, or describes one by `type` and `default`.
+/// The configuration defaults of a manifest. A member is a value, or describes one by `type` and `default`.
 fn defaults(config: Value) -> Map<String, Value> {
     let Value::Object(config) = config else {
         return Map::new();
@@ -270,7 +264,7 @@ fn is_program(file: &Path) -> bool {
     data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-fn read(file: &Path) -> Result<Option<String>, NotFound> {
+fn read(file: &Path) -> Result<Option<String>, PluginNotFound> {
     let text = regular_file::read(file)
         .and_then(|text| String::from_utf8(text).map_err(|_| io::Error::other("it is not UTF-8")));
     match text {
@@ -283,7 +277,7 @@ fn read(file: &Path) -> Result<Option<String>, NotFound> {
         {
             Ok(None)
         }
-        Err(error) => Err(NotFound::Unreadable {
+        Err(error) => Err(PluginNotFound::Unreadable {
             file: file.to_owned(),
             why: error.to_string(),
         }),
@@ -300,7 +294,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
     }
 
-    fn shelf(place: &Path) -> PluginDirs {
+    fn dirs(place: &Path) -> PluginDirs {
         PluginDirs {
             workdir: place.join("work"),
             folders: vec![place.join("data/plugins")],
@@ -317,19 +311,20 @@ mod tests {
         let list = awf.join("plugins.yaml");
         let text = "plugins:\n  kubernetes: {path: tools/k8s, config: {a: 1}}\n  dir: {path: tools/dir}\n  gone: {path: nowhere}\n";
         fs::write(&list, text).expect("it is ours");
-        let found = shelf(place.path())
-            .find("kubernetes")
-            .expect("it is listed");
+        let found = dirs(place.path()).find("kubernetes").expect("it is listed");
         assert_eq!(found.program, awf.join("tools/k8s"));
         assert_eq!(found.config["a"], 1);
         assert_eq!(found.needs_trust, [list.clone(), awf.join("tools/k8s")]);
-        let found = shelf(place.path()).find("dir").expect("it is listed");
+        let found = dirs(place.path()).find("dir").expect("it is listed");
         assert_eq!(found.program, awf.join("tools/dir/awf-plugin-dir"));
-        let gone = shelf(place.path()).find("gone");
-        assert!(matches!(gone, Err(NotFound::NoProgram(_))), "{gone:?}");
+        let gone = dirs(place.path()).find("gone");
+        assert!(
+            matches!(gone, Err(PluginNotFound::NoProgram(_))),
+            "{gone:?}"
+        );
         assert!(matches!(
             PluginDirs::depends_on(&list),
-            Err(NotFound::NoProgram(_))
+            Err(PluginNotFound::NoProgram(_))
         ));
     }
 
@@ -344,14 +339,14 @@ mod tests {
         program(&whole.join("awf-plugin-whole"));
         fs::write(whole.join(MANIFEST), "name: awf-plugin-whole\n").expect("it is ours");
         for name in ["whole", "awf-plugin-whole"] {
-            let found = shelf(place.path()).find(name).expect(name);
+            let found = dirs(place.path()).find(name).expect(name);
             assert_eq!(found.program, whole.join("awf-plugin-whole"));
         }
         let projects = place.path().join("work/.callgate/plugins/two");
         program(&projects.join("awf-plugin-two"));
         fs::write(projects.join(MANIFEST), "name: two\n").expect("it is ours");
         for name in ["one", "first"] {
-            let found = shelf(place.path()).find(name).expect(name);
+            let found = dirs(place.path()).find(name).expect(name);
             assert_eq!(found.program, users.join("awf-plugin-one"));
             assert!(found.needs_trust.is_empty());
             assert_eq!(
@@ -359,15 +354,15 @@ mod tests {
                 serde_json::json!({"n": 3, "plain": "x"})
             );
         }
-        let found = shelf(place.path()).find("two").expect("it is there");
+        let found = dirs(place.path()).find("two").expect("it is there");
         let files = vec![projects.join("awf-plugin-two"), projects.join(MANIFEST)];
         assert_eq!(found.needs_trust, files);
         let depends = PluginDirs::depends_on(&projects).expect("it can be read");
         assert_eq!(depends, Some(files));
         for missing in ["three", "", "..", "../one", "one/../one"] {
-            let found = shelf(place.path()).find(missing);
+            let found = dirs(place.path()).find(missing);
             assert!(
-                matches!(found, Err(NotFound::Nowhere)),
+                matches!(found, Err(PluginNotFound::Nowhere)),
                 "{missing}: {found:?}"
             );
         }

@@ -1,4 +1,4 @@
-//! The policies that were chosen: built-in ones and files, read and compiled.
+//! The chosen policies: built-in ones and files, read and compiled.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,16 +15,16 @@ use callgate_process::regular_file;
 
 use crate::{Failed, Flags};
 use crate::{
-    Found, complaint,
+    LoadedConfig, complaint,
     governing::Governing,
     model::{PolicyChoice, PolicyMode},
 };
 
-/// The policies that a gateway runs on; the strictest counts.
+/// The policies that a gateway runs on; the strictest verdict applies.
 #[derive(Debug, PartialEq)]
 pub struct ChosenPolicies {
     pub(super) chosen: Vec<Chosen>,
-    /// Those of other tenants than the first.
+    /// The policies of tenants other than `local`.
     pub(super) tenants: BTreeMap<String, Chosen>,
     pub mode: PolicyMode,
 }
@@ -45,7 +45,7 @@ pub struct PolicyFile {
     pub rules: Arc<Rules>,
 }
 
-/// The same file with the same text means the same.
+/// Two policy files are equal if path and text are: the same text means something else in another folder.
 impl PartialEq for PolicyFile {
     fn eq(&self, other: &Self) -> bool {
         self.file == other.file && self.text == other.text
@@ -53,8 +53,8 @@ impl PartialEq for PolicyFile {
 }
 
 impl ChosenPolicies {
-    /// Reads the policies of a configuration; a flag beats the file.
-    pub(super) fn read(found: &Found, flags: &Flags) -> Result<Self, Failed> {
+    /// Reads the policies of a configuration; a flag overrides the file.
+    pub(super) fn read(found: &LoadedConfig, flags: &Flags) -> Result<Self, Failed> {
         let choices = match &flags.policy {
             Some(text) => vec![of_flag(text)?],
             None => {
@@ -125,7 +125,7 @@ impl ChosenPolicies {
         policy(self.chosen.iter().map(layer).collect()).tenants(tenants.collect())
     }
 
-    /// What is said about the policy at start.
+    /// The line about the policy that is printed at start.
     pub fn line(&self) -> String {
         let mut lines: Vec<String> = self.chosen.iter().map(Chosen::line).collect();
         let tenants = self.tenants.iter();
@@ -133,7 +133,7 @@ impl ChosenPolicies {
             .extend(tenants.map(|(name, chosen)| format!("for tenant `{name}` {}", chosen.line())));
         let mode = match self.mode {
             PolicyMode::Strict => "",
-            PolicyMode::Fast => " (fast: by names alone)",
+            PolicyMode::Fast => " (fast: by tool names only)",
         };
         format!("{}{mode}", lines.join("; and "))
     }
@@ -165,7 +165,7 @@ impl ChosenPolicies {
 }
 
 impl Chosen {
-    /// A project's policy file is taken as it was compared with what is trusted.
+    /// A project's policy file is used as it was read when trust was checked, not read again.
     fn read(choice: PolicyChoice, governing: Option<&Governing>) -> Result<Self, Failed> {
         Ok(match choice {
             PolicyChoice::Default => Self::Default,
@@ -184,18 +184,18 @@ impl Chosen {
     fn line(&self) -> String {
         match self {
             Self::Default => {
-                "policy default: what looks destructive needs approval, all else is allowed and recorded"
+                "policy default: calls that look destructive need approval, all others are allowed and recorded"
                     .to_owned()
             }
             Self::Cautious => {
-                "policy cautious: what does not say that it is harmless needs approval, all is recorded"
+                "policy cautious: calls of tools that do not declare themselves harmless need approval, all are recorded"
                     .to_owned()
             }
             Self::AllowAll => "policy allow-all: every call is allowed and recorded".to_owned(),
             Self::File(PolicyFile { file, rules, .. }) => {
                 let name = rules.name().map_or(String::new(), |name| format!(" ({name})"));
                 format!(
-                    "policy `{}`{name}: {} rules, what none of them allows is denied, all is recorded",
+                    "policy `{}`{name}: {} rules, calls that no rule allows are denied, all are recorded",
                     file.display(),
                     rules.count()
                 )
@@ -215,7 +215,7 @@ impl PolicyFile {
     fn of(file: &Path, text: Vec<u8>) -> Result<Self, Failed> {
         let shown = file.display().to_string();
         let text = String::from_utf8(text)
-            .map_err(|_| Failed::config(format!("policy `{shown}`: it is not UTF-8")))?;
+            .map_err(|_| Failed::config(format!("policy `{shown}` is not valid UTF-8")))?;
         let ground = ground(file.parent().unwrap_or(Path::new("")));
         let real = |folder: &str| Some(fs::canonicalize(folder).ok()?.display().to_string());
         let around = Surroundings {
@@ -251,14 +251,14 @@ fn of_flag(text: &str) -> Result<PolicyChoice, Failed> {
         |what: String| Failed::user(what).help("use a file, default, cautious or allow-all");
     match text.parse() {
         Ok(PolicyChoice::File(file)) if !file.exists() => {
-            Err(unknown(format!("there is no policy `{text}`")))
+            Err(unknown(format!("there is no policy file `{text}`")))
         }
         Ok(choice) => Ok(choice),
         Err(()) => Err(unknown(format!("unknown policy `{text}`"))),
     }
 }
 
-/// Every problem of a file; the help of a single one stands apart.
+/// All problems of a file as one failure. The help of a single problem is printed separately.
 fn failed(file: &str, text: &str, problems: &[Problem]) -> Failed {
     const SORT: &str = "policy";
     if let [only] = problems {

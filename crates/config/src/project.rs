@@ -1,5 +1,5 @@
 //! What a project's file may decide: its servers and how they are shown, and everything else only
-//! where that is stricter than what the user says.
+//! where it is stricter than the user's setting.
 
 use serde_json::Value;
 
@@ -7,61 +7,61 @@ use crate::{
     Config,
     approval_keys::Approvals,
     model::{
-        Audit, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, Span, View,
+        Audit, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, TimeSpan, View,
     },
 };
 
 /// Takes the user's values wherever the project's are not stricter, and names the keys of the project
 /// that are ignored. `written` is the project's file as it is written, which tells what it sets.
 pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> Vec<&'static str> {
-    let mut weighing = Weighing {
+    let mut tightening = Tightening {
         written,
         ignored: Vec::new(),
     };
-    project.listen = weighing.users("listen", &users.listen);
-    project.hosts = weighing.users("hosts", &users.hosts);
-    project.auth = weighing.users("auth", &users.auth);
-    project.data_dir = weighing.users("data_dir", &users.data_dir);
-    project.telemetry = weighing.users("telemetry", &users.telemetry);
-    // Whom policy is asked of, and for whom, is not a project's to say.
-    project.guard = weighing.users("guard", &users.guard);
-    project.tenants = weighing.users("tenants", &users.tenants);
-    // A shell and files are the user's to open, and so is where.
-    project.builtins = weighing.users("builtins", &users.builtins);
+    project.listen = tightening.users("listen", &users.listen);
+    project.hosts = tightening.users("hosts", &users.hosts);
+    project.auth = tightening.users("auth", &users.auth);
+    project.data_dir = tightening.users("data_dir", &users.data_dir);
+    project.telemetry = tightening.users("telemetry", &users.telemetry);
+    // A project that could set these could send the user's calls to a guard of its own, or leave the tenant.
+    project.guard = tightening.users("guard", &users.guard);
+    project.tenants = tightening.users("tenants", &users.tenants);
+    // Built-in tools give access to a shell and files, so only the user may enable or place them.
+    project.builtins = tightening.users("builtins", &users.builtins);
     let policy = (project.policy.take(), users.policy.clone());
-    project.policy = weighing.stricter("policy", policy.0, policy.1, |project, users| {
+    project.policy = tightening.stricter("policy", policy.0, policy.1, |project, users| {
         !allows_all(project) || allows_all(users)
     });
     let mode = |mode: Option<PolicyMode>| mode.unwrap_or(PolicyMode::Strict);
     let is_as_strict = |project: &_, users: &_| mode(*project) >= mode(*users);
     let modes = (project.policy_mode, users.policy_mode);
-    project.policy_mode = weighing.stricter("policy_mode", modes.0, modes.1, is_as_strict);
+    project.policy_mode = tightening.stricter("policy_mode", modes.0, modes.1, is_as_strict);
     let is_as_strict =
-        |project: &_, users: &_| PinChoice::meant(*project) >= PinChoice::meant(*users);
-    project.pins = weighing.stricter("pins", project.pins, users.pins, is_as_strict);
-    // The user's `search` view is also what makes calls declare what they do.
+        |project: &_, users: &_| PinChoice::effective(*project) >= PinChoice::effective(*users);
+    project.pins = tightening.stricter("pins", project.pins, users.pins, is_as_strict);
+    // In the `search` view calls declare their intent; a project must not switch that off.
     let is_as_strict = |project: &View, users: &View| project == users || *users == View::Direct;
-    project.view = weighing.stricter("view", project.view, users.view, is_as_strict);
-    // Packs are the project's own, once it is trusted; what a script may use is not.
+    project.view = tightening.stricter("view", project.view, users.view, is_as_strict);
+    // Packs are the project's own once it is trusted, but limits of scripts stay the user's.
     let packs = project.code.packs.take();
     project.code = Code {
         packs: packs.or_else(|| users.code.packs.clone()),
         ..users.code.clone()
     };
-    weigh_intent(&mut weighing, project, &users.intent_declaration);
-    weigh_approvals(&mut weighing, &mut project.approvals, &users.approvals);
-    weigh_audit(&mut weighing, &mut project.audit, &users.audit);
-    weigh_limits(&mut weighing, &mut project.limits, &users.limits);
-    weighing.ignored
+    tighten_intent(&mut tightening, project, &users.intent_declaration);
+    tighten_approvals(&mut tightening, &mut project.approvals, &users.approvals);
+    tighten_audit(&mut tightening, &mut project.audit, &users.audit);
+    tighten_limits(&mut tightening, &mut project.limits, &users.limits);
+    tightening.ignored
 }
 
-/// One key after the other is weighed.
-struct Weighing<'a> {
+/// Compares the keys of a project with the user's, one by one.
+struct Tightening<'a> {
     written: &'a Value,
     ignored: Vec<&'static str>,
 }
 
-impl Weighing<'_> {
+impl Tightening<'_> {
     fn is_set(&self, key: &str) -> bool {
         let found = key
             .split('.')
@@ -77,7 +77,7 @@ impl Weighing<'_> {
         users.clone()
     }
 
-    /// A key that the project may set to what is as strict as the user's, or stricter.
+    /// A key that the project may set to a value at least as strict as the user's.
     fn stricter<T>(
         &mut self,
         key: &'static str,
@@ -104,7 +104,7 @@ impl Weighing<'_> {
     }
 }
 
-/// Any other policy can be asked beside the user's, and the stricter counts.
+/// Whether a policy allows everything. Any other policy is evaluated beside the user's, and the stricter verdict applies.
 fn allows_all(policy: &Option<PolicyChoice>) -> bool {
     match policy {
         None | Some(PolicyChoice::Default | PolicyChoice::Cautious | PolicyChoice::File(_)) => {
@@ -114,12 +114,15 @@ fn allows_all(policy: &Option<PolicyChoice>) -> bool {
     }
 }
 
-/// Who decides, and where, is the user's matter; a project may leave less time for it.
-fn weigh_approvals(weighing: &mut Weighing<'_>, project: &mut Approvals, users: &Approvals) {
+/// Only the user sets where approvals are announced and decided; a project may shorten the times.
+fn tighten_approvals(tightening: &mut Tightening<'_>, project: &mut Approvals, users: &Approvals) {
     let mut at_most = |key, project, users| {
-        weighing.stricter(key, project, users, |project: &Span, users: &Span| {
-            project.0 <= users.0
-        })
+        tightening.stricter(
+            key,
+            project,
+            users,
+            |project: &TimeSpan, users: &TimeSpan| project.0 <= users.0,
+        )
     };
     let wait = at_most("approvals.wait", project.wait, users.wait);
     let valid_for = at_most("approvals.valid_for", project.valid_for, users.valid_for);
@@ -132,13 +135,13 @@ fn weigh_approvals(weighing: &mut Weighing<'_>, project: &mut Approvals, users: 
         wait,
         valid_for,
         expire_after,
-        base_url: weighing.users("approvals.base_url", &users.base_url),
-        notify: weighing.users("approvals.notify", &users.notify),
+        base_url: tightening.users("approvals.base_url", &users.base_url),
+        notify: tightening.users("approvals.notify", &users.notify),
     };
 }
 
-/// The record belongs to the user: how much of it is kept, and how long, is not the project's matter.
-fn weigh_audit(weighing: &mut Weighing<'_>, project: &mut Audit, users: &Audit) {
+/// The record is the user's: a project can neither shorten nor lengthen what is kept.
+fn tighten_audit(tightening: &mut Tightening<'_>, project: &mut Audit, users: &Audit) {
     let redact: Vec<String> = users
         .redact
         .iter()
@@ -146,49 +149,53 @@ fn weigh_audit(weighing: &mut Weighing<'_>, project: &mut Audit, users: &Audit) 
         .cloned()
         .collect();
     *project = Audit {
-        durability: weighing.at_least("audit.durability", project.durability, users.durability),
-        on_failure: weighing.at_least("audit.on_failure", project.on_failure, users.on_failure),
+        durability: tightening.at_least("audit.durability", project.durability, users.durability),
+        on_failure: tightening.at_least("audit.on_failure", project.on_failure, users.on_failure),
         redact,
-        body_bytes: weighing.users("audit.body_bytes", &users.body_bytes),
-        retain: weighing.users("audit.retain", &users.retain),
+        body_bytes: tightening.users("audit.body_bytes", &users.body_bytes),
+        retain: tightening.users("audit.retain", &users.retain),
     };
 }
 
-/// What must be declared, and what a server's word counts for, is loosened by nobody but the user.
-fn weigh_intent(weighing: &mut Weighing<'_>, project: &mut Config, users: &IntentDeclaration) {
+/// Only the user may loosen which intents must be declared and how server hints are checked.
+fn tighten_intent(
+    tightening: &mut Tightening<'_>,
+    project: &mut Config,
+    users: &IntentDeclaration,
+) {
     let declared = &mut project.intent_declaration;
-    declared.strict_server_validation = weighing.at_least(
+    declared.strict_server_validation = tightening.at_least(
         "intent_declaration.strict_server_validation",
         declared.strict_server_validation,
         users.strict_server_validation,
     );
-    declared.required = weighing.at_least(
+    declared.required = tightening.at_least(
         "intent_declaration.required",
         declared.required,
         users.required,
     );
-    if !weighing.is_set("intent_declaration.form") {
+    if !tightening.is_set("intent_declaration.form") {
         declared.form = users.form;
     }
 }
 
-fn weigh_limits(weighing: &mut Weighing<'_>, project: &mut Limits, users: &Limits) {
-    let mut weigh = |key, project, users| weighing.at_most(key, project, users);
+fn tighten_limits(tightening: &mut Tightening<'_>, project: &mut Limits, users: &Limits) {
+    let mut at_most = |key, project, users| tightening.at_most(key, project, users);
     *project = Limits {
-        frame_mib: weigh("limits.frame_mib", project.frame_mib, users.frame_mib),
-        http_mib: weigh("limits.http_mib", project.http_mib, users.http_mib),
-        inflight_mib: weigh(
+        frame_mib: at_most("limits.frame_mib", project.frame_mib, users.frame_mib),
+        http_mib: at_most("limits.http_mib", project.http_mib, users.http_mib),
+        inflight_mib: at_most(
             "limits.inflight_mib",
             project.inflight_mib,
             users.inflight_mib,
         ),
-        connections: weigh("limits.connections", project.connections, users.connections),
-        concurrency_per_server: weigh(
+        connections: at_most("limits.connections", project.connections, users.connections),
+        concurrency_per_server: at_most(
             "limits.concurrency_per_server",
             project.concurrency_per_server,
             users.concurrency_per_server,
         ),
-        processes_per_server: weigh(
+        processes_per_server: at_most(
             "limits.processes_per_server",
             project.processes_per_server,
             users.processes_per_server,

@@ -1,4 +1,4 @@
-//! What governs a gateway, as places that its own tools do not reach without a person.
+//! The files and folders that govern a gateway. Its tools cannot reach them without approval.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use callgate_gate::Protected;
 use crate::{Config, Source, folders, governing, policies::ChosenPolicies};
 
 /// The configuration in force with its policies, lock, packs and plugins, the user's own configuration folder, and the
-/// data folders. Each by the name that it was given by and by where that leads.
+/// data folders. Each under its configured name and under the path that links lead to.
 pub(super) fn places(
     source: &Source,
     config: &Config,
@@ -28,7 +28,7 @@ pub(super) fn places(
         places.push(base.join(".callgate"));
         places.push(governing::packs(base, config));
     }
-    // It counts from the next start on, whether it is there now or not.
+    // Protected even if it does not exist: a file that a tool creates there would govern the next start.
     let own = folders::user_config();
     places.extend(own.as_deref().and_then(Path::parent).map(Path::to_owned));
     places.extend(policies.files().map(|(file, _)| file.to_owned()));

@@ -1,4 +1,4 @@
-//! The configuration as meant: checked, filled in, flags applied.
+//! The effective configuration: checked, expanded, flags applied.
 
 use std::{
     collections::HashMap,
@@ -17,12 +17,12 @@ use callgate_process::{environment, warden};
 use callgate_wire::Era;
 
 use crate::{
-    CONFIG_FILE, Config, Failed, Flags, Found, Source, accepted,
+    CONFIG_FILE, Config, Failed, Flags, LoadedConfig, Source, accepted,
     accepted::Packs,
     complaint,
     guard::Guard,
     launch::{demo, from_flag, launch},
-    model::{self, NamedServer, PluginEntry, Prefix, Server, Span},
+    model::{self, NamedServer, PluginEntry, Prefix, Server, TimeSpan},
     pin_file::{self, LockFile},
     policies::ChosenPolicies,
     protected,
@@ -30,11 +30,11 @@ use crate::{
     trust::ProjectLock,
 };
 
-/// Where `serve` listens when nothing else is said.
+/// The default of `listen`.
 const DEFAULT_LISTEN: &str = "127.0.0.1:7117";
 const MIB: usize = 1024 * 1024;
 
-/// What the gateway runs on.
+/// The settings of a gateway.
 #[derive(Debug)]
 pub struct Settings {
     /// The file as written, a project's merged into the user's.
@@ -43,29 +43,29 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// The servers of the file and of the flags.
     pub servers: Vec<ServerSpec>,
-    /// Which of their tools there are.
+    /// The tools of each server that are offered.
     filters: HashMap<ServerName, ToolFilter>,
     /// The policies as they were chosen and read.
     pub policies: ChosenPolicies,
-    /// The gateway that is asked in place of the policy's rules, as it was written and as it is meant.
+    /// The remote guard as configured, with variables unexpanded, for `config show`.
     pub guard_written: Guard,
-    /// The same as it is meant.
+    /// The options of the remote guard, with variables expanded.
     pub guard: Option<GuardOptions>,
     /// The accepted definitions of tools.
     pub pins: Pins,
     /// The file that they are kept in.
     pub lock_file: PathBuf,
-    /// The same where it is a trusted project's.
+    /// The lock with its trust, if it belongs to a trusted project.
     pub project_lock: Option<ProjectLock>,
     /// The files and folders that govern the gateway, which its tools may not touch.
     pub protected: Arc<Protected>,
     /// The local packs of scripts.
     pub packs: Packs,
-    /// What hosts see where the URL does not say it.
+    /// The default view.
     pub view: View,
-    /// How long a call may take where the server says nothing else.
+    /// How long a call may take, unless its server has a `timeout`.
     pub default_timeout: Duration,
-    /// Longest pause between two attempts to reach a server.
+    /// The longest pause between two connection attempts to a server.
     pub reconnect_cap: Duration,
     /// The program that child processes are started under.
     pub warden_program: PathBuf,
@@ -77,14 +77,14 @@ pub struct Settings {
 
 impl Settings {
     /// Checks a configuration and applies flags to it.
-    pub fn new(found: Found, flags: &Flags, data_dir: &Path) -> Result<Self, Failed> {
+    pub fn new(found: LoadedConfig, flags: &Flags, data_dir: &Path) -> Result<Self, Failed> {
         let upstream = &found.config.upstream;
         let default_timeout = time(flags.upstream_timeout.as_deref(), upstream.timeout)?;
         let reconnect_cap = time(flags.reconnect_cap.as_deref(), upstream.reconnect_cap)?;
         let (servers, filters) = servers(&found, flags, default_timeout)?;
         check_plugins(&found.config, &servers)?;
         let policies = ChosenPolicies::read(&found, flags)?;
-        let Found {
+        let LoadedConfig {
             config,
             source,
             text,
@@ -96,8 +96,8 @@ impl Settings {
         let pins = accepted::pins(config.pins, &lock_file, governing.as_ref());
         let project_lock = accepted::project_lock(&source, &lock_file);
         let protected = protected::places(&source, &config, &policies, (data_dir, &lock_file));
-        let guard_written = config.guard.told(flags);
-        let guard = guard_written.meant(data_dir)?;
+        let guard_written = config.guard.with_flags(flags);
+        let guard = guard_written.options(data_dir)?;
         let packs = accepted::packs(beside, &config, governing.as_ref());
         Ok(Self {
             data_dir: data_dir.to_owned(),
@@ -111,7 +111,7 @@ impl Settings {
             project_lock,
             protected: Arc::new(protected),
             packs,
-            view: flags.view.unwrap_or(config.view).meant(),
+            view: flags.view.unwrap_or(config.view).to_gate(),
             default_timeout,
             reconnect_cap,
             warden_program: warden_program()?,
@@ -145,7 +145,6 @@ impl Settings {
         }
     }
 
-    /// How tools are shown.
     pub fn naming(&self) -> Naming {
         naming(&self.config)
     }
@@ -171,12 +170,11 @@ impl Settings {
         bytes(self.config.limits.http_mib)
     }
 
-    /// Requests and answers in the works at once.
+    /// Memory for requests and answers in flight.
     pub fn inflight_bytes(&self) -> usize {
         bytes(self.config.limits.inflight_mib)
     }
 
-    /// Where to listen.
     pub fn listen(&self, flag: Option<&str>) -> Result<SocketAddr, Failed> {
         let text = flag
             .or(self.config.listen.as_deref())
@@ -187,7 +185,7 @@ impl Settings {
         })
     }
 
-    /// The credentials: the environment beats the file beats the data folder.
+    /// The credentials: the environment overrides the file, which overrides the data folder.
     pub fn tokens(&self) -> Result<TokenPair, Failed> {
         let mut auth = self.config.auth.clone();
         let lookup = |name: &str| std::env::var(name).ok();
@@ -207,14 +205,14 @@ impl Settings {
     }
 }
 
-/// A limit in bytes; one that no machine has the memory for is no limit.
+/// A limit in bytes. A value beyond the address space saturates.
 pub fn bytes(mib: NonZeroUsize) -> usize {
     mib.get().saturating_mul(MIB)
 }
 
 /// The servers of the file and of the flags, and which of their tools there are.
 fn servers(
-    found: &Found,
+    found: &LoadedConfig,
     flags: &Flags,
     default_timeout: Duration,
 ) -> Result<(Vec<ServerSpec>, HashMap<ServerName, ToolFilter>), Failed> {
@@ -260,7 +258,8 @@ fn protocol(written: model::Protocol) -> Protocol {
 }
 
 fn warden_program() -> Result<PathBuf, Failed> {
-    warden::program().map_err(|error| Failed::system(format!("our own program: {error}")))
+    warden::program()
+        .map_err(|error| Failed::system(format!("cannot find callgate's own program: {error}")))
 }
 
 fn filter(server: &Server) -> ToolFilter {
@@ -292,7 +291,7 @@ fn check_names(servers: &[ServerSpec]) -> Result<(), Failed> {
     for (at, server) in servers.iter().enumerate() {
         if servers[..at].iter().any(|other| other.name == server.name) {
             return Err(Failed::config(format!(
-                "server `{}` is given twice",
+                "server `{}` is defined twice",
                 server.name
             )));
         }
@@ -306,15 +305,15 @@ fn check_plugins(config: &Config, servers: &[ServerSpec]) -> Result<(), Failed> 
         let wrong = |why: String| Failed::config(format!("plugin `{name}`: {why}"));
         let checked = ServerName::new(name).map_err(|error| wrong(error.to_string()))?;
         if servers.iter().any(|server| server.name == checked) {
-            return Err(wrong("a server has the same name".to_owned()));
+            return Err(wrong("a server already has this name".to_owned()));
         }
     }
     Ok(())
 }
 
-fn time(flag: Option<&str>, written: Span) -> Result<Duration, Failed> {
+fn time(flag: Option<&str>, written: TimeSpan) -> Result<Duration, Failed> {
     flag.map_or(Ok(written.0), |text| {
-        text.parse::<Span>()
+        text.parse::<TimeSpan>()
             .map(|span| span.0)
             .map_err(Failed::user)
     })

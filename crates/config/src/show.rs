@@ -1,4 +1,4 @@
-//! The configuration as it is in effect, for people: flags applied, and secrets blotted out.
+//! The configuration in effect, for people: flags applied and secrets hidden.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use callgate_record::Redactor;
 use crate::Failed;
 use crate::{
     Config, Settings,
-    model::{NamedServer, PinChoice, Server, Span, View},
+    model::{NamedServer, PinChoice, Server, TimeSpan, View},
 };
 
-/// Stands where a secret is.
-const BLOT: &str = "[hidden]";
+/// Replaces a secret.
+const HIDDEN: &str = "[hidden]";
 
-/// What is in effect. What could be a secret is blotted out: every token, header and variable that is
-/// not wholly a reference to a variable, the query of a URL, and whatever redaction finds elsewhere.
+/// The configuration in effect. Possible secrets are hidden: every token, header and variable that is not
+/// only a reference to a variable, the query of a URL, and what redaction finds elsewhere.
 pub fn effective(settings: &Settings, listen: Option<&str>) -> Result<Config, Failed> {
     let audit = &settings.config.audit;
     let redactor = Redactor::new(&audit.redact, audit.body_bytes)
@@ -27,22 +27,22 @@ pub fn effective(settings: &Settings, listen: Option<&str>) -> Result<Config, Fa
     config.policy = Some(settings.policies.chosen());
     config.policy_mode = Some(settings.policies.mode);
     config.pins = Some(config.pins.unwrap_or(PinChoice::Tofu));
-    config.upstream.timeout = Span(settings.default_timeout);
-    config.upstream.reconnect_cap = Span(settings.reconnect_cap);
+    config.upstream.timeout = TimeSpan(settings.default_timeout);
+    config.upstream.reconnect_cap = TimeSpan(settings.reconnect_cap);
     let known = config.servers.0.len();
     let from_flags = settings.servers.iter().skip(known).filter_map(of_spec);
     config.servers.0.extend(from_flags);
     for NamedServer { server, .. } in &mut config.servers.0 {
-        blot_server(server, &redactor);
+        hide_server_secrets(server, &redactor);
     }
     for webhook in &mut config.approvals.notify {
-        blot(&mut webhook.secret);
+        hide(&mut webhook.secret);
         webhook.url = redactor.text(&webhook.url);
     }
     config.guard = settings.guard_written.clone();
-    blot(&mut config.guard.api_key);
-    blot(&mut config.auth.token);
-    blot(&mut config.auth.admin_token);
+    hide(&mut config.guard.api_key);
+    hide(&mut config.auth.token);
+    hide(&mut config.auth.admin_token);
     Ok(config)
 }
 
@@ -74,13 +74,13 @@ fn of_spec(spec: &ServerSpec) -> Option<NamedServer> {
     })
 }
 
-fn blot_server(server: &mut Server, redactor: &Redactor) {
-    blot_all(&mut server.env);
-    blot_all(&mut server.headers);
+fn hide_server_secrets(server: &mut Server, redactor: &Redactor) {
+    hide_all(&mut server.env);
+    hide_all(&mut server.headers);
     if let Some(url) = &mut server.url
         && let Some((address, _)) = url.split_once('?')
     {
-        *url = format!("{address}?{BLOT}");
+        *url = format!("{address}?{HIDDEN}");
     }
     let words = server.args.iter_mut().flatten().chain(&mut server.command);
     for word in words {
@@ -88,17 +88,17 @@ fn blot_server(server: &mut Server, redactor: &Redactor) {
     }
 }
 
-fn blot_all(values: &mut BTreeMap<String, String>) {
+fn hide_all(values: &mut BTreeMap<String, String>) {
     for value in values.values_mut() {
         if !is_reference(value) {
-            BLOT.clone_into(value);
+            HIDDEN.clone_into(value);
         }
     }
 }
 
-fn blot(token: &mut Option<String>) {
+fn hide(token: &mut Option<String>) {
     if let Some(written) = token.as_mut().filter(|written| !is_reference(written)) {
-        BLOT.clone_into(written);
+        HIDDEN.clone_into(written);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The two credentials, and the key of what hosts carry for us: made at the first start, kept in the
-//! data folder, mode 0600.
+//! The two credentials, and the key that seals the state of parked calls: generated at the first start and kept
+//! in the data folder with mode 0600.
 
 use std::{
     fmt, fs,
@@ -12,9 +12,7 @@ use crate::{Auth, Failed};
 
 /// The agent's token opens `/mcp`; the admin's opens everything else.
 pub struct TokenPair {
-    /// The agent's.
     pub agent: String,
-    /// The admin's.
     pub admin: String,
 }
 
@@ -25,20 +23,20 @@ impl fmt::Debug for TokenPair {
     }
 }
 
-/// The configured tokens, or those of the data folder, made when there are none.
+/// The configured tokens, or those of the data folder, which are generated if missing.
 pub(crate) fn load(auth: &Auth, data_dir: &Path) -> Result<TokenPair, Failed> {
     let agent = auth
         .token
         .clone()
-        .map_or_else(|| kept(&data_dir.join("agent.token")), Ok)?;
+        .map_or_else(|| read_or_create(&data_dir.join("agent.token")), Ok)?;
     let admin = auth
         .admin_token
         .clone()
-        .map_or_else(|| kept(&data_dir.join("admin.token")), Ok)?;
+        .map_or_else(|| read_or_create(&data_dir.join("admin.token")), Ok)?;
     if agent == admin {
         return Err(
             Failed::config("`auth.token` and `auth.admin_token` are the same")
-                .help("an agent that holds the admin token could approve its own calls: use two"),
+                .help("use two different tokens: an agent with the admin token could approve its own calls"),
         );
     }
     Ok(TokenPair { agent, admin })
@@ -47,11 +45,11 @@ pub(crate) fn load(auth: &Auth, data_dir: &Path) -> Result<TokenPair, Failed> {
 /// The key that states of parked calls are sealed with.
 pub fn seal_key(data_dir: &Path) -> Result<[u8; 32], Failed> {
     use sha2::{Digest as _, Sha256};
-    let text = kept(&data_dir.join("seal.key"))?;
+    let text = read_or_create(&data_dir.join("seal.key"))?;
     Ok(Sha256::digest(text).into())
 }
 
-fn kept(file: &Path) -> Result<String, Failed> {
+fn read_or_create(file: &Path) -> Result<String, Failed> {
     let failed =
         |error: std::io::Error| Failed::system(format!("token file `{}`: {error}", file.display()));
     match fs::read_to_string(file) {
@@ -59,7 +57,7 @@ fn kept(file: &Path) -> Result<String, Failed> {
         Ok(_) => {
             return Err(
                 Failed::system(format!("token file `{}` is empty", file.display()))
-                    .help("remove it, and a new token is made"),
+                    .help("remove it; callgate then generates a new token"),
             );
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -75,8 +73,8 @@ fn kept(file: &Path) -> Result<String, Failed> {
         Ok(mut made) => made
             .write_all(format!("{token}\n").as_bytes())
             .map_err(failed)?,
-        // Another process was faster; its token counts.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return kept(file),
+        // Another process created the file first; both must use the same token.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return read_or_create(file),
         Err(error) => return Err(failed(error)),
     }
     Ok(token)
@@ -84,7 +82,10 @@ fn kept(file: &Path) -> Result<String, Failed> {
 
 fn fresh() -> Result<String, Failed> {
     let mut random = [0u8; 32];
-    getrandom::fill(&mut random)
-        .map_err(|error| Failed::system(format!("random numbers: {error}")))?;
+    getrandom::fill(&mut random).map_err(|error| {
+        Failed::system(format!(
+            "the operating system's random number generator failed: {error}"
+        ))
+    })?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -1,5 +1,5 @@
 //! Trust in files that were found rather than named. One list in the data folder has a manifest per project: every file
-//! that governs there, by name and content. A project is used while it is exactly what its manifest says.
+//! that governs it, by name and digest. A project is used only while its files match the manifest exactly.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,13 +21,13 @@ pub const TRUST_FILE: &str = "trusted.json";
 const LOCK: &str = "trusted.lock";
 /// The version of the form that is written here. The first one was a map from files to digests.
 const VERSION: u64 = 2;
-/// Stands in place of a digest where there is no file.
+/// Replaces the digest of a missing file.
 const ABSENT: &str = "absent";
 
 /// The digest of each file, by its name. While the gateway replaces a file there are two, with a space between them.
 pub type Manifest = BTreeMap<String, String>;
 
-/// What the user has looked at and allowed: a manifest for each project and each plugin.
+/// What the user has reviewed and allowed: a manifest for each project and each plugin.
 #[derive(Debug)]
 pub struct TrustList {
     file: PathBuf,
@@ -35,7 +35,7 @@ pub struct TrustList {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct TrustFile {
     version: u64,
     trusted: BTreeMap<String, Manifest>,
 }
@@ -45,7 +45,7 @@ impl TrustList {
         let file = data_dir.join(TRUST_FILE);
         let wrong = |error: serde_json::Error| {
             Failed::config(format!("`{}`: {error}", file.display()))
-                .help("remove it to forget what was trusted")
+                .help("remove it to start over with nothing trusted")
         };
         let text = match regular_file::read(&file) {
             Ok(text) => text,
@@ -55,18 +55,18 @@ impl TrustList {
         let value: Value = serde_json::from_slice(&text).map_err(wrong)?;
         let manifests = match value.get("version").and_then(Value::as_u64) {
             Some(VERSION) => {
-                serde_json::from_value::<Written>(value)
+                serde_json::from_value::<TrustFile>(value)
                     .map_err(wrong)?
                     .trusted
             }
             Some(newer) => {
                 let what = format!(
-                    "`{}` has version {newer}, and this callgate knows only version {VERSION}",
+                    "`{}` has version {newer}, but this callgate only supports version {VERSION}",
                     file.display()
                 );
                 return Err(Failed::config(what).help("use a newer callgate on this data folder"));
             }
-            // Each file was trusted by itself: a project of which more governs has to be trusted again.
+            // Version 1 trusted single files, so a project with more governing files must be trusted again.
             None => serde_json::from_value::<BTreeMap<String, String>>(value)
                 .map_err(wrong)?
                 .into_iter()
@@ -76,7 +76,7 @@ impl TrustList {
         Ok(Self { file, manifests })
     }
 
-    /// Changes the list; of two who do so at once neither is lost.
+    /// Changes the list under a lock, so that concurrent changes are not lost.
     pub fn change<T>(
         data_dir: &Path,
         how: impl FnOnce(&mut Self) -> Result<T, Failed>,
@@ -91,7 +91,7 @@ impl TrustList {
         Ok(done)
     }
 
-    /// Whether exactly this content at exactly this place is trusted, in whatever manifest.
+    /// Whether exactly this content at exactly this path is trusted, in any manifest.
     pub fn covers(&self, path: &Path, content: &[u8]) -> bool {
         let Ok(name) = name(path) else { return false };
         let digest = Digest::of(content).to_string();
@@ -99,7 +99,7 @@ impl TrustList {
             .manifests
             .values()
             .filter_map(|manifest| manifest.get(&name));
-        known.any(|known| says(known, &digest))
+        known.any(|known| includes_digest(known, &digest))
     }
 
     /// What differs from the manifest of `root`; `None` where there is none.
@@ -110,7 +110,7 @@ impl TrustList {
             let digest = manifest.get(name);
             digest.cloned().unwrap_or_else(|| ABSENT.to_owned())
         };
-        let differs = |name: &&String| !says(&digest(known, name), &digest(now, name));
+        let differs = |name: &&String| !includes_digest(&digest(known, name), &digest(now, name));
         Some(names.into_iter().filter(differs).cloned().collect())
     }
 
@@ -121,7 +121,7 @@ impl TrustList {
             return false;
         };
         let known = manifest.get(&file).map_or(ABSENT, String::as_str);
-        says(known, &digest_of(content))
+        includes_digest(known, &digest_of(content))
     }
 
     /// Trusts `root` with everything in the manifest, and nothing else of it.
@@ -131,7 +131,7 @@ impl TrustList {
         Ok(())
     }
 
-    /// Takes trust back: of a project or plugin with all its files, and of single files wherever they stand.
+    /// Revokes the trust in a project or plugin with all its files, and returns their names.
     pub fn revoke(&mut self, root: &Path) -> Result<Vec<String>, Failed> {
         let root = name(root).map_err(|error| unreadable(root, &error))?;
         let known = self.manifests.remove(&root).unwrap_or_default();
@@ -141,7 +141,7 @@ impl TrustList {
     fn save(&self) -> Result<(), Failed> {
         let failed =
             |error: io::Error| Failed::system(format!("`{}`: {error}", self.file.display()));
-        let written = Written {
+        let written = TrustFile {
             version: VERSION,
             trusted: self.manifests.clone(),
         };
@@ -153,7 +153,7 @@ impl TrustList {
     }
 }
 
-/// A file by its own name in the folder where it really lies; what a link leads to counts by its content.
+/// The name of a file in the list: its folder with links resolved, plus its own name. A link's target counts by content.
 pub fn name(path: &Path) -> io::Result<String> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")))?;
@@ -161,8 +161,8 @@ pub fn name(path: &Path) -> io::Result<String> {
     Ok(folder.join(last).to_string_lossy().into_owned())
 }
 
-/// Whether what is known of a file, one digest or two, is this digest.
-fn says(known: &str, digest: &str) -> bool {
+/// Whether a manifest entry, one digest or two, includes this digest.
+fn includes_digest(known: &str, digest: &str) -> bool {
     known.split(' ').any(|known| known == digest)
 }
 
@@ -177,15 +177,14 @@ fn unreadable(path: &Path, error: &io::Error) -> Failed {
     Failed::user(format!("`{}`: {error}", path.display()))
 }
 
-/// The lock of a trusted project. What the gateway itself accepts stays trusted; a lock that others changed is not
-/// written over, because that would make their change ours.
+/// The lock of a trusted project. Changes by the gateway itself stay trusted. A lock that others changed is not
+/// overwritten, because that would make their change trusted.
 #[derive(Debug, Clone)]
 pub struct ProjectLock {
-    /// Where trust is kept.
+    /// The folder of the trust list.
     pub data_dir: PathBuf,
-    /// The configuration that the lock lies beside.
+    /// The configuration file beside the lock.
     pub root: PathBuf,
-    /// The lock.
     pub file: PathBuf,
 }
 
@@ -201,10 +200,10 @@ impl ProjectLock {
         match list.has(&self.root, &self.file, content.as_deref()) {
             true => Ok(content),
             false => Err(Failed::config(format!(
-                "`{}` has changed since it was trusted, and the lock before the change stays in use",
+                "`{}` changed after it was trusted; the previous lock stays in use",
                 self.file.display()
             ))
-            .help("read it, then run `callgate trust` again")),
+            .help("review it, then run `callgate trust` again")),
         }
     }
 
@@ -225,11 +224,9 @@ impl Witness for ProjectLock {
         let told = |failed: Failed| failed.message().to_owned();
         let list = TrustList::load(&self.data_dir).map_err(told)?;
         if !list.has(&self.root, &self.file, old) {
-            return Err(
-                "it has changed since it was trusted; run `callgate trust` again".to_owned(),
-            );
+            return Err("it changed after it was trusted; run `callgate trust` again".to_owned());
         }
-        // Both count until the new one is there, so that trust outlives a crash in between.
+        // Both digests are trusted until the rename, so that a crash in between does not lose trust.
         self.note(format!("{} {}", digest_of(old), digest_of(Some(new))))
             .map_err(told)
     }

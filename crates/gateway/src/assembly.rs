@@ -1,4 +1,4 @@
-//! The one place where a fleet, a record and a call path become a gate.
+//! The only place where a fleet, a record and a call path become a gate.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use callgate_call::{ApprovalService, CallPath, SealKey, Telemetry};
 use callgate_record::{Ledger, Recorder};
 use callgate_upstream::{Fleet, FleetPlan, Profile};
 
-/// What a gate is made of.
+/// The parts of a gate.
 pub(crate) struct Parts<'a> {
     pub(crate) recorder: Recorder,
     pub(crate) telemetry: Telemetry,
     /// Seals what hosts carry between the rounds of a call.
     pub(crate) key: &'a SealKey,
-    /// Where people are asked.
+    /// Holds calls that need approval.
     pub(crate) approval_service: ApprovalService,
     pub(crate) ledger: Arc<dyn Ledger>,
 }

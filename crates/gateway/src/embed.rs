@@ -1,4 +1,4 @@
-//! A gateway inside another program, without files of ours.
+//! A gateway embedded in another program, without configuration files.
 
 use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -20,13 +20,13 @@ use ulid::Ulid;
 
 use crate::{assembly::Parts, local_user::local_host, running::row};
 
-/// As much of a body is kept on record as the configuration keeps by default.
+/// The default of `audit.body_bytes`.
 const BODY_BYTES: usize = 2048;
 const MIB: usize = 1024 * 1024;
 
 /// A gateway that runs inside this program.
 ///
-/// Calls made with [`Gateway::call`] walk the same path as those of any door: resolved, decided, recorded, forwarded.
+/// Calls made with [`Gateway::call`] take the same path as those of any door: resolved, decided, recorded, forwarded.
 #[derive(Debug)]
 pub struct Gateway {
     doors: Doors,
@@ -37,7 +37,7 @@ pub struct Gateway {
     stop: CancellationToken,
 }
 
-/// What an embedded gateway is made of.
+/// Builds an embedded [`Gateway`].
 #[derive(Debug)]
 pub struct Builder {
     policy: Policy,
@@ -61,13 +61,13 @@ impl Gateway {
         }
     }
 
-    /// Calls `server:tool` with arguments in JSON, as the user of this process, and waits for the JSON-RPC answer. A call
-    /// that needs a person is answered with how to approve it.
+    /// Calls `server:tool` with JSON arguments, as the user of this process, and waits for the JSON-RPC answer. The
+    /// answer to a call that needs approval says how to approve it.
     pub async fn call(&self, tool: &str, arguments: &str) -> Result<Frame, Failed> {
         let id = Id::string(&Ulid::generate().to_string());
         let request = message::tool_call(&id, tool, arguments);
         let frame = Frame::parse(request, Strictness::Full)
-            .map_err(|error| Failed::user(format!("the arguments cannot be sent: {error}")))?;
+            .map_err(|error| Failed::user(format!("the arguments are not valid JSON: {error}")))?;
         let door = Door {
             source: Source::Cli,
             transport: Transport::Local,
@@ -85,17 +85,17 @@ impl Gateway {
         &self.doors
     }
 
-    /// Where everything is kept; `archive` answers what has happened.
+    /// The stores of the gateway; `archive` answers queries about past calls.
     pub fn stores(&self) -> &Stores {
         &self.stores
     }
 
-    /// Where held calls are decided.
+    /// Decides about held calls.
     pub fn approvals(&self) -> &ApprovalService {
         &self.approval_service
     }
 
-    /// Lets calls end for as long as `patience`, then ends the servers and closes the record.
+    /// Waits up to `patience` for calls in flight, then stops the servers and closes the record.
     pub async fn stop(self, patience: Duration) -> Result<(), Failed> {
         self.doors.path().drain(patience).await;
         self.fleet.shutdown().await;
@@ -104,7 +104,7 @@ impl Gateway {
             crate::log::approvals_follower_failed();
         }
         let closed = self.stores.log.close();
-        closed.map_err(|error| Failed::system(format!("the record was not closed: {error}")))
+        closed.map_err(|error| Failed::system(format!("could not close the record: {error}")))
     }
 }
 
@@ -116,7 +116,7 @@ impl Builder {
         self
     }
 
-    /// Adds an MCP server. One that is a command also needs [`Builder::warden`].
+    /// Adds an MCP server. A server with a command also needs [`Builder::warden`].
     #[must_use]
     pub fn server(mut self, server: ServerSpec) -> Self {
         self.servers.push(server);
@@ -130,7 +130,7 @@ impl Builder {
         self
     }
 
-    /// What may be called.
+    /// The policy that decides calls; [`Builtin::Default`] by default.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -144,7 +144,7 @@ impl Builder {
         self
     }
 
-    /// How people are asked about held calls.
+    /// Sets how held calls wait for a decision.
     #[must_use]
     pub fn approval_settings(mut self, settings: ApprovalSettings) -> Self {
         self.settings = settings;
@@ -193,10 +193,10 @@ impl Builder {
             server.launch.is_enabled() && server.launch.transport() == "stdio"
         };
         if self.warden_program.is_none() && self.servers.iter().any(needs_warden) {
-            return Err(
-                Failed::user("a server that is a command needs `callgate-warden`")
-                    .help("name the program with `Builder::warden`"),
-            );
+            return Err(Failed::user(
+                "a server with a command needs the program `callgate-warden`",
+            )
+            .help("set its path with `Builder::warden`"));
         }
         Ok(FleetPlan {
             servers: self.servers,
@@ -222,7 +222,7 @@ impl Builder {
     }
 }
 
-/// How the servers stand.
+/// The status of the servers.
 struct Rows(Arc<Fleet>);
 
 impl fmt::Debug for Rows {
@@ -237,7 +237,7 @@ impl StatusSource for Rows {
     }
 }
 
-/// A caller without a person: it hears nothing and cannot be asked.
+/// A caller without a person: it ignores notifications and cannot answer questions.
 #[derive(Debug)]
 struct Unattended;
 

@@ -1,4 +1,4 @@
-//! What this build leaves out. A setting that needs a missing feature is an error: it is never ignored.
+//! Cargo features that this build lacks. A setting that needs a missing feature is an error and never ignored.
 
 use callgate_config::{Failed, Settings};
 use callgate_gate::View;

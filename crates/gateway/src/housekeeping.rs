@@ -1,4 +1,4 @@
-//! What is done for the record in the background: the index catches up, old segments go.
+//! Background work for the record: the index catches up, and old segments are deleted.
 
 use std::{
     sync::{
@@ -13,19 +13,19 @@ use callgate_record::{Archive, RetentionLimits, Stores};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked whether there is something to do.
+/// How often the task checks for work.
 const TICK: Duration = Duration::from_secs(2);
-/// More entries than this in one tick mean that calls need the processor more than the index
-/// does: whoever asks for records brings the index up to date anyway.
+/// Above this many entries in one tick, calls need the processor more than the index does: a query
+/// for records brings the index up to date anyway.
 const BUSY_ENTRIES: u64 = 500;
-/// So few entries since a filling began do not interrupt it.
+/// Catching up continues while at most this many entries arrive.
 const QUIET_ENTRIES: u64 = 50;
-/// However busy it is, the index is never left behind for longer than this.
+/// The longest time without catching up, even under load.
 const LONGEST_LAG: Duration = Duration::from_secs(600);
-/// How often old segments are looked for.
+/// How often old segments are deleted.
 const RETAIN_EVERY: Duration = Duration::from_secs(3600);
 
-/// Keeps house until `stop` fires, and notes up to where the index has this process's entries.
+/// Runs until `stop` fires, and stores in `indexed_through` how far the index has this process's entries.
 pub(crate) async fn keep(
     stores: Stores,
     indexed_through: Arc<AtomicU64>,
@@ -73,7 +73,7 @@ fn drop_old(archive: &dyn Archive, limits: RetentionLimits) {
     }
 }
 
-/// Whether the index has all that was in the log when this began. It makes way for calls, unless
+/// Brings the index up to date, and returns whether it is complete. It stops early while calls are busy, unless
 /// it is `overdue`.
 fn catch_up(stores: &Stores, overdue: bool, events: &Events) -> bool {
     let head = || stores.log.head().seq;

@@ -1,4 +1,4 @@
-//! The tokens of the data folder, as the HTTP door asks for them.
+//! The tokens of the data folder for the HTTP door.
 
 use std::{
     collections::HashMap,
@@ -10,32 +10,32 @@ use callgate_record::{Token, Tokens};
 use callgate_server::{Keyring, Principal};
 use jiff::Timestamp;
 
-/// The tokens of a data folder. What cannot be read opens nothing.
+/// The tokens of a data folder. If they cannot be read, every token is refused.
 #[derive(Debug)]
 pub struct StoredTokens {
     tokens: Arc<dyn Tokens>,
-    /// Principals as they were made from tokens, so that not every request makes them anew.
-    made: Mutex<HashMap<String, Made>>,
+    /// Principals by token name, so that requests do not build them again.
+    cached: Mutex<HashMap<String, CachedPrincipal>>,
 }
 
-/// A token and the principal that was made from it.
-type Made = (Arc<Token>, Arc<Principal>);
+/// A token and the principal made from it. The token's pointer tells whether the entry is stale.
+type CachedPrincipal = (Arc<Token>, Arc<Principal>);
 
 impl StoredTokens {
     pub fn new(tokens: Arc<dyn Tokens>) -> Self {
         Self {
             tokens,
-            made: Mutex::default(),
+            cached: Mutex::default(),
         }
     }
 
     fn principal(&self, token: Arc<Token>) -> Arc<Principal> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        match made.get(&token.name) {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        match cached.get(&token.name) {
             Some((known, principal)) if Arc::ptr_eq(known, &token) => principal.clone(),
             Some(_) | None => {
                 let principal = Arc::new(principal(&token));
-                made.insert(token.name.clone(), (token, principal.clone()));
+                cached.insert(token.name.clone(), (token, principal.clone()));
                 principal
             }
         }
@@ -66,7 +66,7 @@ fn principal(token: &Token) -> Principal {
         role: token.role,
         tenant: token.tenant.clone(),
         grant: token.grant(),
-        // A view that this version does not have is none.
+        // An unknown view, written by a newer version, falls back to the default view.
         view: token.view.as_ref().and_then(|view| view.parse().ok()),
         names_agent: true,
         operates: false,

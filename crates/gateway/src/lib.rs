@@ -1,11 +1,11 @@
 //! The gateway put together: a record, servers, a call path and what runs beside them.
 //!
-//! A program that embeds a gateway begins with [`Gateway::builder`]; the CLI begins with settings: [`Running::open`] makes one of [`Settings`](callgate_config::Settings); [`reload::Reloading`] follows the files that it was
-//! made of. This room decides nothing about calls: it says who takes part.
-
+//! A program that embeds a gateway starts with [`Gateway::builder`]. The CLI starts with
+//! [`Settings`](callgate_config::Settings): [`Running::open`] makes a gateway from them, and [`reload::Reloading`]
+//! follows their files. This room decides nothing about calls; it connects the parts that do.
 //!
-//! Code, plugins, agent steps, workflows and the exporter of spans are cargo features; [`features`] refuses settings
-//! that need one which is missing.
+//! Code, plugins, agent steps, workflows and the span exporter are cargo features; [`features`] refuses settings that
+//! need a missing one.
 
 mod assembly;
 mod embed;

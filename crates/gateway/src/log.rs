@@ -17,39 +17,39 @@ pub(crate) fn background_task_failed() {
 }
 
 pub(crate) fn old_records_not_dropped(error: &impl Display) {
-    tracing::warn!(%error, "old records could not be dropped");
+    tracing::warn!(%error, "could not delete old records; trying again later");
 }
 
 pub(crate) fn index_not_filled(error: &impl Display) {
-    tracing::warn!(%error, "the index could not be filled; trying again later");
+    tracing::warn!(%error, "could not update the index; trying again later");
 }
 
 pub(crate) fn record_not_closed(error: &impl Display) {
-    tracing::warn!(%error, "the record could not be closed properly; the next start closes it");
+    tracing::warn!(%error, "could not close the record; the next start closes it");
 }
 
 pub(crate) fn servers_not_stopped() {
-    tracing::warn!("servers did not stop in time; their wardens kill them");
+    tracing::warn!("some servers did not stop in time; their wardens kill them");
 }
 
 pub(crate) fn tokens_not_read(error: &impl Display) {
-    tracing::error!(%error, "tokens cannot be read; every token is refused");
+    tracing::error!(%error, "cannot read the tokens; every token is refused");
 }
 
 pub(crate) fn exporter_panicked() {
-    tracing::warn!("the exporter of spans panicked while it was stopped");
+    tracing::warn!("the span exporter panicked during shutdown");
 }
 
 pub(crate) fn plugin_not_started(plugin: &str, error: &str) {
-    tracing::warn!(plugin, error, "a plugin could not be started");
+    tracing::warn!(plugin, error, "could not start a plugin");
 }
 
 pub(crate) fn operation_left_out(error: &impl Display) {
-    tracing::warn!(%error, "an operation cannot be shown to models and is left out");
+    tracing::warn!(%error, "skipping an operation that cannot be offered to models");
 }
 
 pub(crate) fn configuration_not_watched(error: &impl Display) {
-    tracing::warn!(%error, "the configuration cannot be watched; changes count after a restart");
+    tracing::warn!(%error, "cannot watch the configuration; changes take effect after a restart");
 }
 
 pub(crate) fn configuration_note(note: &str) {
@@ -64,11 +64,11 @@ pub(crate) fn announcing_failed() {
     tracing::error!("the task that announces approvals panicked");
 }
 
-/// Processes that share a data folder settle which of them announces an approval.
+/// Processes that share a data folder agree on the one that announces an approval.
 pub(crate) fn announcer_not_chosen(error: &impl Display) {
-    tracing::warn!(%error, "an approval cannot be announced");
+    tracing::warn!(%error, "could not determine which process announces an approval");
 }
 
 pub(crate) fn approval_not_announced(host: &str, approval: &ApprovalId, error: &str) {
-    tracing::warn!(host, error, approval_id = %approval, "an approval could not be announced");
+    tracing::warn!(host, error, approval_id = %approval, "could not announce an approval to a webhook");
 }

@@ -1,8 +1,8 @@
-//! Tells people elsewhere that a call needs them: a signed POST to each address of `approvals.notify`.
+//! Announces approvals: a signed POST to each webhook of `approvals.notify`.
 //!
-//! A message tells where to decide, and decides nothing. Each approval is announced by one process, the
-//! one that asked for it, or whoever finds it when that one died first. An address that does not take a
-//! message is tried again a few times; then the approval still stands on the page and in the list.
+//! A message says where to decide and cannot decide anything. Each approval is announced by one process: the
+//! one that asked for it, or, if that one died, the first that finds it. A webhook that does not accept a message
+//! is retried a few times; the approval stays on the page and in the list in any case.
 
 mod message;
 
@@ -24,15 +24,15 @@ use callgate_config::{Failed, Webhook, WebhookFormat};
 
 use crate::outbound::Outbound;
 
-/// How long one try may take.
+/// The deadline of one attempt.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The pauses before further tries.
+/// The pauses before retries.
 const PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(5),
     Duration::from_secs(25),
 ];
-/// Pending approvals that are looked at; there are not so many for people to decide about.
+/// Pending approvals per listing: more than people could decide about.
 const MAX_PENDING: usize = 500;
 
 /// Announces approvals until it is stopped.
@@ -42,7 +42,7 @@ pub(crate) struct Notifying {
     stop: CancellationToken,
 }
 
-/// An address, with what its messages need.
+/// A webhook and its client.
 #[derive(Debug)]
 struct Hook {
     outbound: Outbound,
@@ -52,7 +52,7 @@ struct Hook {
 }
 
 impl Notifying {
-    /// Starts to announce what is asked at `approval_service`; nothing where nobody is to be told.
+    /// Starts to announce the approvals of `approval_service`; `None` without webhooks.
     pub(crate) fn start(
         hooks: &[Webhook],
         approval_service: ApprovalService,
@@ -61,14 +61,14 @@ impl Notifying {
             return Ok(None);
         }
         let outbound = Outbound::new()?;
-        let meant = |hook| meant(hook, &outbound).map(Arc::new);
-        let hooks = hooks.iter().map(meant).collect::<Result<_, _>>()?;
+        let prepare = |hook| prepare(hook, &outbound).map(Arc::new);
+        let hooks = hooks.iter().map(prepare).collect::<Result<_, _>>()?;
         let stop = CancellationToken::new();
         let following = tokio::spawn(follow(approval_service, hooks, stop.clone()));
         Ok(Some(Self { following, stop }))
     }
 
-    /// Announces no more; messages under way are given up.
+    /// Stops announcing; deliveries in progress are cancelled.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if self.following.await.is_err() {
@@ -77,7 +77,7 @@ impl Notifying {
     }
 }
 
-fn meant(hook: &Webhook, outbound: &Outbound) -> Result<Hook, Failed> {
+fn prepare(hook: &Webhook, outbound: &Outbound) -> Result<Hook, Failed> {
     let lookup = |name: &str| std::env::var(name).ok();
     let wrong = |what: String| Failed::config(format!("`approvals.notify`: {what}"));
     let fill =
@@ -85,7 +85,7 @@ fn meant(hook: &Webhook, outbound: &Outbound) -> Result<Hook, Failed> {
     let url = fill(&hook.url)?;
     let parsed = Url::parse(&url).ok();
     let url = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or_else(|| wrong("a `url` is neither http nor https".to_owned()))?;
+    let url = url.ok_or_else(|| wrong("a `url` must begin with http:// or https://".to_owned()))?;
     Ok(Hook {
         outbound: outbound.to(&url)?,
         url,
@@ -120,7 +120,7 @@ async fn follow(approval_service: ApprovalService, hooks: Vec<Arc<Hook>>, stop: 
     tasks.wait().await;
 }
 
-/// The pending approvals that this process is to announce now.
+/// The pending approvals that this process must announce now.
 async fn unannounced(approval_service: &ApprovalService) -> Vec<Approval> {
     let pending = approval_service.list(Which::pending(), MAX_PENDING).await;
     let mut ours = Vec::new();
@@ -134,7 +134,7 @@ async fn unannounced(approval_service: &ApprovalService) -> Vec<Approval> {
     ours
 }
 
-/// Tells one address, trying again where it does not take it.
+/// Delivers an announcement to one webhook, with retries.
 async fn deliver(hook: &Hook, approval: &Approval, url: &str) {
     let body = match hook.format {
         WebhookFormat::Generic => message::generic(approval, url),
@@ -172,14 +172,14 @@ async fn post(hook: &Hook, approval: &Approval, body: &Bytes) -> Result<(), Stri
         .map_err(|error| error.to_string())?;
     match tokio::time::timeout(DEADLINE, hook.outbound.send(request)).await {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
-        Ok(Ok(response)) => Err(format!("it answered {}", response.status())),
+        Ok(Ok(response)) => Err(format!("the webhook answered {}", response.status())),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it does not answer".to_owned()),
+        Err(_) => Err(format!("the webhook did not answer within {DEADLINE:?}")),
     }
 }
 
-/// HMAC-SHA-256 over the time and the body, so that neither can be changed nor an old message sent
-/// again as a new one.
+/// HMAC-SHA-256 over the time and the body, so that the body cannot be changed and an old message cannot be
+/// replayed as a new one.
 fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
     let mac = mac.expect("HMAC takes a key of any length");

@@ -1,6 +1,6 @@
 //! Spans to an OpenTelemetry collector: OTLP over HTTP, in batches, beside the calls.
 //!
-//! A collector that is slow, gone or refuses costs spans and one line in the log, never a call.
+//! A collector that is slow, down or refusing costs spans and one log line, never a call.
 
 use std::{
     sync::{
@@ -30,21 +30,21 @@ use crate::outbound::Outbound;
 
 /// How often spans are sent; a full batch goes at once.
 const BATCH_EVERY: Duration = Duration::from_secs(1);
-/// How long a batch may take; there are more where it came from.
+/// How long a batch may take. A slow collector loses a batch rather than delaying the next ones.
 const EXPORT_DEADLINE: Duration = Duration::from_secs(5);
 /// How long the last batch may take when the gateway stops.
 const LAST_BATCH_DEADLINE: Duration = Duration::from_secs(2);
-/// Where collectors take spans when their address says nothing else.
+/// The path of collectors whose address has none.
 const USUAL_PATH: &str = "/v1/traces";
 
-/// Hands spans to a collector until it is stopped.
+/// Exports spans to a collector until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     provider: SdkTracerProvider,
 }
 
 impl Exporter {
-    /// An exporter to the collector at `address`. It connects when there is something to send.
+    /// An exporter to the collector at `address`. It connects when the first batch is sent.
     pub(crate) fn start(address: &str, events: Events) -> Result<Self, Failed> {
         let failed = |what: String| Failed::config(format!("`telemetry.otlp`: {what}"));
         let endpoint = endpoint(address)?;
@@ -75,11 +75,11 @@ impl Exporter {
         Spans::of(BoxedTracer::new(Box::new(tracer)))
     }
 
-    /// Sends what is left, and ends. What the collector does not take in time is lost.
+    /// Sends the remaining spans and ends. Spans that the collector does not accept in time are lost.
     pub(crate) async fn stop(self) {
         let provider = self.provider;
         let stopped = tokio::task::spawn_blocking(move || {
-            // Why it failed was told when it failed.
+            // A failed export was already logged when it failed.
             let _ = provider.shutdown_with_timeout(LAST_BATCH_DEADLINE);
         });
         if stopped.await.is_err() {
@@ -104,13 +104,13 @@ fn endpoint(address: &str) -> Result<Url, Failed> {
     Ok(url)
 }
 
-/// Sends batches on the gateway's own runtime: they are made on a thread that has none.
+/// Sends batches on the gateway's runtime, because the SDK makes them on a thread without one.
 #[derive(Debug)]
 struct Sender {
     client: Outbound,
     runtime: Handle,
     events: Events,
-    /// Whether the last batch was not taken: of a row of failures only the first is told.
+    /// Whether the last batch failed: only the first failure in a row is logged.
     failing: Arc<AtomicBool>,
 }
 
@@ -140,7 +140,9 @@ impl HttpClient for Sender {
             let answered = tokio::time::timeout(EXPORT_DEADLINE, answer).await;
             match answered {
                 Ok(answered) => answered.map_err(HttpError::from),
-                Err(_) => Err("the collector does not answer".into()),
+                Err(_) => {
+                    Err(format!("the collector did not answer within {EXPORT_DEADLINE:?}").into())
+                }
             }
         });
         Box::pin(async move {

@@ -11,10 +11,10 @@ use callgate_config::Failed;
 /// The answers to such requests are short.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// Why a request has no answer.
+/// Why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unanswered {
-    /// There is no response, or it broke off.
+    /// The request failed, or the response was cut off.
     #[error(transparent)]
     Http(#[from] HttpFailed),
     /// The answer is over the limit.
@@ -35,10 +35,11 @@ impl Outbound {
         Ok(Self { client })
     }
 
-    /// A client for another address, with the same certificates. Fails if the address needs some and there are none.
+    /// A client for another address, with the same certificates. Fails if the address needs certificates and none are
+    /// installed.
     pub(crate) fn to(&self, url: &Url) -> Result<Self, Failed> {
-        // The URL is not told: it may hold a secret.
-        let wrong = |error| Failed::config(format!("a URL cannot be used: {error}"));
+        // The message leaves out the URL, which may contain a secret.
+        let wrong = |error| Failed::config(format!("a configured URL is invalid: {error}"));
         let uri: Uri = url.as_str().parse().map_err(wrong)?;
         self.client.can_check(&uri).map_err(untrusted)?;
         Ok(Self {
@@ -60,7 +61,9 @@ impl Outbound {
 
 fn untrusted(error: HttpFailed) -> Failed {
     match error {
-        HttpFailed::NoRoots(why) => Failed::system(format!("the system's certificates: {why}")),
+        HttpFailed::NoRoots(why) => {
+            Failed::system(format!("cannot load the system's certificates: {why}"))
+        }
         other => Failed::system(other.to_string()),
     }
 }

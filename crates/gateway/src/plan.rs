@@ -1,4 +1,4 @@
-//! What a gateway is made of, from its settings: servers, built-in tools, limits, views, and how people are asked.
+//! The parts of a gateway, planned from its settings: servers, built-in tools, limits and approvals.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,10 +15,10 @@ use callgate_upstream::{FleetOptions, FleetPlan, KeptPins};
 
 use crate::features;
 
-/// A server that went away keeps its place in the list so long: a restart changes no list.
+/// How long the tools of a stopped server stay listed, so that a restart does not change the list.
 const LISTED_WHILE_DOWN: Duration = Duration::from_secs(60);
 
-/// What the fleet of a gateway is told.
+/// The plan for the fleet of a gateway.
 pub fn fleet(settings: &Settings) -> Result<FleetPlan, Failed> {
     features::check(settings)?;
     let builtins = configured_builtins(settings)?;
@@ -34,8 +34,8 @@ pub fn fleet(settings: &Settings) -> Result<FleetPlan, Failed> {
     })
 }
 
-/// What the fleet of an agent's step in a folder is told: the built-in tools there, where they are wanted, the
-/// operations of plugins, and no server of the file.
+/// The plan for the fleet of an agent step: the built-in tools over its folder if requested, the operations of
+/// plugins, and none of the configured servers.
 pub fn step(
     settings: &Settings,
     workdir: &Path,
@@ -59,7 +59,7 @@ pub fn step(
     })
 }
 
-/// How people are asked about held calls; `served_at` is where they reach the gateway unless the file says otherwise.
+/// The settings of approvals. `served_at` is the base of links unless `approvals.base_url` is set.
 pub fn approval_settings(settings: &Settings, served_at: &str) -> ApprovalSettings {
     let approvals = &settings.config.approvals;
     let base_url = approvals.base_url.as_deref().unwrap_or(served_at);
@@ -71,7 +71,7 @@ pub fn approval_settings(settings: &Settings, served_at: &str) -> ApprovalSettin
     }
 }
 
-/// What all servers have in common.
+/// The options that all servers share.
 pub fn options(settings: &Settings) -> FleetOptions {
     let config = &settings.config;
     FleetOptions {

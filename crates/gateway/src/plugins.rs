@@ -1,14 +1,14 @@
-//! The plugins that hosts have.
+//! The plugins whose operations hosts can call.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use callgate_call::InHouse;
-use callgate_config::{Failed, FoundPlugin as Found, NotFound, PluginEntry, Settings};
+use callgate_config::{Failed, FoundPlugin, PluginEntry, PluginNotFound, Settings};
 use callgate_plugin::{Plugin, PluginError, PluginSpec, PluginTools};
 use callgate_process::environment::{self, Inherit};
 use futures_util::future::join_all;
 
-/// The plugins that a gateway has for its hosts.
+/// The running plugins of a gateway.
 #[derive(Debug, Clone, Default)]
 pub struct ServedPlugins {
     plugins: Vec<Arc<Plugin>>,
@@ -16,7 +16,7 @@ pub struct ServedPlugins {
 }
 
 impl ServedPlugins {
-    /// Starts all that the configuration names, at once. One that does not start stops nobody.
+    /// Starts all configured plugins concurrently. A plugin that fails to start does not affect the others.
     pub async fn start(settings: &Settings) -> Result<Self, Failed> {
         let starting = settings.plugins().map(|(name, entry)| async move {
             let started = start(settings, name, entry).await;
@@ -42,7 +42,6 @@ impl ServedPlugins {
         &self.in_house
     }
 
-    /// Ends all of them.
     pub async fn stop(&self) {
         join_all(self.plugins.iter().map(|plugin| plugin.stop())).await;
     }
@@ -53,8 +52,8 @@ async fn start(
     name: &str,
     entry: &PluginEntry,
 ) -> Result<(Arc<Plugin>, PluginTools), String> {
-    let found = Found::at(&entry.path, entry.config.clone());
-    let found = found.map_err(|error: NotFound| error.to_string())?;
+    let found = FoundPlugin::at(&entry.path, entry.config.clone());
+    let found = found.map_err(|error: PluginNotFound| error.to_string())?;
     let timeout = entry
         .timeout
         .map_or(settings.default_timeout, |span| span.0);
@@ -77,7 +76,7 @@ async fn start(
 
 pub(crate) fn spec(
     name: &str,
-    found: Found,
+    found: FoundPlugin,
     warden_program: &Path,
     timeout: Duration,
 ) -> PluginSpec {

@@ -1,5 +1,5 @@
-//! Reload: a configuration that changed is read, checked and taken over while calls go on. One that
-//! cannot be used changes nothing: the last good one stays, and health says so.
+//! Reload: a changed configuration is read, checked and applied while calls go on. An invalid one changes
+//! nothing: the last valid one stays in use, and health reports the error.
 
 use std::{
     path::{Path, PathBuf},
@@ -38,17 +38,17 @@ use crate::{
 /// The event of a change that loosens policy.
 pub const LOOSENED: &str = "policy.loosened";
 
-/// How configurations fared since the start, as health tells it.
+/// The reloads since the start, as health reports them.
 #[derive(Debug, Default)]
-pub struct Standing {
+pub struct ReloadStatus {
     taken_over: AtomicU64,
     rejected: AtomicU64,
-    /// What is wrong with the newest one; `None` when it is in use.
+    /// The error of the newest configuration; `None` if it is in use.
     complaint: Mutex<Option<String>>,
 }
 
-impl Standing {
-    /// How often.
+impl ReloadStatus {
+    /// The number of applied and of rejected configurations.
     pub fn reloads(&self) -> Reloads {
         Reloads {
             taken_over: self.taken_over.load(Ordering::Acquire),
@@ -56,7 +56,7 @@ impl Standing {
         }
     }
 
-    /// What is wrong with the newest one.
+    /// The error of the newest configuration.
     pub fn complaint(&self) -> Option<String> {
         self.lock().clone()
     }
@@ -68,7 +68,7 @@ impl Standing {
     }
 }
 
-/// Follows the configuration until it is told to stop.
+/// The task that follows the configuration.
 #[derive(Debug)]
 pub struct Reloading {
     following: JoinHandle<()>,
@@ -87,7 +87,7 @@ impl Reloading {
         let reloader = Reloader {
             gateway: running.gateway.clone(),
             fleet: running.fleet.clone(),
-            standing: running.standing.clone(),
+            reload_status: running.reload_status.clone(),
             approval_service: running.approval_service.clone(),
             served_at: running.served_at.clone(),
             plugins: running
@@ -106,7 +106,7 @@ impl Reloading {
         Self { following, stop }
     }
 
-    /// Lets a reload under way end, and follows no more.
+    /// Waits for a reload in progress, then stops following.
     pub async fn stop(self) {
         self.stop.cancel();
         if self.following.await.is_err() {
@@ -118,16 +118,16 @@ impl Reloading {
 struct Reloader {
     gateway: Gateway,
     fleet: Arc<Fleet>,
-    standing: Arc<Standing>,
+    reload_status: Arc<ReloadStatus>,
     approval_service: ApprovalService,
-    /// Where approvers reach the gateway unless a file says otherwise.
+    /// The base of links for approvers unless `approvals.base_url` is set.
     served_at: String,
     /// The plugins that were started with the gateway.
     plugins: Vec<Arc<dyn InHouse>>,
     flags: Flags,
-    /// What a restart would change is told against this.
+    /// Compared with a new configuration to report keys that need a restart.
     started_with: Config,
-    /// What is in use.
+    /// The settings in use.
     settings: Settings,
 }
 
@@ -168,8 +168,8 @@ async fn hung_up(hangup: &mut Option<Signal>) {
     }
 }
 
-/// The file; where it is a project's, also what says that it is trusted and what it may not loosen;
-/// where there is none, the one that would be used; and the policy files.
+/// The configuration file and the policy files. For a project also the trust list and the user's own file, which
+/// limit it; without a file the user's own one, which may appear later.
 fn watched_files(settings: &Settings) -> Vec<PathBuf> {
     let own = folders::user_config();
     let mut files: Vec<PathBuf> = match (settings.source.origin, &settings.source.file) {
@@ -208,7 +208,7 @@ impl Reloader {
         }
     }
 
-    /// Keeps to what the lock says now. The gateway writes to it as well: what it knows is no news.
+    /// Applies a changed lock. The gateway writes the lock itself, so its own changes are skipped.
     fn read_lock(&mut self) {
         if self.settings.pins.mode == PinMode::Off {
             return;
@@ -227,7 +227,7 @@ impl Reloader {
         }
     }
 
-    /// The lock as it is now. Of a project it counts only while it is trusted.
+    /// The current lock; for a project an error unless its content is trusted.
     fn lock(&self) -> Result<Lock, Failed> {
         let file = &self.settings.lock_file;
         let lock = match &self.settings.project_lock {
@@ -243,10 +243,12 @@ impl Reloader {
         }
     }
 
-    /// Whether a project is as it is in use. Then only the list of trust has changed, by what the gateway itself has
-    /// put into the lock.
+    /// Whether a project's configuration is unchanged. Then only the trust list has changed, because the gateway itself
+    /// wrote to the lock.
     fn knows_all(&self) -> bool {
-        if self.settings.source.origin != Origin::Project || self.standing.complaint().is_some() {
+        if self.settings.source.origin != Origin::Project
+            || self.reload_status.complaint().is_some()
+        {
             return false;
         }
         self.read().is_ok_and(|now| {
@@ -258,7 +260,7 @@ impl Reloader {
         })
     }
 
-    /// Tells what has become looser, where something has.
+    /// Records and reports changes that loosened policy.
     fn tell_loosened(&self, what: &[String]) {
         if what.is_empty() {
             return;
@@ -278,8 +280,8 @@ impl Reloader {
         Settings::new(found, &self.flags, &self.settings.data_dir)
     }
 
-    /// Asks another guard, where another one is to be asked. It counts before the policy does, so that no
-    /// call finds nobody to ask.
+    /// Switches to a changed guard. This happens before the new policy applies, so that no call needs a guard that
+    /// is not set yet.
     fn guard(&self, settings: &Settings) -> Result<(), Failed> {
         if settings.guard.is_some() && settings.guard != self.settings.guard {
             let path = self.gateway.path();
@@ -325,8 +327,8 @@ impl Reloader {
             events.emit(NeedsRestart { keys: &keys });
         }
         self.settings = settings;
-        *self.standing.lock() = None;
-        self.standing.taken_over.fetch_add(1, Ordering::AcqRel);
+        *self.reload_status.lock() = None;
+        self.reload_status.taken_over.fetch_add(1, Ordering::AcqRel);
     }
 
     fn reject(&self, failed: &Failed) {
@@ -342,8 +344,8 @@ impl Reloader {
             file: &self.file(&self.settings),
             reason: &reason,
         });
-        *self.standing.lock() = Some(reason);
-        self.standing.rejected.fetch_add(1, Ordering::AcqRel);
+        *self.reload_status.lock() = Some(reason);
+        self.reload_status.rejected.fetch_add(1, Ordering::AcqRel);
     }
 
     fn file(&self, settings: &Settings) -> String {
@@ -352,9 +354,9 @@ impl Reloader {
     }
 }
 
-/// The keys whose values are used once, at the start.
+/// The changed keys whose values are only read at the start.
 fn needs_restart(before: &Config, now: &Config) -> Vec<&'static str> {
-    // Servers that are started from now on have the new values of these.
+    // These two are excluded: servers that start from now on use the new values without a restart.
     let limits = Limits {
         concurrency_per_server: now.limits.concurrency_per_server,
         processes_per_server: now.limits.processes_per_server,

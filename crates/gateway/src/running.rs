@@ -27,11 +27,11 @@ use callgate_config::{self as config, Failed, Settings};
 
 use crate::{
     assembly::Parts, housekeeping, notify::Notifying, otlp::Exporter, plan, plugins::ServedPlugins,
-    reload::Standing, views::views,
+    reload::ReloadStatus, views::views,
 };
 
-/// How long servers may take to go. Each is killed after 7 s, so this is never reached unless a
-/// call that does not heed its cancellation holds its server.
+/// How long servers may take to stop. Each is killed after 7 s, so this is reached only if a call that
+/// ignores its cancellation keeps its server.
 const SERVERS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A gateway that runs in this process.
@@ -39,36 +39,36 @@ const SERVERS_PATIENCE: Duration = Duration::from_secs(10);
 pub struct Running {
     pub gateway: Gateway,
     pub fleet: Arc<Fleet>,
-    pub standing: Arc<Standing>,
+    pub reload_status: Arc<ReloadStatus>,
     /// The plugins that hosts have.
     pub plugins: Option<ServedPlugins>,
     pub stores: Stores,
     pub approval_service: ApprovalService,
-    /// Where approvers reach this gateway unless the configuration says otherwise.
+    /// The base of links for approvers unless `approvals.base_url` is set.
     pub served_at: String,
     background: Background,
     exporter: Option<Exporter>,
 }
 
-/// Where everything is kept. Another backend is another line here.
+/// The storage backend. This is the only place that chooses one.
 fn backend(data_dir: &Path, durability: Durability) -> impl Backend {
     let mut options = LogOptions::new(data_dir, env!("CARGO_PKG_VERSION"));
     options.durability = durability;
     Embedded::new(options)
 }
 
-/// What commands need that make no calls.
+/// The stores for commands that make no calls.
 pub fn shared_stores(data_dir: &Path) -> Result<SharedStores, Failed> {
     let shared = backend(data_dir, Durability::Process).shared();
     shared.map_err(|error| Failed::system(error.to_string()))
 }
 
-/// A record for what a command does beside any gateway. It is a chain of its own.
+/// A recorder for events of a command, in a chain of its own beside that of any gateway.
 pub fn own_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
     record(settings, Durability::Process, OnFailure::Refuse)
 }
 
-/// Ends such a record.
+/// Closes the record of [`own_record`].
 pub fn close_record(log: &dyn Log) {
     if let Err(error) = log.close() {
         crate::log::record_not_closed(&error);
@@ -133,7 +133,7 @@ impl Running {
         Self::start_with(settings, plan::fleet(settings)?, profile)
     }
 
-    /// The same with other plans for the servers than the settings have.
+    /// Like [`Running::start`], with a plan for the servers that differs from the settings.
     pub fn start_with(
         settings: &Settings,
         plan: FleetPlan,
@@ -161,10 +161,10 @@ impl Running {
             ledger: stores.ledger.clone(),
         };
         let (fleet, path) = parts.assemble(plan, profile);
-        let standing = Arc::new(Standing::default());
+        let reload_status = Arc::new(ReloadStatus::default());
         let status = Status {
             fleet: fleet.clone(),
-            standing: standing.clone(),
+            reload_status: reload_status.clone(),
             log: stores.log.clone(),
             indexed: Arc::default(),
         };
@@ -180,7 +180,7 @@ impl Running {
         Ok(Self {
             gateway,
             fleet,
-            standing,
+            reload_status,
             plugins: None,
             stores,
             approval_service,
@@ -190,8 +190,8 @@ impl Running {
         })
     }
 
-    /// A gate of its own for one step, with the tools of `plan` behind it. What happens there is told and
-    /// recorded where it always is.
+    /// A separate gate for one step, with the tools of `plan` behind it. Its calls go to the same record, events
+    /// and spans as those of the gateway.
     pub fn step_gate(&self, settings: &Settings, plan: FleetPlan) -> Result<StepGate, Failed> {
         let own = self.gateway.path();
         let recorder = own.recorder().clone();
@@ -204,13 +204,13 @@ impl Running {
             telemetry,
             key: &SealKey::new(config::seal_key(&settings.data_dir)?),
             approval_service: self.approval_service.clone(),
-            // Each step counts for itself.
+            // A ledger of its own: rates and budgets of a step count from the step's start.
             ledger: Arc::new(MemoryLedger::default()),
         };
         let (fleet, path) = parts.assemble(plan, Profile::gateway());
         let status = Status {
             fleet: fleet.clone(),
-            standing: self.standing.clone(),
+            reload_status: self.reload_status.clone(),
             log: self.stores.log.clone(),
             indexed: Arc::default(),
         };
@@ -218,18 +218,18 @@ impl Running {
         Ok(StepGate { gateway, fleet })
     }
 
-    /// Lets calls end, ends the servers, closes the record, hands out the last spans.
+    /// Waits for calls in flight, stops the servers, closes the record and exports the last spans.
     pub async fn stop(self, patience: Duration) {
         self.drain(patience).await;
         self.end().await;
     }
 
-    /// Takes no more calls, and lets those under way end.
+    /// Refuses new calls and waits for those in flight.
     pub async fn drain(&self, patience: Duration) {
         self.gateway.path().drain(patience).await;
     }
 
-    /// Ends the servers, closes the record, hands out the last spans.
+    /// Stops the servers, closes the record and exports the last spans.
     pub async fn end(self) {
         if timeout(SERVERS_PATIENCE, self.fleet.shutdown())
             .await
@@ -252,10 +252,10 @@ impl Running {
     }
 }
 
-/// The gateway's own tasks, which run beside its calls.
+/// The gateway's background tasks.
 #[derive(Debug)]
 struct Background {
-    /// Follows what is asked and decided about held calls.
+    /// Follows approvals that other processes ask for and decide.
     following: JoinHandle<()>,
     notifying: Option<Notifying>,
     housekeeping: JoinHandle<()>,
@@ -308,7 +308,7 @@ pub struct StepGate {
 }
 
 impl StepGate {
-    /// Lets calls end, and takes no more.
+    /// Refuses new calls, waits for those in flight and stops the step's servers.
     pub async fn close(self, patience: Duration) {
         self.gateway.path().drain(patience).await;
         self.fleet.shutdown().await;
@@ -323,7 +323,7 @@ fn gateway(settings: &Settings, path: CallPath, status: Status) -> Result<Gatewa
     Ok(gateway)
 }
 
-/// Who is asked in place of rules, where somebody is.
+/// The remote guard that decides in place of rules, if one is configured.
 pub(crate) fn guard(
     settings: &Settings,
     events: &Events,
@@ -336,7 +336,7 @@ pub(crate) fn guard(
     Ok(Some(Box::new(guard)))
 }
 
-/// Where what happens is told, and the exporter of spans where a collector is configured.
+/// Events and spans, and the span exporter if a collector is configured.
 fn telemetry(settings: &Settings) -> Result<(Telemetry, Option<Exporter>), Failed> {
     let events = Events::default();
     let address = settings.config.telemetry.otlp.as_deref();
@@ -349,13 +349,13 @@ fn telemetry(settings: &Settings) -> Result<(Telemetry, Option<Exporter>), Faile
     Ok((Telemetry { events, spans }, exporter))
 }
 
-/// How this gateway stands, as health tells it.
+/// The status of this gateway, as health reports it.
 #[derive(Debug)]
 struct Status {
     fleet: Arc<Fleet>,
-    standing: Arc<Standing>,
+    reload_status: Arc<ReloadStatus>,
     log: Arc<dyn Log>,
-    /// Up to where the index has this process's entries.
+    /// The sequence number up to which the index has this process's entries.
     indexed: Arc<AtomicU64>,
 }
 
@@ -365,7 +365,7 @@ impl StatusSource for Status {
     }
 
     fn reloads(&self) -> Reloads {
-        self.standing.reloads()
+        self.reload_status.reloads()
     }
 
     fn record_owed(&self) -> usize {
@@ -378,20 +378,20 @@ impl StatusSource for Status {
     }
 
     fn complaints(&self) -> Vec<String> {
-        self.standing.complaint().into_iter().collect()
+        self.reload_status.complaint().into_iter().collect()
     }
 }
 
-/// A file at the limit of its size must show as a failed write, which refuses calls; by default
-/// the signal that comes with it would end the gateway and everything under way.
+/// A file that reaches its size limit must cause a failed write, which refuses calls. By default the signal
+/// SIGXFSZ would end the gateway and all calls in flight.
 fn outlive_file_limit() -> Result<(), Failed> {
     let noticed = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noticed)
         .map(|_| ())
-        .map_err(|error| Failed::system(format!("signals: {error}")))
+        .map_err(|error| Failed::system(format!("cannot handle signals: {error}")))
 }
 
-/// How a server stands, as the doors tell it.
+/// The status of a server, as the doors report it.
 pub fn row(report: &ServerReport) -> ServerRow {
     ServerRow {
         name: report.name.to_string(),

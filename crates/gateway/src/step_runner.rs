@@ -1,4 +1,4 @@
-//! Who runs the agents and operations of a workflow: each step behind a gate of its own.
+//! Runs the agents and operations of a workflow, each step behind its own gate.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,23 +21,23 @@ use crate::{
     steps::{NoTools, StepPlugins, context},
 };
 
-/// Calls of a step end with it; nothing is left under way.
+/// A step's calls end before the step does, so shutdown has little to wait for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The workshop of one run.
+/// Runs the steps of one workflow run.
 #[derive(Debug)]
 pub struct GatedStepRunner<'a> {
     pub settings: &'a Settings,
     pub running: &'a Running,
     pub plugins: StepPlugins,
-    /// Who hears progress of operations.
+    /// Receives the progress of operations.
     pub caller: Arc<dyn Caller>,
-    /// Where the run works.
+    /// The run's working folder.
     pub workdir: PathBuf,
 }
 
 impl GatedStepRunner<'_> {
-    /// A gate with exactly the tools that are wanted, or a failure and nothing started.
+    /// A gate with exactly the requested tools. On failure nothing stays started.
     async fn gate(
         &self,
         workdir: &std::path::Path,
@@ -134,7 +134,7 @@ async fn call(
     read(&frame.map_err(|error| Failure::Failed(error.to_string()))?)
 }
 
-/// What an answer says.
+/// The outcome that an answer reports.
 fn read(frame: &Frame) -> Result<Outcome, Failure> {
     if let Some(error) = frame.error() {
         let text = error.get("message").and_then(|text| text.as_str());

@@ -1,4 +1,4 @@
-//! What agent steps share with their process: the gate, and the plugins they can use.
+//! The parts that agent steps share within a process: the gate, and the plugins they can use.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use callgate_agent::{StepContext, Verdicts, relay::PluginTools as Wanted};
 use callgate_call::InHouse;
-use callgate_config::{Failed, FoundPlugin as Found, PluginDirs, Settings, trust::TrustList};
+use callgate_config::{Failed, FoundPlugin, PluginDirs, Settings, trust::TrustList};
 use callgate_gate::Naming;
 use callgate_plugin::{NoSuchOperation, Plugin, PluginTools};
 use callgate_process::{
@@ -23,34 +23,36 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{local_user::local_user, plugins::spec};
 
-/// How long an operation may take in an agent's step, whose own time is what counts.
+/// The deadline of an operation in an agent step. It is long because the step has its own timeout.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What a step shares with its process, behind this gate.
+/// The context of a step behind this gate.
 pub fn context(settings: &Settings, gateway: &Gate) -> Result<StepContext, Failed> {
     let program = std::env::current_exe();
     Ok(StepContext {
         gateway: gateway.clone(),
         frame_bytes: settings.frame_bytes(),
         principal: local_user(),
-        program: program.map_err(|error| Failed::system(format!("our own program: {error}")))?,
+        program: program.map_err(|error| {
+            Failed::system(format!("cannot find callgate's own program: {error}"))
+        })?,
         warden_program: settings.warden_program.clone(),
         env: environment::minimal(Inherit::All, &[], std::env::vars()),
         verdicts: Verdicts::of(&settings.data_dir),
     })
 }
 
-/// The plugins that an agent's steps use. Each is started once, when it is first wanted.
+/// The plugins of agent steps. Each is started once, at its first use.
 #[derive(Debug)]
 pub struct StepPlugins {
     dirs: PluginDirs,
-    configured: BTreeMap<String, Found>,
+    configured: BTreeMap<String, FoundPlugin>,
     data_dir: PathBuf,
     warden_program: PathBuf,
     running: Mutex<BTreeMap<String, Arc<Plugin>>>,
 }
 
-/// Why a step has no such tools.
+/// Why a step cannot get the tools that it names.
 #[derive(Debug, thiserror::Error)]
 pub enum NoTools {
     #[error("plugin `{plugin}`: {why}")]
@@ -68,7 +70,7 @@ pub enum NoTools {
 }
 
 impl NoTools {
-    /// The code that people look up.
+    /// The error code, which `callgate explain` explains.
     pub fn code(&self) -> &'static str {
         match self {
             Self::UnknownPlugin { .. } => "USER.MCP_PROXY.UNKNOWN_PLUGIN",
@@ -99,10 +101,10 @@ impl From<NoSuchOperation> for NoTools {
 }
 
 impl StepPlugins {
-    /// Those that can be found from a working folder, and those that the configuration names.
+    /// The plugins that can be found from a working folder, and the configured ones.
     pub fn new(settings: &Settings, workdir: &Path) -> Self {
         let configured = settings.plugins().filter_map(|(name, entry)| {
-            let found = Found::at(&entry.path, entry.config.clone()).ok()?;
+            let found = FoundPlugin::at(&entry.path, entry.config.clone()).ok()?;
             Some((name.to_owned(), found))
         });
         Self {
@@ -135,7 +137,7 @@ impl StepPlugins {
         Ok(plugin)
     }
 
-    fn found(&self, name: &str) -> Result<Found, String> {
+    fn found(&self, name: &str) -> Result<FoundPlugin, String> {
         let found = self.dirs.find(name).map_err(|error| error.to_string())?;
         let trusted = TrustList::load(&self.data_dir);
         let trusted = trusted.map_err(|failed| failed.message().to_owned())?;
@@ -146,7 +148,7 @@ impl StepPlugins {
         match found.needs_trust.iter().find(|file| !covers(file)) {
             None => Ok(found),
             Some(file) => Err(format!(
-                "`{file}` was found and not named; read it, then run `callgate trust {file}`",
+                "`{file}` is not trusted yet; review it, then run `callgate trust {file}`",
                 file = file.display()
             )),
         }
@@ -168,8 +170,8 @@ impl StepPlugins {
         Ok(providers)
     }
 
-    /// Does some work to its end, and ends all plugins with it. Work that is told to stop takes its time, so that
-    /// plugins are told in the same moment and not after it.
+    /// Runs `work` to its end, then stops all plugins. They also stop when `stop` fires, because work that winds
+    /// down slowly would otherwise keep them running.
     pub async fn during<T>(&self, stop: &CancellationToken, work: impl Future<Output = T>) -> T {
         let told = async {
             stop.cancelled().await;
@@ -184,19 +186,19 @@ impl StepPlugins {
         done
     }
 
-    /// Ends all of them.
+    /// Stops all running plugins.
     pub async fn stop(&self) {
         let running = std::mem::take(&mut *self.running.lock().await);
         join_all(running.values().map(|plugin| plugin.stop())).await;
     }
 }
 
-/// Two tools with one shown name: an agent could not say which of them it means.
+/// Refuses two tools with the same shown name, which an agent could not tell apart.
 fn check_names(operations: &BTreeMap<&str, Vec<&str>>) -> Result<(), NoTools> {
     let naming = Naming::step();
     let mut shown: BTreeMap<String, String> = BTreeMap::new();
     for (plugin, operations) in operations {
-        // A name that no provider can have is told by whoever makes the provider.
+        // An invalid plugin name is reported when its provider is made.
         let Ok(server) = callgate_gate::ServerName::new(plugin) else {
             continue;
         };

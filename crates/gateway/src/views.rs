@@ -1,4 +1,4 @@
-//! What hosts see of the tools: the views and their settings.
+//! The views and their settings.
 
 use std::num::NonZeroUsize;
 
@@ -8,7 +8,7 @@ use callgate_server::{CodeSettings, Detail, IntentForm, PackSource, ViewSettings
 
 use callgate_config::{self as config, Packs, SearchDetail, Settings, bytes};
 
-/// What the views are told.
+/// The settings of the views.
 pub(crate) fn views(settings: &Settings) -> ViewSettings {
     let declared = &settings.config.intent_declaration;
     ViewSettings {
@@ -30,7 +30,7 @@ pub(crate) fn views(settings: &Settings) -> ViewSettings {
     }
 }
 
-/// What the `code` view is told. A worker is our own program once more; a build without the interpreter has none.
+/// The settings of the `code` view. A worker is this program started again; a build without the interpreter has none.
 fn code(settings: &Settings) -> CodeSettings {
     let written = &settings.config.code;
     let packs = match settings.packs.clone() {

@@ -1,5 +1,5 @@
-//! Watching files: tells when the content of one of them is another than it was. Folders are watched
-//! rather than files, because editors replace files and links are pointed elsewhere.
+//! Watching files: reports when the content of one of them changes. Folders are watched rather than files,
+//! because editors replace files and links can be pointed elsewhere.
 
 use std::{
     collections::BTreeSet,
@@ -18,20 +18,20 @@ use tokio::{
     time::sleep,
 };
 
-/// A file that is being written is left alone until it has stayed the same for so long.
+/// A file that is being written is read only after it has stayed the same for this long.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Files and what was in them when they were last looked at.
+/// Files and their content when they were last read.
 #[derive(Debug)]
 pub(crate) struct Watched {
     files: Vec<PathBuf>,
     seen: Vec<Option<Vec<u8>>>,
     stirred: Receiver<()>,
-    /// Whether the files are being looked at. It outlives a look that was given up halfway.
+    /// Whether a check of the files is due. It stays set if a check is cancelled halfway.
     is_looking: bool,
-    /// Keeps the system telling us; `None` when it does not.
+    /// The watcher of the operating system; `None` if it could not be set up.
     _watcher: Option<RecommendedWatcher>,
-    /// Keeps `stirred` open when there is no watcher.
+    /// Keeps `stirred` open without a watcher.
     _open: Sender<()>,
 }
 
@@ -48,7 +48,7 @@ impl Watched {
             Some((_, content)) => Some(content.to_vec()),
             None => read(file),
         };
-        // Something may have changed since `known` was read: look once in any case.
+        // A change between reading `known` and starting the watcher raises no event, so look once.
         let _ = stir.try_send(());
         Self {
             seen: files.iter().map(content).collect(),
@@ -60,13 +60,13 @@ impl Watched {
         }
     }
 
-    /// Waits until a file differs from what it was. A change is told once. Waiting may be given up at any time: a change
-    /// that was not told yet is told by the next call.
+    /// Waits until the content of a file changes, and reports each change once. Cancel-safe: a change that was not
+    /// reported yet is reported by the next call.
     pub(crate) async fn changed(&mut self) {
-        // The channel stays open as long as we live.
+        // The channel stays open as long as `self` lives.
         while self.is_looking || self.stirred.recv().await.is_some() {
             self.is_looking = true;
-            // Not the folder must be quiet, where others may write all the time, but the files.
+            // Wait for the files to settle, not for the folder: other programs may write there all the time.
             let mut seen = self.contents();
             loop {
                 sleep(QUIET).await;
@@ -84,7 +84,7 @@ impl Watched {
         }
     }
 
-    /// Takes the files as they are now: what they are is not told as a change any more.
+    /// Takes the current content as known, so that it is not reported as a change.
     pub(crate) fn look(&mut self) {
         self.seen = self.contents();
     }
@@ -101,7 +101,7 @@ fn read(file: &Path) -> Option<Vec<u8>> {
 fn watcher(files: &[PathBuf], stir: Sender<()>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.is_ok_and(|event| !is_a_look(event.kind)) {
-            // One that waits already tells as much as two.
+            // A full channel is fine: one pending notification is as good as two.
             let _ = stir.try_send(());
         }
     })?;
@@ -111,7 +111,7 @@ fn watcher(files: &[PathBuf], stir: Sender<()>) -> notify::Result<RecommendedWat
     Ok(watcher)
 }
 
-/// Our own reading is told too; it must not make us read again.
+/// Reading the files raises events, too; they are ignored, or each look would cause the next.
 fn is_a_look(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
@@ -124,7 +124,7 @@ fn is_a_look(kind: EventKind) -> bool {
     }
 }
 
-/// The folders of the files, and of what they lead to. One that is not there is left out.
+/// The folders of the files and of their link targets. Missing folders are left out.
 fn folders(files: &[PathBuf]) -> BTreeSet<PathBuf> {
     let behind = files.iter().filter_map(|file| fs::canonicalize(file).ok());
     let all = files.iter().cloned().chain(behind);

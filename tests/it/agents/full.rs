@@ -315,7 +315,7 @@ fn invalid_steps_are_refused_before_an_agent_starts() {
             vec!["claude", "--prompt", "x", "--plugin", "kubernetes:get"],
             "USER.MCP_PROXY.UNKNOWN_PLUGIN",
         ),
-        (vec!["claude"], "there is no `--prompt`"),
+        (vec!["claude"], "`--prompt` is missing"),
         (vec!["someone", "--prompt", "x"], "unknown agent `someone`"),
         (
             vec!["claude", "--prompt", "@/no/such/file"],

@@ -98,7 +98,7 @@ fn approvers_see_the_flags_of_a_tool() {
     let shown = stdout(&run(&bed, &["approvals", "show", &id]));
     let line = shown.lines().find(|line| line.contains(odd));
     assert!(
-        line.is_some_and(|line| line.starts_with("odd        ")),
+        line.is_some_and(|line| line.starts_with("suspicious ")),
         "{shown}"
     );
     let (_, told) = told(&served, &served.admin_token, "GET", "/v1/approvals");

@@ -301,7 +301,7 @@ fn the_guard_key_is_read_from_the_environment_if_not_configured() {
     );
     let warned = |host: &StdioHost| {
         let lines = host.stderr().into_iter();
-        lines.filter(|line| line.contains("without a key")).count()
+        lines.filter(|line| line.contains("has no API key")).count()
     };
     for (given, expected) in [
         (&[][..], None),

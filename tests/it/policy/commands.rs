@@ -43,7 +43,7 @@ fn policy_check_reports_problems_with_their_position() {
     let bed = bed();
     let ran = policy(&bed, &["check"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert_eq!(ran.stdout, "`$DIR/policy.yaml` is right; rules: 5\n");
+    assert_eq!(ran.stdout, "`$DIR/policy.yaml` is valid; rules: 5\n");
     let wrong = POLICY
         .replace("*:drop_*", "drop_*")
         .replace("destructive", "destructiv");
@@ -107,7 +107,7 @@ fn policy_test_runs_the_cases_beside_the_policy() {
         FAILED writes too
                $DIR/policy.tests.yaml:2
                expected allow
-               the policy says deny by deny:default
+               actual   deny by deny:default
     "#]]
     .assert_eq(&ran.stdout);
     assert_eq!(ran.stderr, "error: 1 of 1 cases failed\n");
@@ -147,13 +147,13 @@ fn policy_explain_lists_every_rule_it_tried() {
           filesystem: deny by deny:filesystem:/etc/** — the policy denies `/etc/**`
 
         scope mcp_tool: allow by allow:mcp_tool:*:*
-          about `fs:read_file`
+          subject `fs:read_file`
             line 5: deny:mcp_tool:*:drop_* — no match: pattern
             line 6: require_approval:mcp_tool:*:* — no match: `when` is false
             line 7: allow:mcp_tool:*:* — matches
 
         scope filesystem: deny by deny:filesystem:/etc/**
-          about `$DIR/link/passwd`
+          subject `$DIR/link/passwd`
             line 9: deny:filesystem:/etc/** — matches
             line 10: allow:filesystem:./** — no match: no path matched
 
@@ -226,6 +226,6 @@ fn policy_replay_shows_decisions_of_another_policy() {
     );
     assert_eq!(
         table.stderr,
-        "1 calls as before, 1 different, 2 undecidable\n"
+        "1 calls unchanged, 1 different, 2 undecidable\n"
     );
 }

@@ -23,22 +23,22 @@ pub(super) fn instructions(bless: bool) -> Result<()> {
     }
 }
 
-/// Scripts that mean harm end at their limits, and keep nobody waiting.
+/// Hostile scripts end at their limits and do not delay other requests.
 pub(super) fn hostile() -> Result<()> {
     measure(&["hostile"])
 }
 
-/// What scripts cost.
+/// The overhead of scripts, and the tokens they save.
 pub(super) fn code() -> Result<()> {
     measure(&["code", "--strict"])
 }
 
-/// What a state of a workflow costs.
+/// The overhead of a workflow per state.
 pub(super) fn workflow() -> Result<()> {
     measure(&["workflow"])
 }
 
-/// Measured is what users run: a release build.
+/// Runs a release build, which is what users run.
 fn measure(arguments: &[&str]) -> Result<()> {
     let bench = ["run", "--quiet", "--release", "--package", "bench", "--"];
     run(cargo().args(bench).args(arguments))

@@ -87,7 +87,7 @@ fn chosen(only: Option<&str>) -> Result<Vec<String>> {
         None => Ok(targets),
         Some(name) if targets.iter().any(|target| target == name) => Ok(vec![name.to_owned()]),
         Some(name) => bail!(
-            "no target is called `{name}`; there are {}",
+            "unknown target `{name}`; the targets are {}",
             targets.join(", ")
         ),
     }
@@ -146,7 +146,7 @@ fn build(target: &str, sanitizer: Sanitizer) -> Result<()> {
     )
 }
 
-/// One fuzzing process.
+/// A running fuzzing process and its files.
 struct Job {
     process: Child,
     /// Where it tells its progress.
@@ -189,7 +189,7 @@ impl Job {
 
     /// What it did, and whether it ended without a finding.
     fn finish(mut self) -> Result<(Score, bool)> {
-        let status = self.process.wait().context("the fuzzer was lost")?;
+        let status = self.process.wait().context("cannot wait for the fuzzer")?;
         // What is left there is of no use, and of no harm.
         let _ = fs::remove_dir_all(&self.scratch);
         let log = fs::read(&self.log).context("cannot read the fuzzer's log")?;
@@ -226,7 +226,7 @@ fn flags(number: u64, runs: u64) -> Vec<String> {
     ]
 }
 
-/// What a fuzzing process told at its end.
+/// The final report of a fuzzing process.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Score {
     executions: u64,

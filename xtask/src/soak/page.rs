@@ -17,10 +17,9 @@ const VERSION: &str = "2025-11-25";
 const START: Duration = Duration::from_secs(30);
 const SEEN: Duration = Duration::from_secs(10);
 
-/// Arguments with a change of a file, and with characters that nobody would see.
-const ARGUMENTS: &str = r#"{"key":"invoice\u202efdp.exe","note":"pay\u200b now <b>please</b>","path":"notes/todo.txt","old_string":"buy milk\ncall home\n","new_string":"buy milk\ncall nobody\n"}"#;
+/// Arguments with a change of a file, and with invisible characters.
+const ARGUMENTS: &str = r#"{"key":"invoice\u202efdp.exe","note":"pay\u200b now <b>please</b>","path":"notes/todo.txt","old_string":"buy milk\ncall home\n","new_string":"buy milk\ncall back\n"}"#;
 
-/// Runs the check.
 pub(super) fn run() -> Result<()> {
     let stage = Stage::new()?;
     let mut host = stage.host()?;
@@ -42,7 +41,7 @@ pub(super) fn run() -> Result<()> {
     approve_call(&browser, &mut host, &line)?;
     let blocked = browser.logs()?;
     ensure!(blocked.is_empty(), "the browser complains: {blocked:?}");
-    println!("page: logged in, seen, approved, gone ahead; pictures are in docs/pictures");
+    println!("page: logged in, reviewed, approved, forwarded; the pictures are in docs/pictures");
     Ok(())
 }
 
@@ -74,7 +73,7 @@ fn check_approval_page(browser: &Browser) -> Result<()> {
         "⟨U+202E⟩",
         "⟨U+200B⟩",
         "<b>please</b>",
-        "call nobody",
+        "call back",
         "pending",
     ] {
         ensure!(shown.contains(expected), "`{expected}` is not in: {shown}");

@@ -137,7 +137,7 @@ fn clients(data: &DataDir, node: &Node) -> Result<Vec<Client>> {
     ])
 }
 
-/// Two servers of the test kit, so that names and URIs have to be told apart.
+/// Two servers of the test kit, so that names and URIs must be routed.
 fn config(data: &DataDir) -> PathBuf {
     let shelf = bin("shelf-upstream");
     let server = |tag: &str| json!({"command": shelf, "args": ["--tag", tag]});
@@ -168,7 +168,7 @@ fn stdio_door(data: &DataDir, config: &Path) -> Door {
     }
 }
 
-/// A running gateway.
+/// A running `serve`, with its URL and token.
 struct Served {
     url: String,
     token: String,
@@ -183,7 +183,7 @@ impl Served {
         let process = StdioHost::spawn(&mut command)?;
         let line = process.wait_stderr(START, |line| line.starts_with("listening "))?;
         let token = data.read("http-data/agent.token").trim().to_owned();
-        ensure!(!token.is_empty(), "there is no token");
+        ensure!(!token.is_empty(), "`serve` wrote no agent token");
         Ok(Self {
             url: line.trim_start_matches("listening ").to_owned(),
             token,

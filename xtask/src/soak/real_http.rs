@@ -138,7 +138,12 @@ fn free_port() -> Result<u16> {
 fn started(command: &mut Command, port: u16) -> Result<StdioHost> {
     let process = StdioHost::spawn(command)?;
     let listens = wait_until(START, || TcpStream::connect(("127.0.0.1", port)).is_ok());
-    let said = || format!("it does not listen: {}", process.stderr().join("\n"));
+    let said = || {
+        format!(
+            "the server does not listen: {}",
+            process.stderr().join("\n")
+        )
+    };
     ensure!(listens, said());
     Ok(process)
 }

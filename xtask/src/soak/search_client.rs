@@ -59,7 +59,6 @@ async def main(url, token):
 asyncio.run(main(sys.argv[1], sys.argv[2]))
 "#;
 
-/// Runs the check.
 pub(super) fn run() -> Result<()> {
     let python = install::python_client()?;
     let data = DataDir::new();
@@ -83,7 +82,7 @@ pub(super) fn run() -> Result<()> {
     print!("{said}");
     ensure!(
         said.lines().count() == 7,
-        "the client did not come to its end"
+        "the client stopped before its last step"
     );
     Ok(())
 }

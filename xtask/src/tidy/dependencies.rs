@@ -9,7 +9,7 @@ use super::{Dependency, Package, Tree, sources::is_word};
 
 const REASONS: &str = "docs/dependencies.md";
 
-/// What only generated code names.
+/// Crates that only generated code names.
 const GENERATED: [&str; 2] = ["prost", "tonic-prost"];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {

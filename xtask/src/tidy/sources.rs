@@ -50,7 +50,7 @@ fn unfinished(file: &File) -> Vec<String> {
     found
 }
 
-/// True where the word stands alone: the escape for a character is written with the same letters.
+/// True where the word stands alone: a character escape can have the same letters.
 pub(super) fn is_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     let mut places = line.match_indices(word);

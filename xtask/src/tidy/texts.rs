@@ -1,4 +1,4 @@
-//! No file names a folder of somebody's machine, and relative links lead somewhere.
+//! No file names a folder of a developer's machine, and every relative link has a target.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn machine_paths(file: &File) -> Vec<String> {
     for (index, line) in file.text.lines().enumerate() {
         for folder in MACHINE.iter().filter(|folder| names_folder(line, folder)) {
             found.push(format!(
-                "{}:{}: a path of one machine, `{folder}…`",
+                "{}:{}: machine-specific path `{folder}…`",
                 file.path,
                 index + 1
             ));

@@ -16,40 +16,43 @@ pub(crate) enum ActivityCommand {
     List {
         #[command(flatten)]
         filter: ActivityFilter,
-        /// At most so many, up to 1000
+        /// The highest number of calls, up to 1000
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
-    /// Show one call whole
+    /// Show all details of one call
     Show {
-        /// Its id, as listed
+        /// The call's id, from `activity list`
         id: String,
     },
-    /// Show calls as they happen
+    /// Print calls as they end
     Watch {
         #[command(flatten)]
         filter: ActivityFilter,
-        /// End after so many
+        /// Stop after this many calls
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
-    /// Count calls of each sort
+    /// Count calls by status, intent, decision, server and tool
     Summary {
-        /// How far back: 1h, 24h, 7d or 30d
+        /// The period until now: 1h, 24h, 7d or 30d
         #[arg(long, default_value = "24h", value_parser = ["1h", "24h", "7d", "30d"])]
         period: String,
     },
-    /// Check that nothing was changed, dropped or cut off
+    /// Check the record for changed, inserted or removed entries
+    ///
+    /// A removed end is found only if a head names one of its entries: one that the writer left, or one
+    /// that you keep elsewhere and pass with `--head`.
     Verify {
-        /// Heads kept elsewhere, as printed by `activity head --json`
+        /// Heads that were kept elsewhere: the output of `activity head --json`
         #[arg(long, value_name = "FILE")]
         head: Option<PathBuf>,
     },
-    /// Print where each writer stands, to be kept elsewhere
+    /// Print the newest entry of each writer, to keep elsewhere for `verify --head`
     Head,
-    /// Write calls out, oldest first
+    /// Export calls, oldest first
     Export {
-        /// The form
+        /// The format
         #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
         format: ExportFormat,
         #[command(flatten)]
@@ -65,19 +68,20 @@ pub(crate) enum ExportFormat {
 
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub(crate) struct ActivityFilter {
-    /// Only this server
+    /// Only calls of this server
     #[arg(long)]
     pub(crate) server: Option<String>,
-    /// Only this tool
+    /// Only calls of this tool
     #[arg(long)]
     pub(crate) tool: Option<String>,
-    /// Only this status: success, error, blocked, rejected, pending, unknown, cancelled, bypassed
+    /// Only calls with this status: success, error, blocked, rejected, pending, unknown, cancelled or
+    /// bypassed. A call that is listed as `running` has no status yet, so it matches none
     #[arg(long)]
     pub(crate) status: Option<String>,
-    /// Only this intent: read, write, destructive
+    /// Only calls with this intent: read, write or destructive
     #[arg(long)]
     pub(crate) intent_type: Option<String>,
-    /// Only since then: a time like 2026-01-31T12:00:00Z, or an age like 2h
+    /// Only calls since a time like 2026-01-31T12:00:00Z, or within an age like 2h, 7d or 2w
     #[arg(long)]
     pub(crate) since: Option<String>,
 }

@@ -14,20 +14,20 @@ pub(crate) struct Lock {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LockCommand {
-    /// Show what was accepted, and what is odd about it
+    /// Show accepted tool definitions and anything suspicious in them
     Show {
-        /// A server, or a tool as `server:tool`; everything when left out
+        /// A server, or a tool as `server:tool`; default: all
         tool: Option<String>,
     },
-    /// Show how tools differ from what was accepted, as the gateway last heard of them
+    /// Show how the last known tool definitions differ from callgate.lock
     Diff,
-    /// Start the servers and compare; exits with 1 when a tool is not as the lock says
+    /// Start the servers and compare their tools with callgate.lock; exit with 1 if any differ
     Verify,
-    /// Accept what tools say now
+    /// Accept the current definitions of tools
     Accept {
         /// The tools as `server:tool`
         tools: Vec<String>,
-        /// Accept everything that is kept away
+        /// Accept all tools that are withheld from hosts
         #[arg(long, conflicts_with = "tools")]
         all: bool,
     },

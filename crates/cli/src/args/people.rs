@@ -1,4 +1,4 @@
-//! Arguments of the commands about people: who decides, and who may come in.
+//! Arguments of `approvals` and `token`: who decides about calls, and who may connect.
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
@@ -12,28 +12,28 @@ pub(crate) struct Approvals {
 pub(crate) enum ApprovalsCommand {
     /// List approvals, newest first
     List {
-        /// Only those that stand so; `all` for every one
+        /// Only approvals with this status; `all` for every status
         #[arg(long, value_enum, default_value_t = ApprovalState::Pending)]
         status: ApprovalState,
     },
-    /// Show one whole: who calls what, with which arguments, and why it needs a person
+    /// Show all details of one call: who calls what, its arguments, and why it needs approval
     Show {
-        /// Its id, as listed
+        /// The approval's id, from `approvals list`
         id: String,
     },
-    /// Let the call happen, once
+    /// Allow the call, once
     Approve {
-        /// Its id, as listed
+        /// The approval's id, from `approvals list`
         id: String,
     },
-    /// Keep the call from happening
+    /// Refuse the call
     Deny {
-        /// Its id, as listed
+        /// The approval's id, from `approvals list`
         id: String,
     },
-    /// Show each call that needs a person as it comes, and ask
+    /// Show each call that needs approval as it arrives, and ask for a decision
     Watch,
-    /// Print a link that logs a browser in to the page of the running gateway, once
+    /// Print a link, valid once, that logs a browser in to the approvals page of the running gateway
     Link,
 }
 
@@ -55,49 +55,49 @@ pub(crate) struct Token {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and print its secret, which is shown only now
+    /// Create a token and print its secret, which cannot be shown again
     Create(NewToken),
-    /// List the tokens there are, revoked ones included
+    /// List all tokens, including revoked ones
     List,
-    /// End a token at once and for good
+    /// Revoke a token, at once and permanently
     Revoke {
-        /// Its name
+        /// The token's name
         name: String,
     },
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct NewToken {
-    /// Whom it stands for; names are never used again
+    /// The token's name, which identifies its holder; a name cannot be reused
     #[arg(long)]
     pub(crate) name: String,
-    /// What it is for
+    /// The role of the token's holder
     #[arg(long, value_enum)]
     pub(crate) role: TokenRole,
-    /// The only servers that its holder sees, separated by commas; all when left out
+    /// The servers that the holder sees, separated by commas; default: all
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) servers: Option<Vec<String>>,
-    /// The view that its holder gets
+    /// The view that the holder gets
     #[arg(long)]
     pub(crate) view: Option<String>,
-    /// The most that a call of its holder may do
+    /// The most that a call of the holder may do
     #[arg(long, value_enum, default_value_t = Ceiling::Destructive)]
     pub(crate) ceiling: Ceiling,
-    /// The tenant it belongs to
+    /// The tenant of the holder
     #[arg(long, default_value = "local")]
     pub(crate) tenant: String,
-    /// How long it lasts, for example 30d or 12h; until it is revoked when left out
+    /// How long the token is valid, such as 30d or 12h; default: until it is revoked
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TokenRole {
-    /// Makes calls
+    /// May make calls
     Agent,
-    /// Decides about held calls
+    /// May decide about held calls
     Approver,
-    /// Everything but making calls
+    /// May do everything except make calls
     Admin,
 }
 

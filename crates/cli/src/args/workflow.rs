@@ -12,28 +12,28 @@ pub(crate) struct Workflow {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
-    /// Say everything that is wrong with a workflow, and where
+    /// Check a workflow and report all its errors
     Validate(Validate),
     /// Run a workflow
     Run(RunWorkflow),
     /// List the workflows of this folder
     List,
-    /// List the runs there were, newest first
+    /// List runs, newest first
     History {
-        /// At most so many
+        /// The highest number of runs
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// Show how a run stands
+    /// Show the status of a run
     Status {
-        /// The run
+        /// The id of the run
         run: String,
     },
-    /// Go on with a run that was interrupted, or that failed
+    /// Resume a run that was interrupted or failed
     Resume {
-        /// The run
+        /// The id of the run
         run: String,
-        /// Do everything again from the last visit of this state
+        /// Start again from the last visit of this state
         #[arg(long, value_name = "STATE")]
         from: Option<String>,
     },
@@ -41,27 +41,27 @@ pub(crate) enum WorkflowCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Validate {
-    /// The workflow
+    /// The workflow file
     pub(crate) file: PathBuf,
-    /// Start no plugin to ask what it offers
+    /// Do not start plugins to check their operations
     #[arg(long)]
     pub(crate) no_plugins: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunWorkflow {
-    /// The workflow
+    /// The workflow file
     pub(crate) file: PathBuf,
-    /// Give an input (repeatable)
+    /// Set an input (repeatable)
     #[arg(long = "input", short = 'i', value_name = "NAME=VALUE")]
     pub(crate) inputs: Vec<String>,
-    /// Run this state alone
+    /// Run only this state
     #[arg(long, value_name = "STATE")]
     pub(crate) step: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ExplainCode {
-    /// The code, in full or its last part; all codes when left out
+    /// The code, in full or only its last part; default: list all codes
     pub(crate) code: Option<String>,
 }

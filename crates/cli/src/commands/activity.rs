@@ -1,4 +1,4 @@
-//! `callgate activity …`: what is on record.
+//! `callgate activity …`: lists, verifies and exports recorded calls.
 
 mod live;
 
@@ -14,10 +14,10 @@ use callgate_record::{
     Activity as Record, ActivityFilter as Filter, Archive, ArchiveError, Format, Head, KeyedHead,
     Status,
 };
-use jiff::{SignedDuration, Timestamp};
-use serde::de::DeserializeOwned;
+use jiff::Timestamp;
 
 use crate::{
+    age,
     args::{Activity, ActivityCommand, ActivityFilter, ExportFormat, Shared},
     exit::Failed,
     print::{one_line, outln, table},
@@ -44,13 +44,13 @@ pub(crate) fn print(
         ActivityCommand::List { filter, limit } => {
             let filter = Filter {
                 limit: Some(usize::from(*limit)),
-                ..meant(filter)?
+                ..record_filter(filter)?
             };
             list(archive, &filter, as_json)
         }
         ActivityCommand::Show { id } => show(archive, id),
         ActivityCommand::Watch { filter, count } => {
-            live::watch(archive, &meant(filter)?, *count, as_json)
+            live::watch(archive, &record_filter(filter)?, *count, as_json)
         }
         ActivityCommand::Summary { period } => live::summary(archive, period, as_json),
         ActivityCommand::Verify { head } => check(archive, head.as_deref(), as_json),
@@ -60,8 +60,8 @@ pub(crate) fn print(
 }
 
 fn list(archive: &dyn Archive, filter: &Filter, as_json: bool) -> Result<ExitCode, Failed> {
-    let page = archive.page(filter).map_err(broken)?;
-    tell(archive)?;
+    let page = archive.page(filter).map_err(archive_failed)?;
+    warn_about_damage(archive)?;
     if as_json {
         let (activities, total, next_cursor) = (page.activities, page.total, page.next_cursor);
         outln!(
@@ -75,7 +75,7 @@ fn list(archive: &dyn Archive, filter: &Filter, as_json: bool) -> Result<ExitCod
     let shown = rows.len() as u64;
     if page.total > shown {
         eprintln!(
-            "note: {shown} of {} shown; use --limit or --since for others",
+            "note: {shown} of {} records shown; use --limit or --since to see others",
             page.total
         );
     }
@@ -116,8 +116,11 @@ fn show(archive: &dyn Archive, id: &str) -> Result<ExitCode, Failed> {
             .help("`callgate activity list` shows ids")
     };
     let id = id.parse().map(CallId).map_err(|_| unknown())?;
-    let record = archive.get(id).map_err(broken)?.ok_or_else(unknown)?;
-    tell(archive)?;
+    let record = archive
+        .get(id)
+        .map_err(archive_failed)?
+        .ok_or_else(unknown)?;
+    warn_about_damage(archive)?;
     let text = serde_json::to_string_pretty(&record).map_err(failed)?;
     outln!("{text}");
     Ok(ExitCode::SUCCESS)
@@ -129,9 +132,11 @@ fn check(
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
     let exported = exported.map(read_heads).transpose()?;
-    let found = archive.verify(exported.as_deref()).map_err(broken)?;
+    let found = archive
+        .verify(exported.as_deref())
+        .map_err(archive_failed)?;
     let mut problems = found.problems;
-    let rebuilt = |differed: String| format!("{differed}; it was rebuilt from the log");
+    let rebuilt = |differed: String| format!("{differed}; the index was rebuilt from the log");
     problems.extend(found.index_differed.map(rebuilt));
     let is_sound = problems.is_empty();
     if as_json {
@@ -156,7 +161,7 @@ fn check(
 }
 
 fn print_heads(archive: &dyn Archive, as_json: bool) -> Result<ExitCode, Failed> {
-    let heads = archive.heads().map_err(broken)?;
+    let heads = archive.heads().map_err(archive_failed)?;
     if as_json {
         outln!("{}", serde_json::to_string(&heads).map_err(failed)?);
         return Ok(ExitCode::SUCCESS);
@@ -193,40 +198,38 @@ fn write_out(
         ExportFormat::Jsonl => Format::Jsonl,
         ExportFormat::Csv => Format::Csv,
     };
-    tell(archive)?;
+    warn_about_damage(archive)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let exported = archive.export(format, &meant(filter)?, &mut out);
+    let exported = archive.export(format, &record_filter(filter)?, &mut out);
     let written = match exported.and_then(|written| Ok(out.flush().map(|()| written)?)) {
         Ok(written) => written,
-        // A reader that has seen enough is no failure.
+        // A pager or `head` closes the pipe once it has enough; that must not fail the command.
         Err(ArchiveError::Unwritable(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(ExitCode::SUCCESS);
         }
-        Err(error) => return Err(broken(error)),
+        Err(error) => return Err(archive_failed(error)),
     };
-    eprintln!("{written} records");
+    eprintln!("exported {written} records");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what a reader of the record should know about where it comes from.
-pub(super) fn tell(archive: &dyn Archive) -> Result<(), Failed> {
-    let caveats = archive.caveats().map_err(broken)?;
+/// Warns about a rebuilt index and about damaged entries.
+pub(super) fn warn_about_damage(archive: &dyn Archive) -> Result<(), Failed> {
+    let caveats = archive.caveats().map_err(archive_failed)?;
     if caveats.index_rebuilt {
-        eprintln!(
-            "warning: index.sqlite was not as callgate left it, and was rebuilt from the log"
-        );
+        eprintln!("warning: another program changed index.sqlite; it was rebuilt from the log");
     }
     match caveats.damaged_entries {
         0 => {}
         count => eprintln!(
-            "warning: {count} damaged entries of the log are left out\nhelp: `callgate activity verify` names them"
+            "warning: {count} damaged entries of the log were skipped\nhelp: `callgate activity verify` lists them"
         ),
     }
     Ok(())
 }
 
-/// The filter as meant; a word that means nothing is an error.
-fn meant(filter: &ActivityFilter) -> Result<Filter, Failed> {
+/// The filter of the record for these arguments.
+fn record_filter(filter: &ActivityFilter) -> Result<Filter, Failed> {
     let intents = ["read", "write", "destructive"];
     if let Some(intent) = filter
         .intent_type
@@ -239,14 +242,14 @@ fn meant(filter: &ActivityFilter) -> Result<Filter, Failed> {
     Ok(Filter {
         server: filter.server.clone(),
         tool: filter.tool.clone(),
-        status: filter.status.as_deref().map(word::<Status>).transpose()?,
+        status: filter.status.as_deref().map(parse_status).transpose()?,
         intent_type: filter.intent_type.clone(),
         since: filter.since.as_deref().map(since).transpose()?,
         ..Filter::default()
     })
 }
 
-fn word<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {
+fn parse_status(text: &str) -> Result<Status, Failed> {
     let parsed = serde_json::from_value(serde_json::Value::String(text.to_owned()));
     parsed.map_err(|_| {
         Failed::user(format!("unknown status `{text}`"))
@@ -254,15 +257,16 @@ fn word<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {
     })
 }
 
+/// The moment that `--since` names: a time, or an age counted from now.
 pub(super) fn since(text: &str) -> Result<Timestamp, Failed> {
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
     }
-    let age = text.parse::<SignedDuration>().ok();
+    let age = age::parse(text);
     age.and_then(|age| Timestamp::now().checked_sub(age).ok())
         .ok_or_else(|| {
             Failed::user(format!("`{text}` is neither a time nor an age"))
-                .help("write it like 2026-01-31T12:00:00Z or 2h")
+                .help("write it like 2026-01-31T12:00:00Z, 2h or 7d")
         })
 }
 
@@ -279,8 +283,8 @@ fn status_word(status: Status) -> &'static str {
     }
 }
 
-/// Why the record gave no answer. The reason says what cannot be read.
-pub(super) fn broken(error: ArchiveError) -> Failed {
+/// The failure of a command that cannot read the record.
+pub(super) fn archive_failed(error: ArchiveError) -> Failed {
     match error {
         ArchiveError::Unreadable { reason } => Failed::system(reason),
         ArchiveError::BadCursor { .. }

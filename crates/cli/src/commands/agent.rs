@@ -1,4 +1,4 @@
-//! `callgate agent`: one agent step from the shell, and a look at the agents that are installed.
+//! `callgate agent`: one agent step from the shell, and a probe of the installed agents.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use callgate_gateway::Running;
 
-use callgate_config::{Settings, Span};
+use callgate_config::{Settings, TimeSpan};
 
 use callgate_gateway::steps::StepPlugins;
 
@@ -30,7 +30,7 @@ use crate::{
     signals::{Hangup, Signals},
 };
 
-/// Calls of a step end with it; nothing is left under way.
+/// A step's calls end before the step does, so shutdown has little to wait for.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How much of a line of progress is shown.
 const PROGRESS_CHARS: usize = 200;
@@ -40,7 +40,7 @@ pub(crate) fn run(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
         return run_probe(shared, agent);
     }
     if let Some(more) = &agent.probed {
-        return Err(Failed::user(format!("`{more}` is one argument too many")));
+        return Err(Failed::user(format!("unexpected argument `{more}`")));
     }
     let step = step(agent)?;
     let settings = setup::settings(shared, &Gateway::default(), true)?;
@@ -50,7 +50,7 @@ pub(crate) fn run(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
     }
     let runtime = setup::runtime()?;
     let ended = runtime.block_on(run_step(&settings, &step, &wanted, shared.json));
-    // What was left behind by a second signal must not keep us here.
+    // Tasks that a second signal abandoned must not delay the exit.
     runtime.shutdown_background();
     ended
 }
@@ -76,7 +76,7 @@ async fn run_step(
     let context = Arc::new(context(settings, &running.gateway)?);
     let mut ended = None;
     let stepping = async {
-        let tell = |event: StepEvent| told(&event, as_json);
+        let tell = |event: StepEvent| print_event(&event, as_json);
         let stepping = step.run(&context, signals.stop.clone(), &tell);
         ended = Some(plugins.during(&signals.stop, stepping).await);
         running.stop(PATIENCE).await;
@@ -100,10 +100,13 @@ fn step(agent: &Agent) -> Result<Step, Failed> {
         .parse()
         .map_err(|error| Failed::user(format!("{error}")))?;
     let wanted = agent.prompt.as_deref();
-    let wanted = wanted.ok_or_else(|| Failed::user("there is no `--prompt`"))?;
+    let wanted = wanted.ok_or_else(|| {
+        Failed::user("`--prompt` is missing")
+            .help("pass the task: `--prompt TEXT` or `--prompt @FILE`")
+    })?;
     let prompt = match wanted.strip_prefix('@') {
         Some(file) => fs::read_to_string(file)
-            .map_err(|error| Failed::user(format!("prompt `{file}`: {error}")))?,
+            .map_err(|error| Failed::user(format!("cannot read the prompt `{file}`: {error}")))?,
         None => wanted.to_owned(),
     };
     let proxy = match agent.mode {
@@ -126,7 +129,7 @@ fn step(agent: &Agent) -> Result<Step, Failed> {
     })
 }
 
-/// Native tools stay, and there is nothing of ours to add.
+/// Additive mode without plugin tools would offer nothing of the gate's.
 pub(crate) fn empty_proxy() -> Failed {
     Failed::user("USER.MCP_PROXY.EMPTY_PROXY: additive mode without a plugin offers no tool")
         .help("add `--plugin PLUGIN:OPERATION`, or use `--mode full`")
@@ -156,7 +159,7 @@ fn wanted(agent: &Agent) -> Result<Vec<PluginTools>, Failed> {
 fn folder(workdir: &Path) -> Result<PathBuf, Failed> {
     let found = fs::canonicalize(workdir);
     let found = found.ok().filter(|folder| folder.is_dir());
-    found.ok_or_else(|| Failed::user(format!("`{}` is no folder", workdir.display())))
+    found.ok_or_else(|| Failed::user(format!("`{}` is not a folder", workdir.display())))
 }
 
 /// Bare numbers are seconds.
@@ -164,12 +167,12 @@ fn time(text: &str) -> Result<Duration, Failed> {
     if let Ok(seconds) = text.parse() {
         return Ok(Duration::from_secs(seconds));
     }
-    let span: Span = text.parse().map_err(Failed::user)?;
+    let span: TimeSpan = text.parse().map_err(Failed::user)?;
     Ok(span.0)
 }
 
-/// Tells whoever watches: people on stderr, programs on stdout.
-fn told(event: &StepEvent, as_json: bool) {
+/// Prints a step event: as JSON on stdout, or as text on stderr.
+fn print_event(event: &StepEvent, as_json: bool) {
     if as_json {
         outln!("{}", serde_json::to_string(event).unwrap_or_default());
     }
@@ -263,7 +266,7 @@ async fn probe_all(
     Ok(rows)
 }
 
-/// A row for programs. An agent that could not be looked at has nothing but its error.
+/// A row as JSON. An agent that could not be probed has only an error.
 fn written(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Value {
     match row {
         Ok(report) => serde_json::to_value(report).unwrap_or_default(),

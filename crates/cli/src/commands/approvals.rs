@@ -1,8 +1,8 @@
-//! `callgate approvals …`: calls that need a person, decided on this machine.
+//! `callgate approvals …`: decide on this machine about calls that need approval.
 //!
-//! The command works on the data folder itself, so it needs no running gateway; one that runs sees the
-//! decision at once. It decides as whoever holds the admin token, which it must be able to read, and says
-//! which user of this machine that is.
+//! The command works on the data folder itself, so it needs no running gateway; a running one sees the
+//! decision at once. It decides as the admin, so it must be able to read the admin token, and records which
+//! user of this machine decided.
 
 mod show;
 mod watch;
@@ -33,7 +33,7 @@ use crate::{
 
 /// Approvals in one list.
 const MAX_LISTED: usize = 500;
-/// Who decides here: whoever holds the admin token.
+/// The principal of decisions made here: the holder of the admin token.
 const PRINCIPAL: &str = "admin";
 
 pub(crate) fn run(shared: &Shared, approvals: &Approvals) -> Result<ExitCode, Failed> {
@@ -103,9 +103,9 @@ fn decide(
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
     let id = find(&settings.data_dir, id)?.id;
-    let office = Office::open(settings)?;
-    let decided = setup::runtime()?.block_on(office.decide(&id, answer));
-    office.close();
+    let local_approvals = LocalApprovals::open(settings)?;
+    let decided = setup::runtime()?.block_on(local_approvals.decide(&id, answer));
+    local_approvals.close();
     let status = decided?.as_str();
     if as_json {
         outln!("{}", serde_json::json!({"id": id, "status": status}));
@@ -115,11 +115,11 @@ fn decide(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the running gateway for a way in to its page.
+/// Prints a login link for the page of the running gateway.
 fn link(settings: &Settings) -> Result<ExitCode, Failed> {
     let asked = async {
         let gateway = admin::running(&settings.data_dir).await.ok_or_else(|| {
-            Failed::execution("nothing is served from this data folder")
+            Failed::execution("no `serve` is running on this data folder")
                 .help("start `callgate serve`, or decide with `callgate approvals watch`")
         })?;
         let token = settings.tokens()?.admin;
@@ -127,22 +127,23 @@ fn link(settings: &Settings) -> Result<ExitCode, Failed> {
     };
     let (status, answer) = setup::runtime()?.block_on(asked)?;
     if !(200..300).contains(&status) {
-        return Err(Failed::execution(format!("the gateway answered {status}")));
+        let what = format!("the gateway refused to make a login link: status {status}");
+        return Err(Failed::execution(what));
     }
     let answer: serde_json::Value = serde_json::from_slice(&answer).map_err(failed)?;
     outln!("{}", answer["url"].as_str().unwrap_or_default());
     Ok(ExitCode::SUCCESS)
 }
 
-/// A desk of this process alone, to decide at and to put on record what was decided.
-struct Office {
+/// An approval service of this process, with a log of its own for the decisions.
+struct LocalApprovals {
     approval_service: ApprovalService,
     log: Arc<dyn Log>,
 }
 
-impl Office {
+impl LocalApprovals {
     fn open(settings: &Settings) -> Result<Self, Failed> {
-        // Whoever cannot read the admin token is no admin.
+        // Reading the admin token is the authorisation: file permissions decide who may approve here.
         settings.tokens()?;
         let (stores, recorder) = callgate_gateway::own_record(settings)?;
         let key = seal_key(&settings.data_dir)?;
@@ -183,7 +184,7 @@ impl Office {
 fn find(data_dir: &Path, id: &str) -> Result<Approval, Failed> {
     let unknown = || {
         Failed::user(format!("there is no approval `{id}`"))
-            .help("`callgate approvals list` shows them")
+            .help("`callgate approvals list --status all` lists approvals")
     };
     let id: ApprovalId = id.parse().map_err(|_| unknown())?;
     let found = view(data_dir)?.show(&id, Timestamp::now());

@@ -1,4 +1,4 @@
-//! `callgate call`: one call from the shell, through the same path as any other.
+//! `callgate call`: one call from the shell, through the same path as every call.
 
 mod declared;
 
@@ -26,17 +26,17 @@ use crate::{
     setup,
 };
 
-/// The door of a shell.
+/// The door of calls from a shell.
 const DOOR: Door = Door {
     source: Source::Cli,
     transport: Transport::Local,
 };
-/// Nothing is left under way when a single call has been answered.
+/// After the answer of a single call, shutdown has little to wait for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(shared: &Shared, call: &Call) -> Result<ExitCode, Failed> {
-    if let Some(meant) = declared::meant(call)? {
-        return declared::run(shared, call, &meant);
+    if let Some(declared_call) = declared::parse(call)? {
+        return declared::run(shared, call, &declared_call);
     }
     let arguments = call.arguments.as_ref().or(call.second.as_ref());
     let arguments = checked(arguments.map_or("{}", String::as_str))?;
@@ -116,18 +116,18 @@ impl Caller for Shell {
 
 fn checked(arguments: &str) -> Result<String, Failed> {
     let wrong = |why: String| {
-        Failed::user(format!("the arguments are {why}"))
+        Failed::user(format!("the arguments are not {why}"))
             .help(r#"write them like '{"path": "README.md"}'"#)
     };
     let json = Json::validate(arguments.as_bytes(), Strictness::Full)
-        .map_err(|error| wrong(format!("no JSON: {error}")))?;
+        .map_err(|error| wrong(format!("valid JSON: {error}")))?;
     if !json.is_object() {
-        return Err(wrong("no JSON object".to_owned()));
+        return Err(wrong("a JSON object".to_owned()));
     }
     Ok(json.as_text().replace(['\n', '\r'], " "))
 }
 
-/// Prints the result; a refused or failed call says why on stderr and leaves with its code.
+/// Prints the result. A refused or failed call is reported on stderr, with its exit code.
 pub(crate) fn report(answer: &Frame, as_json: bool) -> Result<ExitCode, Failed> {
     if let Some(error) = answer.error() {
         let error = RpcError::read(error);
@@ -138,12 +138,14 @@ pub(crate) fn report(answer: &Frame, as_json: bool) -> Result<ExitCode, Failed> 
         });
     }
     let Some(result) = answer.result() else {
-        return Err(Failed::execution("the answer has no result"));
+        return Err(Failed::execution(
+            "the answer has neither a result nor an error",
+        ));
     };
     Ok(print_result(result, as_json))
 }
 
-/// Prints a tool's result, and says with which code that ends.
+/// Prints a tool's result and returns the exit code.
 fn print_result(result: Json<'_>, as_json: bool) -> ExitCode {
     let is_error = result.get("isError").and_then(|flag| flag.as_bool()) == Some(true);
     if as_json {

@@ -41,7 +41,7 @@ pub(crate) fn run(shared: &Shared, config: &Config) -> Result<ExitCode, Failed> 
 fn check(shared: &Shared) -> Result<(), Failed> {
     let settings = setup::settings(shared, &Gateway::default(), true)?;
     settings.listen(None)?;
-    // What a gateway would fail on at its start is wrong with the file, too.
+    // The plan is made to find errors that a gateway would only report at its start.
     plan::fleet(&settings)?;
     for spec in &settings.servers {
         match &spec.launch {
@@ -57,8 +57,8 @@ fn check(shared: &Shared) -> Result<(), Failed> {
     }
     let count = settings.servers.len();
     match file {
-        Some(file) => outln!("`{}` is right; servers: {count}", file.display()),
-        None => outln!("there is no file; defaults are used"),
+        Some(file) => outln!("`{}` is valid; servers: {count}", file.display()),
+        None => outln!("no configuration file; defaults apply"),
     }
     Ok(())
 }

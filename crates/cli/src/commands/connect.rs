@@ -13,26 +13,26 @@ use crate::{
 };
 
 /// How a host reaches the gateway.
-enum Way {
+enum HostTransport {
     Stdio { command: String, args: Vec<String> },
     Http { url: String, token: String },
 }
 
 pub(crate) fn run(shared: &Shared, connect: &Connect) -> Result<ExitCode, Failed> {
     let settings = setup::settings(shared, &Gateway::default(), true)?;
-    let way = if connect.http {
+    let transport = if connect.http {
         let token = settings.tokens()?.agent;
-        Way::Http {
+        HostTransport::Http {
             url: format!("http://{}/mcp", settings.listen(None)?),
             token,
         }
     } else {
-        Way::Stdio {
+        HostTransport::Stdio {
             command: own_program()?,
             args: stdio_args(shared)?,
         }
     };
-    let (place, snippet) = snippet(connect.print, &way);
+    let (place, snippet) = snippet(connect.print, &transport);
     eprintln!("{place}");
     outln!("{snippet}");
     Ok(ExitCode::SUCCESS)
@@ -58,24 +58,24 @@ fn stdio_args(shared: &Shared) -> Result<Vec<String>, Failed> {
     Ok(args)
 }
 
-/// Where the snippet goes, and the snippet.
-fn snippet(host: HostKind, way: &Way) -> (&'static str, String) {
+/// The instruction where to put the snippet, and the snippet.
+fn snippet(host: HostKind, transport: &HostTransport) -> (&'static str, String) {
     let pretty = |value: serde_json::Value| format!("{value:#}");
-    match (host, way) {
-        (HostKind::Claude, Way::Stdio { command, args }) => (
+    match (host, transport) {
+        (HostKind::Claude, HostTransport::Stdio { command, args }) => (
             "run this, for Claude Code:",
             format!(
                 "claude mcp add callgate -- {}",
                 command_line::join(std::iter::once(command).chain(args))
             ),
         ),
-        (HostKind::Claude, Way::Http { url, token }) => (
+        (HostKind::Claude, HostTransport::Http { url, token }) => (
             "run this, for Claude Code:",
             format!(
                 "claude mcp add --transport http callgate {url} --header \"Authorization: Bearer {token}\""
             ),
         ),
-        (HostKind::Codex, Way::Stdio { command, args }) => (
+        (HostKind::Codex, HostTransport::Stdio { command, args }) => (
             "add this to ~/.codex/config.toml:",
             format!(
                 "[mcp_servers.callgate]\ncommand = {}\nargs = {}",
@@ -83,60 +83,64 @@ fn snippet(host: HostKind, way: &Way) -> (&'static str, String) {
                 json!(args)
             ),
         ),
-        (HostKind::Codex, Way::Http { url, .. }) => (
+        (HostKind::Codex, HostTransport::Http { url, .. }) => (
             "add this to ~/.codex/config.toml, and put the agent token into CALLGATE_TOKEN:",
             format!(
                 "[mcp_servers.callgate]\nurl = {}\nbearer_token_env_var = \"CALLGATE_TOKEN\"",
                 json!(url)
             ),
         ),
-        (HostKind::Cursor, way) => (
+        (HostKind::Cursor, transport) => (
             "add this to ~/.cursor/mcp.json:",
-            pretty(json!({"mcpServers": {"callgate": plain(way)}})),
+            pretty(json!({"mcpServers": {"callgate": plain(transport)}})),
         ),
-        (HostKind::Gemini, way) => (
+        (HostKind::Gemini, transport) => (
             "add this to ~/.gemini/settings.json:",
-            pretty(json!({"mcpServers": {"callgate": gemini(way)}})),
+            pretty(json!({"mcpServers": {"callgate": gemini(transport)}})),
         ),
-        (HostKind::Vscode, way) => (
+        (HostKind::Vscode, transport) => (
             "add this to .vscode/mcp.json:",
-            pretty(json!({"servers": {"callgate": typed(way)}})),
+            pretty(json!({"servers": {"callgate": typed(transport)}})),
         ),
-        (HostKind::Opencode, way) => (
+        (HostKind::Opencode, transport) => (
             "add this to opencode.json:",
-            pretty(json!({"mcp": {"callgate": opencode(way)}})),
+            pretty(json!({"mcp": {"callgate": opencode(transport)}})),
         ),
     }
 }
 
-fn plain(way: &Way) -> serde_json::Value {
-    match way {
-        Way::Stdio { command, args } => json!({"command": command, "args": args}),
-        Way::Http { url, token } => json!({"url": url, "headers": bearer(token)}),
+fn plain(transport: &HostTransport) -> serde_json::Value {
+    match transport {
+        HostTransport::Stdio { command, args } => json!({"command": command, "args": args}),
+        HostTransport::Http { url, token } => json!({"url": url, "headers": bearer(token)}),
     }
 }
 
-fn typed(way: &Way) -> serde_json::Value {
-    match way {
-        Way::Stdio { command, args } => json!({"type": "stdio", "command": command, "args": args}),
-        Way::Http { url, token } => json!({"type": "http", "url": url, "headers": bearer(token)}),
+fn typed(transport: &HostTransport) -> serde_json::Value {
+    match transport {
+        HostTransport::Stdio { command, args } => {
+            json!({"type": "stdio", "command": command, "args": args})
+        }
+        HostTransport::Http { url, token } => {
+            json!({"type": "http", "url": url, "headers": bearer(token)})
+        }
     }
 }
 
-fn gemini(way: &Way) -> serde_json::Value {
-    match way {
-        Way::Stdio { command, args } => json!({"command": command, "args": args}),
-        Way::Http { url, token } => json!({"httpUrl": url, "headers": bearer(token)}),
+fn gemini(transport: &HostTransport) -> serde_json::Value {
+    match transport {
+        HostTransport::Stdio { command, args } => json!({"command": command, "args": args}),
+        HostTransport::Http { url, token } => json!({"httpUrl": url, "headers": bearer(token)}),
     }
 }
 
-fn opencode(way: &Way) -> serde_json::Value {
-    match way {
-        Way::Stdio { command, args } => {
+fn opencode(transport: &HostTransport) -> serde_json::Value {
+    match transport {
+        HostTransport::Stdio { command, args } => {
             let command: Vec<&String> = std::iter::once(command).chain(args).collect();
             json!({"type": "local", "command": command, "enabled": true})
         }
-        Way::Http { url, token } => {
+        HostTransport::Http { url, token } => {
             json!({"type": "remote", "url": url, "headers": bearer(token), "enabled": true})
         }
     }

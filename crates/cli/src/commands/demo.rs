@@ -47,7 +47,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
         running.stop(Duration::ZERO).await;
         Ok::<(), Failed>(())
     })?;
-    outln!("What the record says (`callgate activity list`; the password was not written down):\n");
+    outln!("The record of these calls (`callgate activity list`; the password was redacted):\n");
     let filter = ActivityFilter {
         server: Some("demo".to_owned()),
         ..ActivityFilter::default()

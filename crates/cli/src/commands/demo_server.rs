@@ -76,7 +76,7 @@ fn registry() -> Registry {
             ),
             move |_arguments| {
                 lock(&deleting).clear();
-                async { text("all notes are gone", false) }
+                async { text("deleted all notes", false) }
             },
         )
 }

@@ -1,4 +1,4 @@
-//! `callgate doctor`: looks at everything and says what is wrong and what to do.
+//! `callgate doctor`: checks the installation, and reports problems with what to do about them.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time::Duration};
 
@@ -25,12 +25,12 @@ use crate::{
     setup,
 };
 
-/// How long ago a change of policy is told of.
+/// How far back changes of policy are reported.
 const LATELY: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// How many such changes are told of.
+/// How many such changes are reported.
 const MOST_LOOSENED: usize = 5;
 
-/// One thing that was looked at.
+/// The result of one check.
 struct Finding {
     fine: bool,
     what: String,
@@ -42,7 +42,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let mut findings = vec![configuration(&settings), private(&settings.data_dir)];
     findings.extend(exposed(&settings)?);
     let archive = callgate_gateway::shared_stores(&settings.data_dir)?.archive;
-    let verified = archive.verify(None).map_err(activity::broken)?;
+    let verified = archive.verify(None).map_err(activity::archive_failed)?;
     findings.push(record(&verified));
     findings.extend(damaged_lock(&settings));
     findings.extend(index(verified));
@@ -63,7 +63,8 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let problems = findings.iter().filter(|finding| !finding.fine).count();
     match problems {
         0 => Ok(ExitCode::SUCCESS),
-        n => Err(Failed::user(format!("problems found: {n}"))),
+        1 => Err(Failed::user("found 1 problem")),
+        n => Err(Failed::user(format!("found {n} problems"))),
     }
 }
 
@@ -72,9 +73,9 @@ fn configuration(settings: &Settings) -> Finding {
         Some(file) => fine(format!("configuration `{}`", file.display())),
         None => Finding {
             fine: true,
-            what: "no configuration file: defaults are used".to_owned(),
+            what: "no configuration file: defaults apply".to_owned(),
             help: Some(
-                "write ~/.config/callgate/callgate.yaml, or name a file with --config".to_owned(),
+                "create ~/.config/callgate/callgate.yaml, or pass a file with --config".to_owned(),
             ),
         },
     }
@@ -84,16 +85,16 @@ fn private(data_dir: &Path) -> Finding {
     let mode = fs::metadata(data_dir).map(|data| data.permissions().mode() & 0o777);
     match mode {
         Ok(0o700) => fine(format!(
-            "data folder `{}` is yours alone",
+            "data folder `{}` is private to you",
             data_dir.display()
         )),
         Ok(mode) => problem(
             format!("data folder `{}` has mode {mode:o}", data_dir.display()),
-            "chmod 700 it",
+            "other users must not reach it: run `chmod 700` on it",
         ),
         Err(error) => problem(
             format!("data folder: {error}"),
-            "choose another with --data-dir",
+            "choose another data folder with --data-dir",
         ),
     }
 }
@@ -123,8 +124,8 @@ async fn usage(settings: &Settings) -> Vec<Finding> {
     match asked.await {
         Ok(used) => token_lines(&used.usage),
         Err(error) => vec![problem(
-            format!("what tokens have used is not known: {}", error.one_line()),
-            "stop the gateway and start it again if it is of another version",
+            format!("the usage of tokens is unknown: {}", error.one_line()),
+            "if the running gateway has another version, restart it",
         )],
     }
 }
@@ -137,7 +138,7 @@ struct Used {
 fn token_lines(used: &[Usage]) -> Vec<Finding> {
     if used.is_empty() {
         return vec![fine(
-            "no token has used a rate, a budget or history yet".to_owned(),
+            "no token has used a rate limit, a budget or call history yet".to_owned(),
         )];
     }
     used.iter().map(|usage| fine(one_token(usage))).collect()
@@ -181,12 +182,12 @@ fn record(found: &Verification) -> Finding {
         None => fine(what),
         Some(first) => problem(
             format!("{what}; {first}"),
-            "`callgate activity verify` shows all of it",
+            "`callgate activity verify` lists all problems",
         ),
     }
 }
 
-/// What loosened policy lately while a gateway ran: by hand, or by what should not have been able to.
+/// Recent changes that loosened policy while a gateway ran, by the operator or by an intruder.
 fn loosened(archive: &dyn Archive) -> Result<Vec<Finding>, Failed> {
     let filter = ActivityFilter {
         record_type: Some(RecordType::System),
@@ -195,7 +196,7 @@ fn loosened(archive: &dyn Archive) -> Result<Vec<Finding>, Failed> {
         limit: Some(MOST_LOOSENED),
         ..ActivityFilter::default()
     };
-    let page = archive.page(&filter).map_err(activity::broken)?;
+    let page = archive.page(&filter).map_err(activity::archive_failed)?;
     let finding = |activity: Activity| Finding {
         fine: true,
         what: format!(
@@ -203,7 +204,7 @@ fn loosened(archive: &dyn Archive) -> Result<Vec<Finding>, Failed> {
             activity.timestamp.strftime("%F %T UTC"),
             activity.reason.unwrap_or_default()
         ),
-        help: Some("if that was not you, look at what changed the file".to_owned()),
+        help: Some("if you did not do this, find out what changed the file".to_owned()),
     };
     Ok(page.activities.into_iter().map(finding).collect())
 }
@@ -212,24 +213,24 @@ fn damaged_lock(settings: &Settings) -> Option<Finding> {
     let why = settings.pins.lock.damage()?;
     let file = settings.lock_file.display();
     Some(problem(
-        format!("`{file}` is damaged, so no new tools are accepted: {why}"),
-        "mend it, restore it from version control, or move it away to accept tools anew",
+        format!("`{file}` is damaged, so new tools cannot be accepted: {why}"),
+        "repair it, restore it from version control, or move it away to accept all tools again",
     ))
 }
 
-/// The index is told of only where it lied: it was rebuilt by then.
+/// Reported only if the index differed from the log; verification has rebuilt it by then.
 fn index(found: Verification) -> Option<Finding> {
     let differed = found.index_differed?;
-    let help = "it was rebuilt from the log; find out which program wrote to it";
+    let help = "the index was rebuilt from the log; find out which program changed it";
     Some(problem(differed, help))
 }
 
 async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
     if settings.servers.is_empty() && !settings.config.builtins.enabled {
-        let help = "add one in callgate.yaml under `servers:`, or try `callgate demo`";
+        let help = "add a server to callgate.yaml under `servers:`, or try `callgate demo`";
         return Ok(vec![Finding {
             fine: true,
-            what: "no servers yet".to_owned(),
+            what: "no servers configured".to_owned(),
             help: Some(help.to_owned()),
         }]);
     }
@@ -242,18 +243,18 @@ async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
         let name = pins::shown_name(&one.tool);
         let help = match one.reason.can_be_accepted() {
             true => format!(
-                "look at it with `callgate lock diff`; `callgate lock accept {name}` accepts it"
+                "review it with `callgate lock diff`, then accept it with `callgate lock accept {name}`"
             ),
-            false => "only its server can change that".to_owned(),
+            false => "it cannot be accepted; its server must change the definition".to_owned(),
         };
         problem(format!("tool {name} is quarantined: {}", one.reason), &help)
     });
-    let odd = lock::oddities(settings)
+    let odd = lock::suspicious_tools(settings)
         .into_iter()
         .map(|(name, reason)| Finding {
             fine: true,
-            what: format!("tool {name} deserves a second look: {reason}"),
-            help: Some(format!("`callgate lock show {name}` shows what it says")),
+            what: format!("tool {name} looks suspicious: {reason}"),
+            help: Some(format!("review it with `callgate lock show {name}`")),
         });
     Ok(servers.chain(quarantined).chain(odd).collect())
 }
@@ -268,18 +269,18 @@ fn server(settings: &Settings, report: &ServerReport) -> Finding {
     let what = format!("server {name} is {status}: {} tools", report.tools);
     match status {
         ServerStatus::Ok if report.silent_tools > 0 => fine(format!(
-            "{what}, {} of them say nothing about their effects",
+            "{what}, {} of them without hints about their effects",
             report.silent_tools
         )),
         ServerStatus::Ok => fine(what),
         ServerStatus::Starting | ServerStatus::Degraded | ServerStatus::Stopped => {
-            let reason = report.reason.as_deref().unwrap_or("it does not answer");
-            // What cannot be started has no log, and its reason says what to do.
+            let reason = report.reason.as_deref().unwrap_or("no answer");
+            // A server that could not be started has no log, and its reason already says what to do.
             let ran = !matches!(launch, Some(Launch::Off { .. }));
             Finding {
                 fine: false,
                 what: format!("{what}; {reason}"),
-                help: ran.then(|| format!("`callgate servers logs {name}`")),
+                help: ran.then(|| format!("see its log: `callgate servers logs {name}`")),
             }
         }
     }

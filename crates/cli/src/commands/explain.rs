@@ -1,4 +1,4 @@
-//! `callgate explain CODE`: what a code means and what helps.
+//! `callgate explain CODE`: the meaning of a code and its remedy.
 
 use std::process::ExitCode;
 
@@ -17,8 +17,8 @@ pub(crate) fn run(shared: &Shared, wanted: &ExplainCode) -> Result<ExitCode, Fai
         return Ok(ExitCode::SUCCESS);
     };
     let code = explain(text).ok_or_else(|| {
-        Failed::user(format!("there is no code `{text}`"))
-            .help("run `callgate explain` to see all of them")
+        Failed::user(format!("unknown code `{text}`"))
+            .help("run `callgate explain` to list all codes")
     })?;
     if shared.json {
         outln!("{}", as_json(code));

@@ -1,4 +1,4 @@
-//! `callgate lock …`: what tools said about themselves when they were accepted, and what they say now.
+//! `callgate lock …`: compares tool definitions with the accepted ones, and accepts new ones.
 
 mod current;
 
@@ -47,30 +47,35 @@ fn show(shared: &Shared, settings: &Settings, wanted: Option<&str>) -> Result<Ex
     if let (Some(wanted), true) = (wanted, pins.is_empty()) {
         return Err(
             Failed::user(format!("`{}` is not in the lock", one_line(wanted, 200)))
-                .help("`callgate lock show` names everything that is"),
+                .help("`callgate lock show` lists its tools"),
         );
     }
     let current = Current::last_known(settings);
-    let odd = |name: &str| {
+    let suspicions = |name: &str| {
         current
             .tool(name)
-            .map_or_else(Vec::new, |tool| current.odd(tool))
+            .map_or_else(Vec::new, |tool| current.suspicions(tool))
     };
     if shared.json {
         let one = |(name, pin): &(String, &Pin)| {
             let digest = pin.definition.digest.to_string();
-            json!({"tool": name, "class": pin.definition.class, "override": pin.operator, "digest": digest, "flags": odd(name)})
+            json!({"tool": name, "class": pin.definition.class, "override": pin.operator, "digest": digest, "flags": suspicions(name)})
         };
         outln!("{}", serde_json::Value::from_iter(pins.iter().map(one)));
         return Ok(ExitCode::SUCCESS);
     }
     if let [(name, pin)] = pins.as_slice() {
-        print_pin(name, pin, &odd(name));
+        print_pin(name, pin, &suspicions(name));
         return Ok(ExitCode::SUCCESS);
     }
     let row = |(name, pin): &(String, &Pin)| {
         let digest = pin.definition.digest.short();
-        vec![one_line(name, 80), class(pin), digest, odd(name).join("; ")]
+        vec![
+            one_line(name, 80),
+            class(pin),
+            digest,
+            suspicions(name).join("; "),
+        ]
     };
     let rows: Vec<Vec<String>> = pins.iter().map(row).collect();
     table(&["TOOL", "CLASS", "DIGEST", "FLAGS"], &rows);
@@ -118,14 +123,14 @@ fn print_pin(name: &str, pin: &Pin, flags: &[String]) {
     }
 }
 
-/// What is odd about the tools that a gateway last heard of: the tool, and the reason.
-pub(crate) fn oddities(settings: &Settings) -> Vec<(String, String)> {
+/// Suspicious tools among the last known definitions, each with the reason.
+pub(crate) fn suspicious_tools(settings: &Settings) -> Vec<(String, String)> {
     let current = Current::last_known(settings);
     let servers = current.servers();
     let all = servers.iter().flatten();
     let of_tool = |tool: &Tool| {
         let name = shown_name(tool);
-        let reasons = current.odd(tool).into_iter();
+        let reasons = current.suspicions(tool).into_iter();
         reasons
             .map(|reason| (name.clone(), reason))
             .collect::<Vec<_>>()
@@ -135,34 +140,34 @@ pub(crate) fn oddities(settings: &Settings) -> Vec<(String, String)> {
 
 fn diff(shared: &Shared, settings: &Settings) -> Result<ExitCode, Failed> {
     let current = Current::seen(settings)?;
-    print_findings(shared, &kept_away(settings, &current), &current);
+    print_findings(shared, &withheld(settings, &current), &current);
     Ok(ExitCode::SUCCESS)
 }
 
 fn verify(shared: &Shared, settings: &Settings) -> Result<ExitCode, Failed> {
     let current = Current::ask(settings)?;
-    let kept_away = kept_away(settings, &current);
-    print_findings(shared, &kept_away, &current);
-    for gone in current.gone(&settings.pins.lock) {
+    let withheld = withheld(settings, &current);
+    print_findings(shared, &withheld, &current);
+    for gone in current.missing_from(&settings.pins.lock) {
         eprintln!(
-            "note: `{}` is in the lock, and its server does not have it",
+            "note: `{}` is in the lock but its server no longer has it",
             one_line(&gone, 200)
         );
     }
-    if kept_away.is_empty() {
-        eprintln!("tools that are as the lock says: {}", current.count());
+    if withheld.is_empty() {
+        eprintln!("{} tools match callgate.lock", current.count());
         return Ok(ExitCode::SUCCESS);
     }
-    let count = kept_away.len();
-    Err(
-        Failed::user(format!("tools that are not as the lock says: {count}")).help(
-            "look at each; what you trust is accepted with `callgate lock accept SERVER:TOOL`",
-        ),
-    )
+    let what = match withheld.len() {
+        1 => "1 tool differs from callgate.lock".to_owned(),
+        count => format!("{count} tools differ from callgate.lock"),
+    };
+    let help = "review each, and accept what you trust with `callgate lock accept SERVER:TOOL`";
+    Err(Failed::user(what).help(help))
 }
 
-/// What nobody has accepted: nothing is accepted by being seen first here.
-fn kept_away(settings: &Settings, current: &Current) -> Vec<Quarantined> {
+/// The tools whose definition is not in the lock. Unlike in a gateway, first sight accepts nothing here.
+fn withheld(settings: &Settings, current: &Current) -> Vec<Quarantined> {
     let pins = Pins {
         mode: PinMode::Locked,
         ..settings.pins.clone()
@@ -171,21 +176,18 @@ fn kept_away(settings: &Settings, current: &Current) -> Vec<Quarantined> {
         .quarantined
 }
 
-fn print_findings(shared: &Shared, kept_away: &[Quarantined], current: &Current) {
+fn print_findings(shared: &Shared, withheld: &[Quarantined], current: &Current) {
     if shared.json {
-        let one = |one: &Quarantined| json!({"tool": shown_name(&one.tool), "reason": one.reason.to_string(), "difference": difference(one), "flags": current.odd(&one.tool)});
-        outln!(
-            "{}",
-            serde_json::Value::from_iter(kept_away.iter().map(one))
-        );
+        let one = |one: &Quarantined| json!({"tool": shown_name(&one.tool), "reason": one.reason.to_string(), "difference": difference(one), "flags": current.suspicions(&one.tool)});
+        outln!("{}", serde_json::Value::from_iter(withheld.iter().map(one)));
         return;
     }
-    for one in kept_away {
+    for one in withheld {
         outln!("{}: {}", shown_name(&one.tool), one.reason);
         for line in difference(one) {
             outln!("  {line}");
         }
-        for flag in current.odd(&one.tool) {
+        for flag in current.suspicions(&one.tool) {
             outln!("  flag: {flag}");
         }
     }
@@ -211,7 +213,7 @@ fn accept(
     all: bool,
 ) -> Result<ExitCode, Failed> {
     let current = Current::seen(settings)?;
-    let chosen = chosen(&kept_away(settings, &current), tools, all)?;
+    let chosen = chosen(&withheld(settings, &current), tools, all)?;
     print_findings(shared, &chosen, &current);
     let file = &settings.lock_file;
     let mut take = |lock: &mut Lock| {
@@ -220,37 +222,35 @@ fn accept(
     };
     settings.lock().change(&mut take).map_err(|error| {
         Failed::config(error.to_string()).help(
-            "mend the lock, restore it from version control, or move it away to accept tools anew",
+            "repair the lock, restore it from version control, or move it away to accept all tools again",
         )
     })?;
-    eprintln!("accepted, in `{}`: {}", file.display(), chosen.len());
+    eprintln!("accepted {} tools in `{}`", chosen.len(), file.display());
     Ok(ExitCode::SUCCESS)
 }
 
 fn chosen(
-    kept_away: &[Quarantined],
+    withheld: &[Quarantined],
     tools: &[String],
     all: bool,
 ) -> Result<Vec<Quarantined>, Failed> {
     let acceptable = |one: &&Quarantined| one.reason.can_be_accepted();
     if all {
-        return Ok(kept_away.iter().filter(acceptable).cloned().collect());
+        return Ok(withheld.iter().filter(acceptable).cloned().collect());
     }
     if tools.is_empty() {
-        return Err(
-            Failed::user("no tool is named").help("name tools as SERVER:TOOL, or say --all")
-        );
+        return Err(Failed::user("no tool given").help("name tools as SERVER:TOOL, or pass --all"));
     }
     let find = |name: &String| {
         let shown = one_line(name, 200);
-        match kept_away.iter().find(|one| one.tool.canonical() == *name) {
+        match withheld.iter().find(|one| one.tool.canonical() == *name) {
             Some(one) if one.reason.can_be_accepted() => Ok(one.clone()),
             Some(one) => Err(Failed::user(format!(
                 "`{shown}` cannot be accepted: {}",
                 one.reason
             ))),
-            None => Err(Failed::user(format!("no tool `{shown}` is kept away"))
-                .help("`callgate lock diff` shows what is; `callgate lock verify` asks the servers anew")),
+            None => Err(Failed::user(format!("`{shown}` is not a withheld tool"))
+                .help("`callgate lock diff` lists withheld tools; `callgate lock verify` asks the servers again")),
         }
     };
     tools.iter().map(find).collect()

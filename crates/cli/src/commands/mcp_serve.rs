@@ -1,5 +1,5 @@
-//! `callgate mcp-serve --config FILE`: what an agent starts as its tool server. A file with a socket makes it
-//! a thin relay into the running step; one without makes it serve the tools itself, through the gate.
+//! `callgate mcp-serve --config FILE`: the tool server that an agent starts. With a socket in the file it
+//! relays into the running step; without one it serves the tools itself, through the gate.
 
 use std::{
     io,
@@ -34,21 +34,21 @@ use crate::{
     signals::{Hangup, Signals},
 };
 
-/// A host that closed its side has gone.
+/// How long calls in flight may take after the host has disconnected.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let missing = || Failed::user("`mcp-serve` needs `--config FILE`");
     let file = shared.config.as_deref().ok_or_else(missing)?;
-    let told = RelayFile::read(file).map_err(|error| Failed::user(error.to_string()))?;
-    match (&told.socket, &told.token) {
+    let relay_file = RelayFile::read(file).map_err(|error| Failed::user(error.to_string()))?;
+    match (&relay_file.socket, &relay_file.token) {
         (Some(socket), Some(token)) => relay_to(socket, token),
-        (Some(_), None) => Err(Failed::user("the file names a socket and no token")),
-        (None, _) => alone(shared, &told),
+        (Some(_), None) => Err(Failed::user("the file names a socket but no token")),
+        (None, _) => serve_tools(shared, &relay_file),
     }
 }
 
-/// Copies bytes until the step or the agent goes.
+/// Copies bytes until the step or the agent disconnects.
 fn relay_to(socket: &Path, token: &str) -> Result<ExitCode, Failed> {
     let stream = relay::connect(socket, token).map_err(|error| Failed::user(error.to_string()))?;
     let failed = |error: io::Error| Failed::system(format!("cannot relay: {error}"));
@@ -56,23 +56,23 @@ fn relay_to(socket: &Path, token: &str) -> Result<ExitCode, Failed> {
     let ending = stream.try_clone().map_err(failed)?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            // The step sees the end, and stops what is under way.
+            // The step sees the end of the stream and cancels the calls in flight.
             let _ = ending.shutdown(Shutdown::Both);
             process::exit(0);
         }
     });
-    // A side that went away is an end like any other.
+    // An agent that closes its pipes without warning is a normal end of the step.
     let _ = relay::copy(io::stdin(), io::stdout(), &stream);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the tools in this very process, with a record of its own.
-fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
-    let is_empty = told
+/// Serves the tools in this process, with its own chain in the record.
+fn serve_tools(shared: &Shared, relay_file: &RelayFile) -> Result<ExitCode, Failed> {
+    let is_empty = relay_file
         .plugin_tools
         .iter()
         .all(|tools| tools.expose.is_empty());
-    if !told.intercept_builtins && is_empty {
+    if !relay_file.intercept_builtins && is_empty {
         return Err(empty_proxy());
     }
     // The file is the relay's; the configuration is the user's own.
@@ -81,21 +81,25 @@ fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
         ..shared.clone()
     };
     let settings = setup::settings(&shared, &Gateway::default(), true)?;
-    let root = told.root_dir.clone().unwrap_or_else(|| PathBuf::from("."));
-    let trace = told.traceparent.as_deref();
+    let root = relay_file
+        .root_dir
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("."));
+    let trace = relay_file.traceparent.as_deref();
     let trace = trace.and_then(|parent| TraceContext::new(parent, None));
     let runtime = setup::runtime()?;
     let code = runtime.block_on(async {
         let signals = Signals::listen(Hangup::Stops)?;
         let plugins = StepPlugins::new(&settings, &root);
-        let tools = match plugins.tools(&told.plugin_tools).await {
+        let tools = match plugins.tools(&relay_file.plugin_tools).await {
             Ok(tools) => tools,
             Err(error) => {
                 plugins.stop().await;
                 return Err(error.into());
             }
         };
-        let plan = callgate_gateway::plan::step(&settings, &root, told.intercept_builtins, tools)?;
+        let plan =
+            callgate_gateway::plan::step(&settings, &root, relay_file.intercept_builtins, tools)?;
         let running = Running::start_with(&settings, plan, Profile::gateway())?;
         let session = Ulid::generate().to_string();
         let (gateway, frame_bytes) = (running.gateway.clone(), settings.frame_bytes());
@@ -110,7 +114,7 @@ fn alone(shared: &Shared, told: &RelayFile) -> Result<ExitCode, Failed> {
         signals.wind_down(serving).await;
         Ok(ExitCode::SUCCESS)
     });
-    // Reading standard input blocks a thread that cannot be stopped; it must not keep us here.
+    // tokio reads stdin on a blocking thread that cannot be cancelled; waiting for it would hang the exit.
     runtime.shutdown_background();
     code
 }

@@ -1,4 +1,4 @@
-//! Bare `callgate`: what is running here and what to do next.
+//! Bare `callgate`: the state of this data folder, and next steps.
 
 use std::process::ExitCode;
 
@@ -19,25 +19,25 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     );
     match &settings.source.file {
         Some(file) => outln!("configuration  {}", file.display()),
-        None => outln!("configuration  none; defaults are used"),
+        None => outln!("configuration  none; defaults apply"),
     }
     outln!("data folder    {}", settings.data_dir.display());
     outln!("servers        {}", settings.servers.len());
     match running {
         Some(gateway) => outln!(
-            "running        http://{}/mcp (process {})",
+            "gateway        http://{}/mcp (process {})",
             gateway.address,
             gateway.pid
         ),
-        None => outln!("running        nothing is served from this data folder"),
+        None => outln!("gateway        not running"),
     }
     outln!();
     outln!("next");
-    outln!("  callgate demo                     see a call go through, with a bundled server");
+    outln!("  callgate demo                     send calls through the gate to a bundled server");
     outln!("  callgate stdio                    serve a host that starts its servers");
     outln!("  callgate serve                    serve hosts over HTTP");
     outln!("  callgate connect --print claude   connect a host");
-    outln!("  callgate activity list            what happened");
-    outln!("  callgate help                     everything else");
+    outln!("  callgate activity list            list recorded calls");
+    outln!("  callgate help                     list all commands");
     Ok(ExitCode::SUCCESS)
 }

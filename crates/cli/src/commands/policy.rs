@@ -43,7 +43,7 @@ fn check(shared: &Shared, file: Option<PathBuf>) -> Result<ExitCode, Failed> {
             json!({"file": file.file, "name": name, "rules": rules, "notes": notes, "sha256": sha256})
         );
     } else {
-        outln!("`{}` is right; rules: {rules}", file.file.display());
+        outln!("`{}` is valid; rules: {rules}", file.file.display());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -58,6 +58,6 @@ fn named_or_configured(shared: &Shared, file: Option<PathBuf>) -> Result<PathBuf
     let configured = configured.map(|(file, _)| file.to_owned());
     configured.ok_or_else(|| {
         Failed::user("the configuration names no policy file")
-            .help("name one: `callgate policy check FILE`")
+            .help("pass a file: `callgate policy check FILE`")
     })
 }

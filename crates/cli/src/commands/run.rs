@@ -33,9 +33,9 @@ pub(crate) fn run(shared: &Shared, asked: &Run) -> Result<ExitCode, Failed> {
     })
 }
 
-/// The script itself: what was written, or what is in the file of that name.
+/// The script: the argument itself, or the content of the file that it names.
 fn source(written: &str) -> Result<String, Failed> {
-    let unreadable = |error| Failed::user(format!("the script cannot be read: {error}"));
+    let unreadable = |error| Failed::user(format!("cannot read the script: {error}"));
     if written == "-" {
         let mut script = String::new();
         let read = std::io::stdin().read_to_string(&mut script);

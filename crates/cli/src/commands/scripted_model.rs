@@ -1,5 +1,5 @@
-//! `callgate scripted-model FILE`: a model on loopback that follows a script, for looking at agents without a
-//! real one. It serves until its standard input ends, then prints what it was asked.
+//! `callgate scripted-model FILE`: a model on loopback that follows a script, to test agents without a real one.
+//! It serves until its standard input ends, then prints the requests it got.
 
 use std::{fs, path::Path, process::ExitCode};
 
@@ -18,7 +18,7 @@ enum WrittenTurn {
     Call(Vec<WrittenCall>),
 }
 
-/// A call of one of our tools, or of one of the agent's own.
+/// A call of one of callgate's tools, or of one of the agent's own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenCall {
@@ -37,7 +37,7 @@ pub(crate) fn run(file: &Path) -> Result<ExitCode, Failed> {
         let model = ScriptedModel::start(script).await;
         let model = model.map_err(|error| Failed::system(error.to_string()))?;
         outln!("listening http://{}", model.address);
-        // Whatever comes is not looked at; its end is what counts.
+        // The content is ignored: the parent closes stdin to stop the model.
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
         for request in model.requests() {
             outln!("{request}");

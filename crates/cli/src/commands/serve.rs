@@ -40,7 +40,7 @@ use crate::{
     signals::{Hangup, Signals},
 };
 
-/// How long calls under way may still take after SIGTERM.
+/// How long calls in flight may still take after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Files besides sockets: the record, and three pipes for each server.
 const OTHER_FILES: u64 = 512;
@@ -52,7 +52,7 @@ pub(crate) fn run(shared: &Shared, serve: &Serve) -> Result<ExitCode, Failed> {
     let flags = serve.gateway.clone();
     let runtime = setup::runtime()?;
     let code = runtime.block_on(serve_until_told(settings, flags, listen, tokens));
-    // What was given up, or left behind by a second signal, must not keep us here.
+    // Tasks that were given up, or abandoned by a second signal, must not delay the exit.
     runtime.shutdown_background();
     code
 }
@@ -66,7 +66,7 @@ async fn serve_until_told(
     let signals = Signals::listen(Hangup::Ignored)?;
     make_room_for_sockets(settings.config.limits.connections.get());
     let hangup = signal(SignalKind::hangup())
-        .map_err(|error| Failed::system(format!("signals: {error}")))?;
+        .map_err(|error| Failed::system(format!("cannot handle signals: {error}")))?;
     let (listener, address) = bind(listen).await?;
     let data_dir = settings.data_dir.clone();
     let attaching = listen_for_hosts(&data_dir);
@@ -81,7 +81,7 @@ async fn serve_until_told(
     let note = RunFile {
         pid: std::process::id(),
         address: address.to_string(),
-        config: attach::place(&settings.source),
+        config: attach::config_path(&settings.source),
     };
     note.write(&data_dir)?;
     let door = http_door(&running, &settings, address, &tokens);
@@ -98,7 +98,7 @@ async fn serve_until_told(
     });
     let reloading = Reloading::start(&running, settings, &Flags::from(&flags), Some(hangup));
     signals.stop.cancelled().await;
-    eprintln!("stopping: letting calls under way end; a second signal ends at once");
+    eprintln!("stopping: waiting for calls in flight; send a second signal to stop at once");
     let doors = Doors {
         closing,
         serving,
@@ -112,7 +112,7 @@ async fn serve_until_told(
 async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), Failed> {
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         Failed::system(format!("cannot listen on {listen}: {error}")).help(
-            "another gateway may be there already: run `callgate`, or choose another --listen",
+            "if another gateway uses the address, choose another one with --listen; `callgate` shows a running gateway",
         )
     })?;
     let address = listener
@@ -121,14 +121,14 @@ async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), Failed> {
     Ok((listener, address))
 }
 
-/// The open ways in, and the tasks that serve them.
+/// The open doors, and the tasks that serve them.
 struct Doors {
     closing: Closing,
     serving: JoinHandle<()>,
     attended: Option<(Socket, JoinHandle<()>)>,
 }
 
-/// Lets calls under way end, closes the doors, then ends the gateway.
+/// Waits for calls in flight, closes the doors, then ends the gateway.
 async fn stop(running: Running, reloading: Reloading, doors: Doors) {
     reloading.stop().await;
     running.drain(PATIENCE).await;
@@ -169,7 +169,7 @@ fn http_door(
     }
 }
 
-/// Where people on this machine reach the gateway.
+/// The URL at which people on this machine reach the gateway.
 fn served_at(address: SocketAddr) -> String {
     let port = address.port();
     match address {
@@ -188,8 +188,8 @@ fn attach_door(running: &Running, settings: &Settings) -> AttachDoor {
     }
 }
 
-/// Each connection takes a descriptor, and the usual limit is lower than ours. Where the system
-/// allows no more, connections are closed for new ones sooner.
+/// Raises the limit of open files: each connection takes one, and the usual limit is below
+/// `limits.connections`. If it cannot be raised enough, connections are closed for new ones earlier.
 fn make_room_for_sockets(connections: usize) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = u64::try_from(connections)
@@ -207,7 +207,7 @@ fn make_room_for_sockets(connections: usize) {
     }
 }
 
-/// The way in for hosts that attach. A gateway without one still serves everybody else.
+/// The socket for hosts that attach. A gateway that cannot open it still serves HTTP.
 fn listen_for_hosts(data_dir: &Path) -> Option<(Socket, UnixListener)> {
     match Socket::listen(data_dir) {
         Ok(Some(listening)) => Some(listening),
@@ -222,7 +222,7 @@ fn listen_for_hosts(data_dir: &Path) -> Option<(Socket, UnixListener)> {
     }
 }
 
-/// A link that logs whoever sits at this terminal in to the page, once.
+/// A link that logs the operator at this terminal in to the page, once.
 fn page_link(running: &Running, logins: &Logins) -> String {
     let base_url = &running.approval_service.settings().base_url;
     let admin = Arc::new(Principal::operator());
@@ -232,10 +232,10 @@ fn page_link(running: &Running, logins: &Logins) -> String {
     }
 }
 
-/// What the operator of an address that other machines reach has to know.
+/// The warning for an address that other machines can reach.
 pub(crate) fn plain_http_warning(address: SocketAddr) -> String {
     format!(
-        "warning: {address} can be reached from other machines, and tokens and calls pass in the clear: listen on 127.0.0.1 and put TLS in front"
+        "warning: {address} is reachable from other machines without encryption, so tokens and calls can be read on the network: listen on 127.0.0.1 behind a TLS proxy"
     )
 }
 
@@ -253,7 +253,7 @@ fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair, page: &st
     }
     if settings.offers_nothing() {
         eprintln!(
-            "no servers yet: add one with --upstream NAME:COMMAND, or in callgate.yaml under `servers:`"
+            "no servers configured: add one with --upstream NAME:COMMAND, or in callgate.yaml under `servers:`"
         );
     }
 }

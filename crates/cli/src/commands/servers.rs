@@ -37,7 +37,9 @@ fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        eprintln!("no servers yet: add one in callgate.yaml under `servers:`, or with --upstream");
+        eprintln!(
+            "no servers configured: add one in callgate.yaml under `servers:`, or with --upstream"
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let cells = |row: &ServerRow| {
@@ -61,7 +63,7 @@ fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the running gateway when there is one; else starts the servers to see.
+/// The status from the running gateway if there is one; otherwise starts the servers to find out.
 async fn rows(settings: &Settings) -> Result<Vec<ServerRow>, Failed> {
     if let Some(gateway) = admin::running(&settings.data_dir).await {
         let tokens = settings.tokens()?;
@@ -87,9 +89,9 @@ fn logs(shared: &Shared, name: &str, lines: usize) -> Result<ExitCode, Failed> {
         .join(format!("{name}.log"));
     let text = fs::read(&file).map_err(|_| {
         Failed::user(format!(
-            "server `{name}` has written nothing to its standard error"
+            "there is no log of server `{name}`: it has written nothing to standard error"
         ))
-        .help("`callgate servers list` shows the servers")
+        .help("`callgate servers list` lists the servers")
     })?;
     let text = String::from_utf8_lossy(&text);
     let all: Vec<&str> = text.lines().collect();

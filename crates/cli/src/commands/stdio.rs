@@ -21,13 +21,13 @@ use callgate_gateway::local_user::local_user;
 
 use crate::{
     args::{Gateway, Shared, Stdio},
-    attach::{self, Beside},
+    attach::{self, RunningServe},
     exit::Failed,
     setup,
     signals::{Hangup, Signals},
 };
 
-/// A host that closed its side has gone; one that sends SIGTERM may still read last answers.
+/// How long calls in flight may take at the end: a host that sends SIGTERM may still read last answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How much is read at once while waiting for the first line.
 const CHUNK: usize = 64 * 1024;
@@ -36,22 +36,22 @@ pub(crate) fn run(shared: &Shared, stdio: &Stdio) -> Result<ExitCode, Failed> {
     let flags = &stdio.gateway;
     let settings = setup::settings(shared, flags, false)?;
     if !stdio.no_attach {
-        match Beside::find(&settings, flags) {
-            Beside::Attached { gateway, stream } => {
+        match RunningServe::find(&settings, flags) {
+            RunningServe::Attachable { gateway, stream } => {
                 let (address, pid) = (&gateway.address, gateway.pid);
                 eprintln!("attached to the gateway at http://{address} (process {pid})");
                 return attach::relay(&gateway, stream, &settings.data_dir);
             }
-            Beside::Stranger { gateway, why } => {
+            RunningServe::Different { gateway, why } => {
                 let address = &gateway.address;
                 eprintln!("not attached to the gateway at http://{address}: {why}");
             }
-            Beside::Nobody => {}
+            RunningServe::Absent => {}
         }
     }
     let runtime = setup::runtime()?;
     let code = runtime.block_on(serve(settings, flags));
-    // Reading standard input blocks a thread that cannot be stopped; it must not keep us here.
+    // tokio reads stdin on a blocking thread that cannot be cancelled; waiting for it would hang the exit.
     runtime.shutdown_background();
     code
 }
@@ -91,14 +91,14 @@ async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was read until the first line was whole, and the host that it introduces.
+/// The bytes read until the first line was complete, and the host that it introduces.
 struct First {
     read: Vec<u8>,
     profile: Profile,
 }
 
-/// Reads up to the host's introduction, so that servers are started in its name. `None` when
-/// the host went away before it said anything.
+/// Reads up to the host's introduction, so that servers are started in its name. `None` if
+/// the host disconnects before its first line.
 async fn first_line<R: AsyncRead + Unpin>(input: &mut R, limit: usize) -> Option<First> {
     let mut read = Vec::new();
     let mut cutter = LineCutter::new(limit);

@@ -1,16 +1,17 @@
-//! `callgate token …`: who may come in, and for what.
+//! `callgate token …`: creates, lists and revokes tokens.
 
 use std::process::ExitCode;
 
 use callgate_gate::{Operation, Role, ServerName, View};
-use callgate_record::{RecordType, Token as Kept, Tokens, TokensError};
-use jiff::{SignedDuration, Span, Timestamp};
+use callgate_record::{RecordType, Token as StoredToken, Tokens, TokensError};
+use jiff::{SignedDuration, Timestamp};
 
 use callgate_config::Settings;
 
 use callgate_gateway::local_user::local_user;
 
 use crate::{
+    age,
     args::{Ceiling, Gateway, NewToken, Shared, Token, TokenCommand, TokenRole},
     exit::Failed,
     print::{outln, table},
@@ -76,7 +77,7 @@ fn create(
     } else {
         outln!("{secret}");
         eprintln!(
-            "token `{}` is for: {}; it is not shown again",
+            "token `{}`: {}; store it now, it cannot be shown again",
             token.name,
             limits(&token)
         );
@@ -84,15 +85,15 @@ fn create(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses names that no server has: such a token would be for whatever gets the name later, or for nothing.
+/// Refuses names that no server has: such a token would cover a server that gets the name later, or nothing.
 fn check_servers(settings: &Settings, named: &[String]) -> Result<(), Failed> {
     let known = server_names(settings);
     let Some(unknown) = named.iter().find(|name| !known.contains(name)) else {
         return Ok(());
     };
     let help = match known.as_slice() {
-        [] => "no servers are configured yet".to_owned(),
-        known => format!("the servers are: {}", known.join(", ")),
+        [] => "no servers are configured".to_owned(),
+        known => format!("known servers: {}", known.join(", ")),
     };
     Err(Failed::user(format!("there is no server `{unknown}`")).help(&help))
 }
@@ -115,7 +116,7 @@ fn list(tokens: &dyn Tokens, as_json: bool) -> Result<ExitCode, Failed> {
         outln!("{}", serde_json::Value::from(all));
         return Ok(ExitCode::SUCCESS);
     }
-    let row = |token: &Kept| {
+    let row = |token: &StoredToken| {
         vec![
             token.name.clone(),
             state(token, now).to_owned(),
@@ -124,18 +125,18 @@ fn list(tokens: &dyn Tokens, as_json: bool) -> Result<ExitCode, Failed> {
         ]
     };
     let rows: Vec<_> = all.iter().map(|token| row(token)).collect();
-    table(&["NAME", "STATE", "TENANT", "FOR"], &rows);
+    table(&["NAME", "STATE", "TENANT", "SCOPE"], &rows);
     Ok(ExitCode::SUCCESS)
 }
 
 fn revoke(settings: &Settings, tokens: &dyn Tokens, name: &str) -> Result<ExitCode, Failed> {
     tokens.revoke(name, Timestamp::now()).map_err(failed)?;
     put_on_record(settings, "token.revoked", &format!("`{name}`"))?;
-    eprintln!("token `{name}` opens nothing any more");
+    eprintln!("revoked token `{name}`");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts on record what was done to a token, and who did it.
+/// Records the change of a token, and the user who made it.
 fn put_on_record(settings: &Settings, event: &str, what: &str) -> Result<(), Failed> {
     let (stores, recorder) = callgate_gateway::own_record(settings)?;
     let reason = format!("{what}, by {}", local_user());
@@ -144,23 +145,17 @@ fn put_on_record(settings: &Settings, event: &str, what: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// When a token of this length ends. Days are 24 hours.
+/// The end of a token that is valid for this length of time.
 fn end(text: &str, now: Timestamp) -> Result<Timestamp, Failed> {
     let wrong = || {
         Failed::user(format!("`{text}` is not a length of time")).help("write it like 30d or 12h")
     };
-    let span: Span = text.parse().map_err(|_| wrong())?;
-    let days = i64::from(span.get_days()) + 7 * i64::from(span.get_weeks());
-    let rest = span.days(0).weeks(0);
-    let rest = SignedDuration::try_from(rest).map_err(|_| wrong())?;
-    let whole = SignedDuration::from_hours(24 * days)
-        .checked_add(rest)
-        .filter(SignedDuration::is_positive)
-        .ok_or_else(wrong)?;
-    now.checked_add(whole).map_err(|_| wrong())
+    let length = age::parse(text).filter(SignedDuration::is_positive);
+    now.checked_add(length.ok_or_else(wrong)?)
+        .map_err(|_| wrong())
 }
 
-fn shown(token: &Kept, now: Timestamp) -> serde_json::Value {
+fn shown(token: &StoredToken, now: Timestamp) -> serde_json::Value {
     serde_json::json!({
         "name": token.name,
         "role": token.role,
@@ -175,7 +170,7 @@ fn shown(token: &Kept, now: Timestamp) -> serde_json::Value {
     })
 }
 
-fn state(token: &Kept, now: Timestamp) -> &'static str {
+fn state(token: &StoredToken, now: Timestamp) -> &'static str {
     match (token.revoked_at, token.is_valid(now)) {
         (Some(_), _) => "revoked",
         (None, true) => "valid",
@@ -183,15 +178,15 @@ fn state(token: &Kept, now: Timestamp) -> &'static str {
     }
 }
 
-/// What a token is for, in words.
-fn limits(token: &Kept) -> String {
+/// The role and limits of a token, in words.
+fn limits(token: &StoredToken) -> String {
     let mut words = vec![token.role.as_str().to_owned()];
     if let Some(servers) = &token.servers {
         words.push(format!("servers {}", servers.join(", ")));
     }
     match token.ceiling {
-        Operation::Read => words.push("reading".to_owned()),
-        Operation::Write => words.push("nothing destructive".to_owned()),
+        Operation::Read => words.push("read only".to_owned()),
+        Operation::Write => words.push("no destructive calls".to_owned()),
         Operation::Destructive => {}
     }
     words.extend(token.view.as_ref().map(|view| format!("view {view}")));

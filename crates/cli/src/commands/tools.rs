@@ -1,4 +1,4 @@
-//! `callgate tools list|search|show`: what hosts would see, and what they would find.
+//! `callgate tools list|search|show`: the tools that hosts see and find.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -82,7 +82,7 @@ fn search(
     if let Some(limit) = limit {
         arguments["limit"] = limit.into();
     }
-    let text = asked(shared, gateway, "retrieve_tools", &arguments)?;
+    let text = ask_view(shared, gateway, "retrieve_tools", &arguments)?;
     if shared.json {
         outln!("{text}");
         return Ok(ExitCode::SUCCESS);
@@ -104,15 +104,15 @@ fn search(
 }
 
 fn show(shared: &Shared, gateway: &Gateway, name: &str) -> Result<ExitCode, Failed> {
-    let text = asked(shared, gateway, "describe_tool", &json!({"names": [name]}))?;
+    let text = ask_view(shared, gateway, "describe_tool", &json!({"names": [name]}))?;
     let answer: Value = serde_json::from_str(&text).unwrap_or_default();
     let shown = serde_json::to_string_pretty(&answer["tools"][0]);
     outln!("{}", shown.unwrap_or_default());
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a tool of the `search` view answers to a host here.
-fn asked(
+/// The answer of a tool of the `search` view to a local host.
+fn ask_view(
     shared: &Shared,
     gateway: &Gateway,
     tool: &str,
@@ -125,10 +125,10 @@ fn asked(
         let host = Arc::new(local_host());
         let answer = ask_through(&running, host, tool, arguments.to_string()).await;
         running.stop(Duration::ZERO).await;
-        let answer = answer.ok_or_else(|| Failed::execution("there is no answer"))?;
+        let answer = answer.ok_or_else(|| Failed::execution("the request was cancelled"))?;
         let result = answer
             .result()
-            .ok_or_else(|| Failed::execution("there is no result"))?;
+            .ok_or_else(|| Failed::execution("the answer has no result"))?;
         let blocks = result
             .get("content")
             .and_then(|content| content.elements().next());
@@ -143,7 +143,7 @@ fn asked(
 
 fn row(tool: &callgate_gate::Tool) -> Vec<String> {
     let operation = match (tool.hints.is_silent(), tool.hints.operation()) {
-        (true, _) => "not said",
+        (true, _) => "unknown",
         (false, Operation::Read) => "read",
         (false, Operation::Write) => "write",
         (false, Operation::Destructive) => "destructive",

@@ -1,4 +1,4 @@
-//! `callgate trust`: allow a project that was found in a folder to be used, or a plugin.
+//! `callgate trust`: trusts or revokes a project's configuration or a plugin.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use callgate_config::{
-    self as config, CONFIG_FILE, NotFound, PluginDirs, folders,
+    self as config, CONFIG_FILE, PluginDirs, PluginNotFound, folders,
     trust::{self, Manifest, TrustList},
 };
 use callgate_gate::Digest;
@@ -26,23 +26,23 @@ pub(crate) fn run(shared: &Shared, trust: &Trust) -> Result<ExitCode, Failed> {
     if trust.revoke {
         return revoke(&data_dir, &file);
     }
-    let wrong = |error: NotFound| Failed::user(format!("`{}`: {error}", file.display()));
+    let wrong = |error: PluginNotFound| Failed::user(format!("`{}`: {error}", file.display()));
     let plugin_files = PluginDirs::depends_on(&file).map_err(wrong)?;
     let (manifest, what_it_means) = match plugin_files {
         Some(files) => (
             of_files(&files)?,
-            "it may be started as you, wherever a step or a workflow names it",
+            "steps and workflows can now start it with your permissions",
         ),
         None => (
             config::manifest_of(&file)?,
-            "its servers may run commands as you; its policy can only be stricter than yours",
+            "its servers can run commands with your permissions; its policy can only be stricter than yours",
         ),
     };
     TrustList::change(&data_dir, |list| list.trust(&file, manifest.clone()))?;
     for name in manifest.keys() {
-        eprintln!("`{name}` is trusted as it is now");
+        eprintln!("trusted `{name}` with its current content");
     }
-    eprintln!("when one of them changes, or one more appears, trust has to be given again");
+    eprintln!("if one of these files changes, or another appears, run `callgate trust` again");
     eprintln!("{what_it_means}");
     Ok(ExitCode::SUCCESS)
 }
@@ -50,7 +50,7 @@ pub(crate) fn run(shared: &Shared, trust: &Trust) -> Result<ExitCode, Failed> {
 fn revoke(data_dir: &Path, file: &Path) -> Result<ExitCode, Failed> {
     let revoked = TrustList::change(data_dir, |list| list.revoke(file))?;
     for name in &revoked {
-        eprintln!("`{name}` is trusted no more");
+        eprintln!("revoked trust in `{name}`");
     }
     if revoked.is_empty() {
         eprintln!("`{}` was not trusted", file.display());

@@ -51,7 +51,7 @@ fn list(shared: &Shared) -> Result<ExitCode, Failed> {
         outln!("{}", file.display());
     }
     if files.is_empty() {
-        eprintln!("no workflows in {}", FOLDERS.join(" or "));
+        eprintln!("no workflows found in {}", FOLDERS.join(" or "));
     }
     Ok(ExitCode::SUCCESS)
 }

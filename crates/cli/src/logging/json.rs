@@ -1,6 +1,6 @@
 //! Log lines for programs: one JSON object a line, its fields in the order in which they were given.
 //!
-//! A line is written for every call, so it is put together by hand in a buffer that is kept.
+//! There is a line for every call, so lines are built by hand in a buffer that is reused.
 
 use std::{
     cell::RefCell,
@@ -107,7 +107,7 @@ impl Visit for Fields<'_> {
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.name(field);
-        // What is no number is written as null.
+        // JSON has no NaN and no infinity, so those become null.
         let number = serde_json::to_string(&value).unwrap_or_else(|_| "null".to_owned());
         self.0.push_str(&number);
     }

@@ -1,8 +1,8 @@
-//! Log lines on their way to stderr. While few come, each is written at once. When many come, those of
-//! a moment are written together: a line per call must not cost a system call per call.
+//! Buffers log lines for stderr. At a low rate each line is written at once. At a high rate the lines of one
+//! [`FLUSH_DELAY`] are written together: a line per call must not cost a system call per call.
 //!
-//! Warnings and errors are written at once, together with what waited before them. A process that is
-//! killed may lose the lines of the last moment; the record is another matter and loses nothing.
+//! Warnings and errors are written at once, with the lines before them. A killed process may lose the
+//! buffered lines; the record does not depend on them and loses nothing.
 
 use std::{
     io::{self, Write},
@@ -11,31 +11,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a line may wait.
-const MOMENT: Duration = Duration::from_millis(20);
-/// So much waits at most.
+/// The longest time that a line is buffered.
+const FLUSH_DELAY: Duration = Duration::from_millis(20);
+/// The buffer is written at once when it reaches this size.
 const FULL_BYTES: usize = 32 * 1024;
 
-/// Where log lines wait.
+/// The buffer of log lines.
 #[derive(Debug)]
 pub(super) struct Lines {
-    waiting: Mutex<Waiting>,
-    /// Told when lines begin to wait.
+    waiting: Mutex<PendingLines>,
+    /// Notified when the first line is buffered.
     begun: Condvar,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingLines {
     lines: Vec<u8>,
     written: Option<Instant>,
-    /// Whether the thread that writes them knows of them.
+    /// Whether the writer thread has been notified of the lines.
     is_awaited: bool,
     has_thread: bool,
 }
 
 impl Lines {
     pub(super) const fn new() -> Self {
-        let waiting = Waiting {
+        let waiting = PendingLines {
             lines: Vec::new(),
             written: None,
             is_awaited: false,
@@ -47,15 +47,16 @@ impl Lines {
         }
     }
 
-    /// Writes what waits.
     pub(super) fn flush(&self) {
         self.lock().write_out();
     }
 
-    /// Takes a line; what is urgent does not wait.
+    /// Buffers a line, or writes it at once if it is urgent.
     pub(super) fn take(&'static self, line: &[u8], is_urgent: bool) {
         let mut waiting = self.lock();
-        let is_quiet = waiting.written.is_none_or(|last| last.elapsed() >= MOMENT);
+        let is_quiet = waiting
+            .written
+            .is_none_or(|last| last.elapsed() >= FLUSH_DELAY);
         waiting.lines.extend_from_slice(line);
         if is_urgent || is_quiet || waiting.lines.len() >= FULL_BYTES {
             waiting.write_out();
@@ -75,7 +76,7 @@ impl Lines {
         }
     }
 
-    /// The thread that writes lines which nobody follows.
+    /// The writer thread: it writes buffered lines that no later line would flush.
     fn write_what_waits(&self) {
         loop {
             let waiting = self.lock();
@@ -83,20 +84,20 @@ impl Lines {
                 .begun
                 .wait_while(waiting, |waiting| !waiting.is_awaited);
             drop(waited);
-            thread::sleep(MOMENT);
+            thread::sleep(FLUSH_DELAY);
             let mut waiting = self.lock();
             waiting.write_out();
             waiting.is_awaited = false;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, PendingLines> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
-    /// Nobody can be told when stderr is gone.
+impl PendingLines {
+    /// A closed stderr is ignored, because the failure could only be reported there.
     fn write_out(&mut self) {
         if !self.lines.is_empty() {
             let _ = io::stderr().write_all(&self.lines);

@@ -1,16 +1,16 @@
-//! The exporter of spans in a build without it.
+//! The span exporter of a build without the feature `otlp`.
 
 use callgate_call::{Events, Spans};
 use callgate_config::Failed;
 
 use crate::features;
 
-/// Hands spans to a collector: this build cannot.
+/// The span exporter, which this build cannot have.
 #[derive(Debug)]
 pub(crate) enum Exporter {}
 
 impl Exporter {
-    /// Fails: an operator who configured a collector waits for spans.
+    /// Fails rather than dropping spans silently: the operator configured a collector.
     pub(crate) fn start(_address: &str, _events: Events) -> Result<Self, Failed> {
         Err(features::missing("telemetry.otlp", "otlp"))
     }
@@ -20,7 +20,7 @@ impl Exporter {
         match *self {}
     }
 
-    /// Sends what is left, and ends.
+    /// Never called: there is no value of this type.
     pub(crate) async fn stop(self) {
         match self {}
     }

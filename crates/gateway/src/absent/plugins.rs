@@ -1,4 +1,4 @@
-//! Plugins in a build without them.
+//! Plugins in a build without the feature `plugins`.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use callgate_config::{Failed, Settings};
 
 use crate::features;
 
-/// The plugins that a gateway has for its hosts: this build cannot have any.
+/// The running plugins of a gateway, which this build cannot have.
 #[derive(Debug, Clone)]
 pub enum ServedPlugins {}
 
 impl ServedPlugins {
-    /// Fails: a plugin that is configured and missing must not go unnoticed.
+    /// Fails, so that a configured plugin is never missing unnoticed.
     pub async fn start(_settings: &Settings) -> Result<Self, Failed> {
         Err(features::missing("plugins", "plugins"))
     }
@@ -22,7 +22,6 @@ impl ServedPlugins {
         match *self {}
     }
 
-    /// Ends all of them.
     pub async fn stop(&self) {
         match *self {}
     }

@@ -1,12 +1,11 @@
-//! What a webhook is told, in the two forms there are: the tool, the agent and where to decide, and no argument. What
-//! an agent wrote is text in them and nothing else: hidden characters are written out, and Slack's own marks are
-//! taken from it.
+//! The messages to webhooks, in two formats: the tool, the agent and where to decide, but no arguments. Text from an
+//! agent stays text: invisible characters are escaped, and so are Slack's control characters.
 
 use callgate_gate::visible::{Layout, visible};
 use callgate_record::{Approval, Asking};
 use serde_json::{Value, json};
 
-/// The fields of an approval that say which one it is.
+/// The fields of an approval, without the call's arguments.
 pub(super) fn generic(approval: &Approval, url: &str) -> Value {
     let Approval { id, asking, .. } = approval;
     json!({
@@ -41,14 +40,15 @@ pub(super) fn slack(approval: &Approval, url: &str) -> Value {
             {"type": "section", "text": {"type": "mrkdwn", "text": format!("*{text}*"), "verbatim": true}},
             {"type": "actions", "elements": [{
                 "type": "button",
-                "text": {"type": "plain_text", "text": "Look at it"},
+                "text": {"type": "plain_text", "text": "Review"},
                 "url": url,
             }]},
         ],
     })
 }
 
-/// Text on one line, with Slack's three special characters written out and no way out of a block of code.
+/// Text on one line, with Slack's three special characters escaped and backquotes replaced, so that the text cannot
+/// leave a code block.
 fn plain(text: &str) -> String {
     visible(text, Layout::OneLine)
         .replace('&', "&amp;")

@@ -42,7 +42,7 @@ impl Browser {
             session: String::new(),
         };
         let ready = wait_until(START, || browser.send("GET", "/status", &json!({})).is_ok());
-        ensure!(ready, "the driver does not answer");
+        ensure!(ready, "the browser driver does not answer");
         let wanted = json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
             "goog:loggingPrefs": {"browser": "ALL"},
@@ -57,7 +57,6 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Opens a page.
     pub(super) fn go(&self, url: &str) -> Result<()> {
         self.ask("/url", &json!({"url": url}))?;
         Ok(())

@@ -1,4 +1,4 @@
-//! `callgate activity watch` and `summary`: the record as it grows, and in numbers.
+//! `callgate activity watch` and `summary`: new records as they arrive, and counts of records.
 
 use std::{
     collections::HashSet,
@@ -11,20 +11,20 @@ use callgate_record::{Activity as Record, ActivityFilter as Filter, Archive, Rec
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{COLUMNS, broken, failed, row, since, tell};
+use super::{COLUMNS, archive_failed, failed, row, since, warn_about_damage};
 use crate::{
     exit::Failed,
     print::{outln, table},
 };
 
-/// How often it is looked whether there is something new.
+/// How often the record is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A call that began so long ago and has not ended is shown as it stands.
+/// A call that has been running this long is shown as running.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// New records that are looked at in one go.
+/// Records per poll.
 const AT_ONCE: usize = 1000;
 
-/// Prints calls as they end, oldest first, until so many are printed or the reader has seen enough.
+/// Prints calls as they end, oldest first, until `count` are printed or the reader closes the pipe.
 pub(super) fn watch(
     archive: &dyn Archive,
     filter: &Filter,
@@ -32,7 +32,7 @@ pub(super) fn watch(
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
     // An index that is far behind catches up before the watch begins.
-    archive.caveats().map_err(broken)?;
+    archive.caveats().map_err(archive_failed)?;
     let mut from = filter.since.unwrap_or_else(Timestamp::now);
     let mut shown: HashSet<String> = HashSet::new();
     let mut left = count.unwrap_or(u64::MAX);
@@ -47,7 +47,7 @@ pub(super) fn watch(
             limit: Some(AT_ONCE),
             ..filter.clone()
         };
-        let page = archive.page(&asked).map_err(broken)?;
+        let page = archive.page(&asked).map_err(archive_failed)?;
         let fresh = page.activities.iter().rev();
         for record in fresh.filter(|record| is_settled(record)) {
             if left > 0 && shown.insert(record.id.to_string()) {
@@ -55,7 +55,7 @@ pub(super) fn watch(
                 left -= 1;
             }
         }
-        // What is not settled yet is looked at again; the rest need not be.
+        // The next poll starts at the oldest unsettled call, so that its end is not missed.
         let open = page.activities.iter().filter(|record| !is_settled(record));
         let newest = page
             .activities
@@ -69,7 +69,7 @@ pub(super) fn watch(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a record says how its call ended, or has been waiting for that for a while.
+/// Whether a record has its call's end, or has waited [`PATIENCE`] for it.
 fn is_settled(record: &Record) -> bool {
     let age = Timestamp::now().duration_since(record.timestamp);
     record.status.is_some() || age.unsigned_abs() > PATIENCE
@@ -84,19 +84,16 @@ fn print(record: &Record, as_json: bool) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Prints how many records of each sort there are.
+/// Prints the number of records per status, intent, decision, server and tool.
 pub(super) fn summary(
     archive: &dyn Archive,
     period: &str,
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
-    let hours = match period {
-        "7d" => "168h",
-        "30d" => "720h",
-        other => other,
-    };
-    let summary = archive.summary(since(hours)?, None).map_err(broken)?;
-    tell(archive)?;
+    let summary = archive
+        .summary(since(period)?, None)
+        .map_err(archive_failed)?;
+    warn_about_damage(archive)?;
     let sorts = [
         ("by_status", &summary.by_status),
         ("by_intent", &summary.by_intent),

@@ -1,15 +1,15 @@
-//! An approval for a person's eyes: nothing in it is hidden, and a change of a file is shown as one.
+//! An approval as text: invisible characters are escaped, and a change of a file is shown as a diff.
 
 use std::{fs, path::Path};
 
 use callgate_gate::visible::{DiffLine, FileEdit, Layout, file_edits, visible, visible_json};
 use callgate_record::{Approval, ApprovalStatus, Asking, Sight};
 
-/// A file that is larger is not compared.
+/// Larger files are not compared.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Lines around a change that are shown.
 const CONTEXT: usize = 3;
-/// More lines of a change than this are left to the arguments.
+/// The most lines of a change; the arguments show the rest.
 const MAX_LINES: usize = 400;
 
 /// Everything that a person needs to decide.
@@ -40,7 +40,7 @@ pub(super) fn text(approval: &Approval) -> String {
         format!("rule       {}", line(&asking.rule)),
     ];
     let odd = asking.flags.iter();
-    lines.extend(odd.map(|flag| format!("odd        {}", line(flag))));
+    lines.extend(odd.map(|flag| format!("suspicious {}", line(flag))));
     lines.push(format!("asked      {asked_at:.0}"));
     match (status, resolution) {
         (_, Some(resolution)) => lines.push(format!(
@@ -50,7 +50,7 @@ pub(super) fn text(approval: &Approval) -> String {
             resolution.way.as_str()
         )),
         (ApprovalStatus::Pending, None) => lines.push(format!("open until {expires_at:.0}")),
-        (_, None) => lines.push(format!("over since {expires_at:.0}")),
+        (_, None) => lines.push(format!("expired    {expires_at:.0}")),
     }
     lines.extend(sight(approval));
     lines.extend(request(asking));
@@ -64,7 +64,7 @@ pub(super) fn text(approval: &Approval) -> String {
     lines.join("\n")
 }
 
-/// What the call says: its arguments, and what stands beside them in the request.
+/// The content of the call: its arguments, and the other fields of the request.
 fn request(asking: &Asking) -> Vec<String> {
     let mut lines = vec![
         "arguments".to_owned(),
@@ -82,7 +82,7 @@ fn request(asking: &Asking) -> Vec<String> {
     lines
 }
 
-/// What is said where the call that will run is not shown whole.
+/// The notice for a call that is not shown completely.
 fn sight(approval: &Approval) -> Option<String> {
     let Asking {
         arguments_whole,
@@ -92,14 +92,14 @@ fn sight(approval: &Approval) -> Option<String> {
     match approval.sight {
         Sight::Whole => None,
         Sight::Redacted if *arguments_whole => Some(
-            "Secrets are left out below; the whole arguments were erased when the approval was decided or expired."
+            "Secrets are redacted below; the complete arguments were erased when the approval was decided or expired."
                 .to_owned(),
         ),
         Sight::Redacted => Some(format!(
-            "Secrets are left out below, and only the beginning of {arguments_bytes} bytes is kept; the whole arguments were erased when the approval was decided or expired."
+            "Secrets are redacted below, and only the beginning of {arguments_bytes} bytes is kept; the complete arguments were erased when the approval was decided or expired."
         )),
         Sight::Unreadable => Some(
-            "WARNING: the arguments of this call cannot be read, because `seal.key` of the data folder changed. It can be denied, not approved. If the agent makes the call again, it can be read again."
+            "WARNING: the arguments of this call cannot be decrypted, because `seal.key` in the data folder changed. The call can be denied but not approved. If the agent repeats the call, the new arguments are readable."
                 .to_owned(),
         ),
     }
@@ -128,12 +128,12 @@ fn diff(edit: &FileEdit) -> String {
         })
         .collect();
     if shown.len() == MAX_LINES {
-        shown.push("  … (the arguments have the rest)".to_owned());
+        shown.push("  … (see the arguments for the rest)".to_owned());
     }
     shown.join("\n")
 }
 
-/// What a file holds now, where this machine has it under that very name.
+/// The current content of a file, if this machine has a file of exactly that name.
 fn current(path: &str) -> Option<String> {
     let path = Path::new(path);
     let data = fs::metadata(path).ok()?;

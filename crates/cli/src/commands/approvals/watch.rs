@@ -1,6 +1,7 @@
-//! `callgate approvals watch`: each call that needs a person, as it comes; on a terminal it is asked.
+//! `callgate approvals watch`: shows each call that needs approval; on a terminal it also asks for a decision.
 //!
-//! An answer names the call that it is for, and what was typed before a call was shown answers nothing.
+//! An answer must name its call, and input typed before a call was shown is discarded: otherwise a late `y` could
+//! approve a call that the person has not read.
 
 use std::{
     collections::HashSet,
@@ -18,28 +19,28 @@ use callgate_record::{Answer, Approval};
 use jiff::Timestamp;
 use rustix::termios::{QueueSelector, tcflush};
 
-use super::{MAX_LISTED, Office, failed, json, show, summarised, view};
+use super::{LocalApprovals, MAX_LISTED, failed, json, show, summarised, view};
 use callgate_config::Settings;
 
 use crate::{exit::Failed, print::outln, setup};
 
-/// How often it is looked for new ones.
+/// How often pending approvals are listed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How many letters of an id name a call.
+/// The fewest characters of an id that name a call.
 const MIN_ID_CHARS: usize = "ap_".len() + 3;
-/// How an id begins; without it a name is a number.
+/// The prefix of an id; a name without it is a number.
 const ID_MARK: &str = "ap_";
-/// A longer answer is none.
+/// A longer answer decides nothing.
 const MAX_ANSWER_BYTES: usize = 256;
 
-/// What a typed line says.
+/// The meaning of a typed line.
 #[derive(Debug, PartialEq, Eq)]
 enum Typed {
-    /// An answer about one call that was shown, by its place in the list of those.
+    /// A decision about one of the shown calls, by its index.
     Decides(Answer, usize),
-    /// An answer that names no call, or another than those that were shown.
+    /// A decision that names none of the shown calls.
     Unnamed,
-    /// Nothing to decide by.
+    /// No decision.
     Nothing,
 }
 
@@ -48,7 +49,7 @@ pub(super) fn run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failed
     let asks = !as_json && io::stdin().is_terminal();
     let mut seen = HashSet::new();
     let mut shown: Vec<ApprovalId> = Vec::new();
-    eprintln!("waiting for calls that need approval; end with Ctrl-C");
+    eprintln!("waiting for calls that need approval; press Ctrl-C to stop");
     loop {
         let waiting = view.waiting(MAX_LISTED, Timestamp::now());
         let mut waiting = waiting.map_err(failed)?;
@@ -75,8 +76,8 @@ pub(super) fn run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failed
     }
 }
 
-/// Asks the person at the terminal about the call that was shown last. Anything but a clear answer that names a call
-/// decides nothing. Returns `false` when the terminal is gone.
+/// Asks the person at the terminal about the call that was shown last. Only a clear answer that names a call
+/// decides. Returns `false` when the terminal is closed.
 fn ask(settings: &Settings, approval: &Approval, shown: &[ApprovalId]) -> Result<bool, Failed> {
     let number = shown.len();
     let asking = &approval.asking;
@@ -84,7 +85,7 @@ fn ask(settings: &Settings, approval: &Approval, shown: &[ApprovalId]) -> Result
     let call = visible(&call, Layout::OneLine);
     let letters = &approval.id.as_str()[..MIN_ID_CHARS];
     loop {
-        // What was typed until now was typed before this question.
+        // Discard pending input: it was typed before this question was shown.
         tcflush(io::stdin(), QueueSelector::IFlush).map_err(failed)?;
         eprint!(
             "approve {number} ({letters}), {call}? `y {number}` approves, `n {number}` denies, anything else leaves it open: "
@@ -96,7 +97,7 @@ fn ask(settings: &Settings, approval: &Approval, shown: &[ApprovalId]) -> Result
         match read(&line, shown) {
             Typed::Nothing => return Ok(true),
             Typed::Unnamed => eprintln!(
-                "an answer names its call, by its number or the first letters of its id: `y {number}` or `y {letters}`"
+                "name the call by its number or the first letters of its id: `y {number}` or `y {letters}`"
             ),
             Typed::Decides(answer, at) => {
                 decide(settings, &shown[at], answer)?;
@@ -108,7 +109,7 @@ fn ask(settings: &Settings, approval: &Approval, shown: &[ApprovalId]) -> Result
     }
 }
 
-/// What a line says about the calls that were shown.
+/// Parses a line as a decision about the shown calls.
 fn read(line: &str, shown: &[ApprovalId]) -> Typed {
     let mut words = line.split_whitespace();
     let answer = match words.next().map(str::to_lowercase).as_deref() {
@@ -137,7 +138,7 @@ fn typed_line() -> Result<Option<String>, Failed> {
     let mut line = Vec::new();
     let mut piece = [0; MAX_ANSWER_BYTES];
     loop {
-        // Without a buffer of our own that would keep what follows.
+        // Unbuffered: a `BufReader` would keep the rest of the input for the next question.
         let read = rustix::io::read(io::stdin(), &mut piece).map_err(failed)?;
         if read == 0 {
             return Ok(None);
@@ -154,12 +155,12 @@ fn typed_line() -> Result<Option<String>, Failed> {
 }
 
 fn decide(settings: &Settings, id: &ApprovalId, answer: Answer) -> Result<(), Failed> {
-    let office = Office::open(settings)?;
-    let decided = setup::runtime()?.block_on(office.decide(id, answer));
-    office.close();
+    let local_approvals = LocalApprovals::open(settings)?;
+    let decided = setup::runtime()?.block_on(local_approvals.decide(id, answer));
+    local_approvals.close();
     match decided {
         Ok(status) => outln!("{id} {}", status.as_str()),
-        // Somebody else may have been faster; the next call is still asked about.
+        // Another approver may have decided first; that must not end the watch.
         Err(failed) => eprintln!("{}", failed.message()),
     }
     Ok(())

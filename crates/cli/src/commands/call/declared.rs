@@ -24,19 +24,18 @@ use crate::{
 };
 
 /// A call with its intent.
-pub(super) struct Meant {
+pub(super) struct DeclaredCall {
     operation: Operation,
     /// The arguments of `call_tool_*`.
     body: String,
 }
 
-/// The call that is meant; `None` when no intent is declared.
-pub(super) fn meant(call: &Call) -> Result<Option<Meant>, Failed> {
+/// The call with its declared intent; `None` if the arguments declare none.
+pub(super) fn parse(call: &Call) -> Result<Option<DeclaredCall>, Failed> {
     let word = call.first.strip_prefix("tool-");
     if call.first == "tool" || word.is_some_and(|word| Operation::of(word).is_none()) {
-        return Err(Failed::user(format!("`callgate call {}` is not a command", call.first)).help(
-            "use callgate call tool-read, tool-write or tool-destructive, by what the call will do",
-        ));
+        return Err(Failed::user(format!("unknown operation `{}`", call.first))
+            .help("use `callgate call` with tool-read, tool-write or tool-destructive"));
     }
     let flag = call.operation.map(|operation| match operation {
         OperationName::Read => Operation::Read,
@@ -52,7 +51,8 @@ pub(super) fn meant(call: &Call) -> Result<Option<Meant>, Failed> {
         None => (Some(&call.first), call.second.as_ref()),
     };
     let tool = tool.ok_or_else(|| {
-        Failed::user("which tool?").help("write it behind the command as SERVER:TOOL, or with -t")
+        Failed::user("the tool is missing")
+            .help("name it as SERVER:TOOL after the operation, or with -t")
     })?;
     let arguments = call.arguments.as_ref().or(arguments);
     let arguments = checked(arguments.map_or("{}", String::as_str))?;
@@ -68,18 +68,22 @@ pub(super) fn meant(call: &Call) -> Result<Option<Meant>, Failed> {
         quote(tool),
         intent.join(",")
     );
-    Ok(Some(Meant { operation, body }))
+    Ok(Some(DeclaredCall { operation, body }))
 }
 
 /// Makes the call and prints its result.
-pub(super) fn run(shared: &Shared, call: &Call, meant: &Meant) -> Result<ExitCode, Failed> {
+pub(super) fn run(
+    shared: &Shared,
+    call: &Call,
+    declared_call: &DeclaredCall,
+) -> Result<ExitCode, Failed> {
     let settings = setup::settings(shared, &call.gateway, true)?;
     let as_json = shared.json || call.output == Some(OutputForm::Json);
     setup::runtime()?.block_on(async {
         match beside(&settings, &call.gateway).await {
-            Some(gateway) => by_gateway(&gateway, &settings, meant, as_json).await,
+            Some(gateway) => by_gateway(&gateway, &settings, declared_call, as_json).await,
             None => {
-                let answer = here(&settings, meant).await?;
+                let answer = call_locally(&settings, declared_call).await?;
                 report(&answer, as_json)
             }
         }
@@ -92,18 +96,21 @@ async fn beside(settings: &Settings, flags: &Gateway) -> Option<RunFile> {
         return None;
     }
     let gateway = admin::running(&settings.data_dir).await?;
-    (gateway.config == attach::place(&settings.source)).then_some(gateway)
+    (gateway.config == attach::config_path(&settings.source)).then_some(gateway)
 }
 
 async fn by_gateway(
     gateway: &RunFile,
     settings: &Settings,
-    meant: &Meant,
+    declared_call: &DeclaredCall,
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
     let token = settings.tokens()?.admin;
-    let tool = meant.operation.call_tool();
-    let body = format!(r#"{{"tool_name":"{tool}","arguments":{}}}"#, meant.body);
+    let tool = declared_call.operation.call_tool();
+    let body = format!(
+        r#"{{"tool_name":"{tool}","arguments":{}}}"#,
+        declared_call.body
+    );
     let (status, answer) = admin::post(gateway, "/api/v1/tools/call", &token, body).await?;
     if status == 200 {
         return print_answer(&answer, as_json);
@@ -111,7 +118,7 @@ async fn by_gateway(
     let problem: Value = serde_json::from_slice(&answer).unwrap_or_default();
     let detail = problem["detail"]
         .as_str()
-        .unwrap_or("the gateway gave no reason");
+        .unwrap_or("the gateway refused the call without a reason");
     Err(match status {
         502..=504 => Failed::execution(detail),
         _ => Failed::user(detail),
@@ -120,16 +127,16 @@ async fn by_gateway(
 
 fn print_answer(answer: &[u8], as_json: bool) -> Result<ExitCode, Failed> {
     let result = Json::validate(answer, Strictness::Envelope)
-        .map_err(|error| Failed::execution(format!("the gateway's answer: {error}")))?;
+        .map_err(|error| Failed::execution(format!("cannot read the gateway's answer: {error}")))?;
     Ok(print_result(result, as_json))
 }
 
 /// Starts a gateway, makes the call and ends it again.
-async fn here(settings: &Settings, meant: &Meant) -> Result<Frame, Failed> {
+async fn call_locally(settings: &Settings, declared_call: &DeclaredCall) -> Result<Frame, Failed> {
     let host = Arc::new(local_host());
     let running = Running::open(settings, Profile::of(&host)).await?;
-    let tool = meant.operation.call_tool();
-    let answer = ask_through(&running, host, tool, meant.body.clone()).await;
+    let tool = declared_call.operation.call_tool();
+    let answer = ask_through(&running, host, tool, declared_call.body.clone()).await;
     running.stop(PATIENCE).await;
     answer.ok_or_else(|| Failed::execution("the call was cancelled"))
 }

@@ -1,4 +1,4 @@
-//! What servers say about their tools: now, or when a gateway last heard of them.
+//! The tool definitions of servers: current ones, or the last known ones.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// What a gateway on this data folder last heard; servers that were never reached have nothing.
+    /// The definitions that a gateway on this data folder last saw. A server that was never reached has none.
     pub(super) fn last_known(settings: &Settings) -> Self {
         let known = |spec: &ServerSpec| {
             last_known(&plan::options(settings), &spec.name).unwrap_or_default()
@@ -38,7 +38,7 @@ impl Current {
         )
     }
 
-    /// The same; where a server was never reached, all are asked.
+    /// The last known definitions; if a server was never reached, all servers are started and asked.
     pub(super) fn seen(settings: &Settings) -> Result<Self, Failed> {
         let is_known =
             |spec: &ServerSpec| last_known(&plan::options(settings), &spec.name).is_some();
@@ -51,7 +51,7 @@ impl Current {
     /// Starts the servers and asks them.
     pub(super) fn ask(settings: &Settings) -> Result<Self, Failed> {
         let mut plan = plan::fleet(settings)?;
-        // Looking accepts nothing and keeps nothing away.
+        // Pins are off: comparing must neither accept definitions nor withhold tools.
         plan.options.pin_store = None;
         plan.pins = Pins {
             mode: PinMode::Off,
@@ -69,13 +69,13 @@ impl Current {
             let unreached: Vec<String> = unreached.map(|one| one.name.to_string()).collect();
             if !unreached.is_empty() {
                 let names = unreached.join(", ");
-                let failed = Failed::execution(format!("servers that cannot be asked: {names}"));
-                return Err(failed.help("`callgate doctor` says why"));
+                let failed = Failed::execution(format!("cannot list the tools of: {names}"));
+                return Err(failed.help("run `callgate doctor` for the reasons"));
             }
             let servers = catalog.listings().iter().map(|listing| {
-                let kept_away = catalog.quarantined().iter().map(|one| &one.tool);
-                let kept_away = kept_away.filter(|tool| tool.server == listing.server);
-                let tools = listing.tools.iter().flatten().chain(kept_away).cloned();
+                let withheld = catalog.quarantined().iter().map(|one| &one.tool);
+                let withheld = withheld.filter(|tool| tool.server == listing.server);
+                let tools = listing.tools.iter().flatten().chain(withheld).cloned();
                 (listing.server.clone(), tools.collect())
             });
             Ok(Self::of(settings, servers.collect()))
@@ -88,8 +88,8 @@ impl Current {
         Self { servers, names }
     }
 
-    /// What is odd about a tool, in words.
-    pub(super) fn odd(&self, tool: &Tool) -> Vec<String> {
+    /// What is suspicious about a tool, in words.
+    pub(super) fn suspicions(&self, tool: &Tool) -> Vec<String> {
         let found = flags(tool, &self.names);
         found.iter().map(ToString::to_string).collect()
     }
@@ -113,8 +113,8 @@ impl Current {
         all.find(|tool| tool.canonical() == canonical)
     }
 
-    /// What the lock names and no server has.
-    pub(super) fn gone(&self, lock: &Lock) -> Vec<String> {
+    /// The tools in the lock that no server has.
+    pub(super) fn missing_from(&self, lock: &Lock) -> Vec<String> {
         let gone = |(server, tools): &(ServerName, Vec<Tool>)| {
             let missing = lock.missing(server, tools).into_iter();
             missing

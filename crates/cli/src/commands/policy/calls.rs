@@ -1,4 +1,4 @@
-//! Calls that nobody made: for asking a policy what it would say.
+//! Hypothetical calls, to evaluate a policy on.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use ulid::Ulid;
 
 use crate::exit::Failed;
 
-/// A call as it is described.
+/// The description of a hypothetical call.
 #[derive(Debug)]
 pub(super) struct Described<'a> {
     /// `server:tool`.
@@ -30,13 +30,13 @@ pub(super) struct Described<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller<'a> {
     pub(super) tenant: &'a str,
-    /// What authenticated it; empty where that is not known.
+    /// The principal that authenticated it; empty if unknown.
     pub(super) principal: &'a str,
     pub(super) agent: &'a str,
 }
 
 impl<'a> Caller<'a> {
-    /// An agent of the first tenant; whether its name is that of its token is said beside it.
+    /// An agent of the first tenant. With `vouched_for` its name comes from its token.
     pub(super) fn named(agent: &'a str, vouched_for: bool) -> Self {
         Self {
             tenant: FIRST_TENANT,
@@ -46,13 +46,12 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// Makes the call.
+/// Builds the call that is described.
 pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
     let name = described.tool;
     let Some((server, tool)) = name.split_once(':') else {
-        return Err(
-            Failed::user(format!("`{name}` is no tool")).help("write it like `server:tool`")
-        );
+        return Err(Failed::user(format!("`{name}` is not a tool name"))
+            .help("write it like `server:tool`"));
     };
     let server = ServerName::new(server).map_err(|error| Failed::user(error.to_string()))?;
     let descriptor = format!(
@@ -72,7 +71,7 @@ pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
         described.arguments
     );
     let frame = Frame::parse(line.into(), Strictness::Full)
-        .map_err(|error| Failed::user(format!("the arguments are no JSON: {error}")))?;
+        .map_err(|error| Failed::user(format!("the arguments are not valid JSON: {error}")))?;
     let who = Who {
         tenant: described.who.tenant.to_owned(),
         principal: described.who.principal.to_owned(),
@@ -103,7 +102,7 @@ pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
     })
 }
 
-/// What can be found out now: where paths lead. Nothing happened before, nothing is used up.
+/// The facts that can be gathered now: where paths lead. There are no earlier calls and no used limits.
 pub(super) fn facts_now(policy: &Policy, call: &Call) -> (Facts, Needs) {
     let needs = policy.needs(call);
     let real_paths = needs
@@ -126,7 +125,7 @@ pub(super) fn facts_now(policy: &Policy, call: &Call) -> (Facts, Needs) {
     (facts, needs)
 }
 
-/// The same with links as they are told, and every other path where it says it is.
+/// The same facts with links given by the case, and every other path resolved to itself.
 pub(super) fn told_paths(
     needs: &Needs,
     links: &HashMap<String, String>,
@@ -144,7 +143,7 @@ pub(super) fn told_paths(
     needs.paths.iter().map(real).collect()
 }
 
-/// What a policy says to a call, and by which rule.
+/// The verdict of a policy on a call, and the rule behind it.
 pub(super) fn verdict(policy: &Policy, call: &Call, facts: &Facts) -> (Kind, String) {
     let (kind, ruling) = Ruling::strictest(policy.judge(call, facts));
     (kind, ruling.rule)

@@ -1,4 +1,4 @@
-//! `callgate policy explain`: why a call gets its verdict.
+//! `callgate policy explain`: the rules behind a call's verdict.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -82,11 +82,11 @@ fn define(settings: &Settings, name: &str, call: &mut Call) -> Result<(), Failed
     } else if let Some((tool, reason)) = known.quarantined(name) {
         call.target = Target::Tool(Arc::new(tool.clone()));
         eprintln!(
-            "note: {name} is quarantined, so a call is refused before policy is asked: {reason}"
+            "note: {name} is quarantined, so its calls are refused before policy applies: {reason}"
         );
     } else {
         eprintln!(
-            "note: no server has listed {name} yet; explained as a tool that declares nothing\nhelp: use --destructive or --read-only to say what it declares"
+            "note: no server has listed {name} yet; it is explained as a tool without hints\nhelp: use --destructive or --read-only to set a hint"
         );
     }
     Ok(())
@@ -94,14 +94,14 @@ fn define(settings: &Settings, name: &str, call: &mut Call) -> Result<(), Failed
 
 fn print_subject(subject: &ExplainedSubject) {
     match subject.subject.as_str() {
-        "" => outln!("  about nothing: the call has none"),
-        text => outln!("  about `{}`", one_line(text, 200)),
+        "" => outln!("  no subject: the call has none"),
+        text => outln!("  subject `{}`", one_line(text, 200)),
     }
     let mut spoken = false;
     for rule in &subject.rules {
         let word = match (&rule.missed, spoken) {
             (None, false) => "matches".to_owned(),
-            (None, true) => "would match, but an earlier rule spoke".to_owned(),
+            (None, true) => "would match, but an earlier rule decided".to_owned(),
             (Some(missed), _) => format!("no match: {}", one_line(missed, 200)),
         };
         spoken |= rule.missed.is_none();
@@ -124,7 +124,7 @@ fn print_facts(facts: &Facts, needs: &Needs) {
     }
     for prior in &needs.prior {
         outln!(
-            "  taken as not having happened: `{}` in {:?}",
+            "  assumed: no `{}` within {:?} before",
             prior.pattern,
             prior.window
         );
@@ -132,14 +132,14 @@ fn print_facts(facts: &Facts, needs: &Needs) {
     for rate in &needs.rates {
         let (max, window) = (rate.max_requests, rate.window);
         outln!(
-            "  taken as not used up: {max} requests in {window:?} of scope {}",
+            "  assumed: fewer than {max} requests in {window:?} of scope {}",
             rate.scope
         );
     }
     match needs.cost {
         None => {}
         Some(Cost::Unsaid | Cost::Of(_) | Cost::Unreadable) => {
-            outln!("  taken as spent so far: {}", facts.spent);
+            outln!("  assumed: {} spent so far", facts.spent);
         }
     }
 }
@@ -147,7 +147,7 @@ fn print_facts(facts: &Facts, needs: &Needs) {
 fn shown(real: &RealPath) -> String {
     match real {
         RealPath::At(path) => format!("`{path}`"),
-        RealPath::Unknown => "not to be found".to_owned(),
+        RealPath::Unknown => "not found".to_owned(),
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> 
     };
     let (mut sums, mut rows) = (Sums::default(), Vec::new());
     loop {
-        let page = archive.page(&filter).map_err(activity::broken)?;
+        let page = archive.page(&filter).map_err(activity::archive_failed)?;
         for record in &page.activities {
             let Some(was) = record.decision.filter(|_| record.source.is_some()) else {
                 continue;
@@ -81,15 +81,15 @@ pub(super) fn run(shared: &Shared, replay: &Replay) -> Result<ExitCode, Failed> 
             None => break,
         }
     }
-    activity::tell(archive)?;
+    activity::warn_about_damage(archive)?;
     report(&sums, &rows, shared.json);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Decides a recorded call again.
 ///
-/// What the record does not have is tried in every way: a call counts as different only where none of them gives what
-/// was decided, so an unchanged policy shows no difference.
+/// Facts that are not on record are tried in all combinations. A call counts as different only if no combination gives
+/// the recorded verdict, so an unchanged policy shows no difference.
 fn again(policy: &Policy, known: &Known, record: &Activity) -> Now {
     let Some(was) = decided(record) else {
         let rule = record.rule.as_deref().unwrap_or_default();
@@ -100,7 +100,7 @@ fn again(policy: &Policy, known: &Known, record: &Activity) -> Now {
         Err(why) => return Now::Undecidable(why.to_owned()),
     };
     let Some(mut call) = made(record, arguments, None) else {
-        return Now::Undecidable("the call cannot be made again".to_owned());
+        return Now::Undecidable("the call cannot be reconstructed".to_owned());
     };
     let mut base = None;
     let mut reason = "it depends on earlier calls, limits or where its paths led";
@@ -132,11 +132,11 @@ fn again(policy: &Policy, known: &Known, record: &Activity) -> Now {
     }
     match base {
         Some((kind, rule)) => Now::Other { kind, rule },
-        None => Now::Undecidable("the call cannot be made again".to_owned()),
+        None => Now::Undecidable("the call cannot be reconstructed".to_owned()),
     }
 }
 
-/// What policy said, also where a person or a limit on open questions decided afterwards.
+/// The verdict of policy, even if a person or a limit decided afterwards.
 fn decided(record: &Activity) -> Option<Decision> {
     let checks = &record.checks;
     let strictness = |decision: Decision| match decision {
@@ -151,7 +151,7 @@ fn decided(record: &Activity) -> Option<Decision> {
         .filter(|_| !by_token)
 }
 
-/// The arguments, where the record has them as they were.
+/// The arguments, if the record has them unredacted and complete.
 fn arguments(record: &Activity) -> Result<&str, &'static str> {
     let kept = record.arguments.as_ref();
     let arguments = kept.map_or("{}", |arguments| arguments.get());
@@ -162,7 +162,7 @@ fn arguments(record: &Activity) -> Result<&str, &'static str> {
     Ok(arguments)
 }
 
-/// The call as it was made, by whom and with what intent.
+/// The recorded call, with its caller and intent.
 fn made(record: &Activity, arguments: &str, cost: Option<f64>) -> Option<Call> {
     let (server, tool) = (record.server.as_ref()?, record.tool.as_ref()?);
     let described = Described {
@@ -181,7 +181,7 @@ fn made(record: &Activity, arguments: &str, cost: Option<f64>) -> Option<Call> {
     Some(call)
 }
 
-/// What the caller declared.
+/// The intent that the caller declared.
 fn declared(record: &Activity) -> Option<Declared> {
     let variant = record.metadata.tool_variant.as_deref()?;
     let mut all = Operation::ALL.into_iter();
@@ -195,8 +195,8 @@ fn declared(record: &Activity) -> Option<Declared> {
     Some(declared)
 }
 
-/// What the tool may have declared when it was called: what it declares now comes first. Where the record has what the
-/// tool was taken to do, nothing else counts.
+/// The hints that the tool may have had when it was called, its current ones first. If the record has the operation
+/// that was inferred from them, only hints with that operation remain.
 fn declared_hints(known: &Known, record: &Activity) -> Vec<Hints> {
     let name = |text: &Option<String>| text.clone().unwrap_or_default();
     let canonical = format!("{}:{}", name(&record.server), name(&record.tool));
@@ -223,7 +223,7 @@ fn take_as(call: &mut Call, hints: Hints) {
     }
 }
 
-/// Every verdict that the facts may have given which are not on record; the first is that of a call without a past.
+/// Every verdict that is possible with the unrecorded facts. The first is that of a call without earlier calls.
 fn verdicts(policy: &Policy, call: &Call, needs: &Needs) -> Vec<(Kind, String)> {
     let Facts {
         real_paths: now,
@@ -242,7 +242,7 @@ fn verdicts(policy: &Policy, call: &Call, needs: &Needs) -> Vec<(Kind, String)> 
     let mut found = Vec::new();
     for real_paths in places {
         for way in 0..ways {
-            // Beyond so many, the last bit stands for all that are left.
+            // Beyond the limit, the last bit stands for all remaining facts together.
             let is_so = |at: usize| (way >> at.min(MAX_UNKNOWN - 1)) & 1 == 1;
             let met = needs.prior.iter().enumerate().filter(|(at, _)| is_so(*at));
             let rates = needs.rates.iter().enumerate();
@@ -326,8 +326,8 @@ fn report(sums: &Sums, rows: &[Vec<String>], as_json: bool) {
     if !rows.is_empty() {
         table(&["ID", "TIME", "AGENT", "TOOL", "WAS", "NOW", "RULE"], rows);
     }
-    eprintln!("{same} calls as before, {other} different, {undecidable} undecidable");
+    eprintln!("{same} calls unchanged, {other} different, {undecidable} undecidable");
     if *left_out > 0 {
-        eprintln!("note: {left_out} requests that are not tool calls were not decided again");
+        eprintln!("note: {left_out} requests that are not tool calls were skipped");
     }
 }

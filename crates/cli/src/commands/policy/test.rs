@@ -1,4 +1,4 @@
-//! `callgate policy test`: the cases that stand beside a policy file.
+//! `callgate policy test`: runs the test cases of a policy file.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,7 +21,7 @@ use callgate_config::{PolicyFile, ground};
 
 use crate::{args::Shared, exit::Failed, print::outln};
 
-/// What the name of a file with cases ends in.
+/// The suffix of a file with cases.
 const ENDING: &str = ".tests.yaml";
 
 /// A file with cases.
@@ -31,11 +31,11 @@ struct Cases {
     tests: Vec<Spanned<Case>>,
 }
 
-/// A call and what is to become of it.
+/// A call and its expected verdict.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    /// What the case shows.
+    /// The name of the case, for its report.
     name: String,
     /// The tool as `server:tool`.
     call: String,
@@ -49,13 +49,13 @@ struct Case {
     /// The tool's annotations, as its server would list them.
     #[serde(default)]
     annotations: serde_json::Map<String, Value>,
-    /// What the call is said to cost.
+    /// The cost that the call declares.
     #[serde(default)]
     cost: Option<f64>,
     #[serde(default)]
     given: Given,
     expect: Expected,
-    /// The rule that is to speak.
+    /// The rule that must decide.
     #[serde(default)]
     rule: Option<String>,
 }
@@ -131,12 +131,14 @@ fn read_cases(file: &Path) -> Result<Cases, Failed> {
     let shown = file.display();
     let text = fs::read_to_string(file).map_err(|error| {
         Failed::config(format!("cases `{shown}`: {error}"))
-            .help("cases stand beside the policy: `policy.tests.yaml` beside `policy.yaml`")
+            .help("put the cases beside the policy: `policy.tests.yaml` beside `policy.yaml`")
     })?;
     let cases: Cases = serde_saphyr::from_str(&text)
         .map_err(|error| Failed::config(format!("cases `{shown}`: {error}")))?;
     if cases.tests.is_empty() {
-        return Err(Failed::config(format!("cases `{shown}`: there are none")));
+        return Err(Failed::config(format!(
+            "cases `{shown}`: the file has no cases"
+        )));
     }
     Ok(cases)
 }
@@ -217,7 +219,7 @@ fn report(outcomes: &[Outcome], file: &Path, as_json: bool) {
         if !outcome.passed {
             outln!("       {}:{}", file.display(), outcome.line);
             outln!("       expected {}", outcome.expected);
-            outln!("       the policy says {}", outcome.said);
+            outln!("       actual   {}", outcome.said);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `callgate validate FILE`: everything that is wrong with a workflow, in one pass.
+//! `callgate validate FILE`: reports all errors of a workflow in one pass.
 
 use std::{fs, path::Path, process::ExitCode};
 
@@ -30,7 +30,7 @@ pub(super) fn run(shared: &Shared, wanted: &Validate) -> Result<ExitCode, Failed
     if let Some(draft) = reading.draft() {
         let settings = setup::settings(shared, &Gateway::default(), true)?;
         let runtime = setup::runtime()?;
-        findings.extend(runtime.block_on(asked(&settings, draft, wanted.no_plugins)));
+        findings.extend(runtime.block_on(external_findings(&settings, draft, wanted.no_plugins)));
         runtime.shutdown_background();
     }
     let is_wrong = findings.iter().any(Finding::is_error);
@@ -42,9 +42,9 @@ pub(super) fn run(shared: &Shared, wanted: &Validate) -> Result<ExitCode, Failed
         });
         outln!("{report}");
     } else {
-        tell(&wanted.file, &findings);
+        print_findings(&wanted.file, &findings);
         if !is_wrong {
-            outln!("`{}` is right", wanted.file.display());
+            outln!("`{}` is valid", wanted.file.display());
         }
     }
     Ok(if is_wrong {
@@ -54,15 +54,15 @@ pub(super) fn run(shared: &Shared, wanted: &Validate) -> Result<ExitCode, Failed
     })
 }
 
-/// Reads a workflow that is to be run; what is wrong with it is told first.
+/// Reads a workflow that is to be run, and reports its findings first.
 pub(super) fn runnable(file: &Path) -> Result<Checked, Failed> {
     let (reading, text) = readable(file)?;
-    tell(file, &reading.findings);
+    print_findings(file, &reading.findings);
     let findings = reading.findings.iter();
     let wrong = findings.filter(|finding| finding.is_error()).count();
     let workflow = reading.workflow().ok_or_else(|| {
         Failed::user(format!("`{}` cannot run: {wrong} errors", file.display()))
-            .help("`callgate explain CODE` says more about a code")
+            .help("`callgate explain CODE` explains a code")
     })?;
     Ok(Checked { workflow, text })
 }
@@ -74,8 +74,12 @@ fn readable(file: &Path) -> Result<(Reading, String), Failed> {
     Ok((reading, text))
 }
 
-/// What plugins and agents themselves say.
-async fn asked(settings: &Settings, workflow: &Workflow, no_plugins: bool) -> Vec<Finding> {
+/// The findings that need the plugins and agents themselves.
+async fn external_findings(
+    settings: &Settings,
+    workflow: &Workflow,
+    no_plugins: bool,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !no_plugins {
         let workdir = std::env::current_dir().unwrap_or_default();
@@ -107,7 +111,7 @@ async fn asked(settings: &Settings, workflow: &Workflow, no_plugins: bool) -> Ve
                 step: Some(state.name.clone()),
                 path: format!("states.{}.mcp_proxy.intercept_builtins", state.name),
                 message: format!(
-                    "the installed `{kind}` is not known to be reduced to our tools (`callgate agent probe {kind}`)"
+                    "the installed `{kind}` is not known to be restricted to callgate's tools; check it with `callgate agent probe {kind}`"
                 ),
                 line: state.line(),
                 column: 0,
@@ -117,8 +121,8 @@ async fn asked(settings: &Settings, workflow: &Workflow, no_plugins: bool) -> Ve
     findings
 }
 
-/// Tells people what was found.
-fn tell(file: &Path, findings: &[Finding]) {
+/// Prints findings on stderr.
+fn print_findings(file: &Path, findings: &[Finding]) {
     for finding in findings {
         let how = match finding.severity {
             Severity::Error => "error",

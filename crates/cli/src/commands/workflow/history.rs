@@ -1,4 +1,4 @@
-//! `callgate workflow history` and `status`: what runs there were, and how they stand.
+//! `callgate workflow history` and `status`: past and present runs, and their steps.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::{
     setup,
 };
 
-/// How much of a message stands in a table.
+/// The longest message in a table, in characters.
 const MESSAGE_CHARS: usize = 80;
 
 pub(super) fn all(shared: &Shared, limit: usize) -> Result<ExitCode, Failed> {
@@ -64,10 +64,10 @@ pub(super) fn one(shared: &Shared, run: &str) -> Result<ExitCode, Failed> {
         );
     }
     for key in &report.open {
-        outln!("  {key} begun");
+        outln!("  {key} started");
     }
     if report.status == RunStatus::Interrupted {
-        eprintln!("help: go on with it: callgate workflow resume {run}");
+        eprintln!("help: resume it with `callgate workflow resume {run}`");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! How a run is told: a bar that moves on a terminal, plain lines elsewhere, JSON for programs.
+//! The progress of a run: a bar on a terminal, plain lines elsewhere, JSON for programs.
 
 use std::{
     io::{self, IsTerminal},
@@ -16,7 +16,7 @@ const CHARS: usize = 200;
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Where a run is told.
+/// Prints the events of a run.
 pub(super) struct Progress {
     as_json: bool,
     /// Only on a terminal.
@@ -63,7 +63,7 @@ impl Progress {
     }
 }
 
-/// An event in one line; none where it is not worth one.
+/// An event in one line; `None` if it is not shown.
 fn line(event: &Event) -> Option<String> {
     let short = |text: &str| one_line(text, CHARS);
     Some(match event {
@@ -76,15 +76,15 @@ fn line(event: &Event) -> Option<String> {
             format!("workflow {}, {how} {run}", short(workflow))
         }
         Event::StepStarted { key, attempt, .. } => match attempt {
-            1 => format!("{} begun", short(key)),
-            later => format!("{} begun, attempt {later}", short(key)),
+            1 => format!("{} started", short(key)),
+            later => format!("{} started, attempt {later}", short(key)),
         },
         Event::StepRetried {
             step,
             pause_ms,
             why,
-        } => format!("{step} failed, again in {pause_ms} ms: {}", short(why)),
-        Event::StepKept { key, .. } => format!("{} was done before", short(key)),
+        } => format!("{step} failed, retrying in {pause_ms} ms: {}", short(why)),
+        Event::StepKept { key, .. } => format!("{} already done", short(key)),
         Event::StepFinished {
             key,
             status,

@@ -27,7 +27,7 @@ use crate::{
     signals::{Hangup, Signals},
 };
 
-/// Calls of a run end with it; nothing is left under way.
+/// A run's calls end before the run does, so shutdown has little to wait for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, Failed> {
@@ -38,11 +38,11 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
     if let Some(step) = &wanted.step
         && checked.workflow.state(step).is_none()
     {
-        return Err(Failed::user(format!("there is no state `{step}`")));
+        return Err(Failed::user(format!("the workflow has no state `{step}`")));
     }
     let settings = setup::settings(shared, &Gateway::default(), true)?;
     let workdir = std::env::current_dir()
-        .map_err(|error| Failed::system(format!("the working folder: {error}")))?;
+        .map_err(|error| Failed::system(format!("cannot find the working folder: {error}")))?;
     let file = std::path::absolute(&wanted.file).unwrap_or_else(|_| wanted.file.clone());
     let beginning = Beginning {
         workflow: &checked.workflow.name,
@@ -61,31 +61,31 @@ pub(super) fn resume(shared: &Shared, run: &str, from: Option<&str>) -> Result<E
     let settings = setup::settings(shared, &Gateway::default(), true)?;
     let report = RunReport::of(&settings.data_dir, run).map_err(|error| history::failed(&error))?;
     if report.status == RunStatus::Success && from.is_none() {
-        return Err(Failed::user(format!("run `{run}` has ended well"))
-            .help("name a state with `--from` to do it again from there"));
+        return Err(Failed::user(format!("run `{run}` already succeeded"))
+            .help("pass a state with `--from` to start again from there"));
     }
     if let Some(from) = from
         && !report.steps.iter().any(|step| step.state == from)
     {
         return Err(Failed::user(format!(
-            "run `{run}` never ended a state `{from}`"
+            "run `{run}` has not finished a state `{from}`"
         )));
     }
     let journal = Journal::resume(&settings.data_dir, run, from);
     let journal = journal.map_err(|error| history::failed(&error))?;
-    // As it was when the run began: what is done must mean the same.
+    // The journal's copy, not the file: finished steps must mean the same as when they ran.
     let wrong = |why: String| Failed::config(format!("the workflow of run `{run}`: {why}"));
     let reading = read(&journal.text, &journal.file).map_err(|error| wrong(error.to_string()))?;
     let workflow = reading
         .workflow()
-        .ok_or_else(|| wrong("it cannot run".to_owned()))?;
+        .ok_or_else(|| wrong("it has errors; `callgate validate` lists them".to_owned()))?;
     walk(&settings, &workflow, &journal, shared.json)
 }
 
 fn pair(text: &String) -> Result<(String, String), Failed> {
     let pair = text.split_once('=');
-    let (name, value) =
-        pair.ok_or_else(|| Failed::user(format!("`--input {text}` is no `NAME=VALUE`")))?;
+    let (name, value) = pair
+        .ok_or_else(|| Failed::user(format!("`--input {text}` is not of the form `NAME=VALUE`")))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -97,7 +97,7 @@ fn walk(
 ) -> Result<ExitCode, Failed> {
     let runtime = setup::runtime()?;
     let ended = runtime.block_on(walked(settings, workflow, journal, as_json));
-    // What was left behind by a second signal must not keep us here.
+    // Tasks that a second signal abandoned must not delay the exit.
     runtime.shutdown_background();
     let ended = ended?;
     if !as_json && !ended.output.is_empty() {
@@ -107,11 +107,12 @@ fn walk(
         Status::Success => Ok(ExitCode::SUCCESS),
         Status::Failure => {
             let why = match ended.message.as_str() {
-                "" => "the workflow ended in failure".to_owned(),
+                "" => "the workflow failed".to_owned(),
                 message => message.to_owned(),
             };
             let run = &journal.run;
-            Err(Failed::execution(why).help(format!("`callgate workflow status {run}` says more")))
+            Err(Failed::execution(why)
+                .help(format!("`callgate workflow status {run}` shows its steps")))
         }
     }
 }
@@ -150,7 +151,7 @@ async fn walked(
     signals.wind_down(walking).await;
     progress.end();
     let run = &journal.run;
-    let help = format!("go on with it: callgate workflow resume {run}");
+    let help = format!("resume it with `callgate workflow resume {run}`");
     let ended = match ended {
         Some(Ok(ended)) => Ok(ended),
         Some(Err(error @ RunError::Journal(_))) => Err(Failed::system(error.to_string())),
