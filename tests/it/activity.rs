@@ -276,7 +276,7 @@ fn a_long_body_is_recorded_up_to_its_cap() {
         .as_str()
         .expect("a warning");
     assert!(
-        warning.starts_with("response: the first 256 of 1000"),
+        warning.starts_with("response: truncated to the first 256 of 1000"),
         "{warning}"
     );
     assert_eq!(record["arguments"], json!({"bytes": 100_000}));

@@ -220,7 +220,10 @@ fn the_socket_is_private_and_a_stale_one_is_replaced() {
     served.process.kill().expect("it is ours");
     assert!(socket.exists(), "a killed gateway leaves its socket");
     let mut host = bed.stdio_ready();
-    assert!(!tools(&mut host).is_empty(), "a dead socket is no gateway");
+    assert!(
+        !tools(&mut host).is_empty(),
+        "a dead socket does not count as a gateway"
+    );
     drop(host);
 
     let _again = bed.serve();
@@ -228,7 +231,9 @@ fn the_socket_is_private_and_a_stale_one_is_replaced() {
     let second = bed.serve();
     second
         .process
-        .wait_stderr(DEADLINE, |line| line.contains("another `serve` already accepts"))
+        .wait_stderr(DEADLINE, |line| {
+            line.contains("another `serve` already accepts")
+        })
         .expect("a living one is not replaced");
     drop(second);
     assert!(socket.exists());

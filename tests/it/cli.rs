@@ -166,7 +166,8 @@ fn each_kind_of_failure_has_its_exit_code() {
     let ran = run(&mut named(&bed, ["serve", "--listen", &address]));
     assert_eq!(ran.code, Some(4), "a port that is taken");
     assert!(
-        ran.stderr.contains("help: another gateway may be there"),
+        ran.stderr
+            .contains("help: if another gateway uses the address"),
         "{}",
         ran.stderr
     );

@@ -124,7 +124,7 @@ fn invalid_values_are_reported_with_their_position() {
             "1:",
             "a separator is one or more of",
         ),
-        ("naming: {max_length: 8}", "1:", "16 to 128 characters"),
+        ("naming: {max_length: 8}", "1:", "from 16 to 128"),
         ("audit: {redact: ['(']}", "1:", "`(`"),
         ("upstream: {timeout: 5}", "1:21", "not a length of time"),
         ("audit: {body_bytes: -1}", "1:21", ""),

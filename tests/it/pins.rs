@@ -232,7 +232,8 @@ fn lock_verify_fails_on_differences_and_works_on_another_machine() {
     let ran = verify(&bed);
     assert_eq!(ran.code, Some(1));
     assert!(
-        ran.stdout.contains("s:keep: the lock file does not contain it"),
+        ran.stdout
+            .contains("s:keep: the lock file does not contain it"),
         "{}",
         ran.stdout
     );
@@ -272,7 +273,8 @@ fn a_damaged_lock_accepts_nothing_and_is_not_overwritten() {
     fs::write(bed.path("callgate.lock"), DAMAGED).expect("it is ours");
     let ran = run(&mut named(&bed, ["tools", "list"]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let note = "note: s:keep is quarantined: the lock file is damaged, so no new tools are accepted";
+    let note =
+        "note: s:keep is quarantined: the lock file is damaged, so no new tools are accepted";
     assert!(ran.stderr.contains(note), "{}", ran.stderr);
     let ran = run(&mut named(&bed, ["doctor"]));
     assert!(

@@ -47,7 +47,7 @@ impl Door {
         ([Door::Stdio(Box::new(stdio)), Door::Http(http)], served)
     }
 
-    /// Sends bytes that are no request, and returns what the gateway says to that.
+    /// Sends bytes that are not a request and returns the answer.
     fn refusal(&mut self, bytes: &[u8]) -> String {
         match self {
             Door::Stdio(host) => {

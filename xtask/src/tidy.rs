@@ -6,6 +6,7 @@ mod invariants;
 mod log_lines;
 mod sources;
 mod texts;
+mod words;
 
 use std::{fs, path::Path};
 
@@ -22,6 +23,7 @@ pub(crate) fn run() -> Result<()> {
     violations.extend(log_lines::check(&tree));
     violations.extend(dependencies::check(&tree));
     violations.extend(texts::check(&tree));
+    violations.extend(words::check(&tree));
     violations.extend(invariants::check(&tree));
     for violation in &violations {
         eprintln!("tidy: {violation}");

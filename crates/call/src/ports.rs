@@ -18,6 +18,38 @@ use crate::{Announcement, Failure, TraceContext};
 /// Does calls: an upstream server, a built-in tool, a plugin.
 ///
 /// The bytes to forward are inside the proof that the call was permitted and recorded, so a provider cannot be called without.
+///
+/// ```
+/// use callgate_call::{Exchange, Provider};
+/// use callgate_gate::Permit;
+/// use callgate_record::Recorded;
+///
+/// async fn forward(provider: &dyn Provider, call: Recorded<Permit>, exchange: Exchange) {
+///     let _ = provider.forward(call, exchange).await;
+/// }
+/// ```
+///
+/// A permit that was not recorded, or a call that was not decided, is not accepted:
+///
+/// ```compile_fail,E0308
+/// use callgate_call::{Exchange, Provider};
+/// use callgate_gate::Permit;
+/// use callgate_record::Recorded;
+///
+/// async fn forward(provider: &dyn Provider, call: Permit, exchange: Exchange) {
+///     let _ = provider.forward(call, exchange).await;
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// use callgate_call::{Exchange, Provider};
+/// use callgate_gate::Call;
+/// use callgate_record::Recorded;
+///
+/// async fn forward(provider: &dyn Provider, call: Call, exchange: Exchange) {
+///     let _ = provider.forward(call, exchange).await;
+/// }
+/// ```
 pub trait Provider: Send + Sync + fmt::Debug {
     /// Forwards one call and waits for its reply.
     fn forward(

@@ -32,7 +32,11 @@ fn check_negotiation(accept: Option<&str>, content_type: Option<&str>) {
     let post = check_post(accept, content_type);
     let get = check_get(accept);
     if post.is_ok() {
-        assert_eq!(get, Ok(()), "whoever takes both answers takes a stream");
+        assert_eq!(
+            get,
+            Ok(()),
+            "a client that accepts both forms accepts a stream"
+        );
     }
     if accept.is_none() {
         assert!(post.is_err() && get.is_err(), "nothing is accepted");
@@ -66,8 +70,11 @@ fn check_version(header: Option<&str>) {
 
 /// Without a list only loopback is allowed, and a list takes nothing away.
 fn check_reach(host: Option<&str>, origin: Option<&str>, allowed: &str) {
-    let nobody: [&str; 0] = [];
-    let (bare, listed) = (host_allowed(host, &nobody), host_allowed(host, &[allowed]));
+    let none_allowed: [&str; 0] = [];
+    let (bare, listed) = (
+        host_allowed(host, &none_allowed),
+        host_allowed(host, &[allowed]),
+    );
     assert_eq!(bare, host.is_some_and(is_loopback), "{host:?}");
     assert!(listed || !bare, "a list takes loopback away");
     if listed && !bare {
@@ -76,7 +83,7 @@ fn check_reach(host: Option<&str>, origin: Option<&str>, allowed: &str) {
         assert!(host.starts_with(&name(allowed)), "{host:?} is not listed");
     }
     let (bare, listed) = (
-        origin_allowed(origin, &nobody),
+        origin_allowed(origin, &none_allowed),
         origin_allowed(origin, &[allowed]),
     );
     let is_ours = |origin: &str| {

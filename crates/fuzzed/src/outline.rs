@@ -53,7 +53,7 @@ fn check_section(text: &str, object: Option<Span>, members: &[Member]) {
 /// are the ones that walking over the object finds.
 fn check_members(text: &str, object: Json<'_>, members: &[Member]) {
     if object.kind() != JsonKind::Object {
-        assert!(members.is_empty(), "members of something that is no object");
+        assert!(members.is_empty(), "only objects have members");
         return;
     }
     let mut walked = object.members();

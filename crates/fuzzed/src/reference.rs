@@ -32,7 +32,7 @@ impl Judgement {
         let Ok(text) = std::str::from_utf8(text) else {
             return Judgement::NotJson;
         };
-        // Whoever ignores a value looks at its grammar alone, at any depth.
+        // A reader that ignores a value checks its grammar only, at any depth.
         if serde_json::from_str::<IgnoredAny>(text).is_err() {
             return Judgement::NotJson;
         }

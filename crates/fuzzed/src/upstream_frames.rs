@@ -40,7 +40,7 @@ fn cut(pieces: &[&[u8]], limit: usize) -> Vec<Cut> {
 /// The lines of a stream that is known as a whole, but for blank ones.
 fn split(stream: &[u8], limit: usize) -> Vec<Cut> {
     let mut lines: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
-    // What follows the last line break is no line yet.
+    // Bytes after the last line break are an incomplete line.
     lines.pop();
     let cut = |line: &[u8]| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

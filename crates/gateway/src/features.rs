@@ -3,6 +3,8 @@
 use callgate_config::{Failed, Settings};
 use callgate_gate::View;
 
+use crate::otlp;
+
 /// Fails for settings that this build cannot follow.
 pub(crate) fn check(settings: &Settings) -> Result<(), Failed> {
     let config = &settings.config;
@@ -12,8 +14,8 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failed> {
     if !cfg!(feature = "plugins") && !config.plugins.is_empty() {
         return Err(missing("plugins", "plugins"));
     }
-    if !cfg!(feature = "otlp") && config.telemetry.otlp.is_some() {
-        return Err(missing("telemetry.otlp", "otlp"));
+    if let Some(address) = &config.telemetry.otlp {
+        otlp::check(address)?;
     }
     Ok(())
 }

@@ -88,6 +88,11 @@ impl Exporter {
     }
 }
 
+/// Fails for an address that [`Exporter::start`] would refuse.
+pub(crate) fn check(address: &str) -> Result<(), Failed> {
+    endpoint(address).map(|_| ())
+}
+
 /// Checks an address, and adds the usual path where it has none.
 fn endpoint(address: &str) -> Result<Url, Failed> {
     let wrong = |what: &str| {

@@ -198,7 +198,7 @@ mod tests {
         let streak = socket.streak.clone();
         let written = Poll::Ready(Ok(1));
         socket.wrote(&written);
-        assert!(!read_looked(&mut socket), "one turn is no streak");
+        assert!(!read_looked(&mut socket), "one turn is not a streak");
         for _ in 0..20 {
             socket.wrote(&written);
             socket.expects_answer = false;

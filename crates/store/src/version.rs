@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(kept, text);
         }
         for text in ["", "0", "-1", "one", "1 2", "99999999999999999999"] {
-            let error = settle(with_version(text).path()).expect_err("it is no version");
+            let error = settle(with_version(text).path()).expect_err("the version is invalid");
             assert!(matches!(error, VersionError::Malformed { .. }), "{error}");
         }
     }

@@ -34,7 +34,7 @@ const LOCK: &str = "lock";
 /// Why a run cannot be recorded or resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    #[error("unknown run `{0}`; `callgate workflow history` lists all runs")]
+    #[error("unknown run `{0}`")]
     Unknown(String),
     /// Another process holds the run's lock.
     #[error("run `{0}` is in progress in another process")]

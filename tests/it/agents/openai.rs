@@ -164,7 +164,10 @@ fn a_broken_model_stream_is_a_clear_error() {
             ChatReply::stream("data: {\"error\":{\"message\":\"overloaded in mid-stream\"}}\n\n"),
             "overloaded in mid-stream",
         ),
-        (ChatReply::stream("data: {\"choices\":\n\n"), "no JSON"),
+        (
+            ChatReply::stream("data: {\"choices\":\n\n"),
+            "not valid JSON",
+        ),
         (
             ChatReply::json(&json!({"error": {"message": "bad key"}})).status(401, None),
             "HTTP 401: bad key",

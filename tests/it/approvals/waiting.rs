@@ -81,7 +81,11 @@ fn waiting_streams_without_a_progress_token_send_keep_alives() {
     approve(&served, &asked(&bed));
     let frames = reply.frames().expect("it ends");
     assert_wiped(&parsed(frames.last().expect("an answer")), "a");
-    assert_eq!(frames.len(), 1, "signs of life are no messages: {frames:?}");
+    assert_eq!(
+        frames.len(),
+        1,
+        "keep-alive comments are not messages: {frames:?}"
+    );
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn grep_works_as_documented() {
             "Grep",
             json!({"pattern": "x", "context": -1}),
             true,
-            "`context` must be a whole number",
+            "`context` must be a non-negative integer",
         ),
         (
             "Grep",

@@ -74,7 +74,7 @@ fn bash_works_as_documented() {
             "Bash",
             json!({"command": "true", "timeout_seconds": -5}),
             true,
-            "`timeout_seconds` must be a whole number",
+            "`timeout_seconds` must be a non-negative integer",
         ),
         (
             "Bash",

@@ -77,12 +77,18 @@ const FILES: [(&str, &[&str]); 15] = [
     ("guard: {url: 'ftp://guard'}", CONFIG),
     ("telemetry: {otlp: 'grpc://collector'}", CONFIG),
     ("builtins: {enabled: true, roots: [missing]}", CONFIG),
-    ("mcp_tool: {alow: ['*:*']}", POLICY),
     (
-        "mcp_tool: {deny: [{pattern: 'x:*', when: 'args.size( > 1'}]}",
+        "version: \"1\"\nrules: [{scope: mcp_tool, alow: [{pattern: '*:*'}]}]",
         POLICY,
     ),
-    ("mcp_tool: {allow: ['x:[']}", POLICY),
+    (
+        "version: \"1\"\nrules: [{scope: mcp_tool, deny: [{pattern: 'x:*', when: 'args.size( > 1'}]}]",
+        POLICY,
+    ),
+    (
+        "version: \"1\"\nrules: [{scope: mcp_tool, allow: [{pattern: 'x:['}]}]",
+        POLICY,
+    ),
     ("name: w\nstates: {initial: a}", WORKFLOW),
     ("name: w\nstates: {initial: a, a: {type: jump}}", WORKFLOW),
 ];

@@ -117,7 +117,10 @@ fn filters_apply_before_the_limit_and_hidden_tools_stay_hidden() {
         .iter()
         .find(|tool| tool["name"] == "s:old_books")
         .expect("it is there");
-    assert_eq!(old["disabled"], "the configuration disables this tool (`tools.deny` of its server)");
+    assert_eq!(
+        old["disabled"],
+        "the configuration disables this tool (`tools.deny` of its server)"
+    );
     assert!(!answer.to_string().contains("secret_books"));
     let destroy = found(&mut host, json!({"query": "delete a book"}));
     assert_eq!(destroy[0], "s:burn_book", "{destroy:?}");

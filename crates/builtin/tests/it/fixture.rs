@@ -165,7 +165,7 @@ impl Fixture {
         }
     }
 
-    /// The text of an answer that is no error.
+    /// The text of a successful answer.
     pub(crate) async fn ok(&self, tool: &str, arguments: Value) -> String {
         let answer = self.call(tool, arguments.clone()).await;
         assert!(!answer.is_error, "{tool} {arguments}: {answer:?}");

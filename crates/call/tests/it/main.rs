@@ -1,6 +1,5 @@
 //! The life of a call, seen by a store, a provider and a door that the tests play themselves.
 
-mod compile_fail;
 mod ending;
 mod holding;
 mod order;

@@ -62,7 +62,7 @@ pub(crate) struct Setting {
     pub(crate) after_connect: Option<Vec<Listing>>,
     pub(crate) filters: HashMap<ServerName, ToolFilter>,
     pub(crate) on_failure: OnFailure,
-    /// How people are asked about held calls; nobody is there when absent.
+    /// How people are asked about held calls; without it no approver exists.
     pub(crate) settings: Option<ApprovalSettings>,
 }
 

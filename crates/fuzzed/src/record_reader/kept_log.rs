@@ -70,7 +70,7 @@ impl KeptLog {
     }
 
     /// A segment may end in the beginning of a line, as an interrupted write leaves it. A whole line
-    /// with one byte behind it that is no line break is no such thing.
+    /// followed by a byte other than a line break does not count.
     fn says_the_same(&self, before: &KeptFile, after: &KeptFile) -> bool {
         let Some(rest) = after.content.strip_prefix(before.content.as_slice()) else {
             return false;

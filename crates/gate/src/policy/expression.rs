@@ -458,7 +458,7 @@ mod tests {
             ("arg.x == 1", "unknown name `arg`"),
             ("args.x.startWith('a')", "unknown function `startWith`"),
             ("args.x.matches('(')", "bad regular expression"),
-            ("args.x.matches(args.y)", "written out"),
+            ("args.x.matches(args.y)", "must be a string literal"),
             ("false", "never true"),
             ("1 == 2", "never true"),
             ("1 + 1", "neither true nor false"),

@@ -116,7 +116,7 @@ fn metadata_and_session_do_not_change_a_binding() {
     assert_eq!(
         later.binding(),
         same,
-        "a session that is over is no obstacle"
+        "an ended session does not prevent it"
     );
 }
 

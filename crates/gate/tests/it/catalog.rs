@@ -189,7 +189,7 @@ fn a_server_that_never_answered_is_unavailable_not_empty() {
 
     let only = catalog(never(), vec![never_seen("fs")]);
     assert_eq!(resolved(&only, "read"), gone());
-    // Among several servers without prefixes nobody can say whose tool it would be.
+    // With several servers and no prefixes, the owner of the tool is ambiguous.
     let bare = catalog(never(), vec![never_seen("fs"), listing("git", &["log"])]);
     assert_eq!(
         resolved(&bare, "read"),

@@ -35,7 +35,7 @@ pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
     }
 }
 
-/// Somebody who may do everything.
+/// A caller with every permission.
 pub(crate) fn who() -> Who {
     Who {
         tenant: "local".into(),

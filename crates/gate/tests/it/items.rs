@@ -124,7 +124,7 @@ fn uris_are_wrapped_only_when_two_servers_share_them() {
     let cases = [
         ("f:///x", "a:f:///x"),
         ("callgate://b/f:///x", "b:f:///x"),
-        // Whoever says whose it is, is heard.
+        // A URI that names its server reaches that server.
         ("callgate://a/f:///x", "a:f:///x"),
         ("callgate://b/f:///77", "b:f:///77"),
         ("g:///z", "b:g:///z"),

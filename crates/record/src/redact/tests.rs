@@ -233,7 +233,7 @@ proptest! {
         let redactor = redactor(2048);
         let mut found = Vec::new();
         redactor.find_built_in(&text, &mut found);
-        prop_assert!(!found.is_empty(), "{text} is no secret");
+        prop_assert!(!found.is_empty(), "{text} was not found to be a secret");
         prop_assert!(redactor.fingerprints.are_in(text.as_bytes()), "{text} has no sign");
     }
 

@@ -1,4 +1,4 @@
-//! Writers that die: whoever starts next closes what they left open.
+//! Writers that die: the next writer to start closes their open calls.
 
 use std::{
     collections::BTreeSet,
@@ -54,7 +54,7 @@ fn a_dead_writers_calls_are_closed_once_and_as_unknown() {
     assert_eq!(
         statuses(dir.path())[1].1,
         Some(Status::Unknown),
-        "nobody has to start for that"
+        "no new writer is needed for that"
     );
     let next = open(dir.path());
     assert_eq!(ids(dir.path(), "unknown"), [open_call.to_string()]);

@@ -66,7 +66,7 @@ fn a_corrupt_index_file_is_rebuilt() {
     Index::open(dir.path()).unwrap().catch_up().unwrap();
     fs::write(
         dir.path().join("index.sqlite"),
-        b"this is no database, whatever its name says",
+        b"this is not a database, despite its name",
     )
     .unwrap();
     let mut index = Index::open(dir.path()).unwrap();

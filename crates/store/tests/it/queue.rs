@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 
 use crate::support::{assert_sound, event, finished, forwarding, ids, new_id, options};
 
-/// More than somebody writes for others before the log's thread does.
+/// More entries than one caller writes for others before the log's thread takes over.
 const MANY: usize = 100;
 
 /// The test's side of a [`GatedDisk`].

@@ -121,7 +121,7 @@ fn a_dead_writers_calls_are_closed_before_its_log_is_dropped() {
     dead.append(&forwarding(call)).unwrap();
     drop(dead);
     retain(&living, NOTHING).unwrap();
-    assert_eq!(folders(dir.path()).len(), 2, "nobody has closed it yet");
+    assert_eq!(folders(dir.path()).len(), 2, "it has not been closed yet");
     let closer = open(dir.path());
     let mut index = Index::open(dir.path()).unwrap();
     index.catch_up().unwrap();

@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Answers to questions that are no task.
+    /// Answers to questions outside of tasks.
     pub(super) fn about_itself(self, args: &[String], version: &str) -> Option<String> {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         match (self, args.as_slice()) {

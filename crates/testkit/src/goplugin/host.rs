@@ -61,7 +61,7 @@ impl RawHost {
         timeout(PATIENCE, BufReader::new(stdout).read_line(&mut line)).await??;
         let parts: Vec<&str> = line.trim_end().split('|').collect();
         let ["1", "1", "unix", socket, "grpc", certificate] = parts.as_slice() else {
-            bail!("`{line}` is no handshake");
+            bail!("`{line}` is not a handshake");
         };
         let stream = UnixStream::connect(socket).await?;
         let sender = if mutual_tls {

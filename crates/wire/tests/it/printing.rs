@@ -10,7 +10,7 @@ use crate::texts::{damaged, message, text};
 proptest! {
     #[test]
     fn every_spelling_of_json_is_accepted(text in text()) {
-        // In an array nothing is the envelope, so that repeated keys are no matter.
+        // An element of an array is not an envelope, so repeated keys are allowed.
         let below = format!("[{text}]");
         prop_assert!(scan(below.as_bytes(), Strictness::Envelope).is_ok(), "{}", below);
     }

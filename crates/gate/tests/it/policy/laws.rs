@@ -13,7 +13,7 @@ use super::{
 const CALLS: usize = 32;
 const STRICTNESS: [&str; 4] = ["allow", "confirm", "require_approval", "deny"];
 
-/// How strict the answers to some calls are, from 0 to 3. A policy that is not right is no input.
+/// How strict the answers to some calls are, from 0 to 3. Invalid policies are skipped.
 fn strictness(policy: &Value, cases: &[Case]) -> Result<Vec<usize>, TestCaseError> {
     let rules = given::read(&policy.to_string());
     let rules = rules.map_err(|_| TestCaseError::reject("a rule can never match"))?;
