@@ -4,10 +4,12 @@
 //! CI tries the first spellings of each cause. `cargo xtask soak attacks` tries all of them and prints the table.
 
 mod addresses;
+#[cfg(feature = "agents")]
 mod agents;
 mod approvals;
 mod built_ins;
 mod cancelling;
+#[cfg(feature = "code")]
 mod code;
 mod definitions;
 mod guard;

@@ -1,6 +1,8 @@
 //! What a person sees at a shell: help, data on stdout, all else on stderr, exit codes.
 
+#[cfg(all(feature = "code", feature = "otlp", feature = "workflow"))]
 mod errors;
+#[cfg(all(feature = "code", feature = "otlp", feature = "workflow"))]
 mod help;
 mod snippets;
 

@@ -9,6 +9,7 @@ mod evidence;
 mod setup;
 
 mod activity;
+#[cfg(feature = "agents")]
 mod agents;
 mod approvals;
 mod attach;
@@ -16,6 +17,7 @@ mod attacks;
 mod builtins;
 mod cli;
 mod closed_socket;
+#[cfg(feature = "code")]
 mod code;
 mod config;
 mod eras;
@@ -26,6 +28,7 @@ mod kill9;
 mod lossless;
 mod operations;
 mod pins;
+#[cfg(feature = "plugins")]
 mod plugins;
 mod policy;
 mod primitives;
@@ -39,4 +42,5 @@ mod telemetry;
 mod trust;
 mod upstreams;
 mod upstreams_http;
+#[cfg(feature = "workflow")]
 mod workflows;

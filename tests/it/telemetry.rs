@@ -4,4 +4,5 @@ pub(crate) mod collector;
 mod health;
 mod logs;
 mod metrics;
+#[cfg(feature = "otlp")]
 mod traces;

@@ -86,7 +86,7 @@ const FILES: [(&str, &[&str]); 15] = [
         POLICY,
     ),
     (
-        "version: \"1\"\nrules: [{scope: mcp_tool, allow: [{pattern: 'x:['}]}]",
+        "version: \"1\"\nrules: [{scope: mcp_tool, allow: [{pattern: ''}]}]",
         POLICY,
     ),
     ("name: w\nstates: {initial: a}", WORKFLOW),

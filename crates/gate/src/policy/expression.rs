@@ -461,7 +461,7 @@ mod tests {
             ("args.x.matches(args.y)", "must be a string literal"),
             ("false", "never true"),
             ("1 == 2", "never true"),
-            ("1 + 1", "neither true nor false"),
+            ("1 + 1", "does not return a boolean"),
             ("1 / 0 == 1", "always fails"),
             (
                 "args.a.exists(x, args.b.exists(y, args.c.exists(z, x == z)))",
