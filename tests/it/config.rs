@@ -90,6 +90,7 @@ fn configuration_typos_get_a_suggestion() {
     );
 }
 
+#[cfg(feature = "code")]
 #[test]
 fn meaningless_settings_are_refused() {
     for (config, what) in [

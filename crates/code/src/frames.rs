@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use crate::Limits;
 
 /// The longest frame that a worker accepts. Frames from a worker are bounded by the limits of its run.
+#[cfg(feature = "interpreter")]
 pub(crate) const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;
 
 /// The worker's exit code when a script used more than its CPU time.
@@ -107,6 +108,7 @@ pub enum Form {
     Raw,
 }
 
+#[cfg(feature = "interpreter")]
 impl Form {
     /// The format of that name.
     pub(crate) fn of(word: &str) -> Option<Self> {

@@ -36,14 +36,17 @@ pub(crate) fn tokens_not_read(error: &impl Display) {
     tracing::error!(%error, "cannot read the tokens; every token is refused");
 }
 
+#[cfg(feature = "otlp")]
 pub(crate) fn exporter_panicked() {
     tracing::warn!("the span exporter panicked during shutdown");
 }
 
+#[cfg(feature = "plugins")]
 pub(crate) fn plugin_not_started(plugin: &str, error: &str) {
     tracing::warn!(plugin, error, "could not start a plugin");
 }
 
+#[cfg(feature = "plugins")]
 pub(crate) fn operation_left_out(error: &impl Display) {
     tracing::warn!(%error, "skipping an operation that cannot be offered to models");
 }

@@ -149,6 +149,7 @@ fn stored_results_of_other_tokens_cannot_be_read() {
     .check();
 }
 
+#[cfg(feature = "code")]
 #[test]
 fn held_runs_of_other_tokens_cannot_be_resumed() {
     let bed = Bed::new(

@@ -180,6 +180,7 @@ fn code_host(bed: &Bed) -> StdioHost {
 
 const PACK: &str = "def save(x):\n    return 'attacker'\n";
 
+#[cfg(feature = "code")]
 #[test]
 fn a_pack_that_arrives_after_trust_replaces_a_server() {
     attack(
@@ -210,6 +211,7 @@ fn a_pack_that_arrives_after_trust_replaces_a_server() {
     .check();
 }
 
+#[cfg(feature = "code")]
 #[test]
 fn a_pack_that_changes_after_trust_is_used() {
     attack("trust", "a trusted pack changes")

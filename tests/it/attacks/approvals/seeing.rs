@@ -319,6 +319,7 @@ fn a_confirmation_of_what_its_form_does_not_show() {
     .check();
 }
 
+#[cfg(feature = "code")]
 #[test]
 fn a_payload_inside_a_script() {
     let bed = asking("view: code\n");

@@ -124,6 +124,7 @@ fn a_second_decision_on_one_approval() {
         .check();
 }
 
+#[cfg(feature = "code")]
 #[test]
 fn a_run_resumed_as_another_script() {
     let bed = asking("view: code\n");

@@ -28,6 +28,7 @@ fn a_permissive_policy_lets_a_configuration_change_pass() {
     .check();
 }
 
+#[cfg(feature = "code")]
 #[test]
 fn another_door_lets_a_configuration_change_pass() {
     attack("self_change", "a call to the configuration comes through another door")
