@@ -47,7 +47,7 @@ const FIELDS: [&str; 27] = [
 /// The built-in policy, a small cap, a pattern of our own, and a log of what is forwarded.
 const WATCHED: &str = "\
 servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger', --log, '@dir@/upstream.log']}}
-audit: {body_bytes: 256, redact: ['ticket-[0-9]+']}
+activity: {body_bytes: 256, redact: ['ticket-[0-9]+']}
 ";
 
 fn closed(mut host: StdioHost) {

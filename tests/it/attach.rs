@@ -170,7 +170,7 @@ fn hosts_with_different_flags_or_configuration_serve_alone() {
     let with_flag = |args: &[&str]| bed.command(["stdio"].iter().chain(args));
     let flags = "this command has flags of its own";
     drop(alone(&mut with_flag(&["--policy", "default"]), flags));
-    drop(alone(&mut with_flag(&["--upstream", "more:cat"]), flags));
+    drop(alone(&mut with_flag(&["--server", "more:cat"]), flags));
     let mut told = with_flag(&[]);
     drop(alone(told.env("CALLGATE_UPSTREAM_TIMEOUT", "5s"), flags));
     drop(alone(&mut with_flag(&["--no-attach"]), ""));

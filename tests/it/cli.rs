@@ -126,7 +126,7 @@ fn calls_that_fail_at_the_server_exit_with_3() {
         ),
         (&["x:die"], "error: upstream \"x\" unavailable (-32002)\n"),
         (
-            &["x:slow", r#"{"ms":20000}"#, "--upstream-timeout", "200ms"],
+            &["x:slow", r#"{"ms":20000}"#, "--server-timeout", "200ms"],
             "error: upstream \"x\" timed out after 0.2s (-32002)\n",
         ),
     ];
@@ -146,7 +146,7 @@ fn each_kind_of_failure_has_its_exit_code() {
         &["connect", "--print", "nobody"],
         &["--log-level", "loud", "tools", "list"],
         &["tools", "list", "--policy", "maybe"],
-        &["tools", "list", "--upstream", "no-colon"],
+        &["tools", "list", "--server", "no-colon"],
     ];
     for args in usage {
         let ran = run(&mut named(&bed, args));
@@ -338,7 +338,7 @@ fn an_empty_configuration_works_and_suggests_next_steps() {
         (["tools", "list"], ""),
         (
             ["servers", "list"],
-            "no servers configured: add one in callgate.yaml under `servers:`, or with --upstream\n",
+            "no servers configured: add one in callgate.yaml under `servers:`, or with --server\n",
         ),
     ] {
         let ran = run(&mut named(&bed, args));

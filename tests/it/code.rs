@@ -21,7 +21,7 @@ servers:
   my-notes: {command: '@canned@', args: [--answers, '@dir@/notes.json', --ledger, '@dir@/ledger']}
   off: {command: '@canned@', enabled: false}
   dead: {command: /nonexistent/server}
-upstream: {connect_wait: 3s}
+server_defaults: {connect_wait: 3s}
 ";
 
 fn text(text: &str) -> Value {

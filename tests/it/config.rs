@@ -67,7 +67,7 @@ fn configuration_typos_get_a_suggestion() {
         "#]],
     );
     assert_wrong(
-        "audit:\n  durabillity: power\n",
+        "activity:\n  durabillity: power\n",
         expect![[r#"
             error: configuration `$DIR/callgate.yaml`: line 2 column 3: unknown field `durabillity`
              --> $DIR/callgate.yaml:2:3
@@ -78,13 +78,13 @@ fn configuration_typos_get_a_suggestion() {
         "#]],
     );
     assert_wrong(
-        "audit: {on_failure: maybe}\n",
+        "activity: {on_failure: maybe}\n",
         expect![[r#"
-            error: configuration `$DIR/callgate.yaml`: line 1 column 21: unknown variant `maybe`
-             --> $DIR/callgate.yaml:1:21
+            error: configuration `$DIR/callgate.yaml`: line 1 column 24: unknown variant `maybe`
+             --> $DIR/callgate.yaml:1:24
               |
-            1 | audit: {on_failure: maybe}
-              |                     ^
+            1 | activity: {on_failure: maybe}
+              |                        ^
             help: it can be allow, refuse
         "#]],
     );
@@ -117,6 +117,30 @@ fn meaningless_settings_are_refused() {
 }
 
 #[test]
+fn old_names_of_keys_flags_and_variables_work_and_are_announced() {
+    let bed = Bed::new("audit: {body_bytes: 9}\nupstream: {connect_wait: 3s}\n");
+    let mut command = named(&bed, ["config", "show"]);
+    command.args(["--upstream", "c:cat -n"]);
+    let ran = run(command.env("CALLGATE_UPSTREAM_TIMEOUT", "5s"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    expect![[r#"
+        note: `audit` is an old name of the key `activity`; rename it
+        note: `upstream` is an old name of the key `server_defaults`; rename it
+        note: `--upstream` is an old name of `--server`; use the new one
+        note: `--upstream-timeout` and CALLGATE_UPSTREAM_TIMEOUT are old names of `--server-timeout` and CALLGATE_SERVER_TIMEOUT; use the new ones
+    "#]]
+    .assert_eq(&ran.stderr);
+    for part in ["body_bytes: 9", "connect_wait: 3s", "timeout: 5s", "  c:\n"] {
+        assert!(ran.stdout.contains(part), "`{part}`: {}", ran.stdout);
+    }
+    let (_, ran) = check("audit: {body_bytes: 9}\nactivity: {body_bytes: 8}\n");
+    assert_eq!(ran.code, Some(2), "one key under two names");
+    assert!(ran.stderr.contains("duplicate field `activity`"), "{}", ran.stderr);
+    let (_, ran) = check("mcpServers: {a: {command: cat}}\npolcy: x\naudit: {}\n");
+    assert_eq!(ran.code, Some(2), "a file with an old name is not another tool's");
+}
+
+#[test]
 fn invalid_values_are_reported_with_their_position() {
     let cases = [
         ("listen: here", "1:9", "not an address to listen on"),
@@ -126,9 +150,9 @@ fn invalid_values_are_reported_with_their_position() {
             "a separator is one or more of",
         ),
         ("naming: {max_length: 8}", "1:", "from 16 to 128"),
-        ("audit: {redact: ['(']}", "1:", "`(`"),
-        ("upstream: {timeout: 5}", "1:21", "not a length of time"),
-        ("audit: {body_bytes: -1}", "1:21", ""),
+        ("activity: {redact: ['(']}", "1:", "`(`"),
+        ("server_defaults: {timeout: 5}", "1:28", "not a length of time"),
+        ("activity: {body_bytes: -1}", "1:24", ""),
     ];
     for (config, place, what) in cases {
         let (_, ran) = check(&format!("{config}\n"));
@@ -320,7 +344,7 @@ fn unsupported_settings_of_other_tools_are_reported_with_their_position() {
         assert!(ran.stderr.contains(&place), "{entry}: {}", ran.stderr);
         assert!(ran.stderr.contains(what), "{entry}: {}", ran.stderr);
     }
-    let (_, ran) = check("mcpServers: {a: {command: cat}}\npolcy: allow-all\naudit: {}\n");
+    let (_, ran) = check("mcpServers: {a: {command: cat}}\npolcy: allow-all\nactivity: {}\n");
     assert_eq!(ran.code, Some(2), "in a file of ours a typo is an error");
     let (_, ran) = check("mcpServers: [{command: cat}]\n");
     assert!(
@@ -343,13 +367,13 @@ fn the_effective_configuration_is_shown_without_secrets() {
   a: {command: cat, args: [--token, ghp_0123456789abcdefghijABCDEFGHIJ012345], env: {KEY: s3cret, REF: '${REF}'}}
   b: {url: 'https://e.com/mcp?key=s3cret', headers: {Authorization: 'Bearer s3cret', Two: '${A:-s3cret}'}}
 auth: {token: s3cret, admin_token: '${ADMIN}'}
-audit: {redact: []}
+activity: {redact: []}
 ",
     );
     let mut command = named(&bed, ["config", "show"]);
-    command.args(["--upstream", "c:cat -n", "--policy", "allow-all"]);
+    command.args(["--server", "c:cat -n", "--policy", "allow-all"]);
     let ran = run(command
-        .env("CALLGATE_UPSTREAM_TIMEOUT", "5s")
+        .env("CALLGATE_SERVER_TIMEOUT", "5s")
         .env("REF", "r"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     for secret in ["s3cret", "ghp_0123"] {

@@ -101,7 +101,7 @@ fn a_log_at_its_size_limit_refuses_calls_without_ending_the_gateway() {
 
 #[test]
 fn on_failure_allow_forwards_calls_when_the_log_is_full() {
-    let bed = Bed::new(&format!("{COUNTER}audit: {{on_failure: allow}}\n"));
+    let bed = Bed::new(&format!("{COUNTER}activity: {{on_failure: allow}}\n"));
     let mut host = ready(&mut limited(&bed.command(["stdio"]), 64));
     let padding = "p".repeat(1000);
     for id in 0..100 {
@@ -118,7 +118,7 @@ fn on_failure_allow_forwards_calls_when_the_log_is_full() {
 
 #[test]
 fn durability_power_forwards_and_records_calls() {
-    let bed = Bed::new(&format!("{COUNTER}audit: {{durability: power}}\n"));
+    let bed = Bed::new(&format!("{COUNTER}activity: {{durability: power}}\n"));
     let mut host = bed.stdio_ready();
     for id in 0..20 {
         let line = call_line(id, "effect", &format!(r#"{{"key":"k{id}"}}"#));
@@ -332,7 +332,7 @@ fn a_disk_smaller_than_the_preallocation_still_lets_calls_through() {
 
 #[test]
 fn on_failure_allow_writes_queued_records_once_space_returns() {
-    let config = format!("{COUNTER}audit: {{on_failure: allow}}\n");
+    let config = format!("{COUNTER}activity: {{on_failure: allow}}\n");
     let played = on_a_full_disk(&config, |host, fill| {
         fill(true);
         let padding = "p".repeat(1000);

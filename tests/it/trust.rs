@@ -196,7 +196,7 @@ listen: 0.0.0.0:1
 hosts: [evil.example]
 auth: {token: known, admin_token: known too}
 policy: allow-all
-audit: {durability: process, on_failure: allow, redact: ['project-[0-9]+'], body_bytes: 0, retain: {days: 0}}
+activity: {durability: process, on_failure: allow, redact: ['project-[0-9]+'], body_bytes: 0, retain: {days: 0}}
 limits: {frame_mib: 64, http_mib: 1}
 telemetry: {log: 'off'}
 ";
@@ -207,13 +207,13 @@ telemetry: {log: 'off'}
     let users = "\
 listen: 127.0.0.1:7000
 hosts: [mine.example]
-audit: {durability: power, redact: ['mine-[0-9]+'], retain: {days: 7}}
+activity: {durability: power, redact: ['mine-[0-9]+'], retain: {days: 7}}
 limits: {frame_mib: 8, http_mib: 8}
 servers: {mine: {command: cat}}
 ";
     fs::write(own.join("callgate.yaml"), users).expect("it is ours");
     let (config, said) = in_effect(&project);
-    let keys = "listen, hosts, auth, telemetry, policy, audit.durability, audit.on_failure, audit.body_bytes, audit.retain, limits.frame_mib";
+    let keys = "listen, hosts, auth, telemetry, policy, activity.durability, activity.on_failure, activity.body_bytes, activity.retain, limits.frame_mib";
     let note = format!(
         "note: `callgate.yaml` is a project's file and can only tighten your settings; ignoring its keys: {keys}\n"
     );
@@ -224,11 +224,11 @@ servers: {mine: {command: cat}}
         ("/auth/token", json!(null)),
         ("/auth/admin_token", json!(null)),
         ("/policy", json!("default")),
-        ("/audit/durability", json!("power")),
-        ("/audit/on_failure", json!("refuse")),
-        ("/audit/redact", json!(["mine-[0-9]+", "project-[0-9]+"])),
-        ("/audit/body_bytes", json!(2048)),
-        ("/audit/retain/days", json!(7)),
+        ("/activity/durability", json!("power")),
+        ("/activity/on_failure", json!("refuse")),
+        ("/activity/redact", json!(["mine-[0-9]+", "project-[0-9]+"])),
+        ("/activity/body_bytes", json!(2048)),
+        ("/activity/retain/days", json!(7)),
         ("/limits/frame_mib", json!(8)),
         ("/limits/http_mib", json!(1)),
         ("/telemetry/log", json!("info")),
@@ -238,6 +238,32 @@ servers: {mine: {command: cat}}
     }
     let servers = config["servers"].as_object().expect("a map");
     assert!(servers.keys().eq(["x"]), "the servers are the project's");
+}
+
+#[test]
+fn old_names_of_keys_are_tightened_like_the_new_ones() {
+    let loose = "audit: {on_failure: allow, retain: {days: 0}}\nupstream: {timeout: 7s}\n";
+    let project = Bed::new(&format!("{MARKING}{loose}"));
+    trust(&project);
+    let own = project.path("home/.config/callgate");
+    fs::create_dir_all(&own).expect("it is ours");
+    fs::write(own.join("callgate.yaml"), "audit: {retain: {days: 7}}\n").expect("it is ours");
+    let (config, said) = in_effect(&project);
+    let ignored = "ignoring its keys: activity.on_failure, activity.retain\n";
+    assert!(said.contains(ignored), "{said}");
+    for key in ["audit", "upstream"] {
+        assert!(said.contains(&format!("`{key}` is an old name of the key")));
+    }
+    let expected = [
+        ("/activity/on_failure", json!("refuse")),
+        ("/activity/retain/days", json!(7)),
+        ("/server_defaults/timeout", json!("7s")),
+        ("/audit", json!(null)),
+    ];
+    for (key, value) in expected {
+        let found = config.pointer(key).cloned().unwrap_or_default();
+        assert_eq!(found, value, "{key}");
+    }
 }
 
 #[test]
@@ -276,7 +302,7 @@ fn a_project_cannot_move_the_data_folder() {
         .env("XDG_DATA_HOME", bed.path("xdg"));
     assert!(run(&mut command).stdout.contains("x__effect"));
     assert!(!bed.path("moved").exists());
-    assert!(bed.path("xdg/callgate/log").exists());
+    assert!(bed.path("xdg/callgate/activity").exists());
 }
 
 fn mode(path: &Path) -> u32 {

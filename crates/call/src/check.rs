@@ -28,7 +28,7 @@ use crate::{
 pub enum NotChecked {
     #[error("the question does not describe a valid tool call")]
     Unclear,
-    #[error("could not write the answer to the record")]
+    #[error("could not write the answer to the activity log")]
     NotRecorded(#[source] NotRecorded),
     #[error("could not store the approval request")]
     NoApprovals(#[source] ApprovalServiceError),

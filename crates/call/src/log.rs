@@ -10,7 +10,7 @@ pub(crate) fn pending_not_counted(error: &ApprovalServiceError) {
 
 /// The log has the use too, and the mark is derived from it later.
 pub(crate) fn use_not_marked(error: &ApprovalServiceError) {
-    tracing::warn!(%error, "could not mark an approval as used; it will be marked from the log");
+    tracing::warn!(%error, "could not mark an approval as used; it will be marked from the activity log");
 }
 
 pub(crate) fn approval_not_given_back(error: &ApprovalServiceError) {
@@ -22,7 +22,7 @@ pub(crate) fn changes_not_read(error: &ApprovalServiceError) {
 }
 
 pub(crate) fn decisions_not_settled(error: &ApprovalsError) {
-    tracing::warn!(%error, "could not settle approvals: decisions may be missing from the record, and sealed calls may be stored too long");
+    tracing::warn!(%error, "could not settle approvals: decisions may be missing from the activity log, and sealed calls may be stored too long");
 }
 
 pub(crate) fn settling_panicked() {

@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// The configuration file
     #[arg(long, global = true, value_name = "FILE", env = "CALLGATE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// The folder of the record, the tokens and the logs
+    /// The folder of the activity log, the tokens and the logs of servers
     #[arg(long, global = true, value_name = "DIR", env = "CALLGATE_DATA_DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// The log level on stderr: off, error, warn, info, debug or trace
@@ -121,7 +121,10 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, Default, PartialEq, Eq, ClapArgs)]
 pub(crate) struct Gateway {
     /// Add a server: `name:command with arguments`, or `name:https://…` (repeatable)
-    #[arg(long = "upstream", value_name = "NAME:COMMAND|URL")]
+    #[arg(long = "server", value_name = "NAME:COMMAND|URL")]
+    pub(crate) servers: Vec<String>,
+    /// The old spelling of `--server`
+    #[arg(long = "upstream", value_name = "NAME:COMMAND|URL", hide = true)]
     pub(crate) upstreams: Vec<String>,
     /// The view of hosts whose URL selects none: direct (every tool), search or code
     #[arg(long, value_name = "VIEW", env = "CALLGATE_VIEW")]
@@ -142,7 +145,15 @@ pub(crate) struct Gateway {
     #[arg(long, value_name = "NAME", env = "CALLGATE_TENANT")]
     pub(crate) tenant: Option<String>,
     /// How long a call may take, such as 30s
-    #[arg(long, value_name = "TIME", env = "CALLGATE_UPSTREAM_TIMEOUT")]
+    #[arg(long, value_name = "TIME", env = "CALLGATE_SERVER_TIMEOUT")]
+    pub(crate) server_timeout: Option<String>,
+    /// The old spelling of `--server-timeout`
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "CALLGATE_UPSTREAM_TIMEOUT",
+        hide = true
+    )]
     pub(crate) upstream_timeout: Option<String>,
     /// The longest pause between two connection attempts to a server
     #[arg(long, value_name = "TIME", env = "CALLGATE_RECONNECT_CAP")]
@@ -215,7 +226,7 @@ pub(crate) struct Call {
     /// What the call will do; same as tool-read, tool-write or tool-destructive
     #[arg(long = "as", value_enum, value_name = "OPERATION")]
     pub(crate) operation: Option<OperationName>,
-    /// Why the call is made, for the record
+    /// Why the call is made, for the activity log
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     /// The sensitivity of the call's data: public, internal, private or unknown

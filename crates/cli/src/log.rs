@@ -6,7 +6,7 @@ use callgate_server::StdioEnd;
 
 pub(crate) fn no_servers() {
     tracing::warn!(
-        "no servers configured: add one with --upstream NAME:COMMAND, or in callgate.yaml"
+        "no servers configured: add one with --server NAME:COMMAND, or in callgate.yaml"
     );
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn settings(shared: &Shared, flags: &Gateway, quiet: bool) -> Result<
         );
         eprintln!("help: review it, then run `callgate trust`, or pass it with --config");
     }
-    for note in &found.notes {
+    for note in found.notes.iter().chain(&flags.old_spellings()) {
         eprintln!("note: {note}");
     }
     let data_dir = match (&shared.data_dir, &found.data_dir) {

@@ -38,7 +38,7 @@ pub(super) fn address<'de, D: Deserializer<'de>>(
     }
 }
 
-/// The patterns of `audit.redact`.
+/// The patterns of `activity.redact`.
 pub(super) fn patterns<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<String>, D::Error> {

@@ -6,7 +6,7 @@ use crate::{FailMode, PolicyMode, View};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Flags {
     /// More servers, each as `name:command` or `name:URL`.
-    pub upstreams: Vec<String>,
+    pub servers: Vec<String>,
     /// The view of hosts whose URL selects none.
     pub view: Option<View>,
     /// The policy: a file or a built-in name.
@@ -20,7 +20,7 @@ pub struct Flags {
     /// The tenant at the remote gateway.
     pub tenant: Option<String>,
     /// How long a call may take.
-    pub upstream_timeout: Option<String>,
+    pub server_timeout: Option<String>,
     /// The longest pause between two connection attempts to a server.
     pub reconnect_cap: Option<String>,
     /// Whether the bundled demo server is added.

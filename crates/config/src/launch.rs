@@ -43,9 +43,9 @@ pub(crate) fn launch(server: &Server, base: &Path) -> Result<Launch, String> {
     }
 }
 
-/// A server given as `--upstream NAME:COMMAND` or `NAME:URL`.
+/// A server given as `--server NAME:COMMAND` or `NAME:URL`.
 pub(crate) fn from_flag(text: &str, timeout: Duration) -> Result<ServerSpec, Failed> {
-    let wrong = |why: String| Failed::user(format!("--upstream `{text}`: {why}"));
+    let wrong = |why: String| Failed::user(format!("--server `{text}`: {why}"));
     let split = text.split_once(':');
     let (name, rest) = split.ok_or_else(|| wrong("write it like `name:command`".to_owned()))?;
     let name = ServerName::new(name).map_err(|error| wrong(error.to_string()))?;

@@ -19,6 +19,9 @@ use crate::{
     trust::{Manifest, TrustList},
 };
 
+/// Keys that were renamed, each with its present name. The old names are still read.
+const RENAMED_KEYS: [(&str, &str); 2] = [("audit", "activity"), ("upstream", "server_defaults")];
+
 /// Where a configuration came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -195,7 +198,15 @@ fn projects(
         changed => return Ok(Err(untrusted(changed.unwrap_or_default()))),
     }
     let own = own_or_none(trust_dir)?;
-    let written: Value = serde_saphyr::from_str(&found.text).unwrap_or_default();
+    let mut written: Value = serde_saphyr::from_str(&found.text).unwrap_or_default();
+    if let Some(keys) = written.as_object_mut() {
+        // Under its old name a key would seem not to be set, and the project's value would not be compared.
+        for (old, new) in RENAMED_KEYS {
+            if let Some(value) = keys.remove(old) {
+                keys.insert(new.to_owned(), value);
+            }
+        }
+    }
     let ignored = project::tighten(&mut found.config, &written, &own.config);
     if !ignored.is_empty() {
         found.notes.push(format!(
@@ -266,8 +277,9 @@ fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
     if text.trim().is_empty() {
         return Ok((Config::default(), Vec::new()));
     }
-    let Some(others) = keys_of_another_tool(text) else {
-        return Ok((serde_saphyr::from_str(text)?, Vec::new()));
+    let keys: BTreeMap<String, IgnoredAny> = serde_saphyr::from_str(text).unwrap_or_default();
+    let Some(others) = keys_of_another_tool(&keys) else {
+        return Ok((serde_saphyr::from_str(text)?, renamed_keys(&keys)));
     };
     let ForeignFile { mcp_servers } = serde_saphyr::from_str(text)?;
     let config = Config {
@@ -281,12 +293,23 @@ fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
 
 /// The other keys of a file of another client: one that has `mcpServers` and no key of `callgate.yaml`. They
 /// are ignored, while an unknown key in `callgate.yaml` is an error.
-fn keys_of_another_tool(text: &str) -> Option<Vec<String>> {
-    let keys: BTreeMap<String, IgnoredAny> = serde_saphyr::from_str(text).ok()?;
+fn keys_of_another_tool(keys: &BTreeMap<String, IgnoredAny>) -> Option<Vec<String>> {
     let ours = serde_json::to_value(Config::default()).unwrap_or_default();
-    let foreign = keys.contains_key("mcpServers") && keys.keys().all(|key| ours.get(key).is_none());
+    let is_ours = |key: &String| {
+        ours.get(key).is_some() || RENAMED_KEYS.iter().any(|(old, _)| old == key)
+    };
+    let foreign = keys.contains_key("mcpServers") && !keys.keys().any(is_ours);
     let others = keys
-        .into_keys()
-        .filter(|key| key != "mcpServers" && key != "$schema");
+        .keys()
+        .filter(|key| *key != "mcpServers" && *key != "$schema");
     foreign.then(|| others.map(|key| format!("`{key}`")).collect())
+}
+
+/// A note for each key that is written under its old name.
+fn renamed_keys(keys: &BTreeMap<String, IgnoredAny>) -> Vec<String> {
+    RENAMED_KEYS
+        .iter()
+        .filter(|(old, _)| keys.contains_key(*old))
+        .map(|(old, new)| format!("`{old}` is an old name of the key `{new}`; rename it"))
+        .collect()
 }

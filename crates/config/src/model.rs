@@ -50,7 +50,7 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// The credentials of `serve`.
     pub auth: Auth,
-    /// The folder of the record, the tokens and the logs; default: the XDG data folder.
+    /// The folder of the activity log, the tokens and the logs of servers; default: the XDG data folder.
     pub data_dir: Option<PathBuf>,
     /// The policy: a file, relative to this one, or a built-in policy: `default`, `cautious` or
     /// `allow-all`. Default: `default`.
@@ -72,12 +72,14 @@ pub struct Config {
     pub search: Search,
     /// The `code` view: limits of a script, and its local packs.
     pub code: Code,
-    /// How the record of calls is kept.
-    pub audit: Audit,
+    /// How the activity log is kept.
+    #[serde(alias = "audit")]
+    pub activity: Activity,
     /// Limits. Each description says what happens when the limit is reached.
     pub limits: Limits,
     /// Settings that all servers share.
-    pub upstream: Upstream,
+    #[serde(alias = "upstream")]
+    pub server_defaults: ServerDefaults,
     /// Logging and tracing.
     pub telemetry: Telemetry,
 }
@@ -128,7 +130,7 @@ pub struct Server {
     /// Whether the server is used.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// How long a call may take; default `upstream.timeout`.
+    /// How long a call may take; default `server_defaults.timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
     /// The form of MCP that is spoken with the server.
@@ -195,7 +197,7 @@ pub struct PluginEntry {
     /// The configuration that the plugin gets at its start.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub config: serde_json::Map<String, serde_json::Value>,
-    /// How long an operation may take; default `upstream.timeout`.
+    /// How long an operation may take; default `server_defaults.timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
 }
@@ -239,7 +241,7 @@ impl View {
 #[serde(deny_unknown_fields, default)]
 pub struct IntentDeclaration {
     /// Whether a call is refused when the server marks its tool as doing more than the caller
-    /// declared. If `false`, that is only a warning in the log and in the record.
+    /// declared. If `false`, that is only a warning in the log, and recorded.
     pub strict_server_validation: bool,
     /// Whether callers must declare the operation as well as choose the tool for it. If `false`, it
     /// is inferred.
@@ -485,10 +487,10 @@ impl PinChoice {
     }
 }
 
-/// How the record of calls is kept.
+/// How the activity log is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Audit {
+pub struct Activity {
     /// What a written entry survives.
     pub durability: Durability,
     /// What happens to a call that cannot be recorded.
@@ -502,7 +504,7 @@ pub struct Audit {
     pub retain: Retain,
 }
 
-impl Default for Audit {
+impl Default for Activity {
     fn default() -> Self {
         Self {
             durability: Durability::Process,
@@ -598,7 +600,7 @@ impl Default for Limits {
 /// Settings that all servers share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Upstream {
+pub struct ServerDefaults {
     /// How long a call may take, unless its server has a `timeout`.
     pub timeout: TimeSpan,
     /// How long a first list or call waits for servers that are still connecting.
@@ -607,7 +609,7 @@ pub struct Upstream {
     pub reconnect_cap: TimeSpan,
 }
 
-impl Default for Upstream {
+impl Default for ServerDefaults {
     fn default() -> Self {
         let seconds = |n| TimeSpan(Duration::from_secs(n));
         Self {

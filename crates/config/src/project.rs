@@ -7,7 +7,7 @@ use crate::{
     Config,
     approval_keys::Approvals,
     model::{
-        Audit, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, TimeSpan, View,
+        Activity, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, TimeSpan, View,
     },
 };
 
@@ -50,7 +50,7 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     };
     tighten_intent(&mut tightening, project, &users.intent_declaration);
     tighten_approvals(&mut tightening, &mut project.approvals, &users.approvals);
-    tighten_audit(&mut tightening, &mut project.audit, &users.audit);
+    tighten_activity(&mut tightening, &mut project.activity, &users.activity);
     tighten_limits(&mut tightening, &mut project.limits, &users.limits);
     tightening.ignored
 }
@@ -140,20 +140,20 @@ fn tighten_approvals(tightening: &mut Tightening<'_>, project: &mut Approvals, u
     };
 }
 
-/// The record is the user's: a project can neither shorten nor lengthen what is kept.
-fn tighten_audit(tightening: &mut Tightening<'_>, project: &mut Audit, users: &Audit) {
+/// The activity log is the user's: a project can neither shorten nor lengthen what is kept.
+fn tighten_activity(tightening: &mut Tightening<'_>, project: &mut Activity, users: &Activity) {
     let redact: Vec<String> = users
         .redact
         .iter()
         .chain(&project.redact)
         .cloned()
         .collect();
-    *project = Audit {
-        durability: tightening.at_least("audit.durability", project.durability, users.durability),
-        on_failure: tightening.at_least("audit.on_failure", project.on_failure, users.on_failure),
+    *project = Activity {
+        durability: tightening.at_least("activity.durability", project.durability, users.durability),
+        on_failure: tightening.at_least("activity.on_failure", project.on_failure, users.on_failure),
         redact,
-        body_bytes: tightening.users("audit.body_bytes", &users.body_bytes),
-        retain: tightening.users("audit.retain", &users.retain),
+        body_bytes: tightening.users("activity.body_bytes", &users.body_bytes),
+        retain: tightening.users("activity.retain", &users.retain),
     };
 }
 
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn the_users_settings_apply_where_a_project_sets_none() {
         let users = "listen: 127.0.0.1:1\nhosts: [h]\nauth: {token: t}\npolicy: allow-all\npolicy_mode: fast\n\
-                     audit: {durability: power, on_failure: allow, redact: [a], body_bytes: 1, retain: {days: 1}}\n\
+                     activity: {durability: power, on_failure: allow, redact: [a], body_bytes: 1, retain: {days: 1}}\n\
                      limits: {frame_mib: 8, http_mib: 32, concurrency_per_server: 1, processes_per_server: 9}\n\
                      telemetry: {log: debug}\n";
         let (config, ignored) = weighed("servers: {}", users);
@@ -228,18 +228,18 @@ mod tests {
 
     #[test]
     fn a_project_can_tighten_but_not_loosen_settings() {
-        let strict = "approvals: {wait: 1s, valid_for: 1s, expire_after: 1s}\npolicy: default\npolicy_mode: strict\naudit: {durability: power, on_failure: refuse, redact: [b]}\n\
+        let strict = "approvals: {wait: 1s, valid_for: 1s, expire_after: 1s}\npolicy: default\npolicy_mode: strict\nactivity: {durability: power, on_failure: refuse, redact: [b]}\n\
                       limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, concurrency_per_server: 1, processes_per_server: 1}\n";
-        let loose = "approvals: {wait: 2s, valid_for: 2s, expire_after: 2s}\npolicy: allow-all\npolicy_mode: fast\naudit: {durability: process, on_failure: allow, redact: [a]}\n\
+        let loose = "approvals: {wait: 2s, valid_for: 2s, expire_after: 2s}\npolicy: allow-all\npolicy_mode: fast\nactivity: {durability: process, on_failure: allow, redact: [a]}\n\
                      limits: {frame_mib: 9, http_mib: 99, inflight_mib: 999, connections: 9999, concurrency_per_server: 999, processes_per_server: 9}\n";
         let (config, ignored) = weighed(strict, loose);
         let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
-        expected.audit.redact = vec!["a".to_owned(), "b".to_owned()];
+        expected.activity.redact = vec!["a".to_owned(), "b".to_owned()];
         assert_eq!((config, ignored), (expected, vec![]));
 
         let (config, ignored) = weighed(loose, strict);
         let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
-        expected.audit.redact = vec!["b".to_owned(), "a".to_owned()];
+        expected.activity.redact = vec!["b".to_owned(), "a".to_owned()];
         assert_eq!(config, expected);
         let names = [
             "policy",
@@ -247,8 +247,8 @@ mod tests {
             "approvals.wait",
             "approvals.valid_for",
             "approvals.expire_after",
-            "audit.durability",
-            "audit.on_failure",
+            "activity.durability",
+            "activity.on_failure",
             "limits.frame_mib",
             "limits.http_mib",
             "limits.inflight_mib",
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn user_only_settings_in_a_project_are_ignored_and_reported() {
         let project = "approvals: {base_url: 'http://evil', notify: [{url: 'http://evil'}]}\nlisten: 0.0.0.0:1\nhosts: [evil]\nauth: {token: known}\ndata_dir: here\n\
-                       telemetry: {log: 'off'}\naudit: {body_bytes: 0, retain: {days: 0, max_mb: 0}}\n";
+                       telemetry: {log: 'off'}\nactivity: {body_bytes: 0, retain: {days: 0, max_mb: 0}}\n";
         let (config, ignored) = weighed(project, "servers: {}");
         assert_eq!(config, Config::default());
         let names = [
@@ -273,8 +273,8 @@ mod tests {
             "telemetry",
             "approvals.base_url",
             "approvals.notify",
-            "audit.body_bytes",
-            "audit.retain",
+            "activity.body_bytes",
+            "activity.retain",
         ];
         assert_eq!(ignored, names);
     }

@@ -39,7 +39,7 @@ const MIB: usize = 1024 * 1024;
 pub struct Settings {
     /// The file as written, a project's merged into the user's.
     pub config: Config,
-    /// Where the record, tokens and logs are kept.
+    /// Where the activity log, the tokens and the logs of servers are kept.
     pub data_dir: PathBuf,
     /// The servers of the file and of the flags.
     pub servers: Vec<ServerSpec>,
@@ -78,9 +78,9 @@ pub struct Settings {
 impl Settings {
     /// Checks a configuration and applies flags to it.
     pub fn new(found: LoadedConfig, flags: &Flags, data_dir: &Path) -> Result<Self, Failed> {
-        let upstream = &found.config.upstream;
-        let default_timeout = time(flags.upstream_timeout.as_deref(), upstream.timeout)?;
-        let reconnect_cap = time(flags.reconnect_cap.as_deref(), upstream.reconnect_cap)?;
+        let defaults = &found.config.server_defaults;
+        let default_timeout = time(flags.server_timeout.as_deref(), defaults.timeout)?;
+        let reconnect_cap = time(flags.reconnect_cap.as_deref(), defaults.reconnect_cap)?;
         let (servers, filters) = servers(&found, flags, default_timeout)?;
         check_plugins(&found.config, &servers)?;
         let policies = ChosenPolicies::read(&found, flags)?;
@@ -239,8 +239,8 @@ fn servers(
         });
         filters.insert(name.clone(), filter(server));
     }
-    for upstream in &flags.upstreams {
-        servers.push(from_flag(upstream, default_timeout)?);
+    for server in &flags.servers {
+        servers.push(from_flag(server, default_timeout)?);
     }
     if flags.demo {
         servers.push(demo(default_timeout)?);

@@ -17,9 +17,9 @@ const HIDDEN: &str = "[hidden]";
 /// The configuration in effect. Possible secrets are hidden: every token, header and variable that is not
 /// only a reference to a variable, the query of a URL, and what redaction finds elsewhere.
 pub fn effective(settings: &Settings, listen: Option<&str>) -> Result<Config, Failed> {
-    let audit = &settings.config.audit;
-    let redactor = Redactor::new(&audit.redact, audit.body_bytes)
-        .map_err(|error| Failed::config(format!("`audit.redact`: {error}")))?;
+    let activity = &settings.config.activity;
+    let redactor = Redactor::new(&activity.redact, activity.body_bytes)
+        .map_err(|error| Failed::config(format!("`activity.redact`: {error}")))?;
     let mut config = settings.config.clone();
     config.listen = Some(settings.listen(listen)?.to_string());
     config.data_dir = Some(settings.data_dir.clone());
@@ -27,8 +27,8 @@ pub fn effective(settings: &Settings, listen: Option<&str>) -> Result<Config, Fa
     config.policy = Some(settings.policies.chosen());
     config.policy_mode = Some(settings.policies.mode);
     config.pins = Some(config.pins.unwrap_or(PinChoice::Tofu));
-    config.upstream.timeout = TimeSpan(settings.default_timeout);
-    config.upstream.reconnect_cap = TimeSpan(settings.reconnect_cap);
+    config.server_defaults.timeout = TimeSpan(settings.default_timeout);
+    config.server_defaults.reconnect_cap = TimeSpan(settings.reconnect_cap);
     let known = config.servers.0.len();
     let from_flags = settings.servers.iter().skip(known).filter_map(of_spec);
     config.servers.0.extend(from_flags);

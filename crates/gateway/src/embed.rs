@@ -20,7 +20,7 @@ use ulid::Ulid;
 
 use crate::{assembly::Parts, local_user::local_host, running::row};
 
-/// The default of `audit.body_bytes`.
+/// The default of `activity.body_bytes`.
 const BODY_BYTES: usize = 2048;
 const MIB: usize = 1024 * 1024;
 
@@ -104,7 +104,7 @@ impl Gateway {
             crate::log::approvals_follower_failed();
         }
         let closed = self.stores.log.close();
-        closed.map_err(|error| Failed::system(format!("could not close the record: {error}")))
+        closed.map_err(|error| Failed::system(format!("could not close the activity log: {error}")))
     }
 }
 

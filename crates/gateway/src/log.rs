@@ -9,11 +9,11 @@ pub(crate) fn approvals_follower_failed() {
 }
 
 pub(crate) fn housekeeping_failed() {
-    tracing::error!("the housekeeping of the record panicked");
+    tracing::error!("the housekeeping of the activity log panicked");
 }
 
 pub(crate) fn background_task_failed() {
-    tracing::error!("the task that follows approvals or the housekeeping of the record panicked");
+    tracing::error!("the task that follows approvals or the housekeeping of the activity log panicked");
 }
 
 pub(crate) fn old_records_not_dropped(error: &impl Display) {
@@ -25,7 +25,7 @@ pub(crate) fn index_not_filled(error: &impl Display) {
 }
 
 pub(crate) fn record_not_closed(error: &impl Display) {
-    tracing::warn!(%error, "could not close the record; the next start closes it");
+    tracing::warn!(%error, "could not close the activity log; the next start closes it");
 }
 
 pub(crate) fn servers_not_stopped() {

@@ -80,7 +80,7 @@ pub fn options(settings: &Settings) -> FleetOptions {
         log_dir: Some(settings.data_dir.join("logs")),
         definitions_dir: Some(settings.data_dir.join("definitions")),
         pin_store: Some(KeptPins(Arc::new(settings.lock()))),
-        connect_wait: config.upstream.connect_wait.0,
+        connect_wait: config.server_defaults.connect_wait.0,
         reconnect_cap: settings.reconnect_cap,
         listed_while_down: LISTED_WHILE_DOWN,
         frame_bytes: bytes(config.limits.frame_mib),

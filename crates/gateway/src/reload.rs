@@ -372,7 +372,7 @@ fn needs_restart(before: &Config, now: &Config) -> Vec<&'static str> {
             "approvals.notify",
             before.approvals.notify != now.approvals.notify,
         ),
-        ("audit", before.audit != now.audit),
+        ("activity", before.activity != now.activity),
         ("limits", limits != now.limits),
         ("telemetry", before.telemetry != now.telemetry),
     ];

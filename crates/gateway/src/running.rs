@@ -77,12 +77,12 @@ pub fn close_record(log: &dyn Log) {
 
 /// The gateway's record, as durable and as strict as configured.
 fn gateway_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
-    let audit = &settings.config.audit;
-    let durability = match audit.durability {
+    let activity = &settings.config.activity;
+    let durability = match activity.durability {
         config::Durability::Process => Durability::Process,
         config::Durability::Power => Durability::Power,
     };
-    let on_failure = match audit.on_failure {
+    let on_failure = match activity.on_failure {
         config::OnFailure::Refuse => OnFailure::Refuse,
         config::OnFailure::Allow => OnFailure::Allow,
     };
@@ -102,9 +102,9 @@ fn record(
 }
 
 fn redactor(settings: &Settings) -> Result<Redactor, Failed> {
-    let audit = &settings.config.audit;
-    Redactor::new(&audit.redact, audit.body_bytes)
-        .map_err(|error| Failed::config(format!("`audit.redact`: {error}")))
+    let activity = &settings.config.activity;
+    Redactor::new(&activity.redact, activity.body_bytes)
+        .map_err(|error| Failed::config(format!("`activity.redact`: {error}")))
 }
 
 impl Running {
@@ -270,7 +270,7 @@ impl Background {
         stores: Stores,
         indexed: Arc<AtomicU64>,
     ) -> Result<Self, Failed> {
-        let retain = &settings.config.audit.retain;
+        let retain = &settings.config.activity.retain;
         let limits = RetentionLimits {
             days: retain.days,
             max_mb: retain.max_mb,

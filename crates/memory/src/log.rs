@@ -28,7 +28,7 @@ impl Store for MemoryLog {
     fn append(&self, entry: &Entry) -> Result<Position, StoreError> {
         let appended = self.journal.lock().append(self.writer, entry);
         appended.map(Position).ok_or_else(|| StoreError {
-            reason: "the log is closed".to_owned(),
+            reason: "the activity log is closed".to_owned(),
         })
     }
 

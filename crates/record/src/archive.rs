@@ -177,7 +177,7 @@ pub enum ArchiveError {
     #[error("`{cursor}` is not a valid cursor: use the `next_cursor` of a page")]
     BadCursor { cursor: String },
     /// The records cannot be read. The reason is for the operator.
-    #[error("could not read the record: {reason}")]
+    #[error("could not read the activity log: {reason}")]
     Unreadable { reason: String },
     /// Old entries cannot be dropped. The reason is for the operator.
     #[error("{reason}")]

@@ -10,7 +10,7 @@ pub struct Position(pub u64);
 
 /// Why an entry could not be stored. The message is for the operator.
 #[derive(Debug, thiserror::Error)]
-#[error("could not write the record: {reason}")]
+#[error("could not write the activity log: {reason}")]
 pub struct StoreError {
     /// The path or place, and the system's error.
     pub reason: String,

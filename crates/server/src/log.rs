@@ -53,7 +53,7 @@ pub(crate) fn export_ended_early(error: &impl Display) {
 }
 
 pub(crate) fn record_not_read(error: &impl Display) {
-    tracing::error!(%error, "could not read the record; a query failed");
+    tracing::error!(%error, "could not read the activity log; a query failed");
 }
 
 pub(crate) fn check_not_answered(error: &impl Display) {

@@ -100,7 +100,7 @@ impl Archive for Records {
             entries: found.entries,
             problems: found.problems.iter().map(ToString::to_string).collect(),
             index_differed: differed
-                .map(|what| format!("index.sqlite differed from the log: {what}")),
+                .map(|what| format!("index.sqlite differed from the activity log: {what}")),
         })
     }
 

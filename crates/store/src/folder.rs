@@ -16,14 +16,28 @@ use crate::{disk::private_file, segment};
 
 /// The prefix of an incomplete folder's name; other processes ignore such folders.
 const INCOMPLETE: &str = ".new-";
+/// What earlier versions called the folder of the activity log.
+const OLD_NAME: &str = "log";
 /// How long an incomplete folder may be in use by the process that makes it.
 const INCOMPLETE_MS: u64 = 60_000;
 /// How often a lock is tried while only readers seem to hold it.
 const LOCK_TRIES: u32 = 200;
 
-/// Where the log is in a data folder.
+/// Where the activity log is in a data folder. Earlier versions called it `log`; where only that exists, it stays in
+/// use, because a gateway of such a version may be running on it.
 pub(crate) fn log_path(dir: &Path) -> PathBuf {
-    dir.join("log")
+    let [log, old] = ["activity", OLD_NAME].map(|name| dir.join(name));
+    if old.is_dir() && !log.exists() {
+        old
+    } else {
+        log
+    }
+}
+
+/// The activity log under its old name, if there is one beside the log under its present name.
+pub(crate) fn second_log(log: &Path) -> Option<PathBuf> {
+    let old = log.with_file_name(OLD_NAME);
+    (old != log && log.exists() && old.join("version").exists()).then_some(old)
 }
 
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! A copy of the log to search in: one row per call, filled behind the log.
 //!
-//! The index can be deleted. It is rebuilt from the log when it is missing, broken, of an older format, or was
+//! The index can be deleted. It is rebuilt from the activity log when it is missing, broken, of an older format, or was
 //! changed by another program; one of a newer format is left alone. Several processes may fill it, one at a time.
 //!
 //! A row has the columns to search by, and the positions of its record's entries in the log. Records are shown from
@@ -45,7 +45,7 @@ pub use fill::CaughtUp;
 pub enum IndexError {
     /// A newer version made it.
     #[error(
-        "the index `{path}` was written by a newer callgate: format {found}, and this version reads formats up to {known}; upgrade callgate, or delete the file: it is rebuilt from the log"
+        "the index `{path}` was written by a newer callgate: format {found}, and this version reads formats up to {known}; upgrade callgate, or delete the file: it is rebuilt from the activity log"
     )]
     Newer {
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum IndexError {
     /// The cursor did not come from a page.
     #[error("`{cursor}` is not a valid cursor: use the `next_cursor` of a page")]
     BadCursor { cursor: String },
-    #[error("could not read the log: {0}")]
+    #[error("could not read the activity log: {0}")]
     Log(#[from] io::Error),
     #[error("could not use index.sqlite: {0}")]
     Database(#[from] rusqlite::Error),
@@ -68,7 +68,7 @@ pub enum IndexError {
     )]
     Changed,
     /// A row contradicts its entries in the log.
-    #[error("a row of index.sqlite differs from the log")]
+    #[error("a row of index.sqlite differs from the activity log")]
     Differs,
     /// A row has a value that this version does not write.
     #[error("malformed row in index.sqlite: {0}")]

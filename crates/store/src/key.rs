@@ -16,13 +16,13 @@ const KEY_BYTES: usize = 32;
 /// Why the key of the log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("the log key `{path}` is missing")]
+    #[error("the key of the activity log `{path}` is missing")]
     Missing { path: PathBuf },
     /// The file exists and does not hold a key.
-    #[error("the log key `{path}` is malformed: expected {KEY_BYTES} bytes")]
+    #[error("the key of the activity log `{path}` is malformed: expected {KEY_BYTES} bytes")]
     Malformed { path: PathBuf },
     /// The file cannot be read or created.
-    #[error("could not use the log key `{path}`: {source}")]
+    #[error("could not use the key of the activity log `{path}`: {source}")]
     Unusable { path: PathBuf, source: io::Error },
 }
 

@@ -4,13 +4,13 @@
 //! of its own, a lock that it holds while it lives, and a hash chain over numbered segments:
 //!
 //! ```text
-//! log/version                 the format of the log, 1; a newer one is left alone
-//! log/key                     32 random bytes that make keyed heads; 0600
-//! log/retain.lock             locked while segments are dropped, shared while all are read
-//! log/<writer>/lock           locked while the writer lives
-//! log/<writer>/000001.jsonl   entries, one JSON line each
-//! log/<writer>/head           the newest keyed head, so that a cut tail is found
-//! log/<writer>/sealed         the last head, once a later writer has closed a dead one's calls
+//! activity/version            the format of the log, 1; a newer one is left alone
+//! activity/key                32 random bytes that make keyed heads; 0600
+//! activity/retain.lock           locked while segments are dropped, shared while all are read
+//! activity/<writer>/lock      locked while the writer lives
+//! activity/<writer>/000001.jsonl entries, one JSON line each
+//! activity/<writer>/head      the newest keyed head, so that a cut tail is found
+//! activity/<writer>/sealed    the last head, once a later writer has closed a dead one's calls
 //! index.sqlite                columns to search, and positions in the log; it can always be rebuilt from the log
 //! index.seal                  the state of the index after filling, authenticated with the key
 //! approvals.sqlite            questions and decisions about held calls; not a copy

@@ -22,11 +22,11 @@ pub(crate) fn sync_failed(path: &Path, reason: &str) {
 
 /// Without the entry's content: the operator's log never shows arguments.
 pub(crate) fn entry_after_the_end() {
-    tracing::error!("an entry arrived after the log was closed and was not written");
+    tracing::error!("an entry arrived after the activity log was closed and was not written");
 }
 
 pub(crate) fn head_not_written(path: &Path, error: &io::Error) {
-    tracing::warn!(path = %path.display(), %error, "could not write the `head` file of the log");
+    tracing::warn!(path = %path.display(), %error, "could not write the `head` file of the activity log");
 }
 
 pub(crate) fn head_not_read(writer: WriterId, error: &impl Display) {
@@ -46,7 +46,7 @@ pub(crate) fn damaged_segment_kept(path: &Path, error: &impl Display) {
 }
 
 pub(crate) fn rebuilding_index(path: &Path, why: &impl Display) {
-    tracing::warn!(path = %path.display(), error = %why, "rebuilding index.sqlite from the log");
+    tracing::warn!(path = %path.display(), error = %why, "rebuilding index.sqlite from the activity log");
 }
 
 pub(crate) fn rebuilt_index_not_filled(error: &impl Display) {

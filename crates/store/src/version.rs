@@ -1,4 +1,4 @@
-//! The format of the log, a number in the file `log/version`. A log of a newer format is left alone: this
+//! The format of the log, a number in the file `activity/version`. A log of a newer format is left alone: this
 //! version could misread it, and the newer one could misread its entries.
 
 use std::{
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::disk::create_once;
+use crate::{disk::create_once, folder};
 
 /// The format that this version reads and writes.
 const FORM: u64 = 1;
@@ -16,7 +16,7 @@ const FORM: u64 = 1;
 pub enum VersionError {
     /// A newer version made it.
     #[error(
-        "the log was written by a newer callgate: `{path}` gives format {found}, and this version reads formats up to {known}; upgrade callgate"
+        "the activity log was written by a newer callgate: `{path}` gives format {found}, and this version reads formats up to {known}; upgrade callgate"
     )]
     Newer {
         path: PathBuf,
@@ -26,6 +26,11 @@ pub enum VersionError {
     /// The file does not hold a format number.
     #[error("`{path}` is malformed: expected a format number such as `{FORM}`")]
     Malformed { path: PathBuf },
+    /// There is a second log, under the folder's old name. Reading only one would leave calls out in silence.
+    #[error(
+        "there are two activity logs, `{log}` and `{old}`: an older callgate wrote to this data folder after a newer one; stop every gateway on it, and move one of the two folders away"
+    )]
+    Two { log: PathBuf, old: PathBuf },
     /// The file cannot be read or created.
     #[error("could not use `{path}`: {source}")]
     Unusable { path: PathBuf, source: io::Error },
@@ -49,6 +54,10 @@ pub(crate) fn settle(log: &Path) -> Result<(), VersionError> {
 }
 
 fn read(log: &Path) -> Result<Option<u64>, VersionError> {
+    if let Some(old) = folder::second_log(log) {
+        let log = log.to_owned();
+        return Err(VersionError::Two { log, old });
+    }
     let path = path(log);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,

@@ -83,12 +83,12 @@ pub enum OpenError {
     #[error(transparent)]
     Index(#[from] IndexError),
     /// The folder cannot be made or entered.
-    #[error("could not set up the log in `{path}`: {source}")]
+    #[error("could not set up the activity log in `{path}`: {source}")]
     NoFolder { path: PathBuf, source: io::Error },
     #[error(transparent)]
     NoKey(#[from] KeyError),
     /// The first entries cannot be written.
-    #[error("could not write the log in `{path}`: {source}")]
+    #[error("could not write the activity log in `{path}`: {source}")]
     Unwritable { path: PathBuf, source: io::Error },
 }
 
@@ -233,7 +233,7 @@ impl Store for Log {
         let (step, body) = (CallStep::of(entry), line::body(entry));
         let lost = || {
             Err(StoreError {
-                reason: "the log failed while it wrote the entry".to_owned(),
+                reason: "the activity log failed while it wrote the entry".to_owned(),
             })
         };
         self.shared
@@ -307,7 +307,7 @@ impl Shared {
         self.work.notify_all();
         let state = synced.wait_for(|state| state.answers(position.0)).await;
         let state = state.map_err(|_| StoreError {
-            reason: "the log was dropped before the entry was synced".to_owned(),
+            reason: "the activity log was dropped before the entry was synced".to_owned(),
         })?;
         state
             .verdict(position.0)

@@ -128,7 +128,7 @@ fn on_record(bed: &Bed, key: &str) -> Seen {
 /// A server that starts when the file `go` is there.
 fn slow_to_start() -> Bed {
     let bed = Bed::new(
-        "servers: {n: {command: sh, args: ['@dir@/start.sh']}}\npolicy: allow-all\nupstream: {connect_wait: 60s}\n",
+        "servers: {n: {command: sh, args: ['@dir@/start.sh']}}\npolicy: allow-all\nserver_defaults: {connect_wait: 60s}\n",
     );
     let script = bed.filled_in(
         "while [ ! -e '@dir@/go' ]; do sleep 0.02; done\nexec '@counter@' --ledger '@dir@/ledger'\n",

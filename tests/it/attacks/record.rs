@@ -167,7 +167,7 @@ fn a_removed_writer_is_found() {
 #[test]
 fn a_replaced_or_missing_key_is_found() {
     let bed = recorded();
-    let path = bed.path("data/log/key");
+    let path = bed.path("data/activity/key");
     let good = fs::read(&path).expect("a key");
     attack("record", "the key of the log is removed or replaced")
         .expect(Seen::Detected)

@@ -280,7 +280,7 @@ fn a_servers_tool_is_pointed_at_the_data_folder() {
         [
             "data/admin.token",
             "data/trusted.json",
-            "data/log/key",
+            "data/activity/key",
             "data",
             "data/approvals.sqlite",
             "data/deep/er/new",

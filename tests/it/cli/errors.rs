@@ -15,7 +15,7 @@ const COMMANDS: [&[&str]; 34] = [
     &["serve", "--liste", "127.0.0.1:0"],
     &["serve", "--listen", "everywhere"],
     &["serve", "--view", "picture"],
-    &["serve", "--upstream", "nameless"],
+    &["serve", "--server", "nameless"],
     &["--config", "missing.yaml", "config", "check"],
     &["--data-dir", "callgate.yaml", "activity", "list"],
     &["call"],

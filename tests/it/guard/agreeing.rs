@@ -147,7 +147,7 @@ fn config(more: &str) -> String {
 servers: {{fs: {{command: '@counter@', args: [--catalog, '@dir@/tools.json', --ledger, '@dir@/ledger']}}}}
 policy: '@dir@/policy.yaml'
 approvals: {{expire_after: 1ms}}
-audit: {{retain: {{days: 1}}}}
+activity: {{retain: {{days: 1}}}}
 {more}"
     )
 }

@@ -33,11 +33,11 @@ fn bed() -> Bed {
 #[test]
 fn a_log_of_a_newer_callgate_is_refused_and_left_unchanged() {
     let bed = bed();
-    let version = bed.path("data/log/version");
+    let version = bed.path("data/activity/version");
     assert_eq!(fs::read_to_string(&version).expect("it is there"), "1\n");
     fs::write(&version, "2\n").expect("it is ours");
     let before = everything(&bed.path("data/log"));
-    let wanted = "error: the log was written by a newer callgate: `$DIR/data/log/version` gives format 2, and this version reads formats up to 1; upgrade callgate\n";
+    let wanted = "error: the activity log was written by a newer callgate: `$DIR/data/activity/version` gives format 2, and this version reads formats up to 1; upgrade callgate\n";
     let commands: [&[&str]; 5] = [
         &["serve", "--listen", "127.0.0.1:0"],
         &["tools", "list"],
@@ -64,7 +64,7 @@ fn an_index_of_a_newer_callgate_is_refused_and_left_unchanged() {
     fs::write(&index, &content).expect("it is ours");
     let ran = run(&mut named(&bed, ["serve", "--listen", "127.0.0.1:0"]));
     let said = normalised(&bed, &ran.stderr);
-    let wanted = "error: the index `$DIR/data/index.sqlite` was written by a newer callgate: format 9, and this version reads formats up to 4; upgrade callgate, or delete the file: it is rebuilt from the log\n";
+    let wanted = "error: the index `$DIR/data/index.sqlite` was written by a newer callgate: format 9, and this version reads formats up to 4; upgrade callgate, or delete the file: it is rebuilt from the activity log\n";
     assert_eq!((ran.code, said.as_str()), (Some(4), wanted));
     assert_eq!(fs::read(&index).expect("it is there"), content);
 }

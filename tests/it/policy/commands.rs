@@ -175,7 +175,7 @@ fn policy_explain_lists_every_rule_it_tried() {
 #[test]
 fn policy_replay_shows_decisions_of_another_policy() {
     let bed = Bed::new(
-        "servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}\npolicy: allow-all\naudit: {body_bytes: 100}\n",
+        "servers: {n: {command: '@counter@', args: [--ledger, '@dir@/ledger']}}\npolicy: allow-all\nactivity: {body_bytes: 100}\n",
     );
     let mut host = bed.stdio_ready();
     call(&mut host, "n__read_thing", r#"{"key":"a"}"#);

@@ -38,7 +38,7 @@ fn dead_and_crashing_servers_are_reported_and_do_not_block_others() {
   crash: {command: '@counter@ --crash-on-start'}
   slow: {command: '@counter@ --slow-start-ms 20000'}
   good: {command: '@counter@'}
-upstream: {connect_wait: 1s}
+server_defaults: {connect_wait: 1s}
 ",
     );
     let mut host = bed.stdio();
@@ -104,7 +104,7 @@ fn a_server_slower_than_connect_wait_is_listed_once_it_connects() {
         "servers:
   late: {command: '@counter@ --slow-start-ms 2500'}
   soon: {command: '@counter@ --slow-start-ms 300'}
-upstream: {connect_wait: 1s}
+server_defaults: {connect_wait: 1s}
 ",
     );
     let mut host = bed.stdio_ready();

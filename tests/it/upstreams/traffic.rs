@@ -177,7 +177,7 @@ fn a_timeout_has_its_exact_error_and_ignores_the_late_answer() {
 
 #[test]
 fn the_default_timeout_is_set_by_configuration_and_flag() {
-    let bed = Bed::new(&format!("{LOGGED}\nupstream: {{timeout: 300ms}}\n"));
+    let bed = Bed::new(&format!("{LOGGED}\nserver_defaults: {{timeout: 300ms}}\n"));
     let message = |host: &mut StdioHost| {
         let response = call(host, "x__slow", r#"{"key":"k","ms":20000}"#);
         response["error"]["message"].as_str().map(str::to_owned)
@@ -187,7 +187,7 @@ fn the_default_timeout_is_set_by_configuration_and_flag() {
         from_file.as_deref(),
         Some("upstream \"x\" timed out after 0.3s")
     );
-    let mut flagged = bed.command(["stdio", "--upstream-timeout", "200ms"]);
+    let mut flagged = bed.command(["stdio", "--server-timeout", "200ms"]);
     let mut host = StdioHost::connect(&mut flagged, "2025-11-25").expect("it answers");
     assert_eq!(
         message(&mut host).as_deref(),

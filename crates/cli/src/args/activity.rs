@@ -39,7 +39,7 @@ pub(crate) enum ActivityCommand {
         #[arg(long, default_value = "24h", value_parser = ["1h", "24h", "7d", "30d"])]
         period: String,
     },
-    /// Check the record for changed, inserted or removed entries
+    /// Check the activity log for changed, inserted or removed entries
     ///
     /// A removed end is found only if a head names one of its entries: one that the writer left, or one
     /// that you keep elsewhere and pass with `--head`.

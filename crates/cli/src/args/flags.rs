@@ -4,10 +4,28 @@ use callgate_config::{self as config, Flags};
 
 use super::{FailMode, Gateway, PolicyMode, ViewName};
 
+impl Gateway {
+    /// A note for each flag or variable that was given under its old name.
+    pub(crate) fn old_spellings(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.upstreams.is_empty() {
+            notes.push("`--upstream` is an old name of `--server`; use the new one".to_owned());
+        }
+        if self.upstream_timeout.is_some() {
+            notes.push(
+                "`--upstream-timeout` and CALLGATE_UPSTREAM_TIMEOUT are old names of `--server-timeout` and \
+                 CALLGATE_SERVER_TIMEOUT; use the new ones"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
 impl From<&Gateway> for Flags {
     fn from(typed: &Gateway) -> Self {
         Self {
-            upstreams: typed.upstreams.clone(),
+            servers: [&*typed.servers, &*typed.upstreams].concat(),
             view: typed.view.map(|view| match view {
                 ViewName::Direct => config::View::Direct,
                 ViewName::Search => config::View::Search,
@@ -25,7 +43,10 @@ impl From<&Gateway> for Flags {
                 FailMode::FailClosedWithAudit => config::FailMode::FailClosedWithAudit,
             }),
             tenant: typed.tenant.clone(),
-            upstream_timeout: typed.upstream_timeout.clone(),
+            server_timeout: typed
+                .server_timeout
+                .clone()
+                .or_else(|| typed.upstream_timeout.clone()),
             reconnect_cap: typed.reconnect_cap.clone(),
             demo: typed.demo,
         }

@@ -136,7 +136,7 @@ fn check(
         .verify(exported.as_deref())
         .map_err(archive_failed)?;
     let mut problems = found.problems;
-    let rebuilt = |differed: String| format!("{differed}; the index was rebuilt from the log");
+    let rebuilt = |differed: String| format!("{differed}; the index was rebuilt from the activity log");
     problems.extend(found.index_differed.map(rebuilt));
     let is_sound = problems.is_empty();
     if as_json {
@@ -151,11 +151,11 @@ fn check(
             .for_each(|problem| outln!("problem: {}", one_line(problem, 300)));
     }
     if is_sound {
-        eprintln!("the record is sound");
+        eprintln!("the activity log is sound");
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failed::user(format!(
-        "the record has {} problems",
+        "the activity log has {} problems",
         problems.len()
     )))
 }
@@ -217,12 +217,12 @@ fn write_out(
 pub(super) fn warn_about_damage(archive: &dyn Archive) -> Result<(), Failed> {
     let caveats = archive.caveats().map_err(archive_failed)?;
     if caveats.index_rebuilt {
-        eprintln!("warning: another program changed index.sqlite; it was rebuilt from the log");
+        eprintln!("warning: another program changed index.sqlite; it was rebuilt from the activity log");
     }
     match caveats.damaged_entries {
         0 => {}
         count => eprintln!(
-            "warning: {count} damaged entries of the log were skipped\nhelp: `callgate activity verify` lists them"
+            "warning: {count} damaged entries of the activity log were skipped\nhelp: `callgate activity verify` lists them"
         ),
     }
     Ok(())

@@ -175,7 +175,7 @@ fn one_token(usage: &Usage) -> String {
 
 fn record(found: &Verification) -> Finding {
     let what = format!(
-        "the record: {} entries of {} writers",
+        "activity log: {} entries of {} writers",
         found.entries, found.writers
     );
     match found.problems.first() {
@@ -221,7 +221,7 @@ fn damaged_lock(settings: &Settings) -> Option<Finding> {
 /// Reported only if the index differed from the log; verification has rebuilt it by then.
 fn index(found: Verification) -> Option<Finding> {
     let differed = found.index_differed?;
-    let help = "the index was rebuilt from the log; find out which program changed it";
+    let help = "the index was rebuilt from the activity log; find out which program changed it";
     Some(problem(differed, help))
 }
 

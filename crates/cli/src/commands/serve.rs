@@ -253,7 +253,7 @@ fn greet(settings: &Settings, address: SocketAddr, tokens: &TokenPair, page: &st
     }
     if settings.offers_nothing() {
         eprintln!(
-            "no servers configured: add one with --upstream NAME:COMMAND, or in callgate.yaml under `servers:`"
+            "no servers configured: add one with --server NAME:COMMAND, or in callgate.yaml under `servers:`"
         );
     }
 }

@@ -38,7 +38,7 @@ fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
     }
     if rows.is_empty() {
         eprintln!(
-            "no servers configured: add one in callgate.yaml under `servers:`, or with --upstream"
+            "no servers configured: add one in callgate.yaml under `servers:`, or with --server"
         );
         return Ok(ExitCode::SUCCESS);
     }

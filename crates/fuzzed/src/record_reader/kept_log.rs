@@ -29,7 +29,7 @@ pub(crate) struct KeptFile {
 impl KeptLog {
     pub(crate) fn new() -> KeptLog {
         let dir = tempfile::tempdir().expect("a temporary folder can be made");
-        let log = dir.path().join("log");
+        let log = dir.path().join("activity");
         fs::create_dir(&log).expect("a folder can be made");
         fs::write(log.join("key"), KEY).expect("a file can be written");
         write(dir.path(), &ENTRIES);

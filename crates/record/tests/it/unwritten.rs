@@ -28,7 +28,7 @@ async fn a_forward_without_a_written_entry_is_an_error() {
     let error = recorder.forwarding(read()).await.unwrap_err();
     let told = error.to_string();
     assert!(
-        told.starts_with("could not write the record: disk full"),
+        told.starts_with("could not write the activity log: disk full"),
         "{told}"
     );
     assert_eq!(memory.entries().len(), 0, "nothing of it remains");
@@ -74,7 +74,7 @@ async fn an_entry_that_is_not_durable_is_withdrawn_with_its_call() {
     let error = written(&entries[1].1)["error"].clone();
     assert_eq!(
         error,
-        json!({"code": 0, "message": "could not write the record: disk gone"})
+        json!({"code": 0, "message": "could not write the activity log: disk gone"})
     );
 }
 

@@ -431,5 +431,5 @@ impl Chain {
 }
 
 fn closed() -> io::Error {
-    io::Error::other("the log is closed")
+    io::Error::other("the activity log is closed")
 }

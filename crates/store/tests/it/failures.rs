@@ -28,7 +28,7 @@ fn entries_are_refused_while_queued_ones_are_unwritten() {
     assert!(
         refused
             .to_string()
-            .starts_with("could not write the record: `"),
+            .starts_with("could not write the activity log: `"),
         "{refused}"
     );
     assert!(

@@ -140,9 +140,9 @@ fn a_dead_writers_calls_are_closed_before_its_log_is_dropped() {
 fn folders_of_starts_that_died_early_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).close().unwrap();
-    let stillborn = dir.path().join("log/01J00000000000000000000000");
+    let stillborn = dir.path().join("activity/01J00000000000000000000000");
     std::fs::create_dir(&stillborn).unwrap();
-    let unborn = dir.path().join("log/.new-01J00000000000000000000001");
+    let unborn = dir.path().join("activity/.new-01J00000000000000000000001");
     std::fs::create_dir(&unborn).unwrap();
     let log = open(dir.path());
     assert!(!unborn.exists());

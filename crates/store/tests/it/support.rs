@@ -73,7 +73,7 @@ pub(crate) fn segments(folder: &Path) -> Vec<PathBuf> {
 
 /// The writers' folders, oldest first.
 pub(crate) fn folders(dir: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(dir.join("log"))
+    let mut paths: Vec<_> = fs::read_dir(dir.join("activity"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();

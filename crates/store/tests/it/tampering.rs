@@ -55,7 +55,7 @@ fn every_flipped_byte_is_found() {
         .collect();
     files.extend(folders(dir.path()).iter().map(|folder| folder.join("head")));
     files.push(both(dir.path()).0.join("sealed"));
-    files.push(dir.path().join("log/key"));
+    files.push(dir.path().join("activity/key"));
     let mut flips = 0;
     for file in files {
         let good = fs::read(&file).unwrap();

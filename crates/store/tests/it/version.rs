@@ -29,7 +29,7 @@ fn everything(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn a_log_carries_its_version() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).close().unwrap();
-    let version = dir.path().join("log/version");
+    let version = dir.path().join("activity/version");
     assert_eq!(fs::read_to_string(&version).unwrap(), "1\n");
     fs::remove_file(&version).unwrap();
     open(dir.path()).close().unwrap();
@@ -38,12 +38,42 @@ fn a_log_carries_its_version() {
 }
 
 #[test]
+fn a_log_under_its_old_name_stays_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).close().unwrap();
+    fs::rename(dir.path().join("activity"), dir.path().join("log")).unwrap();
+    let log = open(dir.path());
+    log.append(&forwarding(new_id())).unwrap();
+    log.close().unwrap();
+    assert!(!dir.path().join("activity").exists());
+    assert_eq!(heads(dir.path()).unwrap().len(), 2, "both writers are in it");
+    assert_sound(dir.path());
+}
+
+#[test]
+fn two_logs_under_both_names_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).close().unwrap();
+    fs::rename(dir.path().join("activity"), dir.path().join("log")).unwrap();
+    fs::create_dir(dir.path().join("activity")).unwrap();
+    let before = everything(dir.path());
+    let error = Log::open(options(dir.path())).unwrap_err();
+    let is_refused = matches!(error, OpenError::Version(VersionError::Two { .. }));
+    assert!(is_refused, "{error}");
+    assert!(matches!(
+        verify(dir.path(), None),
+        Err(ReadError::Version(VersionError::Two { .. }))
+    ));
+    assert_eq!(everything(dir.path()), before);
+}
+
+#[test]
 fn a_log_of_a_newer_version_is_refused_and_left_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     log.append(&forwarding(new_id())).unwrap();
     drop(log);
-    fs::write(dir.path().join("log/version"), "7\n").unwrap();
+    fs::write(dir.path().join("activity/version"), "7\n").unwrap();
     let before = everything(dir.path());
 
     let error = Log::open(options(dir.path())).unwrap_err();

@@ -71,7 +71,7 @@ fn payload_redacted_by_custom_patterns() {
         json!({"note": format!("internal-1234 {PAYLOAD} internal-1234")}),
         json!({"list": ["a", format!("rm {PAYLOAD}")]}),
     ];
-    let more = "audit: {redact: ['curl .*', 'internal-[^\"]*', 'rm [^\"]*']}\n";
+    let more = "activity: {redact: ['curl .*', 'internal-[^\"]*', 'rm [^\"]*']}\n";
     shown_whole(
         "a payload that a pattern of `audit.redact` matches",
         more,

@@ -31,7 +31,7 @@ fn a_bash_command_names_governing_files() {
     let spellings = [
         format!("echo 'policy: default' > {own}"),
         "echo x >> ~/.config/callgate/callgate.yaml".to_owned(),
-        format!("cat {}", shown(&bed.path("data/log/key"))),
+        format!("cat {}", shown(&bed.path("data/activity/key"))),
         format!("echo x >{OWN}"),
         "cat innocent".to_owned(),
         format!("rm -rf {}", shown(&bed.path("home/.config"))),

@@ -213,7 +213,7 @@ async fn blocking<T: Send + 'static>(
     let archive = archive(shared)?;
     let asked = tokio::task::spawn_blocking(move || ask(&*archive)).await;
     let unavailable = || {
-        let what = "the record could not be read; see the gateway's log";
+        let what = "the activity log could not be read; see the gateway's log";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "RECORD_UNAVAILABLE", what)
     };
     match asked {

@@ -10,7 +10,7 @@ use super::{activity, calls, problem::Problem, usage};
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Callgate", description = "Queries of the record, and tool calls by programs."),
+    info(title = "Callgate", description = "Queries of the activity log, and tool calls by programs."),
     paths(activity::list, activity::show, activity::export, activity::summary, calls::call, usage::usage),
     components(schemas(Problem, activity::Listed, usage::Used)),
     modifiers(&Bearer)
