@@ -5,8 +5,8 @@ use std::{collections::HashMap, hint::black_box, sync::Arc, time::Instant};
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use callgate_gate::{
-    Attempt, Builtin, Call, CallId, Door, Facts, Ground, Host, Layer, Policy, RealPath, Rules,
-    ServerName, Source, Surroundings, Target, Tool, Transport, Who, decide,
+    Attempt, Builtin, Call, CallId, CompileContext, Door, Facts, Host, Layer, PathBase, Policy,
+    RealPath, Rules, ServerName, Source, Target, Tool, Transport, Who, decide,
 };
 use callgate_wire::{Era, Frame, Strictness};
 use clap::Args;
@@ -120,7 +120,7 @@ fn any_server(count: usize) -> String {
 
 fn compiled(text: &str) -> Result<Policy> {
     let ground = ground();
-    let around = Surroundings {
+    let around = CompileContext {
         ground: &ground,
         real: &|_| None,
     };
@@ -129,8 +129,8 @@ fn compiled(text: &str) -> Result<Policy> {
     Ok(Policy::of(layers, HashMap::new()).ground(ground, HashMap::new()))
 }
 
-fn ground() -> Ground {
-    Ground {
+fn ground() -> PathBase {
+    PathBase {
         home: Some("/people/u".to_owned()),
         folder: "/srv/repo".to_owned(),
     }

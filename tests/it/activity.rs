@@ -352,7 +352,7 @@ fn verify_finds_a_cut_tail_by_the_head_file() {
 #[test]
 fn verify_finds_a_rolled_back_log_by_an_exported_head() {
     let bed = one_of_each();
-    let (log, copy) = (bed.path("data/log"), bed.path("copy"));
+    let (log, copy) = (bed.path("data/activity"), bed.path("copy"));
     copy_folder(&log, &copy);
     let mut host = bed.stdio_ready();
     assert_done(host.call(1, "n__effect", r#"{"key":"later"}"#));

@@ -264,7 +264,7 @@ fn doctor_reports_a_healthy_installation_as_ok() {
     expect![[r#"
         ok      configuration `$DIR/callgate.yaml`
         ok      data folder `$DIR/data` is private to you
-        ok      the record: 0 entries of 0 writers
+        ok      activity log: 0 entries of 0 writers
         ok      server x is ok: 13 tools, 1 of them without hints about their effects
         ok      server off is switched off
     "#]]
@@ -319,7 +319,7 @@ fn doctor_names_problems_and_remedies() {
     expect![[r#"
         ok      configuration `$DIR/callgate.yaml`
         ok      data folder `$DIR/data` is private to you
-        ok      the record: 0 entries of 0 writers
+        ok      activity log: 0 entries of 0 writers
         problem server dead is stopped: 0 tools; the server disconnected; last stderr line: callgate: cannot start `/no/such/program`: no such command, or the interpreter its first line names is missing
                 help: see its log: `callgate servers logs dead`
         problem server unset is stopped: 0 tools; environment variable `NOT_SET` is not set; set it, or write `${NOT_SET:-default}`

@@ -10,6 +10,8 @@ use crate::setup::Bed;
 use crate::shell::{Ran, named, normalised, run};
 use crate::talk::parsed;
 
+mod old_names;
+
 fn check(config: &str) -> (Bed, Ran) {
     let bed = Bed::new(config);
     let ran = run(&mut named(&bed, ["config", "check"]));
@@ -117,30 +119,6 @@ fn meaningless_settings_are_refused() {
 }
 
 #[test]
-fn old_names_of_keys_flags_and_variables_work_and_are_announced() {
-    let bed = Bed::new("audit: {body_bytes: 9}\nupstream: {connect_wait: 3s}\n");
-    let mut command = named(&bed, ["config", "show"]);
-    command.args(["--upstream", "c:cat -n"]);
-    let ran = run(command.env("CALLGATE_UPSTREAM_TIMEOUT", "5s"));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    expect![[r#"
-        note: `audit` is an old name of the key `activity`; rename it
-        note: `upstream` is an old name of the key `server_defaults`; rename it
-        note: `--upstream` is an old name of `--server`; use the new one
-        note: `--upstream-timeout` and CALLGATE_UPSTREAM_TIMEOUT are old names of `--server-timeout` and CALLGATE_SERVER_TIMEOUT; use the new ones
-    "#]]
-    .assert_eq(&ran.stderr);
-    for part in ["body_bytes: 9", "connect_wait: 3s", "timeout: 5s", "  c:\n"] {
-        assert!(ran.stdout.contains(part), "`{part}`: {}", ran.stdout);
-    }
-    let (_, ran) = check("audit: {body_bytes: 9}\nactivity: {body_bytes: 8}\n");
-    assert_eq!(ran.code, Some(2), "one key under two names");
-    assert!(ran.stderr.contains("duplicate field `activity`"), "{}", ran.stderr);
-    let (_, ran) = check("mcpServers: {a: {command: cat}}\npolcy: x\naudit: {}\n");
-    assert_eq!(ran.code, Some(2), "a file with an old name is not another tool's");
-}
-
-#[test]
 fn invalid_values_are_reported_with_their_position() {
     let cases = [
         ("listen: here", "1:9", "not an address to listen on"),
@@ -151,7 +129,11 @@ fn invalid_values_are_reported_with_their_position() {
         ),
         ("naming: {max_length: 8}", "1:", "from 16 to 128"),
         ("activity: {redact: ['(']}", "1:", "`(`"),
-        ("server_defaults: {timeout: 5}", "1:28", "not a length of time"),
+        (
+            "server_defaults: {timeout: 5}",
+            "1:28",
+            "not a length of time",
+        ),
         ("activity: {body_bytes: -1}", "1:24", ""),
     ];
     for (config, place, what) in cases {
@@ -372,9 +354,7 @@ activity: {redact: []}
     );
     let mut command = named(&bed, ["config", "show"]);
     command.args(["--server", "c:cat -n", "--policy", "allow-all"]);
-    let ran = run(command
-        .env("CALLGATE_SERVER_TIMEOUT", "5s")
-        .env("REF", "r"));
+    let ran = run(command.env("CALLGATE_SERVER_TIMEOUT", "5s").env("REF", "r"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     for secret in ["s3cret", "ghp_0123"] {
         assert!(!ran.stdout.contains(secret), "{}", ran.stdout);

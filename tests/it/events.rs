@@ -171,7 +171,9 @@ fn events_carry_the_decision_but_never_the_arguments() {
 
 #[test]
 fn a_servers_loss_and_return_are_reported_as_events() {
-    let bed = Bed::new(&format!("{COUNTER}server_defaults: {{reconnect_cap: 100ms}}\n"));
+    let bed = Bed::new(&format!(
+        "{COUNTER}server_defaults: {{reconnect_cap: 100ms}}\n"
+    ));
     let served = bed.serve();
     // A host without capabilities shares the process that the gateway watches over.
     let mut host = http_as(&served, "{}");

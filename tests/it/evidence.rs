@@ -132,7 +132,7 @@ pub(crate) fn segments(bed: &Bed) -> Vec<std::path::PathBuf> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
     };
-    let mut found: Vec<_> = folders(&bed.path("data/log"))
+    let mut found: Vec<_> = folders(&bed.path("data/activity"))
         .iter()
         .flat_map(|writer| folders(writer))
         .filter(|path| path.extension().is_some_and(|kind| kind == "jsonl"))

@@ -142,7 +142,7 @@ fn calls_are_refused_when_the_log_folder_is_deleted() {
     let mut host = bed.stdio_ready();
     let first = host.call(1, "n__effect", r#"{"key":"before"}"#);
     assert_done(first);
-    fs::remove_dir_all(bed.path("data/log")).expect("it is ours");
+    fs::remove_dir_all(bed.path("data/activity")).expect("it is ours");
     let answer = host
         .call(2, "n__effect", r#"{"key":"after"}"#)
         .expect("it answers");
@@ -178,7 +178,7 @@ fn folders_made_read_only_while_running_do_not_stop_recording() {
     let writer = segments(&bed).pop().expect("a segment is there");
     let folders = [
         writer.parent().expect("it lies in a folder").to_owned(),
-        bed.path("data/log"),
+        bed.path("data/activity"),
         bed.path("data"),
     ];
     let set = |mode| {

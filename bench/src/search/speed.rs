@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Result, bail};
 use callgate_find::Index;
 use callgate_gate::{
-    Builtin, Catalog, Declared, Grant, IntentRules, Listing, Naming, Operation, Policy, ServerName,
-    Target, Tool, Who,
+    Builtin, Catalog, DeclaredIntent, Grant, IntentRules, Listing, Naming, Operation, Policy,
+    ServerName, Target, Tool, Who,
 };
 use callgate_record::{ActivityFilter, Archive, Entry, Format, Status, Store};
 use callgate_store::{Log, LogOptions, Records};
@@ -184,7 +184,7 @@ fn intents(count: usize) -> Result<Vec<Duration>> {
             r#"{{"name":"{name}","args":{{}},"intent":{{"operation_type":"read","reason":"because"}}}}"#
         );
         let json = Json::validate(text.as_bytes(), Strictness::Full).ok();
-        let declared = Declared::read(Operation::Read, json, IntentRules::default());
+        let declared = DeclaredIntent::read(Operation::Read, json, IntentRules::default());
         match catalog.resolve(&name, &policy, &who) {
             Ok(Target::Tool(tool)) => declared.against(&tool).is_ok(),
             Ok(_) | Err(_) => false,
@@ -209,7 +209,7 @@ fn fill(folder: &std::path::Path, count: usize) -> Result<()> {
             if n % 10 == 0 { "error" } else { "success" }
         );
         log.append(&Entry::from_json(&began)?)?;
-        log.append_owed(Entry::from_json(&ended)?);
+        log.append_or_queue(Entry::from_json(&ended)?);
     }
     log.close()?;
     Ok(())

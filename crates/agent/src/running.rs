@@ -90,7 +90,11 @@ pub(crate) async fn run(
         crate::log::door_failed();
     }
     let is_proxied = run.step.proxy != Proxy::Off;
-    judge(ended, progress, !is_proxied || step_door.was_listed())
+    judge(
+        ended,
+        progress,
+        !is_proxied || step_door.tools_were_listed(),
+    )
 }
 
 type Serving = Option<JoinHandle<()>>;

@@ -1,6 +1,6 @@
 //! Tool results: text for the model, or a failure as text.
 
-use callgate_wire::ToolAnswer;
+use callgate_wire::ToolResult;
 
 use crate::{arguments::ArgumentError, roots::PathRefused};
 
@@ -16,7 +16,7 @@ pub(crate) enum ToolFailed {
     Message(String),
 }
 
-pub(crate) type ToolResult = Result<ToolAnswer, ToolFailed>;
+pub(crate) type FileToolResult = Result<ToolResult, ToolFailed>;
 
 impl ToolFailed {
     pub(crate) fn message(text: impl Into<String>) -> Self {
@@ -25,15 +25,15 @@ impl ToolFailed {
 }
 
 /// A result of several text blocks: the content first, then notes about it.
-pub(crate) fn texts(texts: impl IntoIterator<Item = String>) -> ToolAnswer {
+pub(crate) fn texts(texts: impl IntoIterator<Item = String>) -> ToolResult {
     let content = texts.into_iter().map(callgate_wire::Content::Text);
-    ToolAnswer {
+    ToolResult {
         content: content.collect(),
-        ..ToolAnswer::default()
+        ..ToolResult::default()
     }
 }
 
 /// A failure as the model sees it.
-pub(crate) fn failure(failed: &ToolFailed) -> ToolAnswer {
-    ToolAnswer::failure(failed.to_string())
+pub(crate) fn failure(failed: &ToolFailed) -> ToolResult {
+    ToolResult::failure(failed.to_string())
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
+use callgate_call::{Exchange, Failure, LocalProvider, Provider, Reply};
 use callgate_gate::{BuiltinTool, Listing, Permit, ServerName, Target};
 use callgate_record::{Effect, Recorded};
 use callgate_wire::{Id, RpcError, Strictness, message};
@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     Roots,
-    answer::{ToolFailed, ToolResult, failure},
+    answer::{FileToolResult, ToolFailed, failure},
     arguments::Arguments,
     descriptors,
     tools::{bash, edit, glob, grep, read, write},
@@ -97,14 +97,14 @@ impl Builtins {
 #[derive(Debug)]
 pub(crate) enum ToolEnd {
     /// With a result, possibly a failure.
-    Finished(ToolResult),
+    Finished(FileToolResult),
     /// The caller cancelled the call.
     Cancelled,
     /// The tool's task panicked.
     Broken,
 }
 
-type FileTool = fn(&FileTools, Arguments<'_>) -> ToolResult;
+type FileTool = fn(&FileTools, Arguments<'_>) -> FileToolResult;
 
 /// Reads the arguments of `tool` and hands them to `run`.
 pub(crate) fn with<T>(
@@ -128,10 +128,10 @@ impl Provider for Builtins {
             let frame = &call.attempt.frame;
             let id = frame.id().cloned().unwrap_or_else(|| Id::number(0));
             let Target::Tool(tool) = &call.target else {
-                return Reply::in_house(unknown(&id, "method not found"));
+                return Reply::local(unknown(&id, "method not found"));
             };
             let Some(tool) = BuiltinTool::named(&tool.name) else {
-                return Reply::in_house(unknown(&id, "unknown tool"));
+                return Reply::local(unknown(&id, "unknown tool"));
             };
             let arguments = frame.param("arguments").map(|json| frame.share(json));
             let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
@@ -147,7 +147,7 @@ impl Provider for Builtins {
     }
 }
 
-impl InHouse for Builtins {
+impl LocalProvider for Builtins {
     fn server(&self) -> ServerName {
         ServerName::builtin()
     }

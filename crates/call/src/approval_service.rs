@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Question,
-    Recorder, ResolveApprovalError, Resolved, Sight, Which, Whole,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, Approver,
+    AskOutcome, CallVisibility, Question, Recorder, ResolveApprovalError, Resolved, UnsealedCall,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -157,7 +157,7 @@ impl ApprovalService {
     /// is what an approver decides by.
     pub async fn show_all(
         &self,
-        which: Which,
+        which: ApprovalFilter,
         limit: usize,
         to_decide: bool,
     ) -> Result<Vec<Approval>, ApprovalServiceError> {
@@ -177,7 +177,7 @@ impl ApprovalService {
     /// Matching approvals, newest first, at most `limit`.
     pub async fn list(
         &self,
-        which: Which,
+        which: ApprovalFilter,
         limit: usize,
     ) -> Result<Vec<Approval>, ApprovalServiceError> {
         self.in_store(move |store| store.list(&which, limit, Timestamp::now()))
@@ -208,9 +208,9 @@ impl ApprovalService {
     pub(crate) async fn ask(
         &self,
         mut question: Question,
-        whole: Whole,
+        whole: UnsealedCall,
         call: CallId,
-    ) -> Result<Asked, ApprovalServiceError> {
+    ) -> Result<AskOutcome, ApprovalServiceError> {
         let inner = self.inner.clone();
         let asked = self
             .in_store(move |store| {
@@ -218,7 +218,7 @@ impl ApprovalService {
                 store.ask(&question, call, Timestamp::now())
             })
             .await?;
-        if matches!(asked, Asked::Pending { is_new: true, .. }) {
+        if matches!(asked, AskOutcome::Pending { is_new: true, .. }) {
             self.inner.nudge.notify_one();
         }
         Ok(asked)
@@ -343,7 +343,7 @@ impl Inner {
         Ok(match self.store.get(id, now)? {
             Some(approval) if !of_another(&approval) => {
                 let shown = self.view.show(id, now)?;
-                shown.is_some_and(|shown| shown.sight == Sight::Unreadable)
+                shown.is_some_and(|shown| shown.sight == CallVisibility::Unreadable)
             }
             Some(_) | None => false,
         })

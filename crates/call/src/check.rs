@@ -8,7 +8,7 @@ use callgate_gate::{
     ApprovalId, BoundRequest, Call, CallId, Digest, Kind, Ruling, Who,
     guard::message::{Answer, Question},
 };
-use callgate_record::{Account, Asked, Decision, NotRecorded, Whole};
+use callgate_record::{Account, AskOutcome, Decision, NotRecorded, UnsealedCall};
 use jiff::SignedDuration;
 use ulid::Ulid;
 
@@ -25,7 +25,7 @@ use crate::{
 
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum NotChecked {
+pub enum CheckError {
     #[error("the question does not describe a valid tool call")]
     Unclear,
     #[error("could not write the answer to the activity log")]
@@ -43,10 +43,10 @@ struct PendingCheck<'a> {
 
 impl CallPath {
     /// Answers whether a call may happen. Never makes a permit: nothing here leads to a provider.
-    pub async fn check(&self, question: &Question, who: Who) -> Result<Answer, NotChecked> {
+    pub async fn check(&self, question: &Question, who: Who) -> Result<Answer, CheckError> {
         let shared = &self.shared;
         let call = question.call(CallId(Ulid::generate()), who);
-        let call = call.ok_or(NotChecked::Unclear)?;
+        let call = call.ok_or(CheckError::Unclear)?;
         let policy = shared.providers.policy();
         let name = question.name();
         let scope = (question.scope.as_str(), &*name);
@@ -101,7 +101,7 @@ impl CallPath {
         asking: &mut PendingCheck<'_>,
         account: &Account,
         gathered: &mut Gathered,
-    ) -> Result<Option<Answer>, NotChecked> {
+    ) -> Result<Option<Answer>, CheckError> {
         let Some(approval_service) = self.approval_service() else {
             let reason = "it needs approval, but this gateway has no approval service";
             asking.refuse(NO_APPROVALS_RULE, reason);
@@ -114,8 +114,8 @@ impl CallPath {
         let settings = approval_service.settings();
         let put = self.approval_question(asking, question.binding(who), &settings);
         let asked = approval_service.ask(put, whole(asking), call.attempt.id);
-        let answer = match asked.await.map_err(NotChecked::NoApprovals)? {
-            Asked::Claimed(claim) => {
+        let answer = match asked.await.map_err(CheckError::NoApprovals)? {
+            AskOutcome::Claimed(claim) => {
                 let yes = Some((claim.approval, None));
                 let answer = self.record_answer(asking, Kind::Allow, yes).await;
                 // As for calls: the record first, then the approval is used up. Without a record it can be used again.
@@ -126,12 +126,12 @@ impl CallPath {
                 answer
             }
             // As in hold: only an approval lets a question past its rate limits.
-            Asked::Pending { .. }
+            AskOutcome::Pending { .. }
                 if gathered.owes_rate() && !facts.charge(account, gathered).await =>
             {
                 return Ok(None);
             }
-            Asked::Pending { approval, .. } => {
+            AskOutcome::Pending { approval, .. } => {
                 let url = settings.url(&approval.id);
                 let (call, ruling, approval) = (asking.call, &asking.ruling, approval.id);
                 self.events().emit(CheckNeedsApproval {
@@ -144,12 +144,12 @@ impl CallPath {
                 self.record_answer(asking, Kind::RequireApproval, needed)
                     .await
             }
-            Asked::Denied(_) => {
+            AskOutcome::Denied(_) => {
                 let rule = asking.ruling.rule.clone();
                 asking.refuse(&rule, "an approver denied this call");
                 self.record_answer(asking, Kind::Deny, None).await
             }
-            Asked::TooMany { limit } => {
+            AskOutcome::TooMany { limit } => {
                 asking.refuse(TOO_MANY_RULE, &too_many(limit));
                 self.record_answer(asking, Kind::Deny, None).await
             }
@@ -187,7 +187,7 @@ impl CallPath {
         asking: &PendingCheck<'_>,
         kind: Kind,
         approval: Option<(ApprovalId, Option<String>)>,
-    ) -> Result<Answer, NotChecked> {
+    ) -> Result<Answer, CheckError> {
         let PendingCheck {
             question,
             call,
@@ -203,7 +203,7 @@ impl CallPath {
         recorded.map_err(|error| {
             let error_text = error.to_string();
             self.events().emit(RecordFailed { error: &error_text });
-            NotChecked::NotRecorded(error)
+            CheckError::NotRecorded(error)
         })?;
         self.events().emit(CheckServed {
             call,
@@ -221,8 +221,8 @@ impl CallPath {
 }
 
 /// What the approver is shown: the call, and the question with every field that the answer is bound to.
-fn whole(asking: &PendingCheck<'_>) -> Whole {
-    Whole {
+fn whole(asking: &PendingCheck<'_>) -> UnsealedCall {
+    UnsealedCall {
         tool: asking.call.target.name().to_owned(),
         arguments: BoundRequest::of(asking.call).arguments,
         others: Some(asking.question.bound().to_owned()),

@@ -12,9 +12,9 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{
-    ApprovalId, Call, Cost, Digest, Facts, Leads, Needs, Policy, Prior, Protected, RateLimit,
-    Reach, RealPath, Target, Who, fingerprint,
-    guard::{Guarded, Inquiry},
+    ApprovalId, Call, Cost, Digest, Facts, Needs, Policy, Prior, Protected, ProtectedCandidates,
+    RateLimit, Reach, RealPath, Target, Who, fingerprint,
+    guard::{GuardAnswers, Inquiry},
 };
 use callgate_record::{Account, Counted, Ledger, LedgerError, Placing, Usage};
 use futures_util::future::{Either, FutureExt as _, ready};
@@ -280,7 +280,7 @@ impl FactSources {
         }
     }
 
-    async fn ask_guard(&self, call: &Call, inquiries: Vec<Inquiry>) -> Option<Box<Guarded>> {
+    async fn ask_guard(&self, call: &Call, inquiries: Vec<Inquiry>) -> Option<Box<GuardAnswers>> {
         let guard = self.guard.load_full()?;
         Some(Box::new(guard.ask(call, inquiries).await))
     }
@@ -354,8 +354,16 @@ impl FactSources {
     }
 
     /// Finds out whether a call's paths lead to protected places.
-    async fn reach(&self, facts: &mut Facts, leads: Option<Leads>, protected: &Arc<Protected>) {
-        let asked = leads.as_ref().map(Leads::paths).unwrap_or_default();
+    async fn reach(
+        &self,
+        facts: &mut Facts,
+        leads: Option<ProtectedCandidates>,
+        protected: &Arc<Protected>,
+    ) {
+        let asked = leads
+            .as_ref()
+            .map(ProtectedCandidates::paths)
+            .unwrap_or_default();
         facts.leads = leads;
         if !asked.is_empty() {
             let protected = protected.clone();
@@ -404,7 +412,7 @@ fn report<T: Default>(error: LedgerError) -> T {
 #[cfg(test)]
 mod tests {
     use callgate_gate::Owner;
-    use callgate_record::{Reservation, Tallied};
+    use callgate_record::{LedgerFuture, Reservation};
 
     use super::*;
 
@@ -412,44 +420,44 @@ mod tests {
     #[derive(Debug)]
     struct Unreachable;
 
-    fn unreachable<T>() -> Tallied<T> {
+    fn unreachable<T>() -> LedgerFuture<T> {
         Either::Left(ready(Err(LedgerError {
             reason: "connection refused".to_owned(),
         })))
     }
 
     impl Ledger for Unreachable {
-        fn count(&self, _: &Account, _: Vec<RateLimit>) -> Tallied<Counted> {
+        fn count(&self, _: &Account, _: Vec<RateLimit>) -> LedgerFuture<Counted> {
             unreachable()
         }
 
-        fn met(&self, _: &Account, _: Vec<Prior>) -> Tallied<Vec<Prior>> {
+        fn met(&self, _: &Account, _: Vec<Prior>) -> LedgerFuture<Vec<Prior>> {
             unreachable()
         }
 
-        fn note(&self, _: &Account, _: &str, _: &str) -> Tallied<()> {
+        fn note(&self, _: &Account, _: &str, _: &str) -> LedgerFuture<()> {
             unreachable()
         }
 
-        fn reserve(&self, _: &Owner, _: f64) -> Tallied<Reservation> {
+        fn reserve(&self, _: &Owner, _: f64) -> LedgerFuture<Reservation> {
             unreachable()
         }
 
         fn give_back(&self, _: Reservation) {}
 
-        fn paid(&self, _: Digest) -> Tallied<Vec<RateLimit>> {
+        fn paid(&self, _: Digest) -> LedgerFuture<Vec<RateLimit>> {
             unreachable()
         }
 
-        fn note_paid(&self, _: Digest, _: Vec<RateLimit>) -> Tallied<()> {
+        fn note_paid(&self, _: Digest, _: Vec<RateLimit>) -> LedgerFuture<()> {
             unreachable()
         }
 
-        fn settle_paid(&self, _: Digest) -> Tallied<()> {
+        fn settle_paid(&self, _: Digest) -> LedgerFuture<()> {
             unreachable()
         }
 
-        fn usage(&self) -> Tallied<Vec<Usage>> {
+        fn usage(&self) -> LedgerFuture<Vec<Usage>> {
             unreachable()
         }
     }

@@ -231,7 +231,7 @@ pub(crate) fn finish_unresolved(
     let Unresolved { attempt, error, .. } = &unresolved;
     let error = &match attempt.host.era {
         Era::Handshake => error.clone(),
-        Era::Stateless => bridge::own_error_for_stateless(error),
+        Era::Stateless => bridge::gateway_error_for_stateless(error),
     };
     recorder.refused(attempt, server, unresolved.status, unresolved.failed());
     let code = error.code;

@@ -13,7 +13,7 @@ use callgate_gate::{
     ApprovalId, BoundRequest, Consent, Denied, Hold, Permit, Target, Verdict, decide,
     pins::{Names, flags},
 };
-use callgate_record::{Asked, NotRecorded, Question, Recorder, Status, Whole};
+use callgate_record::{AskOutcome, NotRecorded, Question, Recorder, Status, UnsealedCall};
 use jiff::SignedDuration;
 
 use crate::{
@@ -149,12 +149,12 @@ impl HoldStep<'_> {
     async fn apply_decision(
         &self,
         hold: Hold,
-        asked: Asked,
+        asked: AskOutcome,
         gathered: &mut Gathered,
         wait: &mut DecisionWait<'_>,
     ) -> Result<Hold, Release> {
         match asked {
-            Asked::Claimed(claim) => {
+            AskOutcome::Claimed(claim) => {
                 match self.release(hold, claim.id, gathered, wait).await {
                     Released::Permit(permit) => Err(Ok(permit)),
                     Released::Denied(denied) => Err(unreleased(Unreleased::Denied(denied))),
@@ -162,14 +162,16 @@ impl HoldStep<'_> {
                     Released::Held(other) => Ok(other),
                 }
             }
-            Asked::Denied(approval) => {
+            AskOutcome::Denied(approval) => {
                 let denied = hold.deny("an approver denied this call");
                 Err(unreleased(Unreleased::Refused(denied, Some(approval.id))))
             }
-            Asked::TooMany { limit } => Err(refuse_to_hold(hold, TOO_MANY_RULE, &too_many(limit))),
+            AskOutcome::TooMany { limit } => {
+                Err(refuse_to_hold(hold, TOO_MANY_RULE, &too_many(limit)))
+            }
             // A call that was counted when it was first held is let past its limits in case it was approved. It was not, so
             // it counts now; otherwise repeating a held call would be a way around the limit.
-            Asked::Pending { .. } if !self.has_room(&hold, gathered).await => {
+            AskOutcome::Pending { .. } if !self.has_room(&hold, gathered).await => {
                 let policy = self.providers.policy();
                 match decide(hold.into_call(), &policy, &gathered.facts) {
                     Verdict::Deny(denied) => Err(unreleased(Unreleased::Denied(denied))),
@@ -177,7 +179,7 @@ impl HoldStep<'_> {
                     Verdict::Hold(hold) => Ok(hold),
                 }
             }
-            Asked::Pending { approval, .. } => {
+            AskOutcome::Pending { approval, .. } => {
                 let url = wait.url(&approval.id);
                 self.await_decision(hold, approval.id, url, wait)
                     .await
@@ -207,7 +209,7 @@ impl HoldStep<'_> {
                 // Without a wait the call was recorded as blocked at once, and is complete.
                 if wait.has_waited() {
                     let error = waiting::undecided();
-                    self.recorder.waited_in_vain(&hold, &id, error);
+                    self.recorder.ended_undecided(&hold, &id, error);
                 }
                 Err(Box::new(Unreleased::NeedsApproval { hold, id, url }))
             }
@@ -337,8 +339,8 @@ enum Released {
 }
 
 /// The call as it will run, for the approver.
-fn whole(hold: &Hold, request: &BoundRequest) -> Whole {
-    Whole {
+fn whole(hold: &Hold, request: &BoundRequest) -> UnsealedCall {
+    UnsealedCall {
         tool: hold.call().target.name().to_owned(),
         arguments: request.arguments.clone(),
         others: request.others.clone(),

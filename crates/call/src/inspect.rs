@@ -55,7 +55,7 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
                 text_length: reply
                     .frame
                     .result_member("content")
-                    .map_or(0, |content| content.chars_under("text")),
+                    .map_or(0, |content| content.count_chars_under("text")),
             }
         }
     }

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use callgate_gate::{Attempt, Call, Declared, Fault, Policy, Target, Tool};
+use callgate_gate::{Attempt, Call, DeclaredIntent, Fault, Policy, Target, Tool};
 use callgate_wire::{Json, Strictness};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub(crate) fn declaration_fault(attempt: &Attempt) -> Option<&Fault> {
 
 /// Checks a declaration and the arguments against the tool as it is now. `Ok` may carry a warning.
 pub(crate) fn check(
-    declared: &Declared,
+    declared: &DeclaredIntent,
     call: &Call,
     policy: &Policy,
     schemas: &Schemas,

@@ -46,7 +46,7 @@ pub use announce::{Announcement, Audience};
 pub use approval_service::{ApprovalService, ApprovalServiceError, ApprovalSettings, ApprovalView};
 pub use caller_driven::CallerDriven;
 pub use callgate_record::{RateUsage, Usage};
-pub use check::NotChecked;
+pub use check::CheckError;
 pub use events::{Event, Events};
 pub use facts::{is_another_name, reach, real_path};
 pub use failure::Failure;
@@ -54,7 +54,7 @@ pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, DrainDeadlines, Pending, ScriptRun, ScriptRunEnd};
 pub use ports::{
-    AskFailed, Caller, Exchange, Guard, InHouse, Provider, Providers, Reply, Resident,
+    AskFailed, Caller, Exchange, Guard, LocalProvider, Provider, Providers, Reply, Resident,
 };
 pub use receive::{Reading, Received};
 pub use registry::Registry;

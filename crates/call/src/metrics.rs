@@ -51,7 +51,7 @@ struct Inner {
     events_dropped: Counter,
     upstreams: Family<UpstreamLabels, Gauge>,
     pending_approvals: Gauge,
-    record_owed: Gauge,
+    record_backlog: Gauge,
     index_lag: Gauge,
     /// Scrapes run one at a time: the gauges are set and then rendered, and another scrape must not clear them in between.
     scraping: Mutex<()>,
@@ -94,7 +94,7 @@ pub struct Standing {
     /// Calls that wait for approval.
     pub pending_approvals: usize,
     /// Record entries that could not be written yet.
-    pub record_owed: usize,
+    pub record_backlog: usize,
     /// Record entries of this process that are not indexed yet.
     pub index_lag: u64,
 }
@@ -147,7 +147,7 @@ impl Default for Metrics {
             events_dropped: Counter::default(),
             upstreams: Family::default(),
             pending_approvals: Gauge::default(),
-            record_owed: Gauge::default(),
+            record_backlog: Gauge::default(),
             index_lag: Gauge::default(),
             scraping: Mutex::default(),
         };
@@ -280,7 +280,7 @@ impl Inner {
         registry.register(
             "record_owed_entries",
             "Record entries that could not be written yet",
-            self.record_owed.clone(),
+            self.record_backlog.clone(),
         );
         registry.register(
             "record_index_lag_entries",
@@ -297,7 +297,7 @@ impl Inner {
         let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.pending_approvals
             .set(gauge(standing.pending_approvals));
-        self.record_owed.set(gauge(standing.record_owed));
+        self.record_backlog.set(gauge(standing.record_backlog));
         self.index_lag
             .set(i64::try_from(standing.index_lag).unwrap_or(i64::MAX));
         // A server that was removed from the configuration must not keep its last status.
@@ -345,7 +345,7 @@ mod tests {
         let metrics = Metrics::default();
         let standing = |status: &str| Standing {
             upstreams: vec![("fs".to_owned(), status.to_owned())],
-            record_owed: 3,
+            record_backlog: 3,
             ..Standing::default()
         };
         metrics.render(&standing("starting"));

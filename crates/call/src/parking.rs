@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use callgate_gate::{Agreed, Attempt, CallId, Digest, Owner};
+use callgate_gate::{Attempt, CallId, Digest, GivenConsent, Owner};
 use callgate_wire::{
     Frame, Json, RpcError, Strictness,
     stateless::{INPUT_RESPONSES, REQUEST_STATE},
@@ -50,7 +50,7 @@ pub(crate) struct Parked {
     /// Cancels the call at its server.
     pub(crate) stop: CancellationToken,
     /// The approval that it was permitted by, which covers its later rounds too.
-    pub(crate) agreed: Option<Agreed>,
+    pub(crate) agreed: Option<GivenConsent>,
     /// The deadline for the host's next request; `None` during a round.
     pub(crate) until: watch::Sender<Option<Instant>>,
     pub(crate) running: JoinHandle<Result<Reply, Failure>>,
@@ -69,7 +69,7 @@ pub(crate) enum Round {
         /// The record entry of the first round.
         parent: CallId,
         /// The approval of the first round.
-        agreed: Option<Agreed>,
+        agreed: Option<GivenConsent>,
     },
 }
 

@@ -86,11 +86,11 @@ impl CallPath {
     /// A path to `providers` that records with `recorder` and reports to `telemetry`. The states that hosts carry between
     /// the rounds of a call are sealed with a random key, so they do not outlive this process.
     pub fn new(providers: Arc<dyn Providers>, recorder: Recorder, telemetry: Telemetry) -> Self {
-        Self::sealing_with(&SealKey::random(), providers, recorder, telemetry)
+        Self::with_seal_key(&SealKey::random(), providers, recorder, telemetry)
     }
 
     /// [`CallPath::new`] with a key that outlives this process.
-    pub fn sealing_with(
+    pub fn with_seal_key(
         key: &SealKey,
         providers: Arc<dyn Providers>,
         recorder: Recorder,
@@ -116,7 +116,7 @@ impl CallPath {
 
     /// Sets the approval service. Without one, a call that needs approval is denied.
     #[must_use]
-    pub fn asking_at(self, approval_service: ApprovalService) -> Self {
+    pub fn with_approvals(self, approval_service: ApprovalService) -> Self {
         // Set once, before the first call; a second service would be ignored.
         let _ = self.shared.approval_service.set(approval_service);
         self
@@ -129,7 +129,7 @@ impl CallPath {
 
     /// Sets the ledger that counts for rate limits, history and budgets. Without one, every limit counts as used up.
     #[must_use]
-    pub fn counting_in(self, ledger: Arc<dyn Ledger>) -> Self {
+    pub fn with_ledger(self, ledger: Arc<dyn Ledger>) -> Self {
         self.shared.facts.set_ledger(ledger);
         self
     }

@@ -5,10 +5,10 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use callgate_gate::{
     ApprovalId, Call, Catalog, Host, Listing, Permit, Policy, Reference, Ruling, ServerName, Who,
-    guard::{Guarded, Inquiry},
+    guard::{GuardAnswers, Inquiry},
 };
 use callgate_record::Recorded;
-use callgate_wire::{Era, Frame, Id, Strictness, ToolAnswer, message};
+use callgate_wire::{Era, Frame, Id, Strictness, ToolResult, message};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +60,7 @@ pub trait Provider: Send + Sync + fmt::Debug {
 }
 
 /// A provider inside the gateway, whose tools are known from the start: the built-in tools, a plugin.
-pub trait InHouse: Provider {
+pub trait LocalProvider: Provider {
     /// Its name among the servers.
     fn server(&self) -> ServerName;
 
@@ -82,7 +82,7 @@ pub trait Providers: Send + Sync + fmt::Debug {
     fn provider(&self, server: &ServerName) -> Option<Arc<dyn Provider>>;
 
     /// Passes a notification outside of calls to every healthy upstream of this host; best effort.
-    fn tell_all<'a>(&'a self, host: &'a Arc<Host>, notification: Frame) -> BoxFuture<'a, ()>;
+    fn notify_all<'a>(&'a self, host: &'a Arc<Host>, notification: Frame) -> BoxFuture<'a, ()>;
 
     /// Subscribes a host to a resource, or ends the subscription: `request` is its `resources/subscribe` or
     /// `resources/unsubscribe`. Returns the server's answer, or `None` if other hosts on the same connection are subscribed, so
@@ -128,7 +128,7 @@ pub trait Providers: Send + Sync + fmt::Debug {
 pub trait Guard: Send + Sync + fmt::Debug {
     /// Asks about a call, one question after the other. Always returns a verdict: without an answer the guard applies its failure
     /// mode.
-    fn ask<'a>(&'a self, call: &'a Call, inquiries: Vec<Inquiry>) -> BoxFuture<'a, Guarded>;
+    fn ask<'a>(&'a self, call: &'a Call, inquiries: Vec<Inquiry>) -> BoxFuture<'a, GuardAnswers>;
 
     /// Whether an approval there is undecided; also true if that is unknown.
     fn is_pending<'a>(&'a self, id: &'a ApprovalId) -> BoxFuture<'a, bool>;
@@ -191,16 +191,16 @@ pub struct Reply {
 
 impl Reply {
     /// The message of a provider inside the gateway.
-    pub fn in_house(message: Bytes) -> Result<Self, Failure> {
+    pub fn local(message: Bytes) -> Result<Self, Failure> {
         let frame = Frame::parse(message, Strictness::Envelope).map_err(|_| Failure::Broken)?;
         let era = Era::Handshake;
         Ok(Self { frame, era })
     }
 
     /// A tool's answer to a call.
-    pub fn of_tool(call: &Call, answer: &ToolAnswer) -> Result<Self, Failure> {
+    pub fn of_tool(call: &Call, answer: &ToolResult) -> Result<Self, Failure> {
         let id = call.attempt.frame.id().cloned();
         let id = id.unwrap_or_else(|| Id::number(0));
-        Self::in_house(message::result(&id, &answer.to_raw()))
+        Self::local(message::result(&id, &answer.to_raw()))
     }
 }

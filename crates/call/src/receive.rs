@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use callgate_gate::{Attempt, CallId, Declared, Door, Host};
+use callgate_gate::{Attempt, CallId, DeclaredIntent, Door, Host};
 use callgate_wire::{Frame, RpcError};
 use ulid::Ulid;
 
@@ -40,7 +40,7 @@ impl Received {
 pub enum Reading {
     Plain,
     /// It stood for another call, which has replaced it. Its caller declared this intent.
-    Declared(Arc<Declared>),
+    Declared(Arc<DeclaredIntent>),
     /// The view has no such name. The attempt is recorded and answered with this error.
     Nowhere(Box<RpcError>),
 }

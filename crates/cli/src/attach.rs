@@ -29,7 +29,7 @@ use signal_hook::{
 };
 use tokio::net::UnixListener;
 
-use callgate_config::{Settings, Source};
+use callgate_config::{ConfigSource, Settings};
 
 use crate::{admin::RunFile, args::Gateway, exit::Failed};
 
@@ -115,7 +115,7 @@ impl RunningServe {
 }
 
 /// The configuration file with links resolved, so that it compares equal from any folder.
-pub(crate) fn config_path(source: &Source) -> Option<PathBuf> {
+pub(crate) fn config_path(source: &ConfigSource) -> Option<PathBuf> {
     let file = source.file.as_deref()?;
     Some(fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()))
 }
@@ -223,6 +223,6 @@ fn is_alive(pid: u32) -> bool {
 }
 
 /// Whether the gateway uses this configuration. A `stdio` without a file has no servers of its own and fits any gateway.
-fn same_file(source: &Source, gateway: &RunFile) -> bool {
+fn same_file(source: &ConfigSource, gateway: &RunFile) -> bool {
     source.file.is_none() || config_path(source) == gateway.config
 }

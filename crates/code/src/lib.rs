@@ -31,5 +31,5 @@ pub use clean::cleaned;
 pub use frames::{Form, HostCall, LocalPack, Outcome};
 pub use limits::Limits;
 pub use pool::{Pool, Program};
-pub use run::{Ended, HostCalls, Reply, Script};
-pub use words::is_taken;
+pub use run::{CallReply, HostCalls, Script, ScriptEnd};
+pub use words::is_reserved;

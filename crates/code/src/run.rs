@@ -36,12 +36,12 @@ pub struct Script {
 /// Makes the calls of a script.
 pub trait HostCalls: Send + Sync {
     /// Makes one call. Dropping the future cancels it.
-    fn call(&self, call: HostCall) -> BoxFuture<'_, Reply>;
+    fn call(&self, call: HostCall) -> BoxFuture<'_, CallReply>;
 }
 
 /// How a run continues after a call.
 #[derive(Debug)]
-pub enum Reply {
+pub enum CallReply {
     /// The script continues with this outcome.
     Outcome(Outcome),
     /// The script is stopped. Calls in flight are still awaited.
@@ -50,7 +50,7 @@ pub enum Reply {
 
 /// How a run ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum ScriptEnd {
     /// The script ran to its end.
     Done {
         printed: String,
@@ -69,11 +69,11 @@ pub enum Ended {
         /// The line in the script.
         line: Option<u32>,
     },
-    /// By [`Reply::Stop`].
+    /// By [`CallReply::Stop`].
     Stopped,
 }
 
-impl Ended {
+impl ScriptEnd {
     fn failed(message: impl Into<String>) -> Self {
         Self::Failed {
             printed: String::new(),
@@ -85,20 +85,20 @@ impl Ended {
 
 impl Pool {
     /// Runs a script. Dropping the future kills the worker and cancels the calls.
-    pub async fn run(&self, script: Script, limits: &Limits, outside: &dyn HostCalls) -> Ended {
+    pub async fn run(&self, script: Script, limits: &Limits, outside: &dyn HostCalls) -> ScriptEnd {
         let until = Instant::now() + limits.wall;
         match timeout_at(until, self.run_on(script, limits, outside)).await {
             Ok(ended) => ended,
-            Err(_) => Ended::failed(format!(
+            Err(_) => ScriptEnd::failed(format!(
                 "the script ran longer than {:?} (code.wall): do less in one run, or make calls at once with `asyncio.gather`",
                 limits.wall
             )),
         }
     }
 
-    async fn run_on(&self, script: Script, limits: &Limits, outside: &dyn HostCalls) -> Ended {
+    async fn run_on(&self, script: Script, limits: &Limits, outside: &dyn HostCalls) -> ScriptEnd {
         let Some(_permit) = self.run_permit().await else {
-            return Ended::failed("the gateway is stopping");
+            return ScriptEnd::failed("the gateway is stopping");
         };
         let start = ToWorker::Start(Box::new(Start {
             source: script.source,
@@ -110,7 +110,7 @@ impl Pool {
         loop {
             let mut worker = match self.take(&script.owner, limits.memory_bytes).await {
                 Ok(worker) => worker,
-                Err(error) => return Ended::failed(error.to_string()),
+                Err(error) => return ScriptEnd::failed(error.to_string()),
             };
             let was_waiting = worker.was_waiting;
             match drive(&mut worker, &start, limits, outside).await {
@@ -120,7 +120,7 @@ impl Pool {
                     return ended;
                 }
                 DriveOutcome::Spent(ended) => return ended,
-                DriveOutcome::Stopped => return Ended::Stopped,
+                DriveOutcome::Stopped => return ScriptEnd::Stopped,
                 DriveOutcome::Gone { calls } => {
                     let (status, stderr) = worker.end().await;
                     let signal = status.as_ref().and_then(ExitStatus::signal);
@@ -129,7 +129,7 @@ impl Pool {
                     if was_waiting && calls == 0 && signal == Some(KILL) {
                         continue;
                     }
-                    return Ended::failed(death_message(status, &stderr, limits));
+                    return ScriptEnd::failed(death_message(status, &stderr, limits));
                 }
             }
         }
@@ -139,10 +139,10 @@ impl Pool {
 /// How driving a worker ended.
 enum DriveOutcome {
     /// The script ended; the worker can be reused.
-    Ended(Ended),
+    Ended(ScriptEnd),
     /// The script reached a limit; the worker is not reused.
-    Spent(Ended),
-    /// A call ended the run with [`Reply::Stop`].
+    Spent(ScriptEnd),
+    /// A call ended the run with [`CallReply::Stop`].
     Stopped,
     /// The worker died or broke the protocol.
     Gone { calls: u32 },
@@ -177,10 +177,10 @@ async fn drive(
                 Some(FromWorker::Call(_) | FromWorker::Ready) | None => going = false,
             },
             Some((id, reply)) = in_flight.next() => match reply {
-                Reply::Outcome(outcome) => {
+                CallReply::Outcome(outcome) => {
                     going = worker.send(&ToWorker::Answer { id, outcome }).await;
                 }
-                Reply::Stop => {
+                CallReply::Stop => {
                     while in_flight.next().await.is_some() {}
                     return DriveOutcome::Stopped;
                 }
@@ -219,7 +219,7 @@ fn death_message(status: Option<ExitStatus>, stderr: &str, limits: &Limits) -> S
     }
 }
 
-impl From<Done> for Ended {
+impl From<Done> for ScriptEnd {
     fn from(done: Done) -> Self {
         let Done {
             printed,
@@ -236,7 +236,7 @@ impl From<Done> for Ended {
     }
 }
 
-impl From<Failed> for Ended {
+impl From<Failed> for ScriptEnd {
     fn from(failed: Failed) -> Self {
         let Failed {
             printed,

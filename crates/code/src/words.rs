@@ -106,7 +106,7 @@ const BUILTINS: [&str; 56] = [
 ];
 
 /// Whether a name is reserved, so no pack can have it.
-pub fn is_taken(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     let lists: [&[&str]; 5] = [&MODULES, &REFUSED, &ANSWERED, &KEYWORDS, &BUILTINS];
     lists.iter().any(|list| list.contains(&name))
 }
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn builtin_and_reserved_names_are_taken() {
         for name in ["json", "open", "read_result", "lambda", "print", "zip"] {
-            assert!(is_taken(name), "{name}");
+            assert!(is_reserved(name), "{name}");
         }
-        assert!(!is_taken("wix"));
+        assert!(!is_reserved("wix"));
     }
 }

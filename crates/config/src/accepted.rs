@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use callgate_gate::pins::{Lock, PinMode, Pins};
 
 use crate::{
-    Config, Origin, Source, governing, governing::Governing, model::PinChoice, pin_file,
+    Config, ConfigSource, Origin, governing, governing::Governing, model::PinChoice, pin_file,
     trust::ProjectLock,
 };
 
@@ -37,7 +37,7 @@ pub(super) fn packs(
 }
 
 /// The lock of a trusted project.
-pub(super) fn project_lock(source: &Source, lock_file: &Path) -> Option<ProjectLock> {
+pub(super) fn project_lock(source: &ConfigSource, lock_file: &Path) -> Option<ProjectLock> {
     let root = source.file.clone()?;
     match source.origin {
         Origin::Project => Some(ProjectLock {

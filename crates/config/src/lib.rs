@@ -41,14 +41,14 @@ pub use failed::{Failed, Fault};
 pub use flags::Flags;
 pub use folders::CONFIG_FILE;
 pub use guard::{FailMode, Guard};
-pub use load::{LoadedConfig, Origin, Source, Untrusted, again, load, manifest_of};
+pub use load::{ConfigSource, LoadedConfig, Origin, Untrusted, again, load, manifest_of};
 pub use loosened::{loosened, lowered};
 pub use model::{
     Auth, Code, Config, Durability, IntentForm, Limits, OnFailure, OpenRoute, PluginEntry,
     PolicyMode, SearchDetail, TimeSpan, View,
 };
 pub use plugin_dirs::{FoundPlugin, PluginDirs, PluginNotFound};
-pub use policies::{ChosenPolicies, PolicyFile, ground};
+pub use policies::{PolicyFile, SelectedPolicies, ground};
 pub use reference::{page, schema};
 pub use settings::{Settings, bytes};
 pub use show::{effective, text};

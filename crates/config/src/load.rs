@@ -35,7 +35,7 @@ pub enum Origin {
 
 /// Where a configuration is read from, now and when it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct ConfigSource {
     pub origin: Origin,
     pub file: Option<PathBuf>,
     /// The data folder that keeps what is trusted.
@@ -46,7 +46,7 @@ pub struct Source {
 #[derive(Debug)]
 pub struct LoadedConfig {
     pub config: Config,
-    pub source: Source,
+    pub source: ConfigSource,
     /// The text of the file, so that errors found later can point into it.
     pub text: String,
     /// The data folder that the user's own file names.
@@ -89,7 +89,7 @@ pub fn load(named: Option<&Path>, data_dir: &Path) -> Result<LoadedConfig, Faile
 
 /// Reads a configuration again from its source. A missing file, or one that is no longer trusted, is an
 /// error; the configuration in use stays.
-pub fn again(source: &Source) -> Result<LoadedConfig, Failed> {
+pub fn again(source: &ConfigSource) -> Result<LoadedConfig, Failed> {
     let trust_dir = &source.trust_dir;
     let Some(file) = &source.file else {
         return own_or_none(trust_dir);
@@ -122,7 +122,7 @@ fn own_or_none(trust_dir: &Path) -> Result<LoadedConfig, Failed> {
         Some(file) => users(&file, trust_dir),
         None => Ok(LoadedConfig {
             config: Config::default(),
-            source: Source {
+            source: ConfigSource {
                 origin: Origin::Defaults,
                 file: None,
                 trust_dir: trust_dir.to_owned(),
@@ -150,7 +150,7 @@ pub(super) fn of_content(
     content: &[u8],
     trust_dir: &Path,
 ) -> Result<LoadedConfig, Failed> {
-    let source = Source {
+    let source = ConfigSource {
         origin: Origin::User,
         file: Some(file.to_owned()),
         trust_dir: trust_dir.to_owned(),
@@ -186,7 +186,7 @@ fn projects(
         let itself = changed.map(|_| file.display().to_string());
         return Ok(Err(untrusted(itself.into_iter().collect())));
     }
-    let source = Source {
+    let source = ConfigSource {
         origin: Origin::Project,
         file: Some(file.to_owned()),
         trust_dir: trust_dir.to_owned(),
@@ -227,7 +227,7 @@ fn content(file: &Path) -> Result<Vec<u8>, Failed> {
         .map_err(|error| Failed::config(format!("configuration `{}`: {error}", file.display())))
 }
 
-fn read(file: &Path, content: &[u8], source: Source) -> Result<LoadedConfig, Failed> {
+fn read(file: &Path, content: &[u8], source: ConfigSource) -> Result<LoadedConfig, Failed> {
     let Ok(text) = std::str::from_utf8(content) else {
         let what = format!("configuration `{}` is not valid UTF-8", file.display());
         return Err(Failed::config(what));
@@ -295,9 +295,8 @@ fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
 /// are ignored, while an unknown key in `callgate.yaml` is an error.
 fn keys_of_another_tool(keys: &BTreeMap<String, IgnoredAny>) -> Option<Vec<String>> {
     let ours = serde_json::to_value(Config::default()).unwrap_or_default();
-    let is_ours = |key: &String| {
-        ours.get(key).is_some() || RENAMED_KEYS.iter().any(|(old, _)| old == key)
-    };
+    let is_ours =
+        |key: &String| ours.get(key).is_some() || RENAMED_KEYS.iter().any(|(old, _)| old == key);
     let foreign = keys.contains_key("mcpServers") && !keys.keys().any(is_ours);
     let others = keys
         .keys()

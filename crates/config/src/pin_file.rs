@@ -45,7 +45,7 @@ pub enum PinFileError {
 }
 
 /// Is notified of changes to the lock, because trust in it depends on its content.
-pub trait Witness: fmt::Debug + Send + Sync {
+pub trait LockObserver: fmt::Debug + Send + Sync {
     /// The lock is about to be replaced. An error keeps the old lock.
     fn before(&self, old: Option<&[u8]>, new: &[u8]) -> Result<(), String>;
     /// The lock was replaced by `new`.
@@ -65,7 +65,10 @@ impl PinStore for LockFile {
         &self,
         edit: &mut dyn FnMut(&mut Lock),
     ) -> Result<Lock, Box<dyn Error + Send + Sync>> {
-        let witness = self.project.as_ref().map(|project| project as &dyn Witness);
+        let witness = self
+            .project
+            .as_ref()
+            .map(|project| project as &dyn LockObserver);
         Ok(change(&self.file, witness, edit)?)
     }
 
@@ -116,7 +119,7 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 /// Changes the lock and returns the new one.
 pub fn change(
     path: &Path,
-    witness: Option<&dyn Witness>,
+    witness: Option<&dyn LockObserver>,
     how: impl FnOnce(&mut Lock),
 ) -> Result<Lock, PinFileError> {
     // A link stays a link: the file that it leads to is replaced.

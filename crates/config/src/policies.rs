@@ -8,8 +8,8 @@ use std::{
 };
 
 use callgate_gate::{
-    Builtin, Ground, Launch, Layer, Mode, Policy, Problem, Protected, Rules, ServerName,
-    ServerSpec, Surroundings, ToolFilter,
+    Builtin, CompileContext, Launch, Layer, Mode, PathBase, Policy, Problem, Protected, Rules,
+    ServerName, ServerSpec, ToolFilter,
 };
 use callgate_process::regular_file;
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// The policies that a gateway runs on; the strictest verdict applies.
 #[derive(Debug, PartialEq)]
-pub struct ChosenPolicies {
+pub struct SelectedPolicies {
     pub(super) chosen: Vec<Chosen>,
     /// The policies of tenants other than `local`.
     pub(super) tenants: BTreeMap<String, Chosen>,
@@ -52,7 +52,7 @@ impl PartialEq for PolicyFile {
     }
 }
 
-impl ChosenPolicies {
+impl SelectedPolicies {
     /// Reads the policies of a configuration; a flag overrides the file.
     pub(super) fn read(found: &LoadedConfig, flags: &Flags) -> Result<Self, Failed> {
         let choices = match &flags.policy {
@@ -218,7 +218,7 @@ impl PolicyFile {
             .map_err(|_| Failed::config(format!("policy `{shown}` is not valid UTF-8")))?;
         let ground = ground(file.parent().unwrap_or(Path::new("")));
         let real = |folder: &str| Some(fs::canonicalize(folder).ok()?.display().to_string());
-        let around = Surroundings {
+        let around = CompileContext {
             ground: &ground,
             real: &real,
         };
@@ -233,14 +233,14 @@ impl PolicyFile {
 }
 
 /// What `~` and relative paths mean in a folder.
-pub fn ground(folder: &Path) -> Ground {
+pub fn ground(folder: &Path) -> PathBase {
     let folder = if folder == Path::new("") {
         Path::new(".")
     } else {
         folder
     };
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| PathBuf::from("/"));
-    Ground {
+    PathBase {
         home: env::var("HOME").ok().filter(|home| home.starts_with('/')),
         folder: folder.display().to_string(),
     }

@@ -7,7 +7,8 @@ use crate::{
     Config,
     approval_keys::Approvals,
     model::{
-        Activity, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, TimeSpan, View,
+        Activity, Code, IntentDeclaration, Limits, PinChoice, PolicyChoice, PolicyMode, TimeSpan,
+        View,
     },
 };
 
@@ -149,8 +150,16 @@ fn tighten_activity(tightening: &mut Tightening<'_>, project: &mut Activity, use
         .cloned()
         .collect();
     *project = Activity {
-        durability: tightening.at_least("activity.durability", project.durability, users.durability),
-        on_failure: tightening.at_least("activity.on_failure", project.on_failure, users.on_failure),
+        durability: tightening.at_least(
+            "activity.durability",
+            project.durability,
+            users.durability,
+        ),
+        on_failure: tightening.at_least(
+            "activity.on_failure",
+            project.on_failure,
+            users.on_failure,
+        ),
         redact,
         body_bytes: tightening.users("activity.body_bytes", &users.body_bytes),
         retain: tightening.users("activity.retain", &users.retain),

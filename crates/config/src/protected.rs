@@ -7,14 +7,14 @@ use std::{
 
 use callgate_gate::Protected;
 
-use crate::{Config, Source, folders, governing, policies::ChosenPolicies};
+use crate::{Config, ConfigSource, folders, governing, policies::SelectedPolicies};
 
 /// The configuration in force with its policies, lock, packs and plugins, the user's own configuration folder, and the
 /// data folders. Each under its configured name and under the path that links lead to.
 pub(super) fn places(
-    source: &Source,
+    source: &ConfigSource,
     config: &Config,
-    policies: &ChosenPolicies,
+    policies: &SelectedPolicies,
     (data_dir, lock_file): (&Path, &Path),
 ) -> Protected {
     let mut places: Vec<PathBuf> = vec![

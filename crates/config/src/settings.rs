@@ -17,14 +17,14 @@ use callgate_process::{environment, warden};
 use callgate_wire::Era;
 
 use crate::{
-    CONFIG_FILE, Config, Failed, Flags, LoadedConfig, Source, accepted,
+    CONFIG_FILE, Config, ConfigSource, Failed, Flags, LoadedConfig, accepted,
     accepted::Packs,
     complaint,
     guard::Guard,
     launch::{demo, from_flag, launch},
     model::{self, NamedServer, PluginEntry, Prefix, Server, TimeSpan},
     pin_file::{self, LockFile},
-    policies::ChosenPolicies,
+    policies::SelectedPolicies,
     protected,
     tokens::{self, TokenPair},
     trust::ProjectLock,
@@ -46,7 +46,7 @@ pub struct Settings {
     /// The tools of each server that are offered.
     filters: HashMap<ServerName, ToolFilter>,
     /// The policies as they were chosen and read.
-    pub policies: ChosenPolicies,
+    pub policies: SelectedPolicies,
     /// The remote guard as configured, with variables unexpanded, for `config show`.
     pub guard_written: Guard,
     /// The options of the remote guard, with variables expanded.
@@ -70,7 +70,7 @@ pub struct Settings {
     /// The program that child processes are started under.
     pub warden_program: PathBuf,
     /// Where the file was found.
-    pub source: Source,
+    pub source: ConfigSource,
     /// The file as it was read.
     pub text: String,
 }
@@ -83,7 +83,7 @@ impl Settings {
         let reconnect_cap = time(flags.reconnect_cap.as_deref(), defaults.reconnect_cap)?;
         let (servers, filters) = servers(&found, flags, default_timeout)?;
         check_plugins(&found.config, &servers)?;
-        let policies = ChosenPolicies::read(&found, flags)?;
+        let policies = SelectedPolicies::read(&found, flags)?;
         let LoadedConfig {
             config,
             source,

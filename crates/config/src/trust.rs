@@ -13,7 +13,7 @@ use callgate_process::regular_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Failed, pin_file::Witness};
+use crate::{Failed, pin_file::LockObserver};
 
 /// The file in the data folder that keeps it.
 pub const TRUST_FILE: &str = "trusted.json";
@@ -219,7 +219,7 @@ impl ProjectLock {
     }
 }
 
-impl Witness for ProjectLock {
+impl LockObserver for ProjectLock {
     fn before(&self, old: Option<&[u8]>, new: &[u8]) -> Result<(), String> {
         let told = |failed: Failed| failed.message().to_owned();
         let list = TrustList::load(&self.data_dir).map_err(told)?;

@@ -156,7 +156,7 @@ fn check_counts(array: Json<'_>) {
     let key = objects().find_map(|object| object.members().next()?.0.as_str());
     let key = key.unwrap_or_default();
     let counts = objects().filter_map(|object| object.get(&key)?.char_count());
-    assert_eq!(array.chars_under(&key), counts.sum::<usize>());
+    assert_eq!(array.count_chars_under(&key), counts.sum::<usize>());
 }
 
 /// The text without the space between its tokens, found byte by byte.

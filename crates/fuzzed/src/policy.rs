@@ -1,6 +1,6 @@
 //! The policy file: whatever is in it, it is understood in one way, or refused at places in it.
 
-use callgate_gate::{Ground, Place, Rules, Surroundings};
+use callgate_gate::{CompileContext, PathBase, Place, Rules};
 
 use crate::place;
 
@@ -9,13 +9,13 @@ pub fn policy(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let ground = Ground {
+    let ground = PathBase {
         home: Some("/user".to_owned()),
         folder: "/work".to_owned(),
     };
     let read = || {
         let real = |_: &str| None;
-        let around = Surroundings {
+        let around = CompileContext {
             ground: &ground,
             real: &real,
         };

@@ -78,14 +78,14 @@ pub struct Consent {
 
 /// The consent behind a permit; later rounds of the same call reuse it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agreed {
+pub struct GivenConsent {
     pub(crate) binding: Digest,
     pub(crate) approval: Option<ApprovalId>,
 }
 
 impl Consent {
     /// The consent given to the first round of this call; a person is asked once per call.
-    pub fn of_earlier_round(agreed: &Agreed) -> Self {
+    pub fn of_earlier_round(agreed: &GivenConsent) -> Self {
         Self {
             binding: agreed.binding,
             approval: agreed.approval.clone(),

@@ -6,7 +6,9 @@ use callgate_wire::Frame;
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-use crate::{Declared, Hints, Host, ItemKind, Operation, Reference, ServerName, Tool, ToolSource};
+use crate::{
+    DeclaredIntent, Hints, Host, ItemKind, Operation, Reference, ServerName, Tool, ToolSource,
+};
 
 /// The id of a call, and of its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -98,7 +100,7 @@ pub struct Attempt {
     /// The request, byte for byte; the translated call where a view translated it.
     pub frame: Frame,
     /// The declared intent; `None` where the door has no way to declare one.
-    pub declared: Option<Arc<Declared>>,
+    pub declared: Option<Arc<DeclaredIntent>>,
 }
 
 /// The target of a call: exactly one thing of exactly one server.

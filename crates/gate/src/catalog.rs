@@ -72,12 +72,12 @@ pub enum Finding {
 
 /// The kind of thing that a name names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
+pub enum NameKind {
     Tool,
     Prompt,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for NameKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tool => "tool",
@@ -93,7 +93,7 @@ pub enum ResolveError {
     #[error("unknown {what} `{name}`: no such server; servers: {}", named(.servers))]
     UnknownServer {
         /// The kind of thing that was requested.
-        what: Named,
+        what: NameKind,
         /// The requested name.
         name: String,
         /// The servers there are.
@@ -103,7 +103,7 @@ pub enum ResolveError {
     #[error("unknown {what} `{name}` of server `{server}`; its {what}s: {}", named(.choices))]
     NotOfServer {
         /// The kind of thing that was requested.
-        what: Named,
+        what: NameKind,
         /// The requested name.
         name: String,
         /// The server that was meant.
@@ -114,7 +114,7 @@ pub enum ResolveError {
     #[error("unknown {what} `{name}`; {what}s: {}", named(.choices))]
     Unknown {
         /// The kind of thing that was requested.
-        what: Named,
+        what: NameKind,
         /// The requested name.
         name: String,
         choices: Vec<String>,
@@ -282,7 +282,7 @@ impl Catalog {
             return Err(kept_away);
         }
         let Some((listing, _)) = self.split(name) else {
-            return Err(self.unknown(Named::Tool, name, policy, who));
+            return Err(self.unknown(NameKind::Tool, name, policy, who));
         };
         // The server may have the tool: "unknown tool" would tell a host to give up on it.
         if listing.tools.is_none() {
@@ -294,7 +294,7 @@ impl Catalog {
             .listed_to(policy, who)
             .filter(|tool| tool.server == listing.server);
         Err(ResolveError::NotOfServer {
-            what: Named::Tool,
+            what: NameKind::Tool,
             name: name.to_owned(),
             server: listing.server.clone(),
             choices: of_server.map(|tool| tool.shown.clone()).collect(),
@@ -313,7 +313,7 @@ impl Catalog {
         Some(ResolveError::Quarantined {
             name: pins::shown_name(&found.tool),
             server: found.tool.server.clone(),
-            reason: found.reason.told_to_hosts(),
+            reason: found.reason.reason_for_hosts(),
         })
     }
 
@@ -330,7 +330,7 @@ impl Catalog {
             })
     }
 
-    fn unknown(&self, what: Named, name: &str, policy: &Policy, who: &Who) -> ResolveError {
+    fn unknown(&self, what: NameKind, name: &str, policy: &Policy, who: &Who) -> ResolveError {
         let name = name.to_owned();
         match (self.naming.prefix, self.listings.as_slice()) {
             (Prefix::Never, [only]) if only.tools.is_none() => ResolveError::NeverSeen {
@@ -338,11 +338,11 @@ impl Catalog {
             },
             (Prefix::Never | Prefix::Step, _) => {
                 let choices = match what {
-                    Named::Tool => {
+                    NameKind::Tool => {
                         let tools = self.listed_to(policy, who);
                         tools.map(|tool| tool.shown.clone()).collect()
                     }
-                    Named::Prompt => {
+                    NameKind::Prompt => {
                         let prompts = self.items(ItemKind::Prompt, policy, Some(who));
                         prompts.map(|prompt| prompt.shown.clone()).collect()
                     }

@@ -4,7 +4,8 @@
 //! clock, a file or another process beforehand.
 
 use crate::{
-    Agreed, ApprovalId, Call, Check, Consent, Digest, Facts, Fault, Kind, Policy, Target, approval,
+    ApprovalId, Call, Check, Consent, Digest, Facts, Fault, GivenConsent, Kind, Policy, Target,
+    approval,
 };
 
 /// The deciding rule and its reason.
@@ -25,7 +26,7 @@ pub struct Ruling {
 pub struct Permit {
     decided: Box<DecidedCall>,
     /// Boxed to keep the common path small: most permits need no consent.
-    agreed: Option<Box<Agreed>>,
+    agreed: Option<Box<GivenConsent>>,
 }
 
 /// A call that waits for a person.
@@ -157,7 +158,7 @@ impl Permit {
     }
 
     /// The consent that it relies on, an approval or a confirmation.
-    pub fn agreed(&self) -> Option<&Agreed> {
+    pub fn agreed(&self) -> Option<&GivenConsent> {
         self.agreed.as_deref()
     }
 
@@ -205,7 +206,7 @@ impl Hold {
         }
         Verdict::Permit(Permit {
             decided: self.decided,
-            agreed: Some(Box::new(Agreed {
+            agreed: Some(Box::new(GivenConsent {
                 binding: consent.binding,
                 approval: consent.approval,
             })),

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    guard::{Guarded, Inquiry},
-    policy::{Cost, Leads, RateLimit, Reach},
+    guard::{GuardAnswers, Inquiry},
+    policy::{Cost, ProtectedCandidates, RateLimit, Reach},
 };
 
 /// What was looked up for one call before deciding it. A missing fact never allows a call.
@@ -17,7 +17,7 @@ pub struct Facts {
     /// The real locations of paths, keyed by the path in [`Needs`].
     pub real_paths: HashMap<String, RealPath>,
     /// The protected-path candidates in the arguments; computed again when `None`.
-    pub leads: Option<Leads>,
+    pub leads: Option<ProtectedCandidates>,
     /// Whether paths lead to protected places, keyed by the path in [`Needs`].
     pub reached: HashMap<String, Reach>,
     /// The conditions that are met.
@@ -27,7 +27,7 @@ pub struct Facts {
     /// What the token has spent in the last 24 hours, before this call.
     pub spent: f64,
     /// A guard's answer. Boxed: most gateways have no guard.
-    pub guard: Option<Box<Guarded>>,
+    pub guard: Option<Box<GuardAnswers>>,
 }
 
 /// The real location of a path.
@@ -54,7 +54,7 @@ pub struct Needs {
     /// Paths whose real location the call path resolves.
     pub paths: Vec<String>,
     /// Paths in the arguments that may lead to protected places.
-    pub leads: Option<Leads>,
+    pub leads: Option<ProtectedCandidates>,
     /// Earlier calls that rules depend on.
     pub prior: Vec<Prior>,
     /// Rate limits that this call counts against.
@@ -69,7 +69,10 @@ impl Needs {
     /// Whether nothing must be looked up.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
-            && self.leads.as_ref().is_none_or(Leads::is_empty)
+            && self
+                .leads
+                .as_ref()
+                .is_none_or(ProtectedCandidates::is_empty)
             && self.prior.is_empty()
             && self.rates.is_empty()
             && self.cost.is_none()

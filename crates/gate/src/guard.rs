@@ -48,7 +48,7 @@ pub struct Inquiry {
 
 /// The guard's answers about a call: one check per question, or the reason why there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Guarded {
+pub struct GuardAnswers {
     /// One check per question, in the order of the questions.
     pub checks: Vec<Check>,
     /// The approval that the call needs and its URL at the guard.

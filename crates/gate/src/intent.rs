@@ -37,7 +37,7 @@ impl Default for IntentRules {
 
 /// A declared intent, valid or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredIntent {
     /// The operation that the caller chose with the call tool.
     pub variant: Operation,
     /// The declared operation, as written.
@@ -99,7 +99,7 @@ pub enum Fault {
     Arguments { text: String },
 }
 
-impl Declared {
+impl DeclaredIntent {
     /// Reads the declaration beside a call's name and arguments: `intent`, its members in the flat spelling, or
     /// both if they agree.
     pub fn read(variant: Operation, given: Option<Json<'_>>, rules: IntentRules) -> Self {
@@ -308,13 +308,13 @@ mod tests {
 
     const VARIANTS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Destructive];
 
-    fn read(variant: Operation, text: &str) -> Declared {
+    fn read(variant: Operation, text: &str) -> DeclaredIntent {
         read_by(variant, text, IntentRules::default())
     }
 
-    fn read_by(variant: Operation, text: &str, rules: IntentRules) -> Declared {
+    fn read_by(variant: Operation, text: &str, rules: IntentRules) -> DeclaredIntent {
         let json = Json::validate(text.as_bytes(), Strictness::Full).unwrap();
-        Declared::read(variant, Some(json), rules)
+        DeclaredIntent::read(variant, Some(json), rules)
     }
 
     fn tool(annotations: &str) -> Tool {

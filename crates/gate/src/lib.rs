@@ -28,21 +28,21 @@ mod view;
 pub mod visible;
 mod who;
 
-pub use approval::{Agreed, ApprovalId, BoundRequest, Consent, NoApprovalId, fingerprint};
+pub use approval::{ApprovalId, BoundRequest, Consent, GivenConsent, NoApprovalId, fingerprint};
 pub use builtin_tool::{Argument, BuiltinTool, Meaning};
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
-pub use catalog::{Catalog, Finding, Items, Listing, Named, Offers, ResolveError};
+pub use catalog::{Catalog, Finding, Items, Listing, NameKind, Offers, ResolveError};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
 pub use grant::Grant;
-pub use intent::{Declared, Fault, IntentRules, MAX_REASON_CHARS};
+pub use intent::{DeclaredIntent, Fault, IntentRules, MAX_REASON_CHARS};
 pub use item::{Item, ItemError, ItemKind, Reference, respelled, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
-    Builtin, Check, Cost, Explained, ExplainedRule, ExplainedScope, ExplainedSubject, FIRST_TENANT,
-    Ground, Judged, Kind, Layer, Leads, Mode, Pattern, Policy, Protected, RateLimit, Reach, Rules,
-    Surroundings, ToolFilter,
+    Builtin, Check, CheckSubject, CompileContext, Cost, Explained, ExplainedRule, ExplainedScope,
+    ExplainedSubject, FIRST_TENANT, Kind, Layer, Mode, PathBase, Pattern, Policy, Protected,
+    ProtectedCandidates, RateLimit, Reach, Rules, ToolFilter,
 };
 pub use problem::{Place, Problem};
 pub use server::{Endpoint, EndpointError, Launch, Protocol, ServerSpec};

@@ -160,7 +160,7 @@ impl Quarantine {
     }
 
     /// Whether hosts may learn that the tool exists; a deceptive name is not repeated.
-    pub fn lets_its_name_be_told(&self) -> bool {
+    pub fn may_disclose_name(&self) -> bool {
         match self {
             Self::Changed(_) | Self::NotLocked | Self::BrokenEntry(_) | Self::DamagedLock(_) => {
                 true
@@ -172,7 +172,7 @@ impl Quarantine {
     }
 
     /// The reason for hosts. The words of a suspicious definition are left out: they must not reach a model this way.
-    pub fn told_to_hosts(&self) -> String {
+    pub fn reason_for_hosts(&self) -> String {
         match self {
             Self::Suspicious(_) => "it is held for review".to_owned(),
             Self::Changed(_)
@@ -211,7 +211,9 @@ impl Pins {
             for tool in tools {
                 match self.judge(tool, &known) {
                     Ok(PinStatus::Pinned(operator)) => accepted.push(match operator {
-                        Some(operation) if self.takes(operation, tool) => tool.taken_as(operation),
+                        Some(operation) if self.takes(operation, tool) => {
+                            tool.with_operation(operation)
+                        }
                         Some(_) | None => tool.clone(),
                     }),
                     Ok(PinStatus::Fresh) => {

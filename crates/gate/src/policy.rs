@@ -13,6 +13,7 @@ use callgate_wire::methods;
 mod address;
 mod builtin;
 mod carried;
+mod check_subject;
 mod compile;
 mod domain;
 mod explain;
@@ -20,7 +21,6 @@ mod expression;
 mod glob;
 mod index;
 mod judge;
-mod judged;
 mod limits;
 mod path;
 mod pattern;
@@ -37,17 +37,17 @@ mod written;
 
 pub(crate) use builtin::looks_destructive;
 pub use builtin::{Builtin, ToolFilter};
+pub use check_subject::CheckSubject;
 pub use explain::{Explained, ExplainedRule, ExplainedScope, ExplainedSubject};
-pub use glob::Surroundings;
+pub use glob::CompileContext;
 pub(crate) use judge::{COST_KEYS, arguments};
-pub use judged::Judged;
 pub use limits::{Cost, RateLimit};
-pub use path::Ground;
+pub use path::PathBase;
 pub use pattern::Pattern;
 pub(crate) use pattern::looks;
 #[cfg(test)]
 pub(crate) use projection::{is_command_key, is_path_key};
-pub use protected::{Leads, Protected, Reach};
+pub use protected::{Protected, ProtectedCandidates, Reach};
 pub use rules::Rules;
 
 /// A rule's verdict, from the most lenient to the strictest.
@@ -83,7 +83,7 @@ pub struct Check {
     /// A digest of the rule's definition: two rules can have the same id.
     pub hash: Digest,
     /// The part of the arguments that decided. Boxed: most checks are about the name alone.
-    pub judged: Option<Box<Judged>>,
+    pub judged: Option<Box<CheckSubject>>,
 }
 
 /// One of the policies in force; the strictest verdict counts.
@@ -100,9 +100,9 @@ pub struct Policy {
     mode: Mode,
     filters: HashMap<ServerName, ToolFilter>,
     /// Resolves relative paths, except for the servers in `folders`.
-    ground: Ground,
+    ground: PathBase,
     /// The working folders of servers that have their own.
-    folders: HashMap<ServerName, Ground>,
+    folders: HashMap<ServerName, PathBase>,
     /// Whether a guard decides in place of the rules.
     guarded: bool,
     /// The files that govern the gateway: calls that lead there need a person, whatever the layers decide.
@@ -148,7 +148,7 @@ impl Policy {
 
     /// Several policies at once, of which the strictest counts.
     pub fn of(layers: Vec<Layer>, filters: HashMap<ServerName, ToolFilter>) -> Self {
-        let ground = Ground {
+        let ground = PathBase {
             home: None,
             // Until `ground` is called relative paths resolve below the root, so they are still checked.
             folder: "/".to_owned(),
@@ -208,11 +208,11 @@ impl Policy {
     }
 
     /// Sets the folders that relative paths start from: the default, and those of servers with their own.
-    pub fn ground(mut self, ground: Ground, folders: HashMap<ServerName, String>) -> Self {
+    pub fn ground(mut self, ground: PathBase, folders: HashMap<ServerName, String>) -> Self {
         let home = ground.home.clone();
         let of_server = |(server, folder)| {
             let home = home.clone();
-            (server, Ground { home, folder })
+            (server, PathBase { home, folder })
         };
         self.folders = folders.into_iter().map(of_server).collect();
         self.ground = ground;
@@ -325,7 +325,7 @@ impl Policy {
             && (policy.guarded || policy.layers.iter().all(shown_by))
     }
 
-    fn ground_of(&self, target: &Target) -> &Ground {
+    fn ground_of(&self, target: &Target) -> &PathBase {
         self.folders.get(target.server()).unwrap_or(&self.ground)
     }
 }

@@ -158,7 +158,7 @@ impl Tool {
     }
 
     /// Overrides the server's annotations with `operation`.
-    pub fn taken_as(&self, operation: Operation) -> Self {
+    pub fn with_operation(&self, operation: Operation) -> Self {
         // Both hints are set, so that none of the server's own values remains.
         let hints = Hints {
             read_only: Some(operation == Operation::Read),

@@ -70,7 +70,7 @@ pub struct Who {
 
 impl Who {
     /// Whether the agent's name is the authenticated one rather than self-declared.
-    pub fn is_vouched_for(&self) -> bool {
+    pub fn has_authenticated_name(&self) -> bool {
         // A client can only claim the name of its own token this way, which gains it nothing.
         self.agent == self.principal
     }
@@ -88,7 +88,7 @@ impl Who {
         Viewer {
             tenant: self.tenant.clone(),
             agent: self.agent.clone(),
-            is_vouched_for: self.is_vouched_for(),
+            has_authenticated_name: self.has_authenticated_name(),
             grant: self.grant.clone(),
         }
     }
@@ -99,7 +99,7 @@ impl Who {
 pub struct Viewer {
     tenant: String,
     agent: String,
-    is_vouched_for: bool,
+    has_authenticated_name: bool,
     grant: Grant,
 }
 

@@ -1,11 +1,11 @@
 //! A gateway inside a tokio program: its own tools, everything kept in memory.
 
-use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
+use callgate_call::{Exchange, Failure, LocalProvider, Provider, Reply};
 use callgate_gate::{Listing, Permit, ServerName, Tool};
 use callgate_gateway::Gateway;
 use callgate_memory::Memory;
 use callgate_record::{ActivityFilter, Recorded};
-use callgate_wire::ToolAnswer;
+use callgate_wire::ToolResult;
 use futures_util::future::BoxFuture;
 
 const NOW: &[u8] = br#"{"name":"now","inputSchema":{},"annotations":{"readOnlyHint":true}}"#;
@@ -15,7 +15,7 @@ const RESET: &[u8] = br#"{"name":"reset","inputSchema":{},"annotations":{"destru
 #[derive(Debug)]
 struct Clock;
 
-impl InHouse for Clock {
+impl LocalProvider for Clock {
     fn server(&self) -> ServerName {
         ServerName::new("clock").expect("a legal name")
     }
@@ -36,7 +36,7 @@ impl Provider for Clock {
         call: Recorded<Permit>,
         _: Exchange,
     ) -> BoxFuture<'_, Result<Reply, Failure>> {
-        let answer = ToolAnswer::text("half past nine");
+        let answer = ToolResult::text("half past nine");
         Box::pin(async move { Reply::of_tool(&call.into_call(), &answer) })
     }
 }

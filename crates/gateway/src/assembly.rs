@@ -22,9 +22,9 @@ impl Parts<'_> {
     pub(crate) fn assemble(self, plan: FleetPlan, profile: Profile) -> (Arc<Fleet>, CallPath) {
         let events = self.telemetry.events.clone();
         let fleet = Fleet::start(plan, self.recorder.clone(), events, profile);
-        let path = CallPath::sealing_with(self.key, fleet.clone(), self.recorder, self.telemetry)
-            .asking_at(self.approval_service)
-            .counting_in(self.ledger);
+        let path = CallPath::with_seal_key(self.key, fleet.clone(), self.recorder, self.telemetry)
+            .with_approvals(self.approval_service)
+            .with_ledger(self.ledger);
         (fleet, path)
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use callgate_call::{
-    ApprovalService, ApprovalSettings, AskFailed, Caller, Events, InHouse, Received, SealKey,
+    ApprovalService, ApprovalSettings, AskFailed, Caller, Events, LocalProvider, Received, SealKey,
     Spans, Telemetry,
 };
 use callgate_config::Failed;
@@ -41,7 +41,7 @@ pub struct Gateway {
 #[derive(Debug)]
 pub struct Builder {
     policy: Policy,
-    providers: Vec<Arc<dyn InHouse>>,
+    providers: Vec<Arc<dyn LocalProvider>>,
     servers: Vec<ServerSpec>,
     warden_program: Option<PathBuf>,
     redact: Vec<String>,
@@ -111,7 +111,7 @@ impl Gateway {
 impl Builder {
     /// Adds tools of this program.
     #[must_use]
-    pub fn provider(mut self, provider: impl InHouse + 'static) -> Self {
+    pub fn provider(mut self, provider: impl LocalProvider + 'static) -> Self {
         self.providers.push(Arc::new(provider));
         self
     }
@@ -200,7 +200,7 @@ impl Builder {
         }
         Ok(FleetPlan {
             servers: self.servers,
-            in_house: self.providers,
+            local_providers: self.providers,
             policy: self.policy,
             // Definitions are accepted at first sight unless they look like an attack, and remembered until the end.
             pins: Pins::default(),

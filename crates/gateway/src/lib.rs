@@ -20,7 +20,6 @@ mod running;
 mod views;
 mod watch;
 
-pub mod keyring;
 pub mod local_user;
 pub mod plan;
 #[cfg_attr(not(feature = "plugins"), path = "absent/plugins.rs")]
@@ -30,6 +29,7 @@ pub mod reload;
 pub mod step_runner;
 #[cfg(feature = "agents")]
 pub mod steps;
+pub mod stored_tokens;
 
 pub use embed::{Builder, Gateway};
-pub use running::{Running, StepGate, close_record, own_record, row, shared_stores};
+pub use running::{Running, StepGate, close_record, command_record, row, shared_stores};

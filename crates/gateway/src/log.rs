@@ -13,7 +13,9 @@ pub(crate) fn housekeeping_failed() {
 }
 
 pub(crate) fn background_task_failed() {
-    tracing::error!("the task that follows approvals or the housekeeping of the activity log panicked");
+    tracing::error!(
+        "the task that follows approvals or the housekeeping of the activity log panicked"
+    );
 }
 
 pub(crate) fn old_records_not_dropped(error: &impl Display) {

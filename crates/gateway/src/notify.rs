@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use callgate_call::ApprovalService;
 use callgate_process::environment;
-use callgate_record::{Approval, Which};
+use callgate_record::{Approval, ApprovalFilter};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::{Method, Request, header};
 use jiff::Timestamp;
@@ -122,7 +122,9 @@ async fn follow(approval_service: ApprovalService, hooks: Vec<Arc<Hook>>, stop: 
 
 /// The pending approvals that this process must announce now.
 async fn unannounced(approval_service: &ApprovalService) -> Vec<Approval> {
-    let pending = approval_service.list(Which::pending(), MAX_PENDING).await;
+    let pending = approval_service
+        .list(ApprovalFilter::pending(), MAX_PENDING)
+        .await;
     let mut ours = Vec::new();
     for approval in pending.unwrap_or_default() {
         match approval_service.announces(&approval.id).await {

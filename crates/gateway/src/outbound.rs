@@ -1,7 +1,7 @@
 //! Short requests of the gateway's own: batches of spans to a collector, messages to webhooks.
 
 use bytes::Bytes;
-use callgate_outbound::{Client, HttpFailed, read_body};
+use callgate_outbound::{Client, HttpError, read_body};
 use http_body_util::Full;
 use hyper::{Request, Response, Uri};
 use url::Url;
@@ -16,7 +16,7 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 pub(crate) enum Unanswered {
     /// The request failed, or the response was cut off.
     #[error(transparent)]
-    Http(#[from] HttpFailed),
+    Http(#[from] HttpError),
     /// The answer is over the limit.
     #[error("the answer is longer than {MAX_ANSWER_BYTES} bytes")]
     TooLong,
@@ -41,9 +41,11 @@ impl Outbound {
         // The message leaves out the URL, which may contain a secret.
         let wrong = |error| Failed::config(format!("a configured URL is invalid: {error}"));
         let uri: Uri = url.as_str().parse().map_err(wrong)?;
-        self.client.can_check(&uri).map_err(untrusted)?;
+        self.client
+            .can_verify_certificates(&uri)
+            .map_err(untrusted)?;
         Ok(Self {
-            client: self.client.of_another(),
+            client: self.client.for_another_server(),
         })
     }
 
@@ -59,9 +61,9 @@ impl Outbound {
     }
 }
 
-fn untrusted(error: HttpFailed) -> Failed {
+fn untrusted(error: HttpError) -> Failed {
     match error {
-        HttpFailed::NoRoots(why) => {
+        HttpError::NoRoots(why) => {
             Failed::system(format!("cannot load the system's certificates: {why}"))
         }
         other => Failed::system(other.to_string()),

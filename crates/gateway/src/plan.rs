@@ -7,11 +7,11 @@ use std::{
 };
 
 use callgate_builtin::{Builtins, Roots};
-use callgate_call::{ApprovalSettings, InHouse};
+use callgate_call::{ApprovalSettings, LocalProvider};
 use callgate_config::{Failed, Settings, bytes};
 use callgate_gate::Naming;
 use callgate_process::environment::{self, Inherit};
-use callgate_upstream::{FleetOptions, FleetPlan, KeptPins};
+use callgate_upstream::{FleetOptions, FleetPlan, PinStoreHandle};
 
 use crate::features;
 
@@ -24,10 +24,10 @@ pub fn fleet(settings: &Settings) -> Result<FleetPlan, Failed> {
     let builtins = configured_builtins(settings)?;
     let root = builtins.as_ref().map(Builtins::root);
     let policy = settings.policy(root);
-    let builtins = builtins.map(|builtins| Arc::new(builtins) as Arc<dyn InHouse>);
+    let builtins = builtins.map(|builtins| Arc::new(builtins) as Arc<dyn LocalProvider>);
     Ok(FleetPlan {
         servers: settings.servers.clone(),
-        in_house: builtins.into_iter().collect(),
+        local_providers: builtins.into_iter().collect(),
         policy,
         pins: settings.pins.clone(),
         options: options(settings),
@@ -40,16 +40,16 @@ pub fn step(
     settings: &Settings,
     workdir: &Path,
     offers_builtins: bool,
-    plugins: Vec<Arc<dyn InHouse>>,
+    plugins: Vec<Arc<dyn LocalProvider>>,
 ) -> Result<FleetPlan, Failed> {
     let more = settings.config.builtins.roots.clone().unwrap_or_default();
     let roots = [workdir.to_owned()].into_iter().chain(more).collect();
     let builtins = builtins(roots, settings)?;
     let policy = settings.step_policy(builtins.root());
-    let builtins = offers_builtins.then(|| Arc::new(builtins) as Arc<dyn InHouse>);
+    let builtins = offers_builtins.then(|| Arc::new(builtins) as Arc<dyn LocalProvider>);
     Ok(FleetPlan {
         servers: Vec::new(),
-        in_house: builtins.into_iter().chain(plugins).collect(),
+        local_providers: builtins.into_iter().chain(plugins).collect(),
         policy,
         pins: settings.pins.clone(),
         options: FleetOptions {
@@ -79,7 +79,7 @@ pub fn options(settings: &Settings) -> FleetOptions {
         warden_program: settings.warden_program.clone(),
         log_dir: Some(settings.data_dir.join("logs")),
         definitions_dir: Some(settings.data_dir.join("definitions")),
-        pin_store: Some(KeptPins(Arc::new(settings.lock()))),
+        pin_store: Some(PinStoreHandle(Arc::new(settings.lock()))),
         connect_wait: config.server_defaults.connect_wait.0,
         reconnect_cap: settings.reconnect_cap,
         listed_while_down: LISTED_WHILE_DOWN,

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use callgate_call::InHouse;
+use callgate_call::LocalProvider;
 use callgate_config::{Failed, FoundPlugin, PluginEntry, PluginNotFound, Settings};
 use callgate_plugin::{Plugin, PluginError, PluginSpec, PluginTools};
 use callgate_process::environment::{self, Inherit};
@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 #[derive(Debug, Clone, Default)]
 pub struct ServedPlugins {
     plugins: Vec<Arc<Plugin>>,
-    in_house: Vec<Arc<dyn InHouse>>,
+    local_providers: Vec<Arc<dyn LocalProvider>>,
 }
 
 impl ServedPlugins {
@@ -27,7 +27,7 @@ impl ServedPlugins {
             match started {
                 Ok((plugin, tools)) => {
                     served.plugins.push(plugin);
-                    served.in_house.push(Arc::new(tools));
+                    served.local_providers.push(Arc::new(tools));
                 }
                 Err(error) => {
                     crate::log::plugin_not_started(name, &error);
@@ -38,8 +38,8 @@ impl ServedPlugins {
     }
 
     /// Their operations as providers.
-    pub fn in_house(&self) -> &[Arc<dyn InHouse>] {
-        &self.in_house
+    pub fn local_providers(&self) -> &[Arc<dyn LocalProvider>] {
+        &self.local_providers
     }
 
     pub async fn stop(&self) {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use callgate_call::{
-    ApprovalService, InHouse,
+    ApprovalService, LocalProvider,
     events::gateway::{
         ConfigReloaded, LockReloaded, NeedsRestart, PolicyLoosened, PolicyRejected, PolicyReloaded,
     },
@@ -44,7 +44,7 @@ pub struct ReloadStatus {
     taken_over: AtomicU64,
     rejected: AtomicU64,
     /// The error of the newest configuration; `None` if it is in use.
-    complaint: Mutex<Option<String>>,
+    error: Mutex<Option<String>>,
 }
 
 impl ReloadStatus {
@@ -57,14 +57,12 @@ impl ReloadStatus {
     }
 
     /// The error of the newest configuration.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn error(&self) -> Option<String> {
         self.lock().clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.complaint
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +91,7 @@ impl Reloading {
             plugins: running
                 .plugins
                 .iter()
-                .flat_map(ServedPlugins::in_house)
+                .flat_map(ServedPlugins::local_providers)
                 .cloned()
                 .collect(),
             flags: flags.clone(),
@@ -123,7 +121,7 @@ struct Reloader {
     /// The base of links for approvers unless `approvals.base_url` is set.
     served_at: String,
     /// The plugins that were started with the gateway.
-    plugins: Vec<Arc<dyn InHouse>>,
+    plugins: Vec<Arc<dyn LocalProvider>>,
     flags: Flags,
     /// Compared with a new configuration to report keys that need a restart.
     started_with: Config,
@@ -221,7 +219,7 @@ impl Reloader {
                 recorder.event(RecordType::System, "lock.reloaded", None, None);
                 self.gateway.path().events().emit(LockReloaded);
                 self.tell_loosened(&config::lowered(&before.lock, &lock));
-                self.fleet.keep_to(lock);
+                self.fleet.set_lock(lock);
             }
             Err(failed) => self.reject(&failed),
         }
@@ -246,9 +244,7 @@ impl Reloader {
     /// Whether a project's configuration is unchanged. Then only the trust list has changed, because the gateway itself
     /// wrote to the lock.
     fn knows_all(&self) -> bool {
-        if self.settings.source.origin != Origin::Project
-            || self.reload_status.complaint().is_some()
-        {
+        if self.settings.source.origin != Origin::Project || self.reload_status.error().is_some() {
             return false;
         }
         self.read().is_ok_and(|now| {
@@ -294,7 +290,7 @@ impl Reloader {
         let events = self.gateway.path().events();
         let file = self.file(&settings);
         self.tell_loosened(&config::loosened(&self.settings, &settings));
-        plan.in_house.extend(self.plugins.iter().cloned());
+        plan.local_providers.extend(self.plugins.iter().cloned());
         self.fleet.apply(plan);
         if settings.guard.is_none() {
             self.gateway.path().set_guard(None);

@@ -64,11 +64,11 @@ pub fn shared_stores(data_dir: &Path) -> Result<SharedStores, Failed> {
 }
 
 /// A recorder for events of a command, in a chain of its own beside that of any gateway.
-pub fn own_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
+pub fn command_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
     record(settings, Durability::Process, OnFailure::Refuse)
 }
 
-/// Closes the record of [`own_record`].
+/// Closes the record of [`command_record`].
 pub fn close_record(log: &dyn Log) {
     if let Err(error) = log.close() {
         crate::log::record_not_closed(&error);
@@ -115,7 +115,8 @@ impl Running {
             return Self::start_with(settings, plan, profile);
         }
         let plugins = ServedPlugins::start(settings).await?;
-        plan.in_house.extend_from_slice(plugins.in_house());
+        plan.local_providers
+            .extend_from_slice(plugins.local_providers());
         match Self::start_with(settings, plan, profile) {
             Ok(running) => Ok(Self {
                 plugins: Some(plugins),
@@ -368,7 +369,7 @@ impl StatusSource for Status {
         self.reload_status.reloads()
     }
 
-    fn record_owed(&self) -> usize {
+    fn record_backlog(&self) -> usize {
         self.log.owed()
     }
 
@@ -378,7 +379,7 @@ impl StatusSource for Status {
     }
 
     fn complaints(&self) -> Vec<String> {
-        self.reload_status.complaint().into_iter().collect()
+        self.reload_status.error().into_iter().collect()
     }
 }
 

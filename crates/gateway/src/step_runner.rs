@@ -6,7 +6,9 @@ use callgate_agent::{Proxy, StepEvent, StepFailed, relay::PluginTools};
 use callgate_call::{Caller, Received};
 use callgate_gate::{Door, Source, Transport};
 use callgate_wire::{Frame, Id, Strictness, message};
-use callgate_workflow::{AgentTask, Failure, Offer, OperationTask, Outcome, Plugins, StepRunner};
+use callgate_workflow::{
+    AgentTask, Failure, OperationTask, Outcome, PluginOffer, Plugins, StepRunner,
+};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -166,7 +168,7 @@ fn read(frame: &Frame) -> Result<Outcome, Failure> {
 }
 
 impl Plugins for StepPlugins {
-    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<Offer, String>> {
+    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<PluginOffer, String>> {
         Box::pin(async move {
             let plugin = self.plugin(plugin).await.map_err(|error| match error {
                 NoTools::UnknownPlugin { why, .. } => why,

@@ -8,10 +8,10 @@ use std::{
 };
 
 use callgate_agent::{StepContext, Verdicts, relay::PluginTools as Wanted};
-use callgate_call::InHouse;
+use callgate_call::LocalProvider;
 use callgate_config::{Failed, FoundPlugin, PluginDirs, Settings, trust::TrustList};
 use callgate_gate::Naming;
-use callgate_plugin::{NoSuchOperation, Plugin, PluginTools};
+use callgate_plugin::{Plugin, PluginTools, ToolMappingError};
 use callgate_process::{
     environment::{self, Inherit},
     regular_file,
@@ -87,12 +87,12 @@ impl From<NoTools> for Failed {
     }
 }
 
-impl From<NoSuchOperation> for NoTools {
-    fn from(error: NoSuchOperation) -> Self {
+impl From<ToolMappingError> for NoTools {
+    fn from(error: ToolMappingError) -> Self {
         match &error {
-            NoSuchOperation::Unknown { .. } => Self::UnknownOperation(error.to_string()),
-            NoSuchOperation::Unsupported(_) => Self::UnsupportedSchema(error.to_string()),
-            NoSuchOperation::Name(plugin) => Self::UnknownPlugin {
+            ToolMappingError::Unknown { .. } => Self::UnknownOperation(error.to_string()),
+            ToolMappingError::Unsupported(_) => Self::UnsupportedSchema(error.to_string()),
+            ToolMappingError::Name(plugin) => Self::UnknownPlugin {
                 plugin: plugin.clone(),
                 why: error.to_string(),
             },
@@ -155,14 +155,14 @@ impl StepPlugins {
     }
 
     /// The wanted operations as providers. Two tools that would be shown under one name are an error.
-    pub async fn tools(&self, wanted: &[Wanted]) -> Result<Vec<Arc<dyn InHouse>>, NoTools> {
+    pub async fn tools(&self, wanted: &[Wanted]) -> Result<Vec<Arc<dyn LocalProvider>>, NoTools> {
         let mut operations: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for Wanted { plugin, expose } in wanted {
             let known = operations.entry(plugin).or_default();
             known.extend(expose.iter().map(String::as_str));
         }
         check_names(&operations)?;
-        let mut providers: Vec<Arc<dyn InHouse>> = Vec::new();
+        let mut providers: Vec<Arc<dyn LocalProvider>> = Vec::new();
         for (name, operations) in operations {
             let plugin = self.plugin(name).await?;
             providers.push(Arc::new(PluginTools::new(plugin, operations)?));

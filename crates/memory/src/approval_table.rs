@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Claim, Kept,
-    Question, Resolution, ResolveApprovalError, Resolved, Which, WriterId,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, Approver,
+    AskOutcome, Claim, Question, Resolution, ResolveApprovalError, Resolved, StoredQuestion,
+    WriterId,
 };
 use jiff::{SignedDuration, Timestamp};
 use ulid::Ulid;
@@ -87,7 +88,7 @@ impl MemoryApprovals {
         question: &Question,
         call: CallId,
         now: Timestamp,
-    ) -> Asked {
+    ) -> AskOutcome {
         let row = &mut table.rows[at];
         let mut approval = Box::new(row.as_of(now));
         let id = std::mem::replace(&mut approval.id, row.public_id().clone());
@@ -95,15 +96,15 @@ impl MemoryApprovals {
             ApprovalStatus::Approved => {
                 row.state = State::Claimed { by: self.writer };
                 row.used_by = Some(call);
-                Asked::Claimed(Claim {
+                AskOutcome::Claimed(Claim {
                     id,
                     approval: approval.id,
                 })
             }
-            ApprovalStatus::Denied => Asked::Denied(approval),
+            ApprovalStatus::Denied => AskOutcome::Denied(approval),
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
                 row.seal_again(question);
-                Asked::Pending {
+                AskOutcome::Pending {
                     approval,
                     is_new: false,
                 }
@@ -157,7 +158,7 @@ impl Approvals for MemoryApprovals {
         question: &Question,
         call: CallId,
         now: Timestamp,
-    ) -> Result<Asked, ApprovalsError> {
+    ) -> Result<AskOutcome, ApprovalsError> {
         let mut table = self.lock();
         self.settle_dead(&mut table);
         if let Some(at) = table.decisive(question, now) {
@@ -165,18 +166,18 @@ impl Approvals for MemoryApprovals {
         }
         if let Some(approval) = table.joined(question, MAX_QUESTIONS, now) {
             self.insert(&mut table, question, now, Some(&approval))?;
-            return Ok(Asked::Pending {
+            return Ok(AskOutcome::Pending {
                 approval: Box::new(approval),
                 is_new: false,
             });
         }
         if table.open_of(&question.asking.principal, now) >= OPEN_PER_PRINCIPAL {
-            return Ok(Asked::TooMany {
+            return Ok(AskOutcome::TooMany {
                 limit: OPEN_PER_PRINCIPAL,
             });
         }
         let approval = self.insert(&mut table, question, now, None)?;
-        Ok(Asked::Pending {
+        Ok(AskOutcome::Pending {
             approval: Box::new(approval),
             is_new: true,
         })
@@ -239,12 +240,16 @@ impl Approvals for MemoryApprovals {
         Ok(table.get(id, now))
     }
 
-    fn kept(&self, id: &ApprovalId, to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError> {
+    fn kept(
+        &self,
+        id: &ApprovalId,
+        to_a_person: bool,
+    ) -> Result<Vec<StoredQuestion>, ApprovalsError> {
         let mut table = self.lock();
         let mut kept = Vec::new();
         for row in table.rows.iter_mut().filter(|row| row.public_id() == id) {
             row.is_shown |= to_a_person && row.under.is_none();
-            kept.push(Kept {
+            kept.push(StoredQuestion {
                 asking: row.asking.clone(),
                 binding: row.binding.clone(),
                 sealed: row.sealed.clone(),
@@ -260,7 +265,7 @@ impl Approvals for MemoryApprovals {
 
     fn list(
         &self,
-        which: &Which,
+        which: &ApprovalFilter,
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError> {

@@ -12,7 +12,7 @@ mod usage;
 use std::time::Instant;
 
 use callgate_gate::{Digest, Owner, Prior, RateLimit};
-use callgate_record::{Account, Counted, Ledger, Reservation, Tallied, Usage};
+use callgate_record::{Account, Counted, Ledger, LedgerFuture, Reservation, Usage};
 use futures_util::future::{Either, ready};
 
 use self::{history::History, paid::Paid, rates::Rates, spending::Spending, usage::Usages};
@@ -27,7 +27,7 @@ pub struct MemoryLedger {
 }
 
 impl Ledger for MemoryLedger {
-    fn count(&self, account: &Account, limits: Vec<RateLimit>) -> Tallied<Counted> {
+    fn count(&self, account: &Account, limits: Vec<RateLimit>) -> LedgerFuture<Counted> {
         let now = Instant::now();
         let (taken, used_up) = limits
             .into_iter()
@@ -35,18 +35,18 @@ impl Ledger for MemoryLedger {
         at_once(Counted { taken, used_up })
     }
 
-    fn met(&self, account: &Account, mut priors: Vec<Prior>) -> Tallied<Vec<Prior>> {
+    fn met(&self, account: &Account, mut priors: Vec<Prior>) -> LedgerFuture<Vec<Prior>> {
         let now = Instant::now();
         priors.retain(|prior| self.history.has(account, prior, now));
         at_once(priors)
     }
 
-    fn note(&self, account: &Account, server: &str, tool: &str) -> Tallied<()> {
+    fn note(&self, account: &Account, server: &str, tool: &str) -> LedgerFuture<()> {
         self.history.note(account, (server, tool), Instant::now());
         at_once(())
     }
 
-    fn reserve(&self, owner: &Owner, amount: f64) -> Tallied<Reservation> {
+    fn reserve(&self, owner: &Owner, amount: f64) -> LedgerFuture<Reservation> {
         at_once(self.spending.reserve(owner, amount, Instant::now()))
     }
 
@@ -58,21 +58,21 @@ impl Ledger for MemoryLedger {
         !self.paid.is_empty()
     }
 
-    fn paid(&self, call: Digest) -> Tallied<Vec<RateLimit>> {
+    fn paid(&self, call: Digest) -> LedgerFuture<Vec<RateLimit>> {
         at_once(self.paid.by(&call))
     }
 
-    fn note_paid(&self, call: Digest, limits: Vec<RateLimit>) -> Tallied<()> {
+    fn note_paid(&self, call: Digest, limits: Vec<RateLimit>) -> LedgerFuture<()> {
         self.paid.note(call, limits, Instant::now());
         at_once(())
     }
 
-    fn settle_paid(&self, call: Digest) -> Tallied<()> {
+    fn settle_paid(&self, call: Digest) -> LedgerFuture<()> {
         self.paid.settle(&call);
         at_once(())
     }
 
-    fn usage(&self) -> Tallied<Vec<Usage>> {
+    fn usage(&self) -> LedgerFuture<Vec<Usage>> {
         let now = Instant::now();
         let mut all = Usages::default();
         self.rates.report(now, &mut all);
@@ -82,7 +82,7 @@ impl Ledger for MemoryLedger {
     }
 }
 
-fn at_once<T>(answer: T) -> Tallied<T> {
+fn at_once<T>(answer: T) -> LedgerFuture<T> {
     Either::Left(ready(Ok(answer)))
 }
 

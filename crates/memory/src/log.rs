@@ -1,6 +1,6 @@
 //! The log of one gateway. Writes cannot fail, so there is never a backlog.
 
-use callgate_record::{Entry, Head, Log, Position, Settling, Store, StoreError, WriterId};
+use callgate_record::{DurabilityWait, Entry, Head, Log, Position, Store, StoreError, WriterId};
 use futures_util::future::{Either, ready};
 
 use crate::backend::Shared;
@@ -32,12 +32,12 @@ impl Store for MemoryLog {
         })
     }
 
-    fn append_owed(&self, entry: Entry) -> Option<Position> {
+    fn append_or_queue(&self, entry: Entry) -> Option<Position> {
         let appended = self.journal.lock().append(self.writer, &entry);
         appended.map(Position)
     }
 
-    fn settled(&self, _position: Position) -> Settling<'_> {
+    fn settled(&self, _position: Position) -> DurabilityWait<'_> {
         Either::Left(ready(Ok(())))
     }
 }

@@ -4,10 +4,13 @@ use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 
-use crate::{Answered, HttpFailed};
+use crate::{HttpError, ResponseBody};
 
 /// Reads a whole body; `None` when it exceeds `limit` bytes.
-pub async fn read_body<D>(mut body: Answered<D>, limit: usize) -> Result<Option<Bytes>, HttpFailed>
+pub async fn read_body<D>(
+    mut body: ResponseBody<D>,
+    limit: usize,
+) -> Result<Option<Bytes>, HttpError>
 where
     D: Buf + Send + 'static,
 {
@@ -17,7 +20,7 @@ where
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
     {
-        let frame = frame.map_err(|error| HttpFailed::Broke(error.to_string()))?;
+        let frame = frame.map_err(|error| HttpError::Broke(error.to_string()))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };

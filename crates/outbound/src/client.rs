@@ -10,7 +10,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 
 use crate::{
-    Answered, HttpFailed,
+    HttpError, ResponseBody,
     connections::{Connections, TlsConnector},
     connector::Connector,
 };
@@ -32,8 +32,8 @@ pub struct Client<D: Buf + Send + 'static = Bytes> {
 impl<D: Buf + Send + 'static> Client<D> {
     /// A client that trusts the system's certificates. A system without any, such as a small
     /// container, can still reach `http` URLs. Reading the certificates takes time: make further clients with
-    /// [`Client::of_another`].
-    pub fn new() -> Result<Self, HttpFailed> {
+    /// [`Client::for_another_server`].
+    pub fn new() -> Result<Self, HttpError> {
         let provider = provider();
         let native = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider.clone());
         match native {
@@ -46,23 +46,23 @@ impl<D: Buf + Send + 'static> Client<D> {
     }
 
     /// A client for `http` URLs. It reads no certificates, so it starts at once.
-    pub fn without_tls() -> Result<Self, HttpFailed> {
+    pub fn without_tls() -> Result<Self, HttpError> {
         Self::without_roots(provider(), "this client was built without TLS")
     }
 
-    pub fn of_another(&self) -> Self {
+    pub fn for_another_server(&self) -> Self {
         Self {
-            connections: self.connections.of_another(),
+            connections: self.connections.for_another_server(),
             no_roots: self.no_roots.clone(),
         }
     }
 
     /// Fails if the certificate of the server at `url` cannot be checked. [`Client::send`] does this for every request; a
     /// program that wants to know at its start asks here.
-    pub fn can_check(&self, url: &Uri) -> Result<(), HttpFailed> {
+    pub fn can_verify_certificates(&self, url: &Uri) -> Result<(), HttpError> {
         match &self.no_roots {
             Some(why) if url.scheme() == Some(&Scheme::HTTPS) => {
-                Err(HttpFailed::NoRoots(why.to_string()))
+                Err(HttpError::NoRoots(why.to_string()))
             }
             Some(_) | None => Ok(()),
         }
@@ -73,8 +73,8 @@ impl<D: Buf + Send + 'static> Client<D> {
         &self,
         server: &Uri,
         request: Request<Full<D>>,
-    ) -> Result<Response<Answered<D>>, HttpFailed> {
-        self.can_check(server)?;
+    ) -> Result<Response<ResponseBody<D>>, HttpError> {
+        self.can_verify_certificates(server)?;
         self.connections.send(server, request).await
     }
 
@@ -82,7 +82,7 @@ impl<D: Buf + Send + 'static> Client<D> {
     pub async fn send_to_url(
         &self,
         mut request: Request<Full<D>>,
-    ) -> Result<Response<Answered<D>>, HttpFailed> {
+    ) -> Result<Response<ResponseBody<D>>, HttpError> {
         let server = request.uri().clone();
         let host = host_of(&server)?;
         request.headers_mut().entry(header::HOST).or_insert(host);
@@ -90,10 +90,10 @@ impl<D: Buf + Send + 'static> Client<D> {
         self.send(&server, request).await
     }
 
-    fn without_roots(provider: Arc<CryptoProvider>, why: &str) -> Result<Self, HttpFailed> {
+    fn without_roots(provider: Arc<CryptoProvider>, why: &str) -> Result<Self, HttpError> {
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| HttpFailed::NoRoots(error.to_string()))?
+            .map_err(|error| HttpError::NoRoots(error.to_string()))?
             .with_root_certificates(RootCertStore::empty())
             .with_no_client_auth();
         let tls = HttpsConnectorBuilder::new().with_tls_config(config);
@@ -135,9 +135,9 @@ fn tcp() -> Connector {
 }
 
 /// The `Host` of a URL: without a user, and without the scheme's usual port.
-fn host_of(url: &Uri) -> Result<HeaderValue, HttpFailed> {
+fn host_of(url: &Uri) -> Result<HeaderValue, HttpError> {
     // A URL may contain a secret, so errors do not show it.
-    let bad = |why: &str| HttpFailed::BadRequest(format!("its URL {why}"));
+    let bad = |why: &str| HttpError::BadRequest(format!("its URL {why}"));
     let usual = match url.scheme_str() {
         Some("http") => 80,
         Some("https") => 443,
@@ -185,12 +185,12 @@ mod tests {
         let client = Client::<Bytes>::without_tls().unwrap();
         assert!(
             client
-                .can_check(&Uri::from_static("http://a.example"))
+                .can_verify_certificates(&Uri::from_static("http://a.example"))
                 .is_ok()
         );
         assert!(matches!(
-            client.can_check(&Uri::from_static("https://a.example")),
-            Err(HttpFailed::NoRoots(_))
+            client.can_verify_certificates(&Uri::from_static("https://a.example")),
+            Err(HttpError::NoRoots(_))
         ));
     }
 }

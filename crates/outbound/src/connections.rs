@@ -30,7 +30,7 @@ use tower_service::Service;
 
 use crate::{
     connector::Connector,
-    failed::{HttpFailed, with_causes},
+    failed::{HttpError, with_causes},
 };
 
 /// How long an idle connection stays open.
@@ -64,7 +64,7 @@ struct Connection<D: Buf + Send + 'static> {
 }
 
 /// The body of a response, with the connection that it arrives on.
-pub struct Answered<D: Buf + Send + 'static = Bytes> {
+pub struct ResponseBody<D: Buf + Send + 'static = Bytes> {
     body: Incoming,
     /// `None` when the response is complete or the connection has ended.
     connection: Option<Box<Connection<D>>>,
@@ -80,7 +80,7 @@ impl<D: Buf + Send + 'static> Connections<D> {
     }
 
     /// An empty pool for another server, with the same connector.
-    pub(crate) fn of_another(&self) -> Self {
+    pub(crate) fn for_another_server(&self) -> Self {
         Self::new(self.connector.clone())
     }
 
@@ -90,7 +90,7 @@ impl<D: Buf + Send + 'static> Connections<D> {
         &self,
         server: &Uri,
         mut request: Request<Full<D>>,
-    ) -> Result<Response<Answered<D>>, HttpFailed> {
+    ) -> Result<Response<ResponseBody<D>>, HttpError> {
         loop {
             let idle = self.idle.take();
             let is_reused = idle.is_some();
@@ -101,7 +101,7 @@ impl<D: Buf + Send + 'static> Connections<D> {
             match connection.exchange(request).await {
                 Some(Ok((response, connection))) => {
                     let idle = self.idle.clone();
-                    return Ok(response.map(|body| Answered {
+                    return Ok(response.map(|body| ResponseBody {
                         body,
                         connection,
                         idle,
@@ -113,15 +113,15 @@ impl<D: Buf + Send + 'static> Connections<D> {
                     Some(unsent) => request = unsent,
                     None => return Err(unanswered(&failed.into_error())),
                 },
-                None => return Err(HttpFailed::Broke("it closed before a response".to_owned())),
+                None => return Err(HttpError::Broke("it closed before a response".to_owned())),
             }
         }
     }
 
-    async fn connect(&self, server: &Uri) -> Result<Box<Connection<D>>, HttpFailed> {
+    async fn connect(&self, server: &Uri) -> Result<Box<Connection<D>>, HttpError> {
         let mut connector = self.connector.clone();
         let not_connected =
-            |error: &dyn std::error::Error| HttpFailed::NotConnected(with_causes(error));
+            |error: &dyn std::error::Error| HttpError::NotConnected(with_causes(error));
         poll_fn(|cx| connector.poll_ready(cx))
             .await
             .map_err(|error| not_connected(&*error))?;
@@ -134,11 +134,11 @@ impl<D: Buf + Send + 'static> Connections<D> {
     }
 }
 
-fn unanswered(error: &hyper::Error) -> HttpFailed {
+fn unanswered(error: &hyper::Error) -> HttpError {
     let why = with_causes(error);
     match error.is_parse() {
-        true => HttpFailed::NotHttp(why),
-        false => HttpFailed::Broke(why),
+        true => HttpError::NotHttp(why),
+        false => HttpError::Broke(why),
     }
 }
 
@@ -222,7 +222,7 @@ impl<D: Buf + Send + 'static> IdlePool<D> {
     }
 }
 
-impl<D: Buf + Send + 'static> Body for Answered<D> {
+impl<D: Buf + Send + 'static> Body for ResponseBody<D> {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -257,7 +257,7 @@ impl<D: Buf + Send + 'static> Body for Answered<D> {
     }
 }
 
-impl<D: Buf + Send + 'static> Answered<D> {
+impl<D: Buf + Send + 'static> ResponseBody<D> {
     fn complete(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.idle.keep(connection);
@@ -265,7 +265,7 @@ impl<D: Buf + Send + 'static> Answered<D> {
     }
 }
 
-impl<D: Buf + Send + 'static> Drop for Answered<D> {
+impl<D: Buf + Send + 'static> Drop for ResponseBody<D> {
     /// A response that is dropped before its end closes its connection: the rest would have to be read before the next one.
     fn drop(&mut self) {
         if self.body.is_end_stream() {
@@ -274,9 +274,9 @@ impl<D: Buf + Send + 'static> Drop for Answered<D> {
     }
 }
 
-impl<D: Buf + Send + 'static> fmt::Debug for Answered<D> {
+impl<D: Buf + Send + 'static> fmt::Debug for ResponseBody<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answered").finish_non_exhaustive()
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 
 /// Why a request has no response.
 #[derive(Debug, thiserror::Error)]
-pub enum HttpFailed {
+pub enum HttpError {
     /// The request itself is malformed: nothing was sent.
     #[error("could not send the request: {0}")]
     BadRequest(String),

@@ -16,5 +16,5 @@ mod failed;
 
 pub use body::read_body;
 pub use client::Client;
-pub use connections::Answered;
-pub use failed::{HttpFailed, with_causes};
+pub use connections::ResponseBody;
+pub use failed::{HttpError, with_causes};

@@ -1,13 +1,13 @@
 //! Converts an operation's response to a tool result.
 
-use callgate_wire::{Content, ToolAnswer};
+use callgate_wire::{Content, ToolResult};
 use serde_json::{Map, Value};
 
 use crate::proto::v1::ExecuteResponse;
 
 /// One text block with a JSON object of `data` and `output`, which is also the structured result. An error is a
 /// second text block.
-pub(crate) fn answer(response: ExecuteResponse) -> ToolAnswer {
+pub(crate) fn answer(response: ExecuteResponse) -> ToolResult {
     let ExecuteResponse {
         success,
         output,
@@ -29,7 +29,7 @@ pub(crate) fn answer(response: ExecuteResponse) -> ToolAnswer {
     if !error.is_empty() {
         content.push(Content::Text(error));
     }
-    ToolAnswer {
+    ToolResult {
         content,
         structured: Some(object),
         is_error,

@@ -24,5 +24,5 @@ pub mod sdk;
 pub use handshake::HandshakeError;
 pub use plugin::{Plugin, PluginSpec};
 pub use problem::PluginError;
-pub use provider::{NoSuchOperation, PluginTools};
+pub use provider::{PluginTools, ToolMappingError};
 pub use schema::UnsupportedSchema;

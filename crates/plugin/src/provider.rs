@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use callgate_call::{Exchange, Failure, InHouse, Provider, Reply};
+use callgate_call::{Exchange, Failure, LocalProvider, Provider, Reply};
 use callgate_gate::{Listing, Permit, ServerName, Target, Tool, ToolSource};
 use callgate_record::{Effect, Recorded};
-use callgate_wire::{Id, RpcError, ToolAnswer, message};
+use callgate_wire::{Id, RpcError, ToolResult, message};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -28,7 +28,7 @@ pub struct PluginTools {
 
 /// Why operations cannot be tools.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoSuchOperation {
+pub enum ToolMappingError {
     /// The plugin has no operation of that name.
     #[error("plugin `{plugin}` has no operation `{operation}`")]
     Unknown { plugin: String, operation: String },
@@ -45,9 +45,9 @@ impl PluginTools {
     pub fn new<'a>(
         plugin: Arc<Plugin>,
         operations: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, NoSuchOperation> {
+    ) -> Result<Self, ToolMappingError> {
         let server = ServerName::new(plugin.name())
-            .map_err(|_| NoSuchOperation::Name(plugin.name().to_owned()))?;
+            .map_err(|_| ToolMappingError::Name(plugin.name().to_owned()))?;
         let one = |operation: &str| tool(&plugin, &server, operation);
         let tools: Result<Vec<Tool>, _> = operations.into_iter().map(one).collect();
         Ok(Self {
@@ -58,9 +58,9 @@ impl PluginTools {
     }
 
     /// All operations that can be mapped to tools, and the reasons for those that cannot.
-    pub fn all(plugin: Arc<Plugin>) -> Result<(Self, Vec<NoSuchOperation>), NoSuchOperation> {
+    pub fn all(plugin: Arc<Plugin>) -> Result<(Self, Vec<ToolMappingError>), ToolMappingError> {
         let server = ServerName::new(plugin.name())
-            .map_err(|_| NoSuchOperation::Name(plugin.name().to_owned()))?;
+            .map_err(|_| ToolMappingError::Name(plugin.name().to_owned()))?;
         let (mut tools, mut left_out) = (Vec::new(), Vec::new());
         for operation in plugin.operations() {
             match tool(&plugin, &server, operation) {
@@ -85,7 +85,7 @@ impl PluginTools {
         let Ok(inputs) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(arguments)
         else {
             let text = "the arguments must be an object";
-            return Ok(ExecuteAnswer::Local(ToolAnswer::failure(text)));
+            return Ok(ExecuteAnswer::Local(ToolResult::failure(text)));
         };
         let raw = |(key, value): (String, Box<RawValue>)| (key, value.get().as_bytes().to_vec());
         let request = ExecuteRequest {
@@ -103,7 +103,7 @@ impl PluginTools {
                     server: self.server.clone(),
                 }),
                 Ok(Err(ExecuteFailed::Status(text))) => {
-                    Ok(ExecuteAnswer::Local(ToolAnswer::failure(text)))
+                    Ok(ExecuteAnswer::Local(ToolResult::failure(text)))
                 }
                 Err(_) => Err(Failure::TimedOut {
                     server: self.server.clone(),
@@ -129,11 +129,11 @@ impl PluginTools {
 
 enum ExecuteAnswer {
     Plugin(ExecuteResponse),
-    Local(ToolAnswer),
+    Local(ToolResult),
 }
 
-fn tool(plugin: &Plugin, server: &ServerName, operation: &str) -> Result<Tool, NoSuchOperation> {
-    let unknown = || NoSuchOperation::Unknown {
+fn tool(plugin: &Plugin, server: &ServerName, operation: &str) -> Result<Tool, ToolMappingError> {
+    let unknown = || ToolMappingError::Unknown {
         plugin: plugin.name().to_owned(),
         operation: operation.to_owned(),
     };
@@ -155,7 +155,7 @@ impl Provider for PluginTools {
             let is_known = |name: &str| self.tools.iter().any(|tool| tool.name == name);
             let name = match &call.target {
                 Target::Tool(tool) if is_known(&tool.name) => &tool.name,
-                _ => return Reply::in_house(unknown(&id)),
+                _ => return Reply::local(unknown(&id)),
             };
             let arguments = frame.param("arguments").map(|json| frame.share(json));
             let arguments = arguments.unwrap_or_else(|| Bytes::from_static(b"{}"));
@@ -163,12 +163,12 @@ impl Provider for PluginTools {
                 ExecuteAnswer::Plugin(response) => answer(response),
                 ExecuteAnswer::Local(answer) => answer,
             };
-            Reply::in_house(message::result(&id, &answered.to_raw()))
+            Reply::local(message::result(&id, &answered.to_raw()))
         })
     }
 }
 
-impl InHouse for PluginTools {
+impl LocalProvider for PluginTools {
     fn server(&self) -> ServerName {
         self.server.clone()
     }

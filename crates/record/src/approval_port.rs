@@ -57,14 +57,14 @@ impl Answer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum DecisionChannel {
     Page,
     /// A command on this machine.
     Cli,
     Api,
 }
 
-impl Way {
+impl DecisionChannel {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Page => "page",
@@ -82,7 +82,7 @@ pub struct Approver {
     pub person: Option<String>,
     /// The only tenant that the approver decides for; all tenants when absent.
     pub tenant: Option<String>,
-    pub way: Way,
+    pub way: DecisionChannel,
 }
 
 impl Approver {
@@ -100,7 +100,7 @@ pub struct Resolution {
     pub answer: Answer,
     /// The approver's name, see [`Approver::name`].
     pub by: String,
-    pub way: Way,
+    pub way: DecisionChannel,
     pub at: Timestamp,
     /// The decision expires at this time.
     pub valid_until: Timestamp,
@@ -109,7 +109,7 @@ pub struct Resolution {
 
 /// A held call as it will run, complete and unredacted. It is stored sealed, until the decision or its expiry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whole {
+pub struct UnsealedCall {
     /// The tool, or the method of another request.
     pub tool: String,
     /// The arguments as JSON text.
@@ -122,7 +122,7 @@ pub struct Whole {
 /// How much of a held call an approval shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sight {
+pub enum CallVisibility {
     /// The call that will run, with nothing replaced.
     Whole,
     /// The excerpt that stays after the decision or the expiry: the beginning, without secrets.
@@ -133,7 +133,7 @@ pub enum Sight {
 
 /// The question for a person: the call, redacted and cut as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asking {
+pub struct HeldCallExcerpt {
     /// The first call that asked; its record has the details.
     pub record_id: CallId,
     pub tenant: String,
@@ -166,9 +166,9 @@ pub struct Asking {
     pub flags: Vec<String>,
 }
 
-impl Asking {
+impl HeldCallExcerpt {
     /// Puts the whole call in place of what is kept of it.
-    pub fn reveal(&mut self, whole: Whole) {
+    pub fn reveal(&mut self, whole: UnsealedCall) {
         // The tool's name as well: names are redacted in the excerpt, because a URI can hold a password.
         self.tool = whole.tool;
         self.arguments = whole.arguments;
@@ -182,12 +182,12 @@ pub struct Approval {
     pub id: ApprovalId,
     pub status: ApprovalStatus,
     #[serde(flatten)]
-    pub asking: Asking,
+    pub asking: HeldCallExcerpt,
     /// How much of the call `asking` and `also` show.
-    pub sight: Sight,
+    pub sight: CallVisibility,
     /// The further questions that the decision covers: a gateway asks about one call in several scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<Asking>,
+    pub also: Vec<HeldCallExcerpt>,
     pub asked_at: Timestamp,
     /// The deadline for a decision.
     pub expires_at: Timestamp,
@@ -198,19 +198,19 @@ pub struct Approval {
 
 /// One question as the store keeps it.
 #[derive(Debug, Clone)]
-pub struct Kept {
-    pub asking: Asking,
+pub struct StoredQuestion {
+    pub asking: HeldCallExcerpt,
     /// The digest of the exact call that the answer is valid for, as text.
     pub binding: String,
-    /// The sealed [`Whole`], until it is erased.
+    /// The sealed [`UnsealedCall`], until it is erased.
     pub sealed: Option<Vec<u8>>,
 }
 
 /// A question, with its binding and its deadlines.
 #[derive(Debug, Clone)]
 pub struct Question {
-    pub asking: Asking,
-    /// The sealed [`Whole`]. The first [`SEAL_MARK_BYTES`] identify the key.
+    pub asking: HeldCallExcerpt,
+    /// The sealed [`UnsealedCall`]. The first [`SEAL_MARK_BYTES`] identify the key.
     pub sealed: Vec<u8>,
     /// Whether it may join the pending approval that it names, as a further question of the same decision.
     pub joins: bool,
@@ -237,7 +237,7 @@ pub struct Claim {
 }
 
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum AskOutcome {
     /// The call is approved, and the approval is reserved for it.
     Claimed(Claim),
     /// Waiting for a decision.
@@ -256,12 +256,12 @@ pub enum Asked {
 
 /// A filter for approvals; an absent field matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct ApprovalFilter {
     pub status: Option<ApprovalStatus>,
     pub tenant: Option<String>,
 }
 
-impl Which {
+impl ApprovalFilter {
     /// Undecided approvals of all tenants.
     pub fn pending() -> Self {
         Self {
@@ -290,7 +290,7 @@ pub struct Resolved {
     pub is_new: bool,
 }
 
-impl Sight {
+impl CallVisibility {
     /// What a backend shows of an approval; it does not open sealed calls.
     pub fn unopened(status: ApprovalStatus) -> Self {
         // Backends never see the key: the gateway seals a call before it stores it, and opens it for the approver.
@@ -372,7 +372,7 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
         question: &Question,
         call: CallId,
         now: Timestamp,
-    ) -> Result<Asked, ApprovalsError>;
+    ) -> Result<AskOutcome, ApprovalsError>;
 
     /// Marks a claimed approval as used.
     // Called after the log has the entry: that entry is the use, and a claim that a crash leaves behind is
@@ -396,7 +396,11 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
     /// The questions that an approval covers, the first one first. `to_a_person` states that an approver is about
     /// to see them.
     // After that no further question joins: an approver must not approve something that was added afterwards.
-    fn kept(&self, id: &ApprovalId, to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError>;
+    fn kept(
+        &self,
+        id: &ApprovalId,
+        to_a_person: bool,
+    ) -> Result<Vec<StoredQuestion>, ApprovalsError>;
 
     /// Erases expired sealed calls. A decision erases the others.
     fn erase(&self, now: Timestamp) -> Result<(), ApprovalsError>;
@@ -404,7 +408,7 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
     /// The approvals that match, newest first; at most `limit`.
     fn list(
         &self,
-        which: &Which,
+        which: &ApprovalFilter,
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError>;

@@ -8,7 +8,7 @@ mod raw;
 mod record_type;
 mod written;
 
-use callgate_gate::{ApprovalId, CallId, Declared, Operation, Transport};
+use callgate_gate::{ApprovalId, CallId, DeclaredIntent, Operation, Transport};
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
@@ -241,7 +241,7 @@ impl Intent {
     }
 
     /// The intent as it was declared.
-    pub(crate) fn declared(declared: &Declared) -> Self {
+    pub(crate) fn declared(declared: &DeclaredIntent) -> Self {
         let stated = declared.operation_type.clone();
         let chosen = || {
             let chosen = declared.inferred.then(|| declared.variant.as_str());

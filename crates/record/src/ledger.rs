@@ -80,24 +80,24 @@ pub struct LedgerError {
 }
 
 /// What a ledger answers: at once where the tables are in this process, else as a future.
-pub type Tallied<T> = Placing<Result<T, LedgerError>>;
+pub type LedgerFuture<T> = Placing<Result<T, LedgerError>>;
 
 /// Counts for the limits of policies. Everything belongs to an [`Owner`]: a tenant that fills its tables
 /// makes the ledger forget entries of that tenant and of no other.
 pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// Counts one request against each limit that has room for it. Exact under races: in any stretch of
     /// a limit's window at most `max_requests` requests of an owner were taken.
-    fn count(&self, account: &Account, limits: Vec<RateLimit>) -> Tallied<Counted>;
+    fn count(&self, account: &Account, limits: Vec<RateLimit>) -> LedgerFuture<Counted>;
 
     /// Which of these earlier calls were allowed in time.
-    fn met(&self, account: &Account, priors: Vec<Prior>) -> Tallied<Vec<Prior>>;
+    fn met(&self, account: &Account, priors: Vec<Prior>) -> LedgerFuture<Vec<Prior>>;
 
     /// Remembers an allowed call for [`Ledger::met`].
-    fn note(&self, account: &Account, server: &str, tool: &str) -> Tallied<()>;
+    fn note(&self, account: &Account, server: &str, tool: &str) -> LedgerFuture<()>;
 
     /// Sets an amount aside. Calls that are decided at the same time see each other's; a negative amount
     /// counts as nothing.
-    fn reserve(&self, owner: &Owner, amount: f64) -> Tallied<Reservation>;
+    fn reserve(&self, owner: &Owner, amount: f64) -> LedgerFuture<Reservation>;
 
     /// The call did not happen: the amount is free again. A backend that cannot do this at once does it
     /// later, or lets the booking lapse with its day.
@@ -110,14 +110,14 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     }
 
     /// The limits that a held call was counted against when it asked.
-    fn paid(&self, call: Digest) -> Tallied<Vec<RateLimit>>;
+    fn paid(&self, call: Digest) -> LedgerFuture<Vec<RateLimit>>;
 
     /// A held call was counted against these limits, and is not counted again once it is approved.
-    fn note_paid(&self, call: Digest, limits: Vec<RateLimit>) -> Tallied<()>;
+    fn note_paid(&self, call: Digest, limits: Vec<RateLimit>) -> LedgerFuture<()>;
 
     /// The held call runs: the next one like it pays again.
-    fn settle_paid(&self, call: Digest) -> Tallied<()>;
+    fn settle_paid(&self, call: Digest) -> LedgerFuture<()>;
 
     /// What each token has used, by tenant and token.
-    fn usage(&self) -> Tallied<Vec<Usage>>;
+    fn usage(&self) -> LedgerFuture<Vec<Usage>>;
 }

@@ -22,9 +22,9 @@ mod tokens;
 
 pub use activity::{Activity, ActivityError, Metadata};
 pub use approval_port::{
-    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Asking, Claim,
-    Kept, Question, Resolution, ResolveApprovalError, Resolved, SEAL_MARK_BYTES, Sight, Way, Which,
-    Whole,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, Approver,
+    AskOutcome, CallVisibility, Claim, DecisionChannel, HeldCallExcerpt, Question, Resolution,
+    ResolveApprovalError, Resolved, SEAL_MARK_BYTES, StoredQuestion, UnsealedCall,
 };
 pub use archive::{
     ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Format, Page, Retained,
@@ -36,9 +36,11 @@ pub use entry::{
     WriterId,
 };
 pub use instant::InstantWriter;
-pub use ledger::{Account, Counted, Ledger, LedgerError, RateUsage, Reservation, Tallied, Usage};
+pub use ledger::{
+    Account, Counted, Ledger, LedgerError, LedgerFuture, RateUsage, Reservation, Usage,
+};
 pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};
 pub use redact::{BadPattern, Excerpt, Redactor, body_digest};
-pub use store::{Log, Placing, Position, Settling, Store, StoreError};
+pub use store::{DurabilityWait, Log, Placing, Position, Store, StoreError};
 pub use stores::{Backend, BackendError, SharedStores, Stores};
 pub use tokens::{MAX_TOKENS, NewToken, Token, Tokens, TokensError};

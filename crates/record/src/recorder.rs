@@ -5,7 +5,7 @@ mod holds;
 
 use std::sync::Arc;
 
-use callgate_gate::{Attempt, Call, CallId, Declared, Denied, Fault, Permit, Ruling, Target};
+use callgate_gate::{Attempt, Call, CallId, DeclaredIntent, Denied, Fault, Permit, Ruling, Target};
 use callgate_wire::{Json, methods};
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
@@ -116,7 +116,7 @@ impl Recorder {
             (Err(error), OnFailure::Allow) => {
                 // The event is separate from the entry, which looks like any other once it is written: an operator
                 // must be able to find the calls that ran before they were on record.
-                self.store.append_owed(entry);
+                self.store.append_or_queue(entry);
                 self.event(
                     RecordType::System,
                     "record.allowed_without",
@@ -150,7 +150,7 @@ impl Recorder {
     pub fn denied(&self, denied: &Denied) {
         let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
         entry.status = Some(Status::Blocked);
-        self.store.append_owed(Entry::Refused(entry));
+        self.store.append_or_queue(Entry::Refused(entry));
     }
 
     /// Records an attempt that ended before a decision.
@@ -172,7 +172,7 @@ impl Recorder {
         entry.tool = asked.map(|asked| name(&asked));
         entry.status = Some(status);
         entry.error = Some(self.redacted(error));
-        self.store.append_owed(Entry::Refused(entry));
+        self.store.append_or_queue(Entry::Refused(entry));
     }
 
     /// Records a tool that an agent used without the gate, as its own events report.
@@ -182,7 +182,7 @@ impl Recorder {
         let tool = attempt.frame.param("name").and_then(|tool| tool.as_str());
         entry.tool = tool.map(|tool| name(&tool));
         entry.status = Some(Status::Bypassed);
-        self.store.append_owed(Entry::Refused(entry));
+        self.store.append_or_queue(Entry::Refused(entry));
     }
 
     /// Records an attempt that was refused for its intent or its arguments. Without a target, the record has the
@@ -218,7 +218,7 @@ impl Recorder {
             code: 0,
             message: text,
         });
-        self.store.append_owed(Entry::Refused(entry));
+        self.store.append_or_queue(Entry::Refused(entry));
     }
 
     /// Records the end of a forwarded call. A failed write is retried, so the end is never lost.
@@ -233,7 +233,9 @@ impl Recorder {
                 .map(|response| self.redactor.body(response)),
             error: outcome.error.map(|error| self.redacted(error)),
         };
-        let placing = self.store.place_owed(Entry::Finished(Box::new(finished)));
+        let placing = self
+            .store
+            .place_or_queue(Entry::Finished(Box::new(finished)));
         if let Some(position) = placing.await {
             // A failed wait is reported by the store itself; the call has happened all the same.
             let _ = self.store.settled(position).await;
@@ -248,7 +250,7 @@ impl Recorder {
         server: Option<&str>,
         reason: Option<String>,
     ) {
-        self.store.append_owed(Entry::Event(Event {
+        self.store.append_or_queue(Entry::Event(Event {
             id: CallId(Ulid::generate()),
             record_type,
             name: name.to_owned(),
@@ -279,14 +281,15 @@ impl Recorder {
                     code: 0,
                     message: self.redactor.text(&error.to_string()),
                 };
-                self.store.append_owed(Entry::Finished(Box::new(Finished {
-                    id,
-                    status: Status::Rejected,
-                    effect: Effect::None,
-                    duration_us: 0,
-                    response: None,
-                    error: Some(failed),
-                })));
+                self.store
+                    .append_or_queue(Entry::Finished(Box::new(Finished {
+                        id,
+                        status: Status::Rejected,
+                        effect: Effect::None,
+                        duration_us: 0,
+                        response: None,
+                        error: Some(failed),
+                    })));
                 Err(NotRecorded(error))
             }
             OnFailure::Allow => {
@@ -399,7 +402,7 @@ impl Recorder {
     }
 
     /// A declared intent, redacted: its text is as untrusted as the arguments.
-    fn intent(&self, declared: &Declared) -> Intent {
+    fn intent(&self, declared: &DeclaredIntent) -> Intent {
         let intent = Intent::declared(declared);
         let redacted = |text: Option<String>| text.map(|text| self.redactor.text(&text));
         Intent {

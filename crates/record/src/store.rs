@@ -21,7 +21,7 @@ pub struct StoreError {
 pub type Placing<T> = Either<Ready<T>, BoxFuture<'static, T>>;
 
 /// A wait for durability, which is often over already.
-pub type Settling<'a> =
+pub type DurabilityWait<'a> =
     Either<Ready<Result<(), StoreError>>, BoxFuture<'a, Result<(), StoreError>>>;
 
 /// Stores entries in order, and never loses one that it took.
@@ -33,7 +33,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Takes an entry about something that has happened already. It cannot be refused: an entry that cannot be written
     /// now joins the backlog, which is written before any new entry is taken. No position means that it is there.
-    fn append_owed(&self, entry: Entry) -> Option<Position>;
+    fn append_or_queue(&self, entry: Entry) -> Option<Position>;
 
     /// [`Store::append`] for async callers. The entry is taken even when the future is dropped.
     // A host can disconnect at any time, which drops the future; the record must not depend on that.
@@ -41,13 +41,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         Either::Left(ready(self.append(entry)))
     }
 
-    /// [`Store::append_owed`] for async callers.
-    fn place_owed(&self, entry: Entry) -> Placing<Option<Position>> {
-        Either::Left(ready(self.append_owed(entry)))
+    /// [`Store::append_or_queue`] for async callers.
+    fn place_or_queue(&self, entry: Entry) -> Placing<Option<Position>> {
+        Either::Left(ready(self.append_or_queue(entry)))
     }
 
     /// Waits until everything up to `position` is as durable as the configuration asks.
-    fn settled(&self, position: Position) -> Settling<'_>;
+    fn settled(&self, position: Position) -> DurabilityWait<'_>;
 }
 
 /// The chain that one process writes. A log that is dropped without [`Log::close`] counts as crashed: the next writer

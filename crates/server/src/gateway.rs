@@ -66,7 +66,7 @@ pub trait StatusSource: Send + Sync {
     }
 
     /// The number of record entries that are waiting to be written.
-    fn record_owed(&self) -> usize {
+    fn record_backlog(&self) -> usize {
         0
     }
 

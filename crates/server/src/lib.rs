@@ -5,7 +5,6 @@
 //! nothing and has no other way to a provider. Inbound sockets live here and nowhere else.
 
 mod answering;
-mod ask;
 mod asks;
 mod attach;
 mod batch;
@@ -24,15 +23,16 @@ mod stdio;
 mod step;
 mod subscriptions;
 mod tasks;
+mod tool_request;
 mod view;
 
-pub use ask::Ask;
 pub use attach::AttachDoor;
 pub use gateway::{Gateway, Reloads, ServerRow, StatusSource};
 pub use http::{Closing, HttpDoor, Logins, Tokens};
-pub use principal::{Keyring, Principal};
+pub use principal::{Principal, TokenLookup};
 pub use stdio::{StdioDoor, StdioEnd};
 pub use step::StepDoor;
+pub use tool_request::ToolRequest;
 pub use view::{
     Detail, IntentForm, ViewSettings,
     code::{CodeSettings, PackSource},

@@ -17,7 +17,7 @@ pub struct Principal {
     /// Whether the token's name replaces the agent name that the client gives itself.
     pub names_agent: bool,
     /// Whether the caller operates this gateway and so sees every tenant.
-    pub operates: bool,
+    pub is_operator: bool,
 }
 
 impl Principal {
@@ -30,7 +30,7 @@ impl Principal {
             grant: Grant::default(),
             view: None,
             names_agent: false,
-            operates: false,
+            is_operator: false,
         }
     }
 
@@ -42,14 +42,14 @@ impl Principal {
     /// The operator: the holder of the gateway's own admin token.
     pub fn operator() -> Self {
         Self {
-            operates: true,
+            is_operator: true,
             ..Self::new(Role::Admin.as_str(), Role::Admin)
         }
     }
 }
 
 /// The stored tokens, in addition to the gateway's own agent and admin tokens.
-pub trait Keyring: Send + Sync + fmt::Debug {
+pub trait TokenLookup: Send + Sync + fmt::Debug {
     /// The principal of the token with this digest; `None` when it is unknown, revoked or expired.
     fn holder(&self, digest: &Digest) -> Option<Arc<Principal>>;
 
@@ -59,11 +59,11 @@ pub trait Keyring: Send + Sync + fmt::Debug {
 
 /// Re-checks a token for streams that outlive their request. Configured tokens and the local user are always valid.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pass(Option<(Arc<dyn Keyring>, String)>);
+pub(crate) struct Pass(Option<(Arc<dyn TokenLookup>, String)>);
 
 impl Pass {
     /// The pass of a stored token, which can be revoked.
-    pub(crate) fn stored(keyring: Arc<dyn Keyring>, name: &str) -> Self {
+    pub(crate) fn stored(keyring: Arc<dyn TokenLookup>, name: &str) -> Self {
         Self(Some((keyring, name.to_owned())))
     }
 

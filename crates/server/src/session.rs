@@ -246,7 +246,7 @@ impl Session {
             Some(methods::INITIALIZED | methods::PROGRESS) | None => Box::pin(ready(())),
             Some(method) if method.starts_with(NOTIFICATIONS) => {
                 let providers = self.gateway.path.providers().clone();
-                Box::pin(async move { providers.tell_all(&host, notification).await })
+                Box::pin(async move { providers.notify_all(&host, notification).await })
             }
             // A request without an id. Some servers would execute it, without a decision and without a
             // record, so it is dropped.

@@ -30,7 +30,7 @@ impl StepDoor {
     }
 
     /// Whether the agent has received a tool list.
-    pub fn was_listed(&self) -> bool {
+    pub fn tools_were_listed(&self) -> bool {
         self.listed.load(Ordering::Acquire)
     }
 

@@ -17,8 +17,8 @@ use std::{
 
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Claim, Kept,
-    Question, ResolveApprovalError, Resolved, Which, WriterId,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, Approver,
+    AskOutcome, Claim, Question, ResolveApprovalError, Resolved, StoredQuestion, WriterId,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
@@ -143,7 +143,7 @@ impl ApprovalStore {
         question: &Question,
         found: rows::QuestionRow,
         call: CallId,
-    ) -> Result<Asked, ApprovalDbError> {
+    ) -> Result<AskOutcome, ApprovalDbError> {
         let rows::QuestionRow {
             mut approval,
             under,
@@ -156,15 +156,15 @@ impl ApprovalStore {
         Ok(match approval.status {
             ApprovalStatus::Approved => {
                 claims::claim(transaction, &row, self.writer, call)?;
-                Asked::Claimed(Claim {
+                AskOutcome::Claimed(Claim {
                     id: row,
                     approval: approval.id,
                 })
             }
-            ApprovalStatus::Denied => Asked::Denied(approval),
+            ApprovalStatus::Denied => AskOutcome::Denied(approval),
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
                 sealed::renew(transaction, &row, question)?;
-                Asked::Pending {
+                AskOutcome::Pending {
                     approval,
                     is_new: false,
                 }
@@ -185,7 +185,7 @@ impl Approvals for ApprovalStore {
         question: &Question,
         call: CallId,
         now: Timestamp,
-    ) -> Result<Asked, ApprovalsError> {
+    ) -> Result<AskOutcome, ApprovalsError> {
         self.change(|transaction| {
             // First, so that an approval which a crashed process claimed and did not use is found as approved.
             claims::settle_dead(transaction, &self.dir, self.writer)?;
@@ -196,19 +196,19 @@ impl Approvals for ApprovalStore {
             }
             if let Some(approval) = sealed::joined(transaction, question, now)? {
                 rows::insert(transaction, question, self.writer, now, Some(&approval))?;
-                return Ok(Asked::Pending {
+                return Ok(AskOutcome::Pending {
                     approval: Box::new(approval),
                     is_new: false,
                 });
             }
             let principal = &question.asking.principal;
             if rows::open_of(transaction, principal, now)? >= OPEN_PER_PRINCIPAL {
-                return Ok(Asked::TooMany {
+                return Ok(AskOutcome::TooMany {
                     limit: OPEN_PER_PRINCIPAL,
                 });
             }
             let approval = rows::insert(transaction, question, self.writer, now, None)?;
-            Ok(Asked::Pending {
+            Ok(AskOutcome::Pending {
                 approval: Box::new(approval),
                 is_new: true,
             })
@@ -265,7 +265,11 @@ impl Approvals for ApprovalStore {
         })
     }
 
-    fn kept(&self, id: &ApprovalId, to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError> {
+    fn kept(
+        &self,
+        id: &ApprovalId,
+        to_a_person: bool,
+    ) -> Result<Vec<StoredQuestion>, ApprovalsError> {
         self.read(|inner| {
             let connection = connection(inner)?;
             if to_a_person {
@@ -281,7 +285,7 @@ impl Approvals for ApprovalStore {
 
     fn list(
         &self,
-        which: &Which,
+        which: &ApprovalFilter,
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError> {

@@ -18,7 +18,7 @@ use std::{
 };
 
 use callgate_record::{
-    Entry, Event, Head, Opened, Placing, Position, RecordType, Settling, Store, StoreError,
+    DurabilityWait, Entry, Event, Head, Opened, Placing, Position, RecordType, Store, StoreError,
     Unknown, WriterId,
 };
 use futures_util::future::{Either, FutureExt, ready};
@@ -222,7 +222,7 @@ impl Store for Log {
         take_written(&mut self.chain(), CallStep::of(entry), body)
     }
 
-    fn append_owed(&self, entry: Entry) -> Option<Position> {
+    fn append_or_queue(&self, entry: Entry) -> Option<Position> {
         let body = line::body(&entry).map_err(io::Error::from);
         let position = self.chain().take_or_queue(entry, body).map(Position);
         self.shared.wake_if_queued(position);
@@ -240,7 +240,7 @@ impl Store for Log {
             .place(move |chain| take_written(chain, step, body), lost)
     }
 
-    fn place_owed(&self, entry: Entry) -> Placing<Option<Position>> {
+    fn place_or_queue(&self, entry: Entry) -> Placing<Option<Position>> {
         let body = line::body(&entry).map_err(io::Error::from);
         let shared = Arc::clone(&self.shared);
         let job = move |chain: &mut Chain| {
@@ -251,7 +251,7 @@ impl Store for Log {
         self.shared.place(job, || None)
     }
 
-    fn settled(&self, position: Position) -> Settling<'_> {
+    fn settled(&self, position: Position) -> DurabilityWait<'_> {
         match self.shared.durability {
             Durability::Process => Either::Left(ready(Ok(()))),
             Durability::Power => Either::Right(self.shared.settled(position).boxed()),

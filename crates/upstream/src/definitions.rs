@@ -112,7 +112,7 @@ impl Definitions {
 
 /// The tools that the server of this name listed when a gateway with this data folder was last connected to
 /// it, whatever its launch configuration was.
-pub fn last_known(options: &FleetOptions, server: &ServerName) -> Option<Vec<Tool>> {
+pub fn saved_tools(options: &FleetOptions, server: &ServerName) -> Option<Vec<Tool>> {
     let folder = options.definitions_dir.as_deref()?;
     Some(DefinitionsFile::read(folder, server)?.tools(server))
 }

@@ -15,7 +15,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use callgate_call::{
-    Announcement, Audience, Events, Failure, InHouse, Provider, Providers, Reply, Resident,
+    Announcement, Audience, Events, Failure, LocalProvider, Provider, Providers, Reply, Resident,
 };
 use callgate_gate::{
     Catalog, Host, Naming, Policy, Prefix, Reference, ServerName, Who,
@@ -50,7 +50,7 @@ pub struct Fleet {
     me: Weak<Self>,
     roster: Roster,
     /// Providers inside this process (built-in tools, plugins), listed after the servers.
-    in_house: ArcSwap<Vec<Arc<dyn InHouse>>>,
+    local_providers: ArcSwap<Vec<Arc<dyn LocalProvider>>>,
     supplies: ArcSwap<Supplies>,
     profile: Profile,
     recorder: Recorder,
@@ -80,7 +80,7 @@ pub struct FleetPlan {
     /// In configuration order.
     pub servers: Vec<ServerSpec>,
     /// Providers inside this process: the built-in tools, plugins.
-    pub in_house: Vec<Arc<dyn InHouse>>,
+    pub local_providers: Vec<Arc<dyn LocalProvider>>,
     pub policy: Policy,
     /// The accepted tool definitions.
     pub pins: Pins,
@@ -101,7 +101,7 @@ pub struct ServerReport {
     pub reason: Option<String>,
     pub tools: usize,
     /// How many tools have no annotations about their effects.
-    pub silent_tools: usize,
+    pub unannotated_tools: usize,
     /// The process id of its warden.
     pub pid: Option<u32>,
 }
@@ -116,7 +116,7 @@ impl Fleet {
     ) -> Arc<Self> {
         let FleetPlan {
             servers,
-            in_house,
+            local_providers,
             policy,
             pins,
             options,
@@ -124,7 +124,7 @@ impl Fleet {
         let fleet = Arc::new_cyclic(|me: &Weak<Self>| Self {
             me: me.clone(),
             roster: Roster::default(),
-            in_house: ArcSwap::from_pointee(in_house),
+            local_providers: ArcSwap::from_pointee(local_providers),
             supplies: ArcSwap::from_pointee(Supplies::new(options)),
             profile,
             recorder,
@@ -157,7 +157,7 @@ impl Fleet {
     pub fn apply(&self, plan: FleetPlan) {
         let FleetPlan {
             servers,
-            in_house,
+            local_providers,
             policy,
             pins,
             options,
@@ -173,12 +173,12 @@ impl Fleet {
             self.supplies.store(Arc::new(Supplies::new(options)));
         }
         // First, because `take_over` reads it to decide whether a server is the only provider.
-        self.in_house.store(Arc::new(in_house));
+        self.local_providers.store(Arc::new(local_providers));
         self.take_over(servers, &before);
     }
 
     /// Applies another lock from now on.
-    pub fn keep_to(&self, lock: Lock) {
+    pub fn set_lock(&self, lock: Lock) {
         let before = Pins::clone(&self.pins.load());
         self.pins.store(Arc::new(Pins { lock, ..before }));
         self.rebuild();
@@ -191,7 +191,7 @@ impl Fleet {
     fn take_over(&self, specs: Vec<ServerSpec>, policy_before: &Policy) {
         // Names of a single provider cannot collide, so its ids and notifications may pass unchanged.
         let alone = specs.len() == 1
-            && self.in_house.load().is_empty()
+            && self.local_providers.load().is_empty()
             && self.naming().prefix == Prefix::Never;
         let Changes {
             started,
@@ -304,7 +304,7 @@ impl Fleet {
                 status: state.status,
                 reason: state.reason.clone(),
                 tools: tools.len(),
-                silent_tools: tools.iter().filter(|tool| tool.hints.is_silent()).count(),
+                unannotated_tools: tools.iter().filter(|tool| tool.hints.is_silent()).count(),
                 pid: state.pid,
             }
         };
@@ -339,12 +339,12 @@ impl Providers for Fleet {
         if let Some(found) = self.roster.find(server) {
             return Some(found);
         }
-        let in_house = self.in_house.load();
-        let found = in_house.iter().find(|one| one.server() == *server);
+        let local_providers = self.local_providers.load();
+        let found = local_providers.iter().find(|one| one.server() == *server);
         found.map(|one| one.clone() as Arc<dyn Provider>)
     }
 
-    fn tell_all<'a>(&'a self, host: &'a Arc<Host>, notification: Frame) -> BoxFuture<'a, ()> {
+    fn notify_all<'a>(&'a self, host: &'a Arc<Host>, notification: Frame) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.tell(host, &Housekeeping::HostNotification(&notification), None)
                 .await

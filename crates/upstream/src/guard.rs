@@ -8,11 +8,11 @@ mod audit;
 use std::time::Duration;
 
 use bytes::Bytes;
-use callgate_call::{Events, Guard, events::checks::FailedToAsk};
+use callgate_call::{Events, Guard, events::checks::GuardUnavailable};
 use callgate_gate::{
     ApprovalId, Call, Check, FIRST_TENANT, Kind,
     guard::{
-        FailMode, GuardOptions, Guarded, Inquiry,
+        FailMode, GuardAnswers, GuardOptions, Inquiry,
         message::{self, Answer},
     },
 };
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::{
     Endpoint, EndpointError,
-    http::{HttpClient, HttpFailed, RequestHeaders, ResponseBody, read_body},
+    http::{HttpClient, HttpError, RequestHeaders, ResponseBody, read_body},
 };
 use audit::UncheckedCallLog;
 
@@ -59,7 +59,7 @@ enum AskError {
     #[error("it did not answer within {0:?}")]
     Slow(Duration),
     #[error(transparent)]
-    Http(#[from] HttpFailed),
+    Http(#[from] HttpError),
     #[error("it answered {0}")]
     Status(StatusCode),
     #[error("it did not report the approval's status")]
@@ -88,11 +88,11 @@ impl RemoteGuard {
         })
     }
 
-    async fn ask_all(&self, call: &Call, inquiries: Vec<Inquiry>) -> Guarded {
+    async fn ask_all(&self, call: &Call, inquiries: Vec<Inquiry>) -> GuardAnswers {
         let frame = &call.attempt.frame;
         let named = APPROVAL_KEYS.iter().find_map(|key| frame.meta(key));
         let named = named.and_then(|named| named.as_str());
-        let mut guarded = Guarded::default();
+        let mut guarded = GuardAnswers::default();
         for inquiry in inquiries {
             // One decision covers all questions about a call, so later ones use the approval of the first.
             let open = guarded.approval.as_ref().map(|(id, _)| id.as_str());
@@ -132,7 +132,7 @@ impl RemoteGuard {
             Kind::Allow => Decision::Allow,
             Kind::Confirm | Kind::RequireApproval | Kind::Deny => Decision::Deny,
         };
-        self.events.emit(FailedToAsk {
+        self.events.emit(GuardUnavailable {
             call,
             rule: &check.rule,
             error: &error,
@@ -155,7 +155,7 @@ impl RemoteGuard {
             let body = Pieces::from(bytes::Bytes::from(body));
             let response = match self.client.post(&self.check, &carried, body).await {
                 // Something answered, so this is an answer that cannot be understood and not an absent guard.
-                Err(HttpFailed::NotHttp(_)) => return Ok(Outcome::Invalid("it is not HTTP")),
+                Err(HttpError::NotHttp(_)) => return Ok(Outcome::Invalid("it is not HTTP")),
                 sent => sent?,
             };
             match response.status() {
@@ -200,7 +200,7 @@ impl RemoteGuard {
 }
 
 impl Guard for RemoteGuard {
-    fn ask<'a>(&'a self, call: &'a Call, inquiries: Vec<Inquiry>) -> BoxFuture<'a, Guarded> {
+    fn ask<'a>(&'a self, call: &'a Call, inquiries: Vec<Inquiry>) -> BoxFuture<'a, GuardAnswers> {
         Box::pin(self.ask_all(call, inquiries))
     }
 

@@ -10,7 +10,7 @@ use crate::{
     Endpoint, FleetOptions, Launch, Profile,
     connection::{Connection, ConnectionLimits, HousekeepingError},
     handshake::{HandshakeError, Introduction, discover, initialize},
-    http::HttpFailed,
+    http::HttpError,
     inbound::Wiring,
     supplies::Supplies,
 };
@@ -38,7 +38,7 @@ pub(crate) enum LaneError {
     Spawn(#[from] SpawnError),
     /// The HTTP client could not be created.
     #[error(transparent)]
-    Http(#[from] HttpFailed),
+    Http(#[from] HttpError),
     /// The server was reached, but the handshake failed.
     #[error("{error}{}", stderr_suffix(.last_stderr_line))]
     Handshake {

@@ -35,8 +35,8 @@ mod tasks;
 
 use callgate_gate::{Endpoint, EndpointError, Launch, Protocol, ServerSpec};
 
-pub use definitions::last_known;
+pub use definitions::saved_tools;
 pub use fleet::{Fleet, FleetPlan, ServerReport};
 pub use guard::{GuardError, RemoteGuard};
 pub use server::ServerStatus;
-pub use spec::{FleetOptions, KeptPins, Profile};
+pub use spec::{FleetOptions, PinStoreHandle, Profile};

@@ -17,7 +17,7 @@ pub struct FleetOptions {
     /// The folder for saved definitions.
     pub definitions_dir: Option<PathBuf>,
     /// The store of accepted definitions; without one they last until this process ends.
-    pub pin_store: Option<KeptPins>,
+    pub pin_store: Option<PinStoreHandle>,
     /// How long a first list or call waits for servers that are still connecting.
     pub connect_wait: Duration,
     /// Longest pause between two attempts to reach a server.
@@ -36,15 +36,15 @@ pub struct FleetOptions {
 
 /// The store of accepted definitions. Two are equal if they store to the same place.
 #[derive(Debug, Clone)]
-pub struct KeptPins(pub Arc<dyn PinStore>);
+pub struct PinStoreHandle(pub Arc<dyn PinStore>);
 
-impl PartialEq for KeptPins {
+impl PartialEq for PinStoreHandle {
     fn eq(&self, other: &Self) -> bool {
         self.0.place() == other.0.place()
     }
 }
 
-impl Eq for KeptPins {}
+impl Eq for PinStoreHandle {}
 
 /// The principal, client and capabilities that a connection is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]

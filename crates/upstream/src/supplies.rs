@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{
     FleetOptions,
-    http::{HttpClient, HttpFailed},
+    http::{HttpClient, HttpError},
 };
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Supplies {
     }
 
     /// An HTTP client for one server.
-    pub(crate) fn http(&self) -> Result<HttpClient, HttpFailed> {
+    pub(crate) fn http(&self) -> Result<HttpClient, HttpError> {
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         // At the first use: reading the system's certificates costs time and memory, which a gateway without
         // HTTP servers need not spend.
@@ -31,7 +31,7 @@ impl Supplies {
         }
         client
             .as_ref()
-            .map(HttpClient::of_another)
-            .ok_or_else(|| HttpFailed::NoRoots("no client was made".to_owned()))
+            .map(HttpClient::for_another_server)
+            .ok_or_else(|| HttpError::NoRoots("no client was made".to_owned()))
     }
 }

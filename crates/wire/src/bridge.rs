@@ -86,7 +86,7 @@ pub fn asks_for_url(reply: &Frame) -> Option<String> {
 }
 
 /// The gateway's own error in the stateless era.
-pub fn own_error_for_stateless(error: &RpcError) -> RpcError {
+pub fn gateway_error_for_stateless(error: &RpcError) -> RpcError {
     let code = match error.code {
         RpcError::RESOURCE_NOT_FOUND => RpcError::INVALID_PARAMS,
         other => other,

@@ -140,7 +140,7 @@ impl<'a> Json<'a> {
 
     /// How many characters the strings under `key` have, over all objects of an array: read in one pass,
     /// where going through elements and members would take three.
-    pub fn chars_under(self, key: &str) -> usize {
+    pub fn count_chars_under(self, key: &str) -> usize {
         let mut objects = Walk::inside(self, JsonKind::Array);
         let mut characters = 0;
         while objects.skip_to_value() {
@@ -397,7 +397,7 @@ mod tests {
             (r#"[{"text":"]}\","},{"text":"é"}]"#, 5),
         ];
         for (text, expected) in cases {
-            assert_eq!(json(text).chars_under("text"), expected, "{text}");
+            assert_eq!(json(text).count_chars_under("text"), expected, "{text}");
         }
     }
 

@@ -49,7 +49,7 @@ pub use param_headers::{
     header_value, named,
 };
 pub use pieces::Pieces;
-pub use registry::{Content, Registry, Tool, ToolAnswer};
+pub use registry::{Content, Registry, Tool, ToolResult};
 pub use scan::{MAX_DEPTH, Member, Outline, ScanError, Span, Strictness, scan};
 pub use session::{Admission, Handshake, SessionState};
 pub use stateless::LogLevel;

@@ -62,7 +62,7 @@ pub struct Tool {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ToolAnswer {
+pub struct ToolResult {
     pub content: Vec<Content>,
     /// The structured result as JSON text.
     pub structured: Option<String>,
@@ -78,7 +78,7 @@ pub enum Content {
     Raw(String),
 }
 
-type Handler = Box<dyn Fn(Bytes) -> BoxFuture<'static, ToolAnswer> + Send + Sync>;
+type Handler = Box<dyn Fn(Bytes) -> BoxFuture<'static, ToolResult> + Send + Sync>;
 
 struct Entry {
     tool: Tool,
@@ -100,7 +100,7 @@ impl Registry {
     pub fn tool<H, F>(mut self, tool: Tool, handler: H) -> Registry
     where
         H: Fn(Bytes) -> F + Send + Sync + 'static,
-        F: Future<Output = ToolAnswer> + Send + 'static,
+        F: Future<Output = ToolResult> + Send + 'static,
     {
         self.tools.retain(|entry| entry.tool.name != tool.name);
         self.tools.push(Entry {
@@ -208,20 +208,20 @@ impl Tool {
     }
 }
 
-impl ToolAnswer {
+impl ToolResult {
     /// An answer of one text.
-    pub fn text(text: impl Into<String>) -> ToolAnswer {
-        ToolAnswer {
+    pub fn text(text: impl Into<String>) -> ToolResult {
+        ToolResult {
             content: vec![Content::Text(text.into())],
-            ..ToolAnswer::default()
+            ..ToolResult::default()
         }
     }
 
     /// A failure with one text.
-    pub fn failure(text: impl Into<String>) -> ToolAnswer {
-        ToolAnswer {
+    pub fn failure(text: impl Into<String>) -> ToolResult {
+        ToolResult {
             is_error: true,
-            ..ToolAnswer::text(text)
+            ..ToolResult::text(text)
         }
     }
 
@@ -262,14 +262,14 @@ mod tests {
         };
         Registry::new("demo", "1.0")
             .tool(echo, |arguments| async move {
-                ToolAnswer {
+                ToolResult {
                     content: vec![Content::Raw(r#"{"type":"x"}"#.to_owned())],
                     structured: Some(String::from_utf8_lossy(&arguments).into_owned()),
                     is_error: false,
                 }
             })
             .tool(Tool::new("fail", "Fails.", "{}"), |_| async {
-                ToolAnswer::failure("no\n")
+                ToolResult::failure("no\n")
             })
     }
 

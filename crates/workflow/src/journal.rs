@@ -67,7 +67,7 @@ pub struct Journal {
 
 /// A run to start.
 #[derive(Debug)]
-pub struct Beginning<'a> {
+pub struct NewRun<'a> {
     pub workflow: &'a str,
     pub text: &'a str,
     /// Where the text was read from; relative paths in it start there.
@@ -81,7 +81,7 @@ pub struct Beginning<'a> {
 }
 
 impl Journal {
-    pub fn begin(data_dir: &Path, beginning: Beginning<'_>) -> Result<Self, JournalError> {
+    pub fn begin(data_dir: &Path, beginning: NewRun<'_>) -> Result<Self, JournalError> {
         let run = Ulid::generate().to_string();
         let folder = data_dir.join(FOLDER).join(&run);
         let failed = |error| JournalError::Io {
@@ -96,7 +96,7 @@ impl Journal {
         let lock = locked(&folder, &run)?;
         fs::write(folder.join(FILE), beginning.text).map_err(failed)?;
         let out = opened(&folder).map_err(failed)?;
-        let Beginning {
+        let NewRun {
             workflow,
             text,
             file,

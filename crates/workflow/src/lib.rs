@@ -26,13 +26,13 @@ mod tree;
 pub use events::Event;
 pub use finding::{Code, Finding, Severity, explain};
 pub use given::{BadInputs, given};
-pub use journal::{Beginning, Journal, JournalError, RunReport, RunStatus, StepReport, runs};
+pub use journal::{Journal, JournalError, NewRun, RunReport, RunStatus, StepReport, runs};
 pub use model::{
     Agent, Backoff, Body, Ending, Input, InputKind, Kind, Loop, Operation, OutputFormat, Parallel,
     Proxy, Retry, State, Strategy, Target, Transition, Workflow,
 };
 pub use outcome::{Outcome, Status};
-pub use plugins::{Offer, Plugins, check_plugins};
+pub use plugins::{PluginOffer, Plugins, check_plugins};
 pub use read::{Reading, Unreadable, read};
-pub use run::{Ended, Run, RunError, Walk};
+pub use run::{Run, RunContext, RunEnd, RunError};
 pub use step_runner::{AgentTask, Failure, OperationTask, StepRunner};

@@ -8,12 +8,12 @@ use futures_util::future::{BoxFuture, join_all};
 use crate::{Code, Finding, Kind, State, Workflow};
 
 /// A plugin's operations. A value says why the operation cannot be offered to a model.
-pub type Offer = BTreeMap<String, Option<String>>;
+pub type PluginOffer = BTreeMap<String, Option<String>>;
 
 /// The port that starts plugins and lists their operations.
 pub trait Plugins: Send + Sync {
     /// A plugin's operations, or why it is unavailable.
-    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<Offer, String>>;
+    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<PluginOffer, String>>;
 }
 
 /// A reference to a plugin's operation, with the paths and positions for findings.
@@ -33,7 +33,7 @@ pub async fn check_plugins(workflow: &Workflow, plugins: &dyn Plugins) -> Vec<Fi
     names.sort_unstable();
     names.dedup();
     let asking = names.iter().map(|name| plugins.offer(name));
-    let offers: BTreeMap<&str, Result<Offer, String>> =
+    let offers: BTreeMap<&str, Result<PluginOffer, String>> =
         names.iter().copied().zip(join_all(asking).await).collect();
     let mut findings = Vec::new();
     for one in &named {

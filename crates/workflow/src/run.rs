@@ -30,7 +30,7 @@ const MAX_VISITS: u32 = 1000;
 const SHOWN_CHARS: usize = 500;
 
 /// What a run needs besides its workflow.
-pub struct Walk<'a> {
+pub struct RunContext<'a> {
     pub journal: &'a Journal,
     pub step_runner: &'a dyn StepRunner,
     /// Receives the events of the run.
@@ -43,9 +43,9 @@ pub struct Walk<'a> {
     pub env: Vec<(String, String)>,
 }
 
-impl std::fmt::Debug for Walk<'_> {
+impl std::fmt::Debug for RunContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Walk")
+        f.debug_struct("RunContext")
             .field("journal", &self.journal)
             .finish_non_exhaustive()
     }
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Walk<'_> {
 
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct RunEnd {
     pub status: Status,
     /// The message of the terminal state, or why the run failed.
     pub message: String,
@@ -78,7 +78,7 @@ pub enum RunError {
 #[derive(Debug)]
 pub struct Run<'a> {
     workflow: &'a Workflow,
-    walk: Walk<'a>,
+    walk: RunContext<'a>,
     values: RunValues,
 }
 
@@ -99,7 +99,7 @@ enum Next<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(workflow: &'a Workflow, walk: Walk<'a>) -> Self {
+    pub fn new(workflow: &'a Workflow, walk: RunContext<'a>) -> Self {
         let values = RunValues::new(workflow, walk.journal, &walk.env);
         Self {
             workflow,
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
     }
 
     /// Executes the workflow to its end.
-    pub async fn walk(&self) -> Result<Ended, RunError> {
+    pub async fn walk(&self) -> Result<RunEnd, RunError> {
         let journal = self.walk.journal;
         self.tell(Event::RunStarted {
             run: journal.run.clone(),
@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
         Ok(ended)
     }
 
-    async fn only(&self, frame: &RunFrame, name: &str) -> Result<Ended, RunError> {
+    async fn only(&self, frame: &RunFrame, name: &str) -> Result<RunEnd, RunError> {
         let state = self.found(name)?;
         let outcome = self.visit(frame, format!("{name}#1"), state).await?;
         let message = if outcome.has_failed() {
@@ -142,14 +142,14 @@ impl<'a> Run<'a> {
         } else {
             String::new()
         };
-        Ok(Ended {
+        Ok(RunEnd {
             status: outcome.status,
             message,
             output: outcome.output,
         })
     }
 
-    async fn whole(&self, frame: &RunFrame) -> Result<Ended, RunError> {
+    async fn whole(&self, frame: &RunFrame) -> Result<RunEnd, RunError> {
         let mut visits: HashMap<&str, u32> = HashMap::new();
         let mut name = self.workflow.initial.as_str();
         let mut output = String::new();
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
             let state = self.found(name)?;
             if let Kind::Terminal(ending) = &state.kind {
                 let (status, message) = self.ending(frame, ending);
-                return Ok(Ended {
+                return Ok(RunEnd {
                     status,
                     message,
                     output,
@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
             let visit = visits.entry(name).or_default();
             *visit += 1;
             if *visit > MAX_VISITS {
-                return Ok(Ended {
+                return Ok(RunEnd {
                     status: Status::Failure,
                     message: format!("state `{name}` was visited more than {MAX_VISITS} times"),
                     output,
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
             match self.next(frame, state, &outcome) {
                 Next::State(next) => name = next,
                 Next::End(status, message) => {
-                    return Ok(Ended {
+                    return Ok(RunEnd {
                         status,
                         message,
                         output: outcome.output,

@@ -265,7 +265,7 @@ fn a_file_replaces_governing_files() {
         [
             "data/new/deep/file",
             "callgate.yaml",
-            "data/log",
+            "data/activity",
             "callgate.lock",
             ".callgate/packs/p.py",
         ],

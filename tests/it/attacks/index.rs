@@ -247,7 +247,7 @@ fn the_index_of_another_data_folder_is_not_used() {
             }
             if *with_marks {
                 // The writers of the folder, as if they had been read to their end.
-                for entry in fs::read_dir(bed.path("data/log")).expect("a log").flatten() {
+                for entry in fs::read_dir(bed.path("data/activity")).expect("a log").flatten() {
                     let writer = entry.file_name().to_string_lossy().into_owned();
                     edit(&bed, &format!("INSERT INTO writer (id, segment, offset, first) VALUES ('{writer}', 1, 1, 1)"));
                 }

@@ -361,7 +361,7 @@ fn secrets_in_questions() {
         let kept = || on_record(&bed);
         wait_until(std::time::Duration::from_secs(2), || !kept().is_empty());
         let text = json!(kept()).to_string();
-        let log = fs::read_dir(bed.path("data/log")).expect("a log");
+        let log = fs::read_dir(bed.path("data/activity")).expect("a log");
         assert!(log.count() > 0);
         let leaks = ["AKIAIOSFODNN7EXAMPLE", "ghp_16C7e42F", "hunter2"]
             .iter()

@@ -36,7 +36,7 @@ fn a_log_of_a_newer_callgate_is_refused_and_left_unchanged() {
     let version = bed.path("data/activity/version");
     assert_eq!(fs::read_to_string(&version).expect("it is there"), "1\n");
     fs::write(&version, "2\n").expect("it is ours");
-    let before = everything(&bed.path("data/log"));
+    let before = everything(&bed.path("data/activity"));
     let wanted = "error: the activity log was written by a newer callgate: `$DIR/data/activity/version` gives format 2, and this version reads formats up to 1; upgrade callgate\n";
     let commands: [&[&str]; 5] = [
         &["serve", "--listen", "127.0.0.1:0"],
@@ -50,7 +50,7 @@ fn a_log_of_a_newer_callgate_is_refused_and_left_unchanged() {
         let said = normalised(&bed, &ran.stderr);
         assert_eq!((ran.code, said.as_str()), (Some(4), wanted), "{command:?}");
     }
-    assert_eq!(everything(&bed.path("data/log")), before);
+    assert_eq!(everything(&bed.path("data/activity")), before);
 }
 
 #[test]

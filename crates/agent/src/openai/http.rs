@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use callgate_outbound::{self as outbound, Answered, HttpFailed, with_causes};
+use callgate_outbound::{self as outbound, HttpError, ResponseBody, with_causes};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
@@ -53,7 +53,7 @@ impl Client {
         let key = options.api_key.clone();
         let key = key.or_else(|| variable(run, "OPENAI_API_KEY"));
         let client = outbound::Client::new().map_err(unreachable)?;
-        client.can_check(&uri).map_err(unreachable)?;
+        client.can_verify_certificates(&uri).map_err(unreachable)?;
         Ok(Self { client, uri, key })
     }
 
@@ -125,7 +125,7 @@ impl Client {
     }
 }
 
-async fn streamed(response: Response<Answered>) -> Result<Answer, String> {
+async fn streamed(response: Response<ResponseBody>) -> Result<Answer, String> {
     let mut body = response.into_body();
     let mut assembly = Assembly::new();
     while let Some(frame) = body.frame().await {
@@ -138,13 +138,13 @@ async fn streamed(response: Response<Answered>) -> Result<Answer, String> {
     assembly.finish()
 }
 
-async fn collected(response: Response<Answered>) -> Result<Bytes, String> {
+async fn collected(response: Response<ResponseBody>) -> Result<Bytes, String> {
     let body = outbound::read_body(response.into_body(), MAX_BODY_BYTES).await;
     body.map_err(|error| error.to_string())?
         .ok_or_else(|| format!("the answer is longer than {MAX_BODY_BYTES} bytes"))
 }
 
-async fn refused(status: StatusCode, response: Response<Answered>) -> RequestFailure {
+async fn refused(status: StatusCode, response: Response<ResponseBody>) -> RequestFailure {
     let asked = retry_after(response.headers());
     let body = collected(response).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
@@ -174,9 +174,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::try_from(wait).unwrap_or_default())
 }
 
-fn unreachable(error: HttpFailed) -> StepFailed {
+fn unreachable(error: HttpError) -> StepFailed {
     match error {
-        HttpFailed::NoRoots(why) => {
+        HttpError::NoRoots(why) => {
             StepFailed::Model(format!("the root certificates cannot be loaded: {why}"))
         }
         other => StepFailed::Model(other.to_string()),

@@ -14,7 +14,7 @@ use callgate_agent::{
 };
 use callgate_call::{CallPath, Telemetry};
 use callgate_record::{
-    Entry, OnFailure, Position, Recorder, Redactor, Settling, Store, StoreError,
+    DurabilityWait, Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError,
 };
 use callgate_server::Gateway;
 use callgate_testkit::agents::{AgentScript, FakeCall};
@@ -223,12 +223,12 @@ impl Store for Journal {
         Ok(Position(0))
     }
 
-    fn append_owed(&self, entry: Entry) -> Option<Position> {
+    fn append_or_queue(&self, entry: Entry) -> Option<Position> {
         self.entries.lock().unwrap().push(entry);
         None
     }
 
-    fn settled(&self, _: Position) -> Settling<'_> {
+    fn settled(&self, _: Position) -> DurabilityWait<'_> {
         Either::Left(ready(Ok(())))
     }
 }

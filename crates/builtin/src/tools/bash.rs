@@ -6,7 +6,7 @@ use bytes::Bytes;
 use callgate_call::Exchange;
 use callgate_gate::BuiltinTool;
 use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
-use callgate_wire::{Content, ToolAnswer};
+use callgate_wire::{Content, ToolResult};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     task::JoinHandle,
@@ -15,7 +15,7 @@ use tokio::{
 use super::files;
 use crate::{
     Roots,
-    answer::{ToolFailed, ToolResult},
+    answer::{FileToolResult, ToolFailed},
     arguments::{ArgumentError, Arguments},
     provider::{ToolEnd, with},
 };
@@ -149,16 +149,21 @@ fn exit_line(ending: &Ending) -> (String, bool) {
     }
 }
 
-fn shown(how: &str, failed: bool, stdout: &StreamExcerpt, stderr: &StreamExcerpt) -> ToolResult {
+fn shown(
+    how: &str,
+    failed: bool,
+    stdout: &StreamExcerpt,
+    stderr: &StreamExcerpt,
+) -> FileToolResult {
     let text = format!(
         "{how}\nstdout:\n{}\nstderr:\n{}",
         stdout.text(),
         stderr.text()
     );
-    Ok(ToolAnswer {
+    Ok(ToolResult {
         content: vec![Content::Text(text)],
         is_error: failed,
-        ..ToolAnswer::default()
+        ..ToolResult::default()
     })
 }
 

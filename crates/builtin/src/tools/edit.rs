@@ -2,12 +2,12 @@
 
 use std::{io::Read, sync::PoisonError};
 
-use callgate_wire::ToolAnswer;
+use callgate_wire::ToolResult;
 use memchr::memmem;
 
 use super::files;
 use crate::{
-    answer::{ToolFailed, ToolResult},
+    answer::{FileToolResult, ToolFailed},
     arguments::{ArgumentError, Arguments},
     provider::FileTools,
 };
@@ -15,7 +15,7 @@ use crate::{
 /// Larger files are refused: the whole file is held in memory twice.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult {
     let path = arguments.path("path")?;
     let (old, new) = (arguments.text("old")?, arguments.text("new")?);
     let all = arguments.flag("replace_all")?;
@@ -59,7 +59,7 @@ pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
     files::replace(&at, &replaced(&before, &found, old.len(), new.as_bytes()))?;
     let times = if found.len() == 1 { "time" } else { "times" };
     let what = format!("replaced {} {times} in `{path}`", found.len());
-    Ok(ToolAnswer::text(what))
+    Ok(ToolResult::text(what))
 }
 
 fn replaced(before: &[u8], found: &[usize], old: usize, new: &[u8]) -> Vec<u8> {

@@ -10,7 +10,7 @@ use super::{
     walk::{self, MAX_WALK_TIME, Next, WalkEnd},
 };
 use crate::{
-    answer::{ToolFailed, ToolResult, texts},
+    answer::{FileToolResult, ToolFailed, texts},
     arguments::Arguments,
     provider::FileTools,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// The most files in one result.
 const MAX_FILES: usize = 1000;
 
-pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult {
     let pattern = arguments.text("pattern")?;
     let cwd = arguments.path_or_here("cwd")?;
     let at = tools.roots.place(&cwd)?;

@@ -13,7 +13,7 @@ use super::{
     walk::{self, MAX_WALK_TIME, Next, WalkEnd},
 };
 use crate::{
-    answer::{ToolFailed, ToolResult, texts},
+    answer::{FileToolResult, ToolFailed, texts},
     arguments::{ArgumentError, Arguments},
     provider::FileTools,
 };
@@ -33,7 +33,7 @@ enum Mode {
     Count,
 }
 
-pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult {
     let pattern = arguments.text("pattern")?;
     let path = arguments.path_or_here("path")?;
     let glob = arguments.optional_text("glob")?;
@@ -210,7 +210,7 @@ impl Sink for Hits<'_> {
     }
 }
 
-fn shown(search: Search, end: WalkEnd) -> callgate_wire::ToolAnswer {
+fn shown(search: Search, end: WalkEnd) -> callgate_wire::ToolResult {
     let text = if search.out.is_empty() {
         "[no matches]".to_owned()
     } else {

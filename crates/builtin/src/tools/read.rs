@@ -5,11 +5,11 @@ use std::{
     io::{self, BufRead, BufReader, Read},
 };
 
-use callgate_wire::ToolAnswer;
+use callgate_wire::ToolResult;
 
 use super::files;
 use crate::{
-    answer::{ToolFailed, ToolResult, texts},
+    answer::{FileToolResult, ToolFailed, texts},
     arguments::Arguments,
     provider::FileTools,
 };
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 5 * 1024 * 1024;
 /// A NUL in the first bytes marks a file as binary.
 const SNIFFED: usize = 8 * 1024;
 
-pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult {
     let at = tools.roots.place(&arguments.path("path")?)?;
     let range = LineRange {
         // Lines count from 1, but some models send 0 for the beginning.
@@ -112,7 +112,7 @@ fn page(reader: &mut BufReader<File>, range: &LineRange) -> io::Result<Page> {
     Ok(page)
 }
 
-fn shown(page: Page, range: &LineRange) -> ToolAnswer {
+fn shown(page: Page, range: &LineRange) -> ToolResult {
     if page.lines == 0 && page.skipped > 0 {
         let what = format!("[the file has {} lines]", page.skipped);
         return texts([what]);
@@ -130,6 +130,6 @@ fn shown(page: Page, range: &LineRange) -> ToolAnswer {
     texts([text].into_iter().chain(note))
 }
 
-fn binary(path: &str, size: u64) -> ToolAnswer {
+fn binary(path: &str, size: u64) -> ToolResult {
     texts([format!("[`{path}` is a binary file of {size} bytes]")])
 }

@@ -2,12 +2,12 @@
 
 use std::sync::PoisonError;
 
-use callgate_wire::ToolAnswer;
+use callgate_wire::ToolResult;
 
 use super::files;
-use crate::{answer::ToolResult, arguments::Arguments, provider::FileTools};
+use crate::{answer::FileToolResult, arguments::Arguments, provider::FileTools};
 
-pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
+pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult {
     let path = arguments.path("path")?;
     let content = arguments.text("content")?;
     let at = tools.roots.place(&path)?;
@@ -17,5 +17,5 @@ pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> ToolResult {
         .unwrap_or_else(PoisonError::into_inner);
     files::replace(&at, content.as_bytes())?;
     let what = format!("wrote {} bytes to `{path}`", content.len());
-    Ok(ToolAnswer::text(what))
+    Ok(ToolResult::text(what))
 }

@@ -9,13 +9,13 @@ use std::{
 
 use bytes::Bytes;
 use callgate_builtin::{Builtins, Roots};
-use callgate_call::{AskFailed, Caller, Exchange, Failure, InHouse, Provider, Reply};
+use callgate_call::{AskFailed, Caller, Exchange, Failure, LocalProvider, Provider, Reply};
 use callgate_gate::{
     Attempt, Builtin, Call, CallId, Door, Facts, Grant, Host, Policy, Protected, ServerName,
     Source, Target, Tool, Transport, Verdict, Who, decide,
 };
 use callgate_record::{
-    Entry, OnFailure, Position, Recorder, Redactor, Settling, Store, StoreError,
+    DurabilityWait, Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError,
 };
 use callgate_wire::{Era, Frame, Id, Strictness, message};
 use futures_util::future::{BoxFuture, Either, ready};
@@ -267,11 +267,11 @@ impl Store for Nowhere {
         Ok(Position(0))
     }
 
-    fn append_owed(&self, _: Entry) -> Option<Position> {
+    fn append_or_queue(&self, _: Entry) -> Option<Position> {
         None
     }
 
-    fn settled(&self, _: Position) -> Settling<'_> {
+    fn settled(&self, _: Position) -> DurabilityWait<'_> {
         Either::Left(ready(Ok(())))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use callgate_call::InHouse;
+use callgate_call::LocalProvider;
 use callgate_gate::BuiltinTool;
 use serde_json::{Map, Value, json};
 

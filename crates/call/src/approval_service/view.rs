@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use callgate_gate::ApprovalId;
 use callgate_record::{
-    Approval, ApprovalStatus, Approvals, ApprovalsError, Kept, Question, Sight, Which, Whole,
+    Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, CallVisibility, Question,
+    StoredQuestion, UnsealedCall,
 };
 use jiff::Timestamp;
 
@@ -47,13 +48,13 @@ impl ApprovalView {
 
     /// Pending approvals, newest first, at most `limit`, with their calls still sealed.
     pub fn waiting(&self, limit: usize, now: Timestamp) -> Result<Vec<Approval>, ApprovalsError> {
-        self.store.list(&Which::pending(), limit, now)
+        self.store.list(&ApprovalFilter::pending(), limit, now)
     }
 
     /// Matching approvals, newest first, at most `limit`. Set `to_decide` if the list itself is what an approver decides by.
     pub fn list(
         &self,
-        (which, limit): (&Which, usize),
+        (which, limit): (&ApprovalFilter, usize),
         to_decide: bool,
         now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError> {
@@ -72,7 +73,7 @@ impl ApprovalView {
     pub(super) fn seal(
         &self,
         question: &mut Question,
-        whole: &Whole,
+        whole: &UnsealedCall,
     ) -> Result<(), ApprovalsError> {
         let bytes = serde_json::to_vec(whole).map_err(|error| ApprovalsError {
             reason: format!("could not seal the held call: {error}"),
@@ -99,7 +100,7 @@ impl ApprovalView {
             all.push(one.asking);
         }
         if is_whole {
-            approval.sight = Sight::Whole;
+            approval.sight = CallVisibility::Whole;
         }
         if !all.is_empty() {
             approval.asking = all.remove(0);
@@ -108,7 +109,7 @@ impl ApprovalView {
         Ok(())
     }
 
-    fn opened(&self, kept: &Kept) -> Option<Whole> {
+    fn opened(&self, kept: &StoredQuestion) -> Option<UnsealedCall> {
         let sealed = kept.sealed.as_ref()?;
         let bytes = self.seal.open_bytes(sealed, &kept.binding)?;
         serde_json::from_slice(&bytes).ok()

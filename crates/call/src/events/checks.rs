@@ -75,7 +75,7 @@ impl Event for CheckNeedsApproval<'_> {
 
 /// The guard could not be asked about a call, and its failure mode decided.
 #[derive(Debug)]
-pub struct FailedToAsk<'a> {
+pub struct GuardUnavailable<'a> {
     pub call: &'a Call,
     pub rule: &'a str,
     pub error: &'a str,
@@ -83,7 +83,7 @@ pub struct FailedToAsk<'a> {
     pub decision: Decision,
 }
 
-impl Event for FailedToAsk<'_> {
+impl Event for GuardUnavailable<'_> {
     const NAME: &'static str = "fail_mode";
 
     fn log(&self) {

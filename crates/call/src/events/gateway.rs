@@ -126,7 +126,8 @@ impl Event for IndexRebuilt {
     }
 
     fn fields(&self) -> EventFields<'_> {
-        let reason = "index.sqlite was not as callgate had left it; it was rebuilt from the activity log";
+        let reason =
+            "index.sqlite was not as callgate had left it; it was rebuilt from the activity log";
         EventFields {
             reason: Some(reason.to_owned()),
             ..EventFields::new(Self::NAME)

@@ -38,7 +38,7 @@ impl HoldStep<'_> {
             if Instant::now() >= until {
                 if !wait.is_zero() {
                     let error = waiting::undecided();
-                    self.recorder.waited_in_vain(&hold, &id, error);
+                    self.recorder.ended_undecided(&hold, &id, error);
                 }
                 return unreleased(Unreleased::NeedsApproval { hold, id, url });
             }

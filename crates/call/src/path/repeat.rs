@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use callgate_gate::{Agreed, Attempt, CallId, Ruling, ServerName};
+use callgate_gate::{Attempt, CallId, GivenConsent, Ruling, ServerName};
 use callgate_wire::{
     Frame, Id, Json, RpcError, Strictness, message, methods, quote,
     stateless::{
@@ -43,12 +43,12 @@ pub(super) struct Rounds {
     parent: CallId,
     count: u32,
     /// The approval of the first round, which covers the later ones.
-    pub(super) agreed: Option<Agreed>,
+    pub(super) agreed: Option<GivenConsent>,
 }
 
 impl Rounds {
     /// A call after its first round.
-    pub(super) fn of(attempt: &Attempt, server: ServerName, agreed: Option<Agreed>) -> Self {
+    pub(super) fn of(attempt: &Attempt, server: ServerName, agreed: Option<GivenConsent>) -> Self {
         Self {
             original: attempt.frame.clone(),
             server,

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use callgate_gate::{Agreed, Attempt, Permit, Target};
+use callgate_gate::{Attempt, GivenConsent, Permit, Target};
 use callgate_record::{Effect, Open, Outcome, Recorded, Status};
 use callgate_wire::{
     Era, message, quote,
@@ -35,7 +35,7 @@ pub(super) struct RecordedRound {
     pub(super) open: Open,
     pub(super) started: Instant,
     /// The approval that it was permitted by.
-    pub(super) agreed: Option<Agreed>,
+    pub(super) agreed: Option<GivenConsent>,
 }
 
 type ForwardResult = Result<Reply, Failure>;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use callgate_call::{ApprovalService, ApprovalSettings};
 use callgate_gate::ApprovalId;
-use callgate_record::{Answer, Approver, Way};
+use callgate_record::{Answer, Approver, DecisionChannel};
 use tokio_util::sync::CancellationToken;
 
 use crate::stage::{Setting, Stage, json, refusal, replies, tool_call};
@@ -34,7 +34,7 @@ async fn decide(stage: &Stage, answer: Answer) -> ApprovalId {
         principal: "admin".to_owned(),
         person: None,
         tenant: None,
-        way: Way::Api,
+        way: DecisionChannel::Api,
     };
     approval_service(stage)
         .resolve(&id, answer, by)

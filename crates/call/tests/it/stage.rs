@@ -128,10 +128,10 @@ impl Setting {
         };
         let approval_service = self.settings.map(approval_service);
         let path = CallPath::new(Arc::new(cast), recorder, telemetry)
-            .counting_in(Arc::new(MemoryLedger::default()));
+            .with_ledger(Arc::new(MemoryLedger::default()));
         Stage {
             path: match approval_service {
-                Some(approval_service) => path.asking_at(approval_service),
+                Some(approval_service) => path.with_approvals(approval_service),
                 None => path,
             },
             people,
@@ -268,7 +268,7 @@ impl Providers for Cast {
         Some(self.actors.get(server)?.clone())
     }
 
-    fn tell_all<'a>(&'a self, _host: &'a Arc<Host>, _notification: Frame) -> BoxFuture<'a, ()> {
+    fn notify_all<'a>(&'a self, _host: &'a Arc<Host>, _notification: Frame) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 

@@ -136,7 +136,8 @@ fn check(
         .verify(exported.as_deref())
         .map_err(archive_failed)?;
     let mut problems = found.problems;
-    let rebuilt = |differed: String| format!("{differed}; the index was rebuilt from the activity log");
+    let rebuilt =
+        |differed: String| format!("{differed}; the index was rebuilt from the activity log");
     problems.extend(found.index_differed.map(rebuilt));
     let is_sound = problems.is_empty();
     if as_json {
@@ -217,7 +218,9 @@ fn write_out(
 pub(super) fn warn_about_damage(archive: &dyn Archive) -> Result<(), Failed> {
     let caveats = archive.caveats().map_err(archive_failed)?;
     if caveats.index_rebuilt {
-        eprintln!("warning: another program changed index.sqlite; it was rebuilt from the activity log");
+        eprintln!(
+            "warning: another program changed index.sqlite; it was rebuilt from the activity log"
+        );
     }
     match caveats.damaged_entries {
         0 => {}

@@ -15,7 +15,8 @@ use callgate_gate::{
     visible::{Layout, summary, visible},
 };
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approver, Log, ResolveApprovalError, Way, Which,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approver, DecisionChannel, Log,
+    ResolveApprovalError,
 };
 use jiff::Timestamp;
 
@@ -66,7 +67,7 @@ fn list(data_dir: &Path, state: ApprovalState, as_json: bool) -> Result<ExitCode
         ApprovalState::Used => Some(ApprovalStatus::Used),
         ApprovalState::All => None,
     };
-    let which = Which {
+    let which = ApprovalFilter {
         status,
         tenant: None,
     };
@@ -145,7 +146,7 @@ impl LocalApprovals {
     fn open(settings: &Settings) -> Result<Self, Failed> {
         // Reading the admin token is the authorisation: file permissions decide who may approve here.
         settings.tokens()?;
-        let (stores, recorder) = callgate_gateway::own_record(settings)?;
+        let (stores, recorder) = callgate_gateway::command_record(settings)?;
         let key = seal_key(&settings.data_dir)?;
         let (events, settings) = (Events::default(), ApprovalSettings::default());
         let approval_service =
@@ -162,7 +163,7 @@ impl LocalApprovals {
             principal: PRINCIPAL.to_owned(),
             person: Some(local_user()),
             tenant: None,
-            way: Way::Cli,
+            way: DecisionChannel::Cli,
         };
         match self.approval_service.resolve(id, answer, by).await {
             Ok(_) => Ok(answer.status()),

@@ -7,7 +7,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 use bytes::Bytes;
 use callgate_call::{AskFailed, Caller, Received};
 use callgate_gate::{Door, Host, Source, Transport};
-use callgate_server::Ask;
+use callgate_server::ToolRequest;
 use callgate_upstream::Profile;
 use callgate_wire::{Frame, Id, Json, RpcError, Strictness, message};
 use futures_util::future::BoxFuture;
@@ -89,7 +89,7 @@ pub(crate) async fn ask_through(
     tool: &str,
     arguments: String,
 ) -> Option<Frame> {
-    let ask = Ask {
+    let ask = ToolRequest {
         tool: tool.to_owned(),
         arguments,
         host,

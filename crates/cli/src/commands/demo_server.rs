@@ -6,7 +6,7 @@ use std::{
     sync::Mutex,
 };
 
-use callgate_wire::{Content, Frame, Json, Registry, Strictness, Tool, ToolAnswer, message};
+use callgate_wire::{Content, Frame, Json, Registry, Strictness, Tool, ToolResult, message};
 
 use crate::{exit::Failed, setup};
 
@@ -91,8 +91,8 @@ fn tool(name: &str, description: &str, schema: &str, annotations: Option<&str>) 
     }
 }
 
-fn text(text: &str, is_error: bool) -> ToolAnswer {
-    ToolAnswer {
+fn text(text: &str, is_error: bool) -> ToolResult {
+    ToolResult {
         content: vec![Content::Text(text.to_owned())],
         structured: None,
         is_error,

@@ -268,9 +268,9 @@ fn server(settings: &Settings, report: &ServerReport) -> Finding {
     }
     let what = format!("server {name} is {status}: {} tools", report.tools);
     match status {
-        ServerStatus::Ok if report.silent_tools > 0 => fine(format!(
+        ServerStatus::Ok if report.unannotated_tools > 0 => fine(format!(
             "{what}, {} of them without hints about their effects",
-            report.silent_tools
+            report.unannotated_tools
         )),
         ServerStatus::Ok => fine(what),
         ServerStatus::Starting | ServerStatus::Degraded | ServerStatus::Stopped => {

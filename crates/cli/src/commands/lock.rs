@@ -50,7 +50,7 @@ fn show(shared: &Shared, settings: &Settings, wanted: Option<&str>) -> Result<Ex
                 .help("`callgate lock show` lists its tools"),
         );
     }
-    let current = Current::last_known(settings);
+    let current = Current::from_saved(settings);
     let suspicions = |name: &str| {
         current
             .tool(name)
@@ -125,7 +125,7 @@ fn print_pin(name: &str, pin: &Pin, flags: &[String]) {
 
 /// Suspicious tools among the last known definitions, each with the reason.
 pub(crate) fn suspicious_tools(settings: &Settings) -> Vec<(String, String)> {
-    let current = Current::last_known(settings);
+    let current = Current::from_saved(settings);
     let servers = current.servers();
     let all = servers.iter().flatten();
     let of_tool = |tool: &Tool| {

@@ -23,7 +23,7 @@ use callgate_gateway::Running;
 
 use callgate_config::{Flags, OpenRoute, Settings};
 
-use callgate_gateway::keyring::StoredTokens;
+use callgate_gateway::stored_tokens::StoredTokens;
 
 use callgate_gateway::reload::Reloading;
 

@@ -138,7 +138,7 @@ fn revoke(settings: &Settings, tokens: &dyn Tokens, name: &str) -> Result<ExitCo
 
 /// Records the change of a token, and the user who made it.
 fn put_on_record(settings: &Settings, event: &str, what: &str) -> Result<(), Failed> {
-    let (stores, recorder) = callgate_gateway::own_record(settings)?;
+    let (stores, recorder) = callgate_gateway::command_record(settings)?;
     let reason = format!("{what}, by {}", local_user());
     recorder.event(RecordType::System, event, None, Some(reason));
     callgate_gateway::close_record(&*stores.log);

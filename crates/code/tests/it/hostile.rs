@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use callgate_code::{Ended, Limits, Pool};
+use callgate_code::{Limits, Pool, ScriptEnd};
 use serde::Deserialize;
 
 use crate::stage::{Tools, pool, run, said, script};
@@ -108,7 +108,10 @@ async fn deep_recursion_ends_and_the_worker_recovers() {
         let ended = pool.run(script(&source), &limits, &Tools::default()).await;
         assert!(begun.elapsed() < limits.cpu + GRACE, "{source}");
         // A value that says that it contains itself is as good as an error.
-        assert!(matches!(ended, Ended::Failed { .. } | Ended::Done { .. }));
+        assert!(matches!(
+            ended,
+            ScriptEnd::Failed { .. } | ScriptEnd::Done { .. }
+        ));
         assert_eq!(run(&pool, "1", &tight()).await.as_deref(), Ok("1"));
     }
 }

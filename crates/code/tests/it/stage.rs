@@ -3,7 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use callgate_code::{
-    Ended, HostCall, HostCalls, Limits, LocalPack, Outcome, Pool, Program, Reply, Script,
+    CallReply, HostCall, HostCalls, Limits, LocalPack, Outcome, Pool, Program, Script, ScriptEnd,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::to_raw_value};
@@ -37,7 +37,7 @@ impl Tools {
 }
 
 impl HostCalls for Tools {
-    fn call(&self, call: HostCall) -> BoxFuture<'_, Reply> {
+    fn call(&self, call: HostCall) -> BoxFuture<'_, CallReply> {
         self.calls.lock().unwrap().push(call.clone());
         let args: Vec<Value> = serde_json::from_str(call.args.get()).unwrap();
         let kwargs: Value = serde_json::from_str(call.kwargs.get()).unwrap();
@@ -66,15 +66,15 @@ impl HostCalls for Tools {
                     tokio::time::sleep(Duration::from_secs(600)).await;
                     json!(null)
                 }
-                ("hold", "ask") => return Reply::Stop,
+                ("hold", "ask") => return CallReply::Stop,
                 (pack, tool) => {
-                    return Reply::Outcome(Outcome::Raised {
+                    return CallReply::Outcome(Outcome::Raised {
                         kind: "RuntimeError".to_owned(),
                         message: format!("{pack}.{tool} failed"),
                     });
                 }
             };
-            Reply::Outcome(Outcome::Value(to_raw_value(&value).unwrap()))
+            CallReply::Outcome(Outcome::Value(to_raw_value(&value).unwrap()))
         })
     }
 }
@@ -101,9 +101,9 @@ pub(crate) async fn run(pool: &Pool, source: &str, limits: &Limits) -> Result<St
     said(pool.run(script(source), limits, &Tools::default()).await)
 }
 
-pub(crate) fn said(ended: Ended) -> Result<String, String> {
+pub(crate) fn said(ended: ScriptEnd) -> Result<String, String> {
     match ended {
-        Ended::Done {
+        ScriptEnd::Done {
             printed,
             value,
             names,
@@ -120,10 +120,10 @@ pub(crate) fn said(ended: Ended) -> Result<String, String> {
             };
             Ok(format!("{printed}{value}"))
         }
-        Ended::Failed { message, line, .. } => Err(format!(
+        ScriptEnd::Failed { message, line, .. } => Err(format!(
             "{}: {message}",
             line.map_or("-".to_owned(), |line| line.to_string())
         )),
-        Ended::Stopped => Err("stopped".to_owned()),
+        ScriptEnd::Stopped => Err("stopped".to_owned()),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foldhash::HashMap;
 
-use super::{Catalog, Finding, Listing, Named, ResolveError};
+use super::{Catalog, Finding, Listing, NameKind, ResolveError};
 use crate::{
     Item, ItemKind, Policy, Reference, ServerName, Who,
     item::{unwrapped, wrapped},
@@ -113,7 +113,7 @@ impl Catalog {
             return Ok(reference(ItemKind::Prompt, server, name));
         }
         let Some((listing, own)) = self.split(name) else {
-            return Err(self.unknown(Named::Prompt, name, policy, who));
+            return Err(self.unknown(NameKind::Prompt, name, policy, who));
         };
         if let Some(prompt) = self.prompts.of_server(&listing.server, own) {
             return Ok(prompt);
@@ -125,7 +125,7 @@ impl Catalog {
         let prompts = self.items(ItemKind::Prompt, policy, Some(who));
         let of_server = prompts.filter(|prompt| prompt.server == listing.server);
         Err(ResolveError::NotOfServer {
-            what: Named::Prompt,
+            what: NameKind::Prompt,
             name: name.to_owned(),
             server: listing.server.clone(),
             choices: of_server.map(|prompt| prompt.shown.clone()).collect(),

@@ -14,7 +14,7 @@ pub use answer::Answer;
 
 use super::Inquiry;
 use crate::{
-    ApprovalId, Attempt, Call, CallId, Declared, Digest, Door, Host, IntentRules, Operation,
+    ApprovalId, Attempt, Call, CallId, DeclaredIntent, Digest, Door, Host, IntentRules, Operation,
     ServerName, Source, Target, Tool, Transport, Who, policy,
 };
 
@@ -151,7 +151,7 @@ fn argument_members(arguments: Option<Json<'_>>) -> Vec<String> {
     members
 }
 
-fn intent(declared: &Declared) -> String {
+fn intent(declared: &DeclaredIntent) -> String {
     let given = [
         ("operation_type", &declared.operation_type),
         ("data_sensitivity", &declared.data_sensitivity),
@@ -284,7 +284,7 @@ impl Question {
             declared: self.intent.as_ref().and_then(|(variant, given)| {
                 let given = format!(r#"{{"intent":{given}}}"#);
                 let given = Json::validate(given.as_bytes(), Strictness::Full).ok()?;
-                let read = Declared::read(*variant, Some(given), IntentRules::default());
+                let read = DeclaredIntent::read(*variant, Some(given), IntentRules::default());
                 Some(Arc::new(read))
             }),
         };

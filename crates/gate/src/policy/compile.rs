@@ -8,7 +8,7 @@ use serde_saphyr::Spanned;
 
 use super::{
     Kind,
-    glob::{self, GlobsBuilder, PatternOwner, Surroundings},
+    glob::{self, CompileContext, GlobsBuilder, PatternOwner},
     index::Index,
     limits::{CostLimits, RateLimit},
     pattern::{Lookalike, Pattern},
@@ -29,7 +29,7 @@ const MAX_REQUESTS: u64 = 1_000_000;
 
 /// Compiles the rule sets of a file, or of an agent.
 pub(super) struct Compiler<'a> {
-    pub(super) around: Surroundings<'a>,
+    pub(super) around: CompileContext<'a>,
     pub(super) problems: Vec<Problem>,
 }
 

@@ -19,7 +19,7 @@ use cel::{
 
 use super::{builtin::looks_destructive, projection::Action};
 use crate::{
-    Declared, Hints, Target, Who,
+    DeclaredIntent, Hints, Target, Who,
     expression::{self, BadExpression},
     problem::nearest,
 };
@@ -72,7 +72,7 @@ pub(super) enum NoValue {
 pub(super) struct CallVariables<'a> {
     target: &'a Target,
     who: &'a Who,
-    declared: Option<&'a Declared>,
+    declared: Option<&'a DeclaredIntent>,
     arguments: Option<Json<'a>>,
     values: OnceLock<Result<Arguments, NoValue>>,
     others: OnceLock<CallValues>,
@@ -165,7 +165,7 @@ impl<'a> CallVariables<'a> {
     }
 
     /// Adds the declared intent.
-    pub(super) fn declaring(mut self, declared: Option<&'a Declared>) -> Self {
+    pub(super) fn declaring(mut self, declared: Option<&'a DeclaredIntent>) -> Self {
         self.declared = declared;
         self
     }
@@ -245,7 +245,7 @@ impl CallValues {
             ("annotated", Value::Bool(!hints.is_silent())),
         ]);
         let declared = seen.declared;
-        let operation = declared.map_or_else(|| hints.operation(), Declared::operation);
+        let operation = declared.map_or_else(|| hints.operation(), DeclaredIntent::operation);
         let inferred = declared.is_none_or(|declared| declared.inferred);
         let sensitivity = declared.and_then(|declared| declared.data_sensitivity.as_deref());
         let reason = declared.and_then(|declared| declared.reason.as_deref());

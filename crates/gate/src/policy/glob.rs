@@ -3,23 +3,23 @@
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::path::{Ground, PathError, normalise};
+use super::path::{PathBase, PathError, normalise};
 
 /// The characters that are special in a path pattern.
 const SPECIAL: [char; 6] = ['*', '?', '[', ']', '{', '}'];
 
 /// What path patterns are resolved against.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct CompileContext<'a> {
     /// Resolves `~` and relative patterns.
-    pub ground: &'a Ground,
+    pub ground: &'a PathBase,
     /// The real location of a folder behind links; `None` where unknown.
     pub real: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl std::fmt::Debug for Surroundings<'_> {
+impl std::fmt::Debug for CompileContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings")
+        f.debug_struct("CompileContext")
             .field("ground", self.ground)
             .finish_non_exhaustive()
     }
@@ -101,7 +101,7 @@ impl GlobsBuilder {
 
 /// Compiles one path pattern. A pattern that ends in `/**` includes the folder itself, and a folder behind
 /// links is matched under both names.
-pub(super) fn read(text: &str, around: Surroundings<'_>) -> Result<Vec<Glob>, BadGlob> {
+pub(super) fn read(text: &str, around: CompileContext<'_>) -> Result<Vec<Glob>, BadGlob> {
     let whole = absolute(text, around.ground)?;
     let mut texts = vec![whole.clone()];
     // Calls are also matched by their real location, so a rule on a linked folder needs both names.
@@ -124,7 +124,7 @@ pub(super) fn read(text: &str, around: Surroundings<'_>) -> Result<Vec<Glob>, Ba
 }
 
 /// The pattern with `~` and relative paths resolved.
-fn absolute(text: &str, ground: &Ground) -> Result<String, BadGlob> {
+fn absolute(text: &str, ground: &PathBase) -> Result<String, BadGlob> {
     if text.is_empty() {
         return Err(BadGlob::Empty);
     }
@@ -141,7 +141,7 @@ fn absolute(text: &str, ground: &Ground) -> Result<String, BadGlob> {
         return Ok(format!("/{text}"));
     }
     // The base folder may contain glob characters, which must match literally.
-    let escaped = Ground {
+    let escaped = PathBase {
         home: ground.home.as_deref().map(globset::escape),
         folder: globset::escape(&ground.folder),
     };
@@ -158,7 +158,7 @@ fn absolute(text: &str, ground: &Ground) -> Result<String, BadGlob> {
 }
 
 /// Resolves a pattern. Unlike arguments, a policy's author may use `..` to leave the policy's folder.
-fn normalise_upwards(text: &str, ground: &Ground) -> Result<String, PathError> {
+fn normalise_upwards(text: &str, ground: &PathBase) -> Result<String, PathError> {
     if text.starts_with('/') || text.starts_with('~') {
         return normalise(text, ground);
     }
@@ -209,12 +209,12 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, path: &str) -> bool {
-        let ground = Ground {
+        let ground = PathBase {
             home: Some("/people/u".into()),
             folder: "/srv/re[p]o".into(),
         };
         let linked = |folder: &str| (folder == "/var/run").then(|| "/run".to_owned());
-        let around = Surroundings {
+        let around = CompileContext {
             ground: &ground,
             real: &linked,
         };
@@ -273,11 +273,11 @@ mod tests {
 
     #[test]
     fn invalid_path_globs_are_refused() {
-        let ground = Ground {
+        let ground = PathBase {
             home: None,
             folder: "/srv".into(),
         };
-        let around = Surroundings {
+        let around = CompileContext {
             ground: &ground,
             real: &|_| None,
         };

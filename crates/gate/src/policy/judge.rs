@@ -8,8 +8,8 @@ use super::{
     Check, Kind, Layer, Mode, Policy,
     expression::CallVariables,
     limits::Cost,
-    path::Ground,
-    protected::{Leads, Protected},
+    path::PathBase,
+    protected::{Protected, ProtectedCandidates},
     resource,
     rule::EvalContext,
     rule_set::{RuleSet, ScopeQuery},
@@ -35,7 +35,7 @@ pub(super) struct View<'a> {
     pub(super) name: String,
     pub(super) arguments: Option<Json<'a>>,
     pub(super) seen: CallVariables<'a>,
-    pub(super) ground: &'a Ground,
+    pub(super) ground: &'a PathBase,
     pub(super) who: &'a Who,
     target: &'a Target,
     method: &'a str,
@@ -106,7 +106,7 @@ fn protected(policy: &Policy, call: &Call, facts: &Facts) -> Option<Check> {
 }
 
 /// The protected-path candidates of a call; `None` where nothing is protected.
-fn leads(policy: &Policy, call: &Call) -> Option<Leads> {
+fn leads(policy: &Policy, call: &Call) -> Option<ProtectedCandidates> {
     let protected = &policy.protected;
     let leads = || protected.leads(call, policy.ground_of(&call.target));
     (!protected.is_empty()).then(leads)

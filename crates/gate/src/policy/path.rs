@@ -11,7 +11,7 @@ const MAX_DECODES: usize = 4;
 
 /// The folders that `~` and relative paths are resolved against.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ground {
+pub struct PathBase {
     /// The home folder, absolute; `~` means it.
     pub home: Option<String>,
     /// The folder that relative paths start from, absolute.
@@ -53,7 +53,7 @@ pub(super) enum PathError {
     TooLong,
 }
 
-impl Ground {
+impl PathBase {
     /// The base folder of a path, and the rest of the path.
     fn split<'p>(&self, path: &'p str) -> Result<(&str, &'p str), PathError> {
         if let Some(rest) = path.strip_prefix('~') {
@@ -87,7 +87,7 @@ pub(super) fn is_file_url(text: &str) -> bool {
 }
 
 /// Every reading of `text`.
-pub(super) fn readings(text: &str, ground: &Ground) -> Result<Vec<Reading>, PathError> {
+pub(super) fn readings(text: &str, ground: &PathBase) -> Result<Vec<Reading>, PathError> {
     if text.len() > MAX_PATH_BYTES {
         return Err(PathError::TooLong);
     }
@@ -99,7 +99,7 @@ pub(super) fn readings(text: &str, ground: &Ground) -> Result<Vec<Reading>, Path
 }
 
 /// Makes a path absolute and resolves `.` and `..` in its text.
-pub(super) fn normalise(path: &str, ground: &Ground) -> Result<String, PathError> {
+pub(super) fn normalise(path: &str, ground: &PathBase) -> Result<String, PathError> {
     let (start, rest) = ground.split(path)?;
     let mut parts: Vec<&str> = Vec::new();
     for part in rest.split('/') {
@@ -151,7 +151,7 @@ pub(super) fn decoded(text: &str) -> Result<Vec<String>, PathError> {
     Ok(all)
 }
 
-fn read(text: &str, ground: &Ground, found: &mut Vec<Reading>) -> Result<(), PathError> {
+fn read(text: &str, ground: &PathBase, found: &mut Vec<Reading>) -> Result<(), PathError> {
     let spelled = normalise(text, ground)?;
     let mut add = |asked: String| {
         let reading = Reading {
@@ -317,8 +317,8 @@ fn slashed(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn ground() -> Ground {
-        Ground {
+    fn ground() -> PathBase {
+        PathBase {
             home: Some("/people/u".into()),
             folder: "/srv/repo".into(),
         }

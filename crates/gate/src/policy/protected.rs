@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use callgate_wire::Json;
 
-use super::{Check, Kind, path::Ground};
+use super::{Check, Kind, path::PathBase};
 use crate::{Call, Digest, Target};
 use spelling::{absolute, is_within, plain};
 use walk::{CandidateSearch, MAX_PATHS};
@@ -41,9 +41,9 @@ pub enum Reach {
 /// The paths in a call's arguments that may lead to protected places. The search is the most expensive part of judging a
 /// long call, so it runs once and its result is kept with the facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leads(Result<Vec<Candidate>, TooLarge>);
+pub struct ProtectedCandidates(Result<Vec<Candidate>, TooLarge>);
 
-impl Leads {
+impl ProtectedCandidates {
     /// The paths to resolve before the call can be judged.
     pub fn paths(&self) -> Vec<String> {
         let found = self.0.iter().flatten();
@@ -110,14 +110,14 @@ impl Protected {
     }
 
     /// The candidates in the arguments of a call.
-    pub(super) fn leads(&self, call: &Call, ground: &Ground) -> Leads {
-        Leads(self.candidates(call, ground))
+    pub(super) fn leads(&self, call: &Call, ground: &PathBase) -> ProtectedCandidates {
+        ProtectedCandidates(self.candidates(call, ground))
     }
 
     /// The check of a call that leads to a protected place; `None` if it does not.
     pub(super) fn check(
         call: &Call,
-        leads: &Leads,
+        leads: &ProtectedCandidates,
         reached: &HashMap<String, Reach>,
     ) -> Option<Check> {
         let found = match &leads.0 {
@@ -145,7 +145,7 @@ impl Protected {
         strictest
     }
 
-    fn candidates(&self, call: &Call, ground: &Ground) -> Result<Vec<Candidate>, TooLarge> {
+    fn candidates(&self, call: &Call, ground: &PathBase) -> Result<Vec<Candidate>, TooLarge> {
         let Some(arguments) = super::judge::arguments(call) else {
             return Ok(Vec::new());
         };

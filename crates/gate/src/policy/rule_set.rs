@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use callgate_wire::Json;
 
 use super::{
-    Check, Judged, Kind, address,
+    Check, CheckSubject, Kind, address,
     glob::{Globs, PatternOwner},
     index::Index,
     limits::{CostLimits, RateLimit},
-    path::{self, Ground},
+    path::{self, PathBase},
     pattern::Lookalike,
     projection::{self, SubjectKind},
     resource::{self, Readings},
@@ -40,7 +40,7 @@ pub(super) struct ScopeQuery<'a> {
     pub(super) name: &'a str,
     pub(super) arguments: Option<Json<'a>>,
     /// Resolves relative paths and `~` in the arguments.
-    pub(super) ground: &'a Ground,
+    pub(super) ground: &'a PathBase,
     pub(super) context: EvalContext<'a>,
 }
 
@@ -125,7 +125,11 @@ impl RuleSet {
     }
 
     /// The paths to resolve before this scope can be evaluated.
-    pub(super) fn paths_asked(&self, arguments: Option<Json<'_>>, ground: &Ground) -> Vec<String> {
+    pub(super) fn paths_asked(
+        &self,
+        arguments: Option<Json<'_>>,
+        ground: &PathBase,
+    ) -> Vec<String> {
         if self.scope != Scope::Filesystem
             || !self.rules.iter().any(|rule| rule.fields.paths.is_some())
         {
@@ -180,7 +184,7 @@ impl RuleSet {
             .seen
             .action()
             .filter(|_| sought == SubjectKind::Paths);
-        check.judged = Judged::of(sought, found, decided)
+        check.judged = CheckSubject::of(sought, found, decided)
             .map(|judged| Box::new(judged.with_action(action.map(|action| action.as_str()))));
         check
     }

@@ -4,7 +4,7 @@ use foldhash::HashMap;
 
 use super::{
     compile::{Compiler, is_behind, overridden},
-    glob::Surroundings,
+    glob::CompileContext,
     pattern::{Lookalike, Pattern},
     rule_set::RuleSet,
     scope::Scope,
@@ -39,7 +39,7 @@ pub(super) struct Scopes(HashMap<String, RuleSet>);
 
 impl Rules {
     /// Compiles a policy file. On failure returns every problem, in file order.
-    pub fn read(text: &str, around: Surroundings<'_>) -> Result<Self, Vec<Problem>> {
+    pub fn read(text: &str, around: CompileContext<'_>) -> Result<Self, Vec<Problem>> {
         let nowhere = |what: &str| Problem::at(Place::default(), what);
         if text.trim().is_empty() {
             return Err(vec![
@@ -135,7 +135,7 @@ impl Rules {
             .find(|(name, _)| name.matches(&who.agent));
         match own {
             None => (&self.everyones, None),
-            Some((_, own)) if who.is_vouched_for() => (own, None),
+            Some((_, own)) if who.has_authenticated_name() => (own, None),
             Some((_, own)) => (own, Some(&self.everyones)),
         }
     }

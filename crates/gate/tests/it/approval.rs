@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use callgate_gate::{
-    ApprovalId, Builtin, Call, Consent, Facts, Grant, Hold, Host, Layer, Operation, Policy, Rules,
-    Surroundings, Target, Tool, Verdict, decide,
+    ApprovalId, Builtin, Call, CompileContext, Consent, Facts, Grant, Hold, Host, Layer, Operation,
+    Policy, Rules, Target, Tool, Verdict, decide,
 };
 use callgate_wire::{Frame, Strictness};
 
@@ -32,11 +32,11 @@ fn held(call: Call) -> Hold {
 }
 
 fn rules(text: &str) -> Policy {
-    let ground = callgate_gate::Ground {
+    let ground = callgate_gate::PathBase {
         home: None,
         folder: "/".to_owned(),
     };
-    let around = Surroundings {
+    let around = CompileContext {
         ground: &ground,
         real: &|folder: &str| Some(folder.to_owned()),
     };

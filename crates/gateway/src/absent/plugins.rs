@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callgate_call::InHouse;
+use callgate_call::LocalProvider;
 use callgate_config::{Failed, Settings};
 
 use crate::features;
@@ -18,7 +18,7 @@ impl ServedPlugins {
     }
 
     /// Their operations as providers.
-    pub fn in_house(&self) -> &[Arc<dyn InHouse>] {
+    pub fn local_providers(&self) -> &[Arc<dyn LocalProvider>] {
         match *self {}
     }
 

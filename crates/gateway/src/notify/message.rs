@@ -2,7 +2,7 @@
 //! agent stays text: invisible characters are escaped, and so are Slack's control characters.
 
 use callgate_gate::visible::{Layout, visible};
-use callgate_record::{Approval, Asking};
+use callgate_record::{Approval, HeldCallExcerpt};
 use serde_json::{Value, json};
 
 /// The fields of an approval, without the call's arguments.
@@ -26,7 +26,7 @@ pub(super) fn generic(approval: &Approval, url: &str) -> Value {
 
 /// A message with a button that leads to the page.
 pub(super) fn slack(approval: &Approval, url: &str) -> Value {
-    let Asking {
+    let HeldCallExcerpt {
         server,
         tool,
         agent,

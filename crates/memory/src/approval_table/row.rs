@@ -2,7 +2,8 @@
 
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
-    Approval, ApprovalStatus, Asking, Question, Resolution, SEAL_MARK_BYTES, Sight, WriterId,
+    Approval, ApprovalStatus, CallVisibility, HeldCallExcerpt, Question, Resolution,
+    SEAL_MARK_BYTES, WriterId,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -22,7 +23,7 @@ pub(super) struct Row {
     /// The approval that this is a further question of.
     pub(super) under: Option<ApprovalId>,
     pub(super) binding: String,
-    pub(super) asking: Asking,
+    pub(super) asking: HeldCallExcerpt,
     pub(super) state: State,
     pub(super) asked_at: Timestamp,
     pub(super) asked_in: Option<WriterId>,
@@ -60,7 +61,7 @@ impl Row {
             id: self.id.clone(),
             status,
             asking: self.asking.clone(),
-            sight: Sight::unopened(status),
+            sight: CallVisibility::unopened(status),
             also: Vec::new(),
             asked_at: self.asked_at,
             expires_at: self.expires_at,

@@ -5,14 +5,14 @@ use jiff::SignedDuration;
 
 use super::sample::{at, new_id, open};
 use crate::{
-    Answer, Approval, ApprovalStatus, Approvals, Approver, Asked, Asking, Backend, Question,
-    ResolveApprovalError, Sight, Way, Which,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, Approver, AskOutcome, Backend,
+    CallVisibility, DecisionChannel, HeldCallExcerpt, Question, ResolveApprovalError,
 };
 
 /// A question about one call; the same text is the same call.
 pub(super) fn question(of: &str) -> Question {
     Question {
-        asking: Asking {
+        asking: HeldCallExcerpt {
             record_id: new_id(),
             tenant: "local".to_owned(),
             principal: "agent".to_owned(),
@@ -45,19 +45,19 @@ pub(super) fn by(principal: &str) -> Approver {
         principal: principal.to_owned(),
         person: None,
         tenant: None,
-        way: Way::Api,
+        way: DecisionChannel::Api,
     }
 }
 
 #[track_caller]
-pub(super) fn pending(asked: Asked) -> Approval {
+pub(super) fn pending(asked: AskOutcome) -> Approval {
     match asked {
-        Asked::Pending { approval, .. } => *approval,
+        AskOutcome::Pending { approval, .. } => *approval,
         other => panic!("it is not pending: {other:?}"),
     }
 }
 
-pub(super) fn ask(store: &dyn Approvals, of: &str, now: i64) -> Asked {
+pub(super) fn ask(store: &dyn Approvals, of: &str, now: i64) -> AskOutcome {
     let asked = store.ask(&question(of), new_id(), at(now));
     asked.expect("it asks")
 }
@@ -73,8 +73,8 @@ pub(super) fn approved(store: &dyn Approvals, of: &str) -> ApprovalId {
     id
 }
 
-pub(super) fn is_claimed(asked: &Asked) -> bool {
-    matches!(asked, Asked::Claimed(_))
+pub(super) fn is_claimed(asked: &AskOutcome) -> bool {
+    matches!(asked, AskOutcome::Claimed(_))
 }
 
 pub(super) fn an_approval_is_used_by_one_call(backend: &dyn Backend) {
@@ -84,7 +84,7 @@ pub(super) fn an_approval_is_used_by_one_call(backend: &dyn Backend) {
     let id = first.id;
     assert_eq!(
         (first.status, first.sight),
-        (ApprovalStatus::Pending, Sight::Unreadable)
+        (ApprovalStatus::Pending, CallVisibility::Unreadable)
     );
     assert_eq!(
         pending(ask(store, "call", 1)).id,
@@ -95,7 +95,7 @@ pub(super) fn an_approval_is_used_by_one_call(backend: &dyn Backend) {
     let decider = backend.shared().expect("it opens").approvals;
     decide(&*decider, &id, Answer::Approve, 2);
     let claimed = ask(store, "call", 3);
-    let Asked::Claimed(claim) = &claimed else {
+    let AskOutcome::Claimed(claim) = &claimed else {
         panic!("{claimed:?}");
     };
     assert_eq!((&claim.id, &claim.approval), (&id, &id));
@@ -107,7 +107,7 @@ pub(super) fn an_approval_is_used_by_one_call(backend: &dyn Backend) {
         .expect("it is kept");
     assert_eq!(
         (now.status, now.sight),
-        (ApprovalStatus::Used, Sight::Redacted)
+        (ApprovalStatus::Used, CallVisibility::Redacted)
     );
     assert!(now.used_by.is_some());
     // A late give-back must not free an approval whose call ran.
@@ -175,7 +175,10 @@ pub(super) fn the_first_decision_stands(backend: &dyn Backend) {
         "{opposite:?}"
     );
     let refused = ask(store, "call", 3);
-    assert!(matches!(refused, Asked::Denied(_)), "a no is remembered");
+    assert!(
+        matches!(refused, AskOutcome::Denied(_)),
+        "a no is remembered"
+    );
     let unknown = ApprovalId::from_random([0; 16]);
     let unknown = store.resolve(&unknown, Answer::Deny, &by("eve"), at(1));
     assert!(matches!(unknown, Err(ResolveApprovalError::Unknown)));
@@ -190,9 +193,9 @@ pub(super) fn an_approver_of_another_tenant_sees_nothing(backend: &dyn Backend) 
     let refused = store.resolve(&id, Answer::Approve, &other, at(1));
     assert!(matches!(refused, Err(ResolveApprovalError::Unknown)));
     let of = |tenant: &str| {
-        let which = Which {
+        let which = ApprovalFilter {
             tenant: Some(tenant.to_owned()),
-            ..Which::pending()
+            ..ApprovalFilter::pending()
         };
         store.list(&which, 10, at(1)).expect("a list").len()
     };
@@ -217,7 +220,7 @@ pub(super) fn open_questions_per_caller_are_limited(backend: &dyn Backend) {
         pending(ask(store, &format!("call {n}"), 0));
     }
     let refused = ask(store, "one more", 0);
-    assert!(matches!(refused, Asked::TooMany { limit: 100 }));
+    assert!(matches!(refused, AskOutcome::TooMany { limit: 100 }));
     let mut other = question("one more");
     other.asking.principal = "another".to_owned();
     pending(store.ask(&other, new_id(), at(0)).expect("it asks"));
@@ -227,7 +230,7 @@ pub(super) fn open_questions_per_caller_are_limited(backend: &dyn Backend) {
     assert_eq!(store.pending(at(3600)).expect("a count"), 0);
     assert_eq!(
         store
-            .list(&Which::pending(), 7, at(0))
+            .list(&ApprovalFilter::pending(), 7, at(0))
             .expect("a list")
             .len(),
         7
@@ -301,7 +304,7 @@ pub(super) fn further_questions_share_a_decision_and_are_each_used_once(backend:
     assert_ne!(join("fourth", 4), id);
     for of in ["first", "second"] {
         let claimed = ask(store, of, 5);
-        let Asked::Claimed(claim) = &claimed else {
+        let AskOutcome::Claimed(claim) = &claimed else {
             panic!("{of}: {claimed:?}");
         };
         assert_eq!(claim.approval, id);

@@ -8,7 +8,7 @@ use super::{
     approvals::{approved, ask, decide, is_claimed, pending, question},
     sample::{at, forwarding, new_id, open},
 };
-use crate::{Answer, ApprovalStatus, Asked, Backend, Which};
+use crate::{Answer, ApprovalFilter, ApprovalStatus, AskOutcome, Backend};
 
 pub(super) fn racing_processes_claim_an_approval_once(backend: &dyn Backend) {
     const RACERS: usize = 8;
@@ -58,7 +58,7 @@ pub(super) fn claims_of_crashed_processes_are_settled_from_the_log(backend: &dyn
         let stores = open(backend);
         let asked = ask(&*stores.approvals, "call", 3);
         assert_eq!(is_claimed(&asked), !forwards, "{asked:?}");
-        let are_used = Which {
+        let are_used = ApprovalFilter {
             status: Some(ApprovalStatus::Used),
             tenant: None,
         };
@@ -75,7 +75,7 @@ pub(super) fn claims_of_live_processes_are_left_unchanged(backend: &dyn Backend)
     let other = open(backend);
     let asked = ask(&*other.approvals, "call", 3);
     assert!(
-        matches!(asked, Asked::Pending { is_new: true, .. }),
+        matches!(asked, AskOutcome::Pending { is_new: true, .. }),
         "{asked:?}"
     );
 }

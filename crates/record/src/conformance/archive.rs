@@ -23,7 +23,7 @@ fn sample(backend: &dyn Backend) -> [CallId; 3] {
     let log = open(backend).log;
     let ids = [new_id(), new_id(), new_id()];
     log.append(&forwarding(ids[0])).expect("it is taken");
-    log.append_owed(finished(ids[0]));
+    log.append_or_queue(finished(ids[0]));
     let mut refused = call("refused", ids[1]);
     for (member, value) in [
         ("decision", json!("DENY")),
@@ -47,11 +47,11 @@ fn sample(backend: &dyn Backend) -> [CallId; 3] {
     ] {
         refused[member] = value;
     }
-    log.append_owed(entry(&refused));
+    log.append_or_queue(entry(&refused));
     let mut method = call("forwarding", ids[2]);
     method["type"] = "other".into();
     log.append(&entry(&method)).expect("it is taken");
-    log.append_owed(event("upstream.down"));
+    log.append_or_queue(event("upstream.down"));
     log.close().expect("it closes");
     ids
 }
@@ -263,7 +263,7 @@ pub(super) fn retention_keeps_calls_that_have_not_ended(backend: &dyn Backend) {
         "no writer has closed it"
     );
     assert!(on_record.contains(&(running, None)), "it is the newest");
-    living.log.append_owed(finished(running));
+    living.log.append_or_queue(finished(running));
     let on_record = statuses(&*living.archive);
     assert!(on_record.contains(&(running, Some(Status::Success))));
     assert_sound(&*living.archive);

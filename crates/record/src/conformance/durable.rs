@@ -80,7 +80,7 @@ pub fn write_until_killed(backend: &dyn Backend) {
         if printed.is_err() {
             return;
         }
-        log.append_owed(finished(id));
+        log.append_or_queue(finished(id));
     }
 }
 
@@ -130,11 +130,11 @@ pub fn failing_writes_lose_and_invent_nothing(backend: &dyn Faulty) -> (usize, u
         match log.append(&forwarding(id)) {
             Ok(_) => {
                 taken.insert(id.to_string());
-                log.append_owed(finished(id));
+                log.append_or_queue(finished(id));
             }
             Err(_) => refused += 1,
         }
-        log.append_owed(event("something.happened"));
+        log.append_or_queue(event("something.happened"));
     }
     backend.arm(false);
     // Closing writes the backlog, or fails: nothing is dropped silently.

@@ -17,7 +17,7 @@ pub(super) fn entries_are_listed_in_the_order_they_were_appended(backend: &dyn B
         about["tool"] = format!("tool-{n}").into();
         about["arguments"]["value"] = serde_json::json!({ "n": n });
         stores.log.append(&entry(&about)).expect("it is taken");
-        stores.log.append_owed(finished(id));
+        stores.log.append_or_queue(finished(id));
         written.push((id, format!("tool-{n}"), format!("{{\"n\":{n}}}")));
     }
     let on_record: Vec<_> = exported(&*stores.archive)
@@ -69,8 +69,8 @@ pub(super) fn placed_entries_are_written_even_when_the_future_is_dropped(backend
     let position = wait(stores.log.place(&forwarding(waited))).expect("it is taken");
     wait(stores.log.settled(position)).expect("it is durable");
     drop(stores.log.place(&forwarding(dropped)));
-    wait(stores.log.place_owed(finished(waited))).expect("it is written");
-    drop(stores.log.place_owed(finished(dropped)));
+    wait(stores.log.place_or_queue(finished(waited))).expect("it is written");
+    drop(stores.log.place_or_queue(finished(dropped)));
     let end = wait(stores.log.place(&event("after"))).expect("it is taken");
     wait(stores.log.settled(end)).expect("it is durable");
     let on_record = statuses(&*stores.archive);
@@ -83,7 +83,7 @@ pub(super) fn queued_ends_are_written(backend: &dyn Backend) {
     let id = new_id();
     stores.log.append(&forwarding(id)).expect("it is taken");
     assert_eq!(statuses(&*stores.archive), [(id, None)], "it is running");
-    stores.log.append_owed(finished(id));
+    stores.log.append_or_queue(finished(id));
     stores.log.close().expect("nothing is owed any more");
     assert_eq!(stores.log.owed(), 0);
     assert_eq!(statuses(&*stores.archive), [(id, Some(Status::Success))]);
@@ -95,7 +95,7 @@ pub(super) fn calls_of_a_dead_writer_become_unknown_once(backend: &dyn Backend) 
     let opening = dead.log.head().seq;
     dead.log.append(&forwarding(done)).expect("it is taken");
     dead.log.append(&forwarding(running)).expect("it is taken");
-    dead.log.append_owed(finished(done));
+    dead.log.append_or_queue(finished(done));
     // A held call was never sent, so no later writer closes it as unknown: the numbers of the heads below show it.
     let mut pending = call("held", held);
     pending["status"] = "pending".into();
@@ -139,7 +139,7 @@ pub(super) fn calls_of_a_live_writer_are_left_unchanged(backend: &dyn Backend) {
     let second = open(backend);
     assert_ne!(first.log.writer(), second.log.writer());
     assert_eq!(statuses(&*second.archive), [(id, None)]);
-    first.log.append_owed(finished(id));
+    first.log.append_or_queue(finished(id));
     assert_eq!(statuses(&*second.archive), [(id, Some(Status::Success))]);
 }
 

@@ -61,7 +61,7 @@ pub(super) fn event(name: &str) -> Entry {
 pub(super) fn write_call(log: &dyn Log) -> CallId {
     let id = new_id();
     log.append(&forwarding(id)).expect("a call is taken");
-    log.append_owed(finished(id));
+    log.append_or_queue(finished(id));
     id
 }
 

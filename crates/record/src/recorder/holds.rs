@@ -3,7 +3,9 @@
 use callgate_gate::{ApprovalId, BoundRequest, Call, Denied, Digest, Hold, Ruling, Target};
 
 use super::{NotRecorded, Recorder, name};
-use crate::{Answer, Approval, Asking, Decision, Entry, Event, Failed, RecordType, Status};
+use crate::{
+    Answer, Approval, Decision, Entry, Event, Failed, HeldCallExcerpt, RecordType, Status,
+};
 
 impl Recorder {
     /// Records a call that needs approval: one that waits, or one that ends here and may be repeated.
@@ -21,12 +23,12 @@ impl Recorder {
     }
 
     /// Records the end of a call that waited for a decision and got none.
-    pub fn waited_in_vain(&self, hold: &Hold, approval: &ApprovalId, error: Failed) {
+    pub fn ended_undecided(&self, hold: &Hold, approval: &ApprovalId, error: Failed) {
         let mut entry = self.decided(hold.call(), hold.ruling(), Decision::RequireApproval);
         entry.approval_id = Some(approval.clone());
         entry.status = Some(Status::Rejected);
         entry.error = Some(self.redacted(error));
-        self.store.append_owed(Entry::Refused(entry));
+        self.store.append_or_queue(Entry::Refused(entry));
     }
 
     /// Records a call that was cancelled before it was sent, with the policy's decision and the approval that it
@@ -45,7 +47,7 @@ impl Recorder {
             code: 0,
             message: "cancelled by the host before it was sent".to_owned(),
         });
-        self.store.append_owed(Entry::Refused(entry));
+        self.store.append_or_queue(Entry::Refused(entry));
     }
 
     /// Records the answer to a client that asked whether a call is allowed.
@@ -69,7 +71,7 @@ impl Recorder {
     }
 
     /// The question about a held call as stored: cut and redacted like every body on record.
-    pub fn asking(&self, call: &Call, request: &BoundRequest, ruling: &Ruling) -> Asking {
+    pub fn asking(&self, call: &Call, request: &BoundRequest, ruling: &Ruling) -> HeldCallExcerpt {
         let Call { attempt, target } = call;
         let who = &attempt.host.who;
         let definition = match target {
@@ -81,7 +83,7 @@ impl Recorder {
         };
         let kept = |text: &str| self.redactor.excerpt(text.as_bytes());
         let arguments = kept(&request.arguments);
-        Asking {
+        HeldCallExcerpt {
             record_id: attempt.id,
             tenant: who.tenant.clone(),
             principal: who.principal.clone(),
@@ -111,13 +113,13 @@ impl Recorder {
             Answer::Approve => ("approval.approved", "approved", Decision::Allow),
             Answer::Deny => ("approval.denied", "denied", Decision::Deny),
         };
-        let Asking { server, tool, .. } = &approval.asking;
+        let HeldCallExcerpt { server, tool, .. } = &approval.asking;
         let reason = format!(
             "{} {verb} `{server}:{tool}` ({})",
             resolution.by,
             resolution.way.as_str()
         );
-        self.store.append_owed(Entry::Event(Event {
+        self.store.append_or_queue(Entry::Event(Event {
             id: resolution.record_id,
             record_type: RecordType::Approval,
             name: name.to_owned(),
@@ -135,6 +137,6 @@ impl Recorder {
         let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
         entry.approval_id = approval.cloned();
         entry.status = Some(Status::Rejected);
-        self.store.append_owed(Entry::Refused(entry));
+        self.store.append_or_queue(Entry::Refused(entry));
     }
 }

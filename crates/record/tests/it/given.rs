@@ -11,7 +11,7 @@ use callgate_gate::{
     Policy, ServerName, Source, Target, Tool, ToolFilter, Transport, Verdict, Who, decide,
 };
 use callgate_record::{
-    CallEntry, Entry, OnFailure, Position, Recorder, Redactor, Settling, Store, StoreError,
+    CallEntry, DurabilityWait, Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError,
 };
 use callgate_wire::{Era, Frame, Id, Strictness, message};
 use futures_util::future::{Either, ready};
@@ -92,11 +92,11 @@ impl Store for Memory {
         Ok(self.push(How::Appended, entry.clone()))
     }
 
-    fn append_owed(&self, entry: Entry) -> Option<Position> {
+    fn append_or_queue(&self, entry: Entry) -> Option<Position> {
         Some(self.push(How::Owed, entry))
     }
 
-    fn settled(&self, _: Position) -> Settling<'_> {
+    fn settled(&self, _: Position) -> DurabilityWait<'_> {
         let settled = match self.is_gone.load(Ordering::Relaxed) {
             true => Err(StoreError {
                 reason: "disk gone".to_owned(),

@@ -188,7 +188,7 @@ async fn each_refusal_is_queued_with_its_kind() {
         message: "why".to_owned(),
     };
     recorder.denied(&denied(call("read", &json!({}))));
-    recorder.waited_in_vain(&held(call("read", &json!({}))), &approval, failed());
+    recorder.ended_undecided(&held(call("read", &json!({}))), &approval, failed());
     let hold = held(call("read", &json!({})));
     let decision = Decision::RequireApproval;
     recorder.cancelled(hold.call(), hold.ruling(), decision, Some(&approval));

@@ -15,8 +15,8 @@ use axum::{
 use callgate_call::{ApprovalService, ApprovalSettings};
 use callgate_gate::{ApprovalId, visible::summary};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approver, Asking, Check, Decision, Resolution,
-    ResolveApprovalError, Sight, Way, Which,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approver, CallVisibility, Check, Decision,
+    DecisionChannel, HeldCallExcerpt, Resolution, ResolveApprovalError,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ struct Row<'a> {
     arguments_whole: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     others: Option<Box<RawValue>>,
-    sight: Sight,
+    sight: CallVisibility,
     summary: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     also: Vec<CoveredCall<'a>>,
@@ -109,7 +109,7 @@ async fn list(
     Query(wanted): Query<StatusFilter>,
 ) -> Result<Json<Value>, Problem> {
     let approval_service = service_for(&shared, &principal)?;
-    let which = Which {
+    let which = ApprovalFilter {
         status: wanted.status,
         tenant: reach.into_tenant(),
     };
@@ -184,7 +184,7 @@ async fn resolve(
 ) -> Result<Json<Value>, Problem> {
     let approval_service = service_for(&shared, &principal)?;
     let id = parse_id(&id)?;
-    let by = approver(&principal, reach, Way::Api);
+    let by = approver(&principal, reach, DecisionChannel::Api);
     decide(approval_service, by, &id, answer).await?;
     Ok(Json(json!({"id": id, "status": answer.status()})))
 }
@@ -227,7 +227,7 @@ async fn status(
 }
 
 /// The principal as the approver of a decision.
-pub(super) fn approver(principal: &Principal, reach: Reach, way: Way) -> Approver {
+pub(super) fn approver(principal: &Principal, reach: Reach, way: DecisionChannel) -> Approver {
     Approver {
         principal: principal.name.clone(),
         person: None,
@@ -318,7 +318,7 @@ impl<'a> Row<'a> {
             resolution,
             used_by,
         } = approval;
-        let Asking {
+        let HeldCallExcerpt {
             record_id,
             tenant,
             principal,
@@ -368,7 +368,7 @@ impl<'a> Row<'a> {
 }
 
 impl<'a> CoveredCall<'a> {
-    fn of(asking: &'a Asking) -> Self {
+    fn of(asking: &'a HeldCallExcerpt) -> Self {
         Self {
             tool: &asking.tool,
             arguments: json_or_text(&asking.arguments),

@@ -13,7 +13,7 @@ use callgate_gate::{Digest, FIRST_TENANT, Role};
 use subtle::ConstantTimeEq;
 
 use super::{Shared, dns_rebinding, listen::Peer};
-use crate::{Keyring, Principal, principal::Pass};
+use crate::{Principal, TokenLookup, principal::Pass};
 
 /// The principal of a local program that needs no token.
 const LOOPBACK: &str = "loopback";
@@ -23,7 +23,7 @@ const LOOPBACK: &str = "loopback";
 pub struct Tokens {
     agent: (Digest, Arc<Principal>),
     admin: (Digest, Arc<Principal>),
-    others: Option<Arc<dyn Keyring>>,
+    others: Option<Arc<dyn TokenLookup>>,
 }
 
 impl Tokens {
@@ -40,7 +40,7 @@ impl Tokens {
 
     /// Adds the stored tokens.
     #[must_use]
-    pub fn and(mut self, others: Arc<dyn Keyring>) -> Self {
+    pub fn and(mut self, others: Arc<dyn TokenLookup>) -> Self {
         self.others = Some(others);
         self
     }
@@ -87,7 +87,7 @@ pub(super) enum Reach {
 impl Reach {
     /// The reach of a principal when the path names no tenant.
     pub(super) fn of(principal: &Principal) -> Self {
-        if principal.operates {
+        if principal.is_operator {
             Self::All
         } else {
             Self::Tenant(principal.tenant.clone())
@@ -119,7 +119,7 @@ impl Reach {
             return Some(Self::of(principal));
         };
         let is_there = shared.gateway.path.providers().policy().knows_tenant(named);
-        let is_theirs = principal.operates || principal.tenant == named;
+        let is_theirs = principal.is_operator || principal.tenant == named;
         (is_there && is_theirs).then(|| Self::Tenant(named.to_owned()))
     }
 }

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use callgate_call::NotChecked;
+use callgate_call::CheckError;
 use callgate_gate::{
     Who,
     guard::message::{MAX_QUESTION_BYTES, Question},
@@ -78,12 +78,12 @@ fn who(principal: &Principal, reach: Reach, question: &Question) -> Who {
     }
 }
 
-fn unanswered(error: &NotChecked) -> Problem {
+fn unanswered(error: &CheckError) -> Problem {
     match error {
-        NotChecked::Unclear => {
+        CheckError::Unclear => {
             Problem::new(StatusCode::BAD_REQUEST, "bad_question", error.to_string())
         }
-        NotChecked::NotRecorded(_) | NotChecked::NoApprovals(_) => {
+        CheckError::NotRecorded(_) | CheckError::NoApprovals(_) => {
             crate::log::check_not_answered(error);
             let text = format!("{error} right now; see the gateway's log");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text)

@@ -38,7 +38,7 @@ fn reasons(gateway: &Gateway) -> Vec<String> {
     let rows = gateway.status.rows();
     let mut reasons: Vec<String> = rows.iter().filter_map(reason).collect();
     reasons.extend(gateway.path.record_trouble());
-    match gateway.status.record_owed() {
+    match gateway.status.record_backlog() {
         0 => {}
         owed => reasons.push(format!("{owed} record entries are waiting to be written")),
     }

@@ -19,7 +19,7 @@ use axum::{
 };
 use callgate_call::ApprovalService;
 use callgate_gate::ApprovalId;
-use callgate_record::{Answer, Way, Which};
+use callgate_record::{Answer, ApprovalFilter, DecisionChannel};
 use callgate_wire::sse;
 use futures_util::stream;
 use serde::Deserialize;
@@ -104,7 +104,7 @@ async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response
         Ok(authenticated) => authenticated,
         Err(response) => return *response,
     };
-    let which = Which {
+    let which = ApprovalFilter {
         status: None,
         tenant: Reach::of(&login_session.principal).into_tenant(),
     };
@@ -162,7 +162,7 @@ async fn decide(
         return foreign_form();
     }
     let reach = Reach::of(&login_session.principal);
-    let by = approval_routes::approver(&login_session.principal, reach, Way::Page);
+    let by = approval_routes::approver(&login_session.principal, reach, DecisionChannel::Page);
     match approval_routes::decide(approval_service, by, &id, decision.answer).await {
         Ok(()) => Redirect::to(&place).into_response(),
         Err(problem) => {

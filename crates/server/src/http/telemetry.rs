@@ -63,7 +63,7 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let standing = Standing {
         upstreams: rows.into_iter().map(|row| (row.name, row.status)).collect(),
         pending_approvals,
-        record_owed: status.record_owed(),
+        record_backlog: status.record_backlog(),
         index_lag: status.index_lag(),
     };
     let text = shared.gateway.path.events().metrics().render(&standing);

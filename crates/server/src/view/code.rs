@@ -17,7 +17,7 @@ use std::{
 };
 
 use callgate_call::{Reading, ScriptRun, ScriptRunEnd};
-use callgate_code::{Ended, Form, Limits, Pool, Program, Script, cleaned};
+use callgate_code::{Form, Limits, Pool, Program, Script, ScriptEnd, cleaned};
 use callgate_gate::Host;
 use callgate_wire::{Frame, RpcError, methods, quote};
 use futures_util::future::BoxFuture;
@@ -205,10 +205,10 @@ async fn run(
 }
 
 /// The result for the host of a run that ended.
-async fn answered(inner: RunCalls, settings: Arc<ViewSettings>, ended: Ended) -> ScriptRunEnd {
+async fn answered(inner: RunCalls, settings: Arc<ViewSettings>, ended: ScriptEnd) -> ScriptRunEnd {
     let code = &settings.code;
     match ended {
-        Ended::Done {
+        ScriptEnd::Done {
             printed,
             value,
             names,
@@ -230,12 +230,12 @@ async fn answered(inner: RunCalls, settings: Arc<ViewSettings>, ended: Ended) ->
                 reply::fault("the result could not be formatted; return less data")
             })
         }
-        Ended::Failed {
+        ScriptEnd::Failed {
             printed,
             message,
             line,
         } => reply::failed(&inner, code, &printed, &message, line),
-        Ended::Stopped => {
+        ScriptEnd::Stopped => {
             let (held, held_calls) = inner.held();
             let id = held::store(code.runs.as_deref(), held).await;
             reply::held(id.as_deref(), &held_calls)

@@ -2,8 +2,8 @@
 
 use callgate_gate::ApprovalId;
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approver, Asking, Question, Resolution, Sight, Way, Which,
-    WriterId,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approver, CallVisibility, DecisionChannel,
+    HeldCallExcerpt, Question, Resolution, WriterId,
 };
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -105,7 +105,7 @@ pub(super) fn insert(
         id,
         status: ApprovalStatus::Pending,
         asking: question.asking.clone(),
-        sight: Sight::Unreadable,
+        sight: CallVisibility::Unreadable,
         also: Vec::new(),
         asked_at: now,
         expires_at,
@@ -151,7 +151,7 @@ pub(super) fn get(
 
 pub(super) fn list(
     connection: &Connection,
-    which: &Which,
+    which: &ApprovalFilter,
     limit: usize,
     now: Timestamp,
 ) -> Result<Vec<Approval>, ApprovalDbError> {
@@ -254,7 +254,7 @@ fn read_row(row: &Row<'_>, now: Timestamp) -> Result<QuestionRow, ApprovalDbErro
         Some(answer) => Some(Resolution {
             answer: word::<Answer>(&answer)?,
             by: row.get(6)?,
-            way: word::<Way>(&row.get::<_, String>(7)?)?,
+            way: word::<DecisionChannel>(&row.get::<_, String>(7)?)?,
             at: at(8)?,
             valid_until: at(9)?,
             record_id: ulid_of(&row.get::<_, String>(10)?)?,
@@ -278,12 +278,12 @@ fn read_row(row: &Row<'_>, now: Timestamp) -> Result<QuestionRow, ApprovalDbErro
     };
     let id_of = |text: String| text.parse().map_err(|_| ApprovalDbError::Word(text));
     let under: Option<String> = row.get(12)?;
-    let asking: Asking = serde_json::from_str(&asking)?;
+    let asking: HeldCallExcerpt = serde_json::from_str(&asking)?;
     let approval = Approval {
         id: id_of(id)?,
         status,
         asking,
-        sight: Sight::unopened(status),
+        sight: CallVisibility::unopened(status),
         also: Vec::new(),
         asked_at: at(3)?,
         expires_at,

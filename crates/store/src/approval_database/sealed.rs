@@ -1,7 +1,7 @@
 //! Sealed calls: stored with their questions until the decision or the expiry, then erased.
 
 use callgate_gate::ApprovalId;
-use callgate_record::{Approval, ApprovalStatus, Kept, Question, SEAL_MARK_BYTES};
+use callgate_record::{Approval, ApprovalStatus, Question, SEAL_MARK_BYTES, StoredQuestion};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
@@ -11,7 +11,10 @@ use super::{ApprovalDbError, rows};
 const MAX_QUESTIONS: usize = 8;
 
 /// The questions of an approval, the first one first.
-pub(super) fn kept(connection: &Connection, id: &ApprovalId) -> Result<Vec<Kept>, ApprovalDbError> {
+pub(super) fn kept(
+    connection: &Connection,
+    id: &ApprovalId,
+) -> Result<Vec<StoredQuestion>, ApprovalDbError> {
     let sql = "SELECT asking, binding, sealed FROM approval WHERE id = ?1 OR under = ?1
                ORDER BY under IS NOT NULL, asked_at, id";
     let mut statement = connection.prepare_cached(sql)?;
@@ -19,7 +22,7 @@ pub(super) fn kept(connection: &Connection, id: &ApprovalId) -> Result<Vec<Kept>
     let mut kept = Vec::new();
     while let Some(row) = rows.next()? {
         let asking: String = row.get(0)?;
-        kept.push(Kept {
+        kept.push(StoredQuestion {
             asking: serde_json::from_str(&asking)?,
             binding: row.get(1)?,
             sealed: row.get(2)?,

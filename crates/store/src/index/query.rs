@@ -132,7 +132,7 @@ enum Lookup {
     /// The tally has the column, and an index has it together with the time.
     BySort,
     /// The tally has it; no index does, or only without the time.
-    Tallied,
+    LedgerFuture,
     /// By an index of few records each; the tally does not have it.
     ByName,
     InTime,
@@ -170,11 +170,11 @@ impl WhereClause {
             ),
             (Lookup::BySort, "decision = ?", decision),
             (
-                Lookup::Tallied,
+                Lookup::LedgerFuture,
                 "instr(scopes, '|' || ? || '|') > 0",
                 filter.scope.clone(),
             ),
-            (Lookup::Tallied, "tenant = ?", filter.tenant.clone()),
+            (Lookup::LedgerFuture, "tenant = ?", filter.tenant.clone()),
             (Lookup::ByName, "request_id = ?", filter.request_id.clone()),
             (Lookup::ByName, "parent_id = ?", parent),
             (Lookup::BySort, "agent = ?", filter.agent.clone()),
@@ -188,7 +188,7 @@ impl WhereClause {
             // A range and not LIKE: it uses the index, and `%` and `_` in a rule are plain characters.
             let end = format!("{prefix}{}", char::MAX);
             let values = [Value::from(prefix.clone()), Value::from(end)];
-            terms.add(Lookup::Tallied, "rule >= ? AND rule < ?", values);
+            terms.add(Lookup::LedgerFuture, "rule >= ? AND rule < ?", values);
         }
         if let Some(since) = filter.since {
             let since = Value::from(since.as_microsecond());
@@ -236,7 +236,7 @@ impl WhereClause {
         if total > SORTABLE {
             let ranges = self.0.iter_mut();
             ranges
-                .filter(|term| term.found == Lookup::Tallied)
+                .filter(|term| term.found == Lookup::LedgerFuture)
                 .for_each(Condition::leave_index);
         }
         let mut counted: Vec<(u64, &mut Condition)> = Vec::new();
@@ -271,7 +271,7 @@ impl WhereClause {
 impl Condition {
     /// Whether the tally can answer the condition. It has empty text for null, so not for empty values.
     fn is_tallied(&self) -> bool {
-        let knows = matches!(self.found, Lookup::BySort | Lookup::Tallied);
+        let knows = matches!(self.found, Lookup::BySort | Lookup::LedgerFuture);
         knows && !self.values.contains(&Value::from(String::new()))
     }
 

@@ -39,7 +39,7 @@ fn a_dead_writers_calls_are_closed_once_and_as_unknown() {
     let log = open(dir.path());
     log.append(&forwarding(done)).unwrap();
     log.append(&forwarding(open_call)).unwrap();
-    log.append_owed(finished(done));
+    log.append_or_queue(finished(done));
     let mut pending = call("held", held);
     pending["status"] = "pending".into();
     log.append(&entry(&pending)).unwrap();
@@ -98,7 +98,7 @@ fn a_write_cut_at_any_byte_is_recovered() {
     let (first, second) = (new_id(), new_id());
     log.append(&forwarding(first)).unwrap();
     log.append(&forwarding(second)).unwrap();
-    log.append_owed(finished(first));
+    log.append_or_queue(finished(first));
     drop(log);
     let whole = fs::read(&segments(&folders(dir.path())[0])[0]).unwrap();
     let ends: Vec<usize> = whole
@@ -211,7 +211,7 @@ fn concurrent_threads_and_writers_keep_every_chain_sound() {
                 for _ in 0..50 {
                     let id = new_id();
                     log.append(&forwarding(id)).unwrap();
-                    log.append_owed(finished(id)).unwrap();
+                    log.append_or_queue(finished(id)).unwrap();
                 }
             });
         }

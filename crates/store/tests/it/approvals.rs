@@ -5,7 +5,9 @@ mod sealed;
 use std::path::Path;
 
 use callgate_gate::Digest;
-use callgate_record::{Approval, Approvals as _, Approver, Asked, Asking, Question, Way};
+use callgate_record::{
+    Approval, Approvals as _, Approver, AskOutcome, DecisionChannel, HeldCallExcerpt, Question,
+};
 use callgate_store::{ApprovalStore, Log};
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,7 +18,7 @@ const SEALED: &str = "sealed-call-bytes";
 
 fn question(of: &str) -> Question {
     Question {
-        asking: Asking {
+        asking: HeldCallExcerpt {
             record_id: new_id(),
             tenant: "local".to_owned(),
             principal: "agent".to_owned(),
@@ -52,7 +54,7 @@ fn by(principal: &str) -> Approver {
         principal: principal.to_owned(),
         person: None,
         tenant: None,
-        way: Way::Api,
+        way: DecisionChannel::Api,
     }
 }
 
@@ -60,14 +62,14 @@ fn store(dir: &Path, log: &Log) -> ApprovalStore {
     ApprovalStore::new(dir, Some(log.writer()))
 }
 
-fn pending(asked: Asked) -> Approval {
+fn pending(asked: AskOutcome) -> Approval {
     match asked {
-        Asked::Pending { approval, .. } => *approval,
+        AskOutcome::Pending { approval, .. } => *approval,
         other => panic!("it is not pending: {other:?}"),
     }
 }
 
-fn ask(store: &ApprovalStore, of: &str, now: i64) -> Asked {
+fn ask(store: &ApprovalStore, of: &str, now: i64) -> AskOutcome {
     store
         .ask(&question(of), new_id(), at(now))
         .expect("it asks")

@@ -167,7 +167,7 @@ async fn a_failed_sync_refuses_entries_until_a_new_segment_exists() {
     let error = log.settled(position).await.unwrap_err();
     assert!(error.reason.contains("the device is gone"), "{error}");
     assert!(log.append(&forwarding(new_id())).is_err());
-    assert!(log.append_owed(finished(id)).is_none());
+    assert!(log.append_or_queue(finished(id)).is_none());
     state.creates_fail.store(false, Ordering::SeqCst);
     *state.words.lock().unwrap() = None;
     let after = log.append(&event("after")).unwrap();

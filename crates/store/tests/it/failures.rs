@@ -22,7 +22,7 @@ fn entries_are_refused_while_queued_ones_are_unwritten() {
     let disk = FaultyDisk::new(1, Fault::Refuse);
     let log = Log::open_on(options(dir.path()), Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
     disk.arm(true);
-    assert!(log.append_owed(event("owed")).is_none());
+    assert!(log.append_or_queue(event("owed")).is_none());
     assert_eq!(log.owed(), 1);
     let refused = log.append(&forwarding(new_id())).unwrap_err();
     assert!(
@@ -52,9 +52,9 @@ fn the_backlog_is_bounded_and_dropped_entries_are_reported() {
     log.append(&forwarding(id)).unwrap();
     disk.arm(true);
     for _ in 0..10_003 {
-        log.append_owed(event("refused"));
+        log.append_or_queue(event("refused"));
     }
-    log.append_owed(finished(id));
+    log.append_or_queue(finished(id));
     // Ten thousand, the end of the call, and the entry that will tell of the rest.
     assert_eq!(log.owed(), 10_002);
     disk.arm(false);
@@ -161,12 +161,12 @@ fn a_full_disk_refuses_new_calls_and_records_ends_of_old_ones() {
     );
     // A flood of refusals must not eat the room that was set aside for ends.
     for _ in 0..2000 {
-        log.append_owed(event("refused.again"));
+        log.append_or_queue(event("refused.again"));
     }
     assert!(log.owed() > 0);
     for id in &under_way {
         assert!(
-            log.append_owed(finished(*id)).is_some(),
+            log.append_or_queue(finished(*id)).is_some(),
             "the end of a taken call was not written"
         );
     }

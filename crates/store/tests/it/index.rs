@@ -34,9 +34,9 @@ fn a_rebuilt_index_equals_an_incremental_one() {
                 grown.catch_up().unwrap();
             }
             if number % 4 != 3 {
-                log.append_owed(finished(id));
+                log.append_or_queue(finished(id));
             }
-            log.append_owed(event("tick"));
+            log.append_or_queue(event("tick"));
         }
         if round % 2 == 0 {
             log.close().unwrap();

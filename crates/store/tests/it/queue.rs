@@ -153,7 +153,7 @@ fn a_thread_writes_a_bounded_number_of_entries_for_others() {
     for _ in 0..MANY {
         // While one is written the next one comes, so the queue is never empty.
         gate.wait();
-        last = Some(log.place_owed(event("next")));
+        last = Some(log.place_or_queue(event("next")));
         gate.open();
     }
     returns.recv().expect("it came back while others waited");
@@ -173,7 +173,7 @@ fn entries_of_many_threads_form_one_chain() {
             let calls = (0..MANY).map(|_| {
                 let id = new_id();
                 wait(log.place(&forwarding(id))).unwrap();
-                wait(log.place_owed(finished(id))).expect("it is written");
+                wait(log.place_or_queue(finished(id))).expect("it is written");
                 id.to_string()
             });
             calls.collect::<Vec<_>>()

@@ -26,7 +26,7 @@ fn write_calls(log: &Log, count: usize) {
     for _ in 0..count {
         let id = new_id();
         log.append(&forwarding(id)).unwrap();
-        log.append_owed(finished(id)).unwrap();
+        log.append_or_queue(finished(id)).unwrap();
     }
 }
 

@@ -22,7 +22,7 @@ fn sample() -> tempfile::TempDir {
         let log = Log::open(options).unwrap();
         let id = new_id();
         log.append(&forwarding(id)).unwrap();
-        log.append_owed(finished(id)).unwrap();
+        log.append_or_queue(finished(id)).unwrap();
         log.close().unwrap();
     }
     assert!(

@@ -46,7 +46,11 @@ fn a_log_under_its_old_name_stays_in_use() {
     log.append(&forwarding(new_id())).unwrap();
     log.close().unwrap();
     assert!(!dir.path().join("activity").exists());
-    assert_eq!(heads(dir.path()).unwrap().len(), 2, "both writers are in it");
+    assert_eq!(
+        heads(dir.path()).unwrap().len(),
+        2,
+        "both writers are in it"
+    );
     assert_sound(dir.path());
 }
 

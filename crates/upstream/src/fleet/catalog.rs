@@ -30,7 +30,7 @@ impl Fleet {
         let mut listings: Vec<Listing> = active.iter().map(|server| server.listing()).collect();
         let quarantined = self.apply_pins(&mut listings);
         // Definitions that ship with this program need no pin.
-        listings.extend(self.in_house.load().iter().map(|one| one.listing()));
+        listings.extend(self.local_providers.load().iter().map(|one| one.listing()));
         let (catalog, findings) = Catalog::build(self.naming(), listings);
         let catalog = catalog.with_quarantined(quarantined);
         findings.iter().for_each(crate::log::shown_twice);

@@ -48,7 +48,10 @@ pub(super) async fn sum_up(fleet: Arc<Fleet>) {
         .iter()
         .filter(|r| matches!(r.status, ServerStatus::Ok | ServerStatus::Degraded));
     let tools: usize = connected.clone().map(|report| report.tools).sum();
-    let silent: usize = connected.clone().map(|report| report.silent_tools).sum();
+    let silent: usize = connected
+        .clone()
+        .map(|report| report.unannotated_tools)
+        .sum();
     let stopped = |report: &&&ServerReport| report.status == ServerStatus::Stopped;
     fleet.events.emit(ProxyInit {
         servers: reports.len(),

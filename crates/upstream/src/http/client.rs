@@ -1,7 +1,7 @@
 //! MCP requests over HTTP: methods and headers.
 
 use callgate_gate::Endpoint;
-use callgate_outbound::{Client, HttpFailed};
+use callgate_outbound::{Client, HttpError};
 use callgate_record::Effect;
 use callgate_wire::Pieces;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -17,7 +17,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient(Client<Pieces>);
 
-pub(crate) type ResponseBody = callgate_outbound::Answered<Pieces>;
+pub(crate) type ResponseBody = callgate_outbound::ResponseBody<Pieces>;
 
 /// Headers of a request besides the endpoint's own.
 #[derive(Debug, Default)]
@@ -30,25 +30,25 @@ pub(crate) struct RequestHeaders<'a> {
 }
 
 /// The possible effect of a request that got no response.
-pub(crate) fn effect_of_failure(failed: &HttpFailed) -> Effect {
+pub(crate) fn effect_of_failure(failed: &HttpError) -> Effect {
     match failed {
-        HttpFailed::BadRequest(_) | HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_) => {
+        HttpError::BadRequest(_) | HttpError::NotConnected(_) | HttpError::NoRoots(_) => {
             Effect::None
         }
         // The request may have been written before the connection failed.
-        HttpFailed::Broke(_) | HttpFailed::NotHttp(_) => Effect::Unknown,
+        HttpError::Broke(_) | HttpError::NotHttp(_) => Effect::Unknown,
     }
 }
 
 impl HttpClient {
     /// A client that trusts the system's certificates.
-    pub(crate) fn new() -> Result<Self, HttpFailed> {
+    pub(crate) fn new() -> Result<Self, HttpError> {
         Client::new().map(Self)
     }
 
     /// A client for another server: it shares the certificates but no connections.
-    pub(crate) fn of_another(&self) -> Self {
-        Self(self.0.of_another())
+    pub(crate) fn for_another_server(&self) -> Self {
+        Self(self.0.for_another_server())
     }
 
     pub(crate) async fn post(
@@ -56,7 +56,7 @@ impl HttpClient {
         endpoint: &Endpoint,
         carried: &RequestHeaders<'_>,
         message: Pieces,
-    ) -> Result<Response<ResponseBody>, HttpFailed> {
+    ) -> Result<Response<ResponseBody>, HttpError> {
         let mut request = request(Method::POST, endpoint, carried, Full::new(message));
         let headers = request.headers_mut();
         headers.insert(
@@ -75,7 +75,7 @@ impl HttpClient {
         &self,
         endpoint: &Endpoint,
         carried: &RequestHeaders<'_>,
-    ) -> Result<Response<ResponseBody>, HttpFailed> {
+    ) -> Result<Response<ResponseBody>, HttpError> {
         let mut request = request(Method::GET, endpoint, carried, Full::default());
         let headers = request.headers_mut();
         headers.insert(
@@ -89,7 +89,7 @@ impl HttpClient {
         &self,
         endpoint: &Endpoint,
         carried: &RequestHeaders<'_>,
-    ) -> Result<Response<ResponseBody>, HttpFailed> {
+    ) -> Result<Response<ResponseBody>, HttpError> {
         let request = request(Method::GET, endpoint, carried, Full::default());
         self.send(endpoint, request).await
     }
@@ -98,7 +98,7 @@ impl HttpClient {
         &self,
         endpoint: &Endpoint,
         carried: &RequestHeaders<'_>,
-    ) -> Result<StatusCode, HttpFailed> {
+    ) -> Result<StatusCode, HttpError> {
         let request = request(Method::DELETE, endpoint, carried, Full::default());
         Ok(self.send(endpoint, request).await?.status())
     }
@@ -107,7 +107,7 @@ impl HttpClient {
         &self,
         endpoint: &Endpoint,
         request: Request<Full<Pieces>>,
-    ) -> Result<Response<ResponseBody>, HttpFailed> {
+    ) -> Result<Response<ResponseBody>, HttpError> {
         self.0.send(&endpoint.url, request).await
     }
 }

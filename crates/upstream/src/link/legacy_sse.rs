@@ -12,7 +12,7 @@ use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     Endpoint,
     http::{
-        Events, HttpClient, HttpFailed, NextEvent, RequestHeaders, describe_status, effect_of,
+        Events, HttpClient, HttpError, NextEvent, RequestHeaders, describe_status, effect_of,
         effect_of_failure,
     },
     inbound::Inbound,
@@ -47,7 +47,7 @@ pub(crate) struct LegacyStream {
 pub(crate) enum LegacySseError {
     /// The stream could not be opened.
     #[error(transparent)]
-    Failed(#[from] HttpFailed),
+    Failed(#[from] HttpError),
     /// The server offers no event stream.
     #[error("the server answered {0} to the request for its event stream")]
     Refused(StatusCode),

@@ -26,7 +26,7 @@ use super::{Link, LinkEnded, Parcel, Sent};
 use crate::{
     Endpoint,
     http::{
-        Events, HttpClient, HttpFailed, RequestHeaders, ResponseBody, describe_status, effect_of,
+        Events, HttpClient, HttpError, RequestHeaders, ResponseBody, describe_status, effect_of,
         effect_of_failure, read_body,
     },
     inbound::Inbound,
@@ -247,12 +247,12 @@ impl StreamableLink {
         sent.map_err(|error| lost(effect_of_failure(&error), None, error.to_string()))
     }
 
-    fn note_reached(&self, sent: &Result<Response<ResponseBody>, HttpFailed>) {
+    fn note_reached(&self, sent: &Result<Response<ResponseBody>, HttpError>) {
         let reached = match sent {
-            Ok(_) | Err(HttpFailed::Broke(_) | HttpFailed::NotHttp(_)) => true,
-            Err(
-                HttpFailed::BadRequest(_) | HttpFailed::NotConnected(_) | HttpFailed::NoRoots(_),
-            ) => false,
+            Ok(_) | Err(HttpError::Broke(_) | HttpError::NotHttp(_)) => true,
+            Err(HttpError::BadRequest(_) | HttpError::NotConnected(_) | HttpError::NoRoots(_)) => {
+                false
+            }
         };
         self.unreachable.store(!reached, Ordering::Release);
     }

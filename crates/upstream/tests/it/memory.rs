@@ -9,7 +9,7 @@ use callgate_gate::{
     Builtin, Endpoint, Launch, Naming, Policy, ServerName, ServerSpec, pins::Pins,
 };
 use callgate_record::{
-    Entry, OnFailure, Position, Recorder, Redactor, Settling, Store, StoreError,
+    DurabilityWait, Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError,
 };
 use callgate_testkit::{HttpUpstream, bin, until};
 use callgate_upstream::{Fleet, FleetOptions, FleetPlan, Profile, ServerStatus};
@@ -30,11 +30,11 @@ impl Store for Nowhere {
         Ok(Position(0))
     }
 
-    fn append_owed(&self, _: Entry) -> Option<Position> {
+    fn append_or_queue(&self, _: Entry) -> Option<Position> {
         None
     }
 
-    fn settled(&self, _: Position) -> Settling<'_> {
+    fn settled(&self, _: Position) -> DurabilityWait<'_> {
         Either::Left(ready(Ok(())))
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
         processes_per_server: 1,
     };
     FleetPlan {
-        in_house: Vec::new(),
+        local_providers: Vec::new(),
         servers: vec![ServerSpec {
             name: ServerName::new("s").unwrap(),
             launch,

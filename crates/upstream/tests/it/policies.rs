@@ -7,7 +7,7 @@ use std::sync::{
 
 use callgate_call::{AskFailed, CallPath, Caller, Providers, Reading, Received, Telemetry};
 use callgate_gate::{
-    Door, Ground, Host, Layer, Policy, Rules, Source, Surroundings, Transport, Who,
+    CompileContext, Door, Host, Layer, PathBase, Policy, Rules, Source, Transport, Who,
 };
 use callgate_wire::{Frame, Strictness};
 use futures_util::future::BoxFuture;
@@ -33,11 +33,11 @@ fn policy(at: usize) -> Policy {
     let text = format!(
         "version: '1'\nrules: [{{scope: mcp_tool, deny: [{{pattern: 's:fail', message: 'policy {at}'}}], allow: [{{pattern: 's:*'}}]}}]"
     );
-    let ground = Ground {
+    let ground = PathBase {
         home: None,
         folder: "/".into(),
     };
-    let around = Surroundings {
+    let around = CompileContext {
         ground: &ground,
         real: &|_| None,
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use callgate_workflow::{Offer, Plugins, check_plugins, read};
+use callgate_workflow::{PluginOffer, Plugins, check_plugins, read};
 use expect_test::{Expect, expect};
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -183,10 +183,10 @@ fn files_that_are_not_workflows_are_refused() {
 struct Known;
 
 impl Plugins for Known {
-    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<Offer, String>> {
+    fn offer<'a>(&'a self, plugin: &'a str) -> BoxFuture<'a, Result<PluginOffer, String>> {
         Box::pin(async move {
             match plugin {
-                "good" => Ok(Offer::from([
+                "good" => Ok(PluginOffer::from([
                     ("get".to_owned(), None),
                     (
                         "odd".to_owned(),

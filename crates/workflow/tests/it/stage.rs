@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use callgate_agent::{Proxy, StepEvent};
 use callgate_testkit::DataDir;
 use callgate_workflow::{
-    AgentTask, Beginning, Ended, Event, Failure, Journal, OperationTask, Outcome, Run, RunError,
-    StepRunner, Walk, Workflow, given, read,
+    AgentTask, Event, Failure, Journal, NewRun, OperationTask, Outcome, Run, RunContext, RunEnd,
+    RunError, StepRunner, Workflow, given, read,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -143,7 +143,7 @@ impl Stage {
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         let file = self.place.path().join("flow.yaml");
-        let beginning = Beginning {
+        let beginning = NewRun {
             workflow: &workflow.name,
             text,
             file: &file,
@@ -155,11 +155,11 @@ impl Stage {
     }
 
     /// Walks a journal's workflow to its end.
-    pub(crate) async fn walk(&self, journal: &Journal) -> Result<Ended, RunError> {
+    pub(crate) async fn walk(&self, journal: &Journal) -> Result<RunEnd, RunError> {
         let workflow = right(&journal.text);
         let events = self.events.clone();
         let tell = move |event: Event| events.lock().expect("no thread panicked").push(event);
-        let walk = Walk {
+        let walk = RunContext {
             journal,
             step_runner: &self.fake,
             tell: &tell,
@@ -173,7 +173,7 @@ impl Stage {
     }
 
     /// Walks a workflow to its end.
-    pub(crate) async fn run(&self, text: &str, inputs: &[(&str, &str)]) -> Ended {
+    pub(crate) async fn run(&self, text: &str, inputs: &[(&str, &str)]) -> RunEnd {
         let journal = self.journal(text, inputs, None);
         self.walk(&journal).await.expect("it comes to an end")
     }

@@ -71,7 +71,7 @@ fn bash_starts_where_governing_files_are() {
     )
     .expect(Seen::Refused)
     .tries(
-        ["data", "home/.config/callgate", "link", "data/log"],
+        ["data", "home/.config/callgate", "link", "data/activity"],
         |cwd| {
             let arguments = json!({"command": "touch here", "cwd": cwd});
             let response = call(&mut host, "builtin__Bash", &arguments.to_string());

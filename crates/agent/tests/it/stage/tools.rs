@@ -88,7 +88,7 @@ impl Providers for TwoTools {
         Some(self.provider.clone())
     }
 
-    fn tell_all<'a>(&'a self, _host: &'a Arc<Host>, _notification: Frame) -> BoxFuture<'a, ()> {
+    fn notify_all<'a>(&'a self, _host: &'a Arc<Host>, _notification: Frame) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 

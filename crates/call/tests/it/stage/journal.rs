@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::{CallEntry, Entry, Finished, Position, Settling, Store, StoreError};
+use callgate_record::{CallEntry, DurabilityWait, Entry, Finished, Position, Store, StoreError};
 use futures_util::future::{Either, FutureExt};
 use tokio::sync::Notify;
 
@@ -153,11 +153,11 @@ impl Store for Journal {
         Ok(self.push(Step::Appended(entry.clone())))
     }
 
-    fn append_owed(&self, entry: Entry) -> Option<Position> {
+    fn append_or_queue(&self, entry: Entry) -> Option<Position> {
         Some(self.push(Step::Owed(entry)))
     }
 
-    fn settled(&self, _position: Position) -> Settling<'_> {
+    fn settled(&self, _position: Position) -> DurabilityWait<'_> {
         let settling = async {
             give_way().await;
             match self.never_settles.load(Ordering::Relaxed) {

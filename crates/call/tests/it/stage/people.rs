@@ -4,8 +4,9 @@ use std::sync::Mutex;
 
 use callgate_gate::{ApprovalId, CallId, Digest};
 use callgate_record::{
-    Answer, Approval, ApprovalStatus, Approvals, ApprovalsError, Approver, Asked, Claim, Kept,
-    Question, Resolution, ResolveApprovalError, Resolved, Sight, Which,
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, Approver,
+    AskOutcome, CallVisibility, Claim, Question, Resolution, ResolveApprovalError, Resolved,
+    StoredQuestion,
 };
 use jiff::{SignedDuration, Timestamp};
 use ulid::Ulid;
@@ -52,7 +53,7 @@ impl Approvals for People {
         question: &Question,
         _call: CallId,
         now: Timestamp,
-    ) -> Result<Asked, ApprovalsError> {
+    ) -> Result<AskOutcome, ApprovalsError> {
         let mut rows = self.rows.lock().unwrap();
         let found = rows.iter_mut().rev().find(|row| {
             row.binding == question.binding && row.approval.status != ApprovalStatus::Used
@@ -62,13 +63,13 @@ impl Approvals for People {
             return Ok(match approval.status {
                 ApprovalStatus::Approved => {
                     row.approval.status = ApprovalStatus::Used;
-                    Asked::Claimed(Claim {
+                    AskOutcome::Claimed(Claim {
                         id: approval.id.clone(),
                         approval: approval.id,
                     })
                 }
-                ApprovalStatus::Denied => Asked::Denied(approval),
-                _ => Asked::Pending {
+                ApprovalStatus::Denied => AskOutcome::Denied(approval),
+                _ => AskOutcome::Pending {
                     approval,
                     is_new: false,
                 },
@@ -79,7 +80,7 @@ impl Approvals for People {
             id: ApprovalId::from_random([u8::try_from(rows.len()).unwrap(); 16]),
             status: ApprovalStatus::Pending,
             asking: question.asking.clone(),
-            sight: Sight::Unreadable,
+            sight: CallVisibility::Unreadable,
             also: Vec::new(),
             asked_at: now,
             expires_at: now + question.expire_after,
@@ -92,7 +93,7 @@ impl Approvals for People {
             sealed: question.sealed.clone(),
             revision,
         });
-        Ok(Asked::Pending {
+        Ok(AskOutcome::Pending {
             approval: Box::new(approval),
             is_new: true,
         })
@@ -138,10 +139,14 @@ impl Approvals for People {
         Ok(found.map(|row| row.approval.clone()))
     }
 
-    fn kept(&self, id: &ApprovalId, _to_a_person: bool) -> Result<Vec<Kept>, ApprovalsError> {
+    fn kept(
+        &self,
+        id: &ApprovalId,
+        _to_a_person: bool,
+    ) -> Result<Vec<StoredQuestion>, ApprovalsError> {
         let rows = self.rows.lock().unwrap();
         let found = rows.iter().filter(|row| row.approval.id == *id);
-        let kept = |row: &Row| Kept {
+        let kept = |row: &Row| StoredQuestion {
             asking: row.approval.asking.clone(),
             binding: row.binding.to_string(),
             sealed: Some(row.sealed.clone()),
@@ -155,7 +160,7 @@ impl Approvals for People {
 
     fn list(
         &self,
-        _which: &Which,
+        _which: &ApprovalFilter,
         _limit: usize,
         _now: Timestamp,
     ) -> Result<Vec<Approval>, ApprovalsError> {

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use callgate_gate::visible::{DiffLine, FileEdit, Layout, file_edits, visible, visible_json};
-use callgate_record::{Approval, ApprovalStatus, Asking, Sight};
+use callgate_record::{Approval, ApprovalStatus, CallVisibility, HeldCallExcerpt};
 
 /// Larger files are not compared.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -65,7 +65,7 @@ pub(super) fn text(approval: &Approval) -> String {
 }
 
 /// The content of the call: its arguments, and the other fields of the request.
-fn request(asking: &Asking) -> Vec<String> {
+fn request(asking: &HeldCallExcerpt) -> Vec<String> {
     let mut lines = vec![
         "arguments".to_owned(),
         indented(&visible_json(&asking.arguments)),
@@ -84,21 +84,21 @@ fn request(asking: &Asking) -> Vec<String> {
 
 /// The notice for a call that is not shown completely.
 fn sight(approval: &Approval) -> Option<String> {
-    let Asking {
+    let HeldCallExcerpt {
         arguments_whole,
         arguments_bytes,
         ..
     } = &approval.asking;
     match approval.sight {
-        Sight::Whole => None,
-        Sight::Redacted if *arguments_whole => Some(
+        CallVisibility::Whole => None,
+        CallVisibility::Redacted if *arguments_whole => Some(
             "Secrets are redacted below; the complete arguments were erased when the approval was decided or expired."
                 .to_owned(),
         ),
-        Sight::Redacted => Some(format!(
+        CallVisibility::Redacted => Some(format!(
             "Secrets are redacted below, and only the beginning of {arguments_bytes} bytes is kept; the complete arguments were erased when the approval was decided or expired."
         )),
-        Sight::Unreadable => Some(
+        CallVisibility::Unreadable => Some(
             "WARNING: the arguments of this call cannot be decrypted, because `seal.key` in the data folder changed. The call can be denied but not approved. If the agent repeats the call, the new arguments are readable."
                 .to_owned(),
         ),

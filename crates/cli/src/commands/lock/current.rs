@@ -9,7 +9,7 @@ use callgate_gate::{
     pins::{Lock, Names, PinMode, Pins, flags},
 };
 use callgate_gateway::plan;
-use callgate_upstream::{Profile, ServerStatus, last_known};
+use callgate_upstream::{Profile, ServerStatus, saved_tools};
 
 use callgate_gateway::Running;
 
@@ -25,9 +25,9 @@ pub(super) struct Current {
 
 impl Current {
     /// The definitions that a gateway on this data folder last saw. A server that was never reached has none.
-    pub(super) fn last_known(settings: &Settings) -> Self {
+    pub(super) fn from_saved(settings: &Settings) -> Self {
         let known = |spec: &ServerSpec| {
-            last_known(&plan::options(settings), &spec.name).unwrap_or_default()
+            saved_tools(&plan::options(settings), &spec.name).unwrap_or_default()
         };
         let servers = settings.servers.iter();
         Self::of(
@@ -41,9 +41,9 @@ impl Current {
     /// The last known definitions; if a server was never reached, all servers are started and asked.
     pub(super) fn seen(settings: &Settings) -> Result<Self, Failed> {
         let is_known =
-            |spec: &ServerSpec| last_known(&plan::options(settings), &spec.name).is_some();
+            |spec: &ServerSpec| saved_tools(&plan::options(settings), &spec.name).is_some();
         if settings.servers.iter().all(is_known) {
-            return Ok(Self::last_known(settings));
+            return Ok(Self::from_saved(settings));
         }
         Self::ask(settings)
     }
@@ -57,7 +57,7 @@ impl Current {
             mode: PinMode::Off,
             ..Pins::default()
         };
-        plan.in_house.clear();
+        plan.local_providers.clear();
         setup::runtime()?.block_on(async {
             let running = Running::start_with(settings, plan, Profile::gateway())?;
             running.fleet.settled().await;

@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use bytes::Bytes;
 use callgate_call::{reach, real_path};
 use callgate_gate::{
-    Attempt, Call, CallId, Door, FIRST_TENANT, Facts, Host, Kind, Leads, Needs, Policy, RealPath,
-    Ruling, ServerName, Source, Target, Tool, Transport, Who,
+    Attempt, Call, CallId, Door, FIRST_TENANT, Facts, Host, Kind, Needs, Policy,
+    ProtectedCandidates, RealPath, Ruling, ServerName, Source, Target, Tool, Transport, Who,
 };
 use callgate_wire::{Era, Frame, Strictness, quote};
 use ulid::Ulid;
@@ -111,7 +111,11 @@ pub(super) fn facts_now(policy: &Policy, call: &Call) -> (Facts, Needs) {
         .map(|path| (path.clone(), real_path(path)))
         .collect();
     let protected = policy.protected();
-    let asked = needs.leads.as_ref().map(Leads::paths).unwrap_or_default();
+    let asked = needs
+        .leads
+        .as_ref()
+        .map(ProtectedCandidates::paths)
+        .unwrap_or_default();
     let reached = asked.into_iter().map(|path| {
         let reach = reach(&path, protected);
         (path, reach)

@@ -1,7 +1,7 @@
 //! What a gateway on this data folder knows of a tool: what its server listed last, and what the lock says of it.
 
 use callgate_gate::{Tool, pins::Quarantine};
-use callgate_upstream::last_known;
+use callgate_upstream::saved_tools;
 
 use callgate_config::{Failed, Settings};
 use callgate_gateway::plan;
@@ -18,11 +18,11 @@ impl Known {
     pub(super) fn of(settings: &Settings) -> Result<Self, Failed> {
         let plan = plan::fleet(settings)?;
         let listed = settings.servers.iter();
-        let listed = listed.map(|spec| last_known(&plan.options, &spec.name));
-        let in_house = plan.in_house.iter();
-        let in_house = in_house.map(|one| one.listing().tools);
+        let listed = listed.map(|spec| saved_tools(&plan.options, &spec.name));
+        let local_providers = plan.local_providers.iter();
+        let local_providers = local_providers.map(|one| one.listing().tools);
         let servers: Vec<Vec<Tool>> = listed
-            .chain(in_house)
+            .chain(local_providers)
             .map(Option::unwrap_or_default)
             .collect();
         let sorted = settings.pins.sort(&servers, &settings.naming());

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use callgate_gate::{
-    Call, Declared, FIRST_TENANT, Facts, Hints, IntentRules, Kind, Needs, Operation, Policy,
+    Call, DeclaredIntent, FIRST_TENANT, Facts, Hints, IntentRules, Kind, Needs, Operation, Policy,
     RealPath, Target, Tool,
 };
 use callgate_record::{Activity, ActivityFilter as Filter, Decision, RecordType, body_digest};
@@ -182,12 +182,12 @@ fn made(record: &Activity, arguments: &str, cost: Option<f64>) -> Option<Call> {
 }
 
 /// The intent that the caller declared.
-fn declared(record: &Activity) -> Option<Declared> {
+fn declared(record: &Activity) -> Option<DeclaredIntent> {
     let variant = record.metadata.tool_variant.as_deref()?;
     let mut all = Operation::ALL.into_iter();
     let variant = all.find(|operation| operation.call_tool() == variant)?;
     let intent = record.metadata.intent.clone().unwrap_or_default();
-    let mut declared = Declared::by_variant(variant, IntentRules::default());
+    let mut declared = DeclaredIntent::by_variant(variant, IntentRules::default());
     declared.inferred = intent.inferred;
     declared.operation_type = intent.operation_type.filter(|_| !intent.inferred);
     declared.data_sensitivity = intent.data_sensitivity;

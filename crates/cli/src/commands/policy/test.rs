@@ -146,7 +146,7 @@ fn read_cases(file: &Path) -> Result<Cases, Failed> {
 fn judged(
     policy: &Policy,
     case: &Spanned<Case>,
-    home: &callgate_gate::Ground,
+    home: &callgate_gate::PathBase,
 ) -> Result<Outcome, Failed> {
     let line = case.referenced.line();
     let case = &case.value;

@@ -5,8 +5,8 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use callgate_process::environment::{self, Inherit};
 use callgate_upstream::Profile;
 use callgate_workflow::{
-    Beginning, Ended, Event, Journal, Run, RunError, RunReport, RunStatus, Status, Walk, Workflow,
-    given, read,
+    Event, Journal, NewRun, Run, RunContext, RunEnd, RunError, RunReport, RunStatus, Status,
+    Workflow, given, read,
 };
 
 use super::{check, history, progress::Progress};
@@ -44,7 +44,7 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
     let workdir = std::env::current_dir()
         .map_err(|error| Failed::system(format!("cannot find the working folder: {error}")))?;
     let file = std::path::absolute(&wanted.file).unwrap_or_else(|_| wanted.file.clone());
-    let beginning = Beginning {
+    let beginning = NewRun {
         workflow: &checked.workflow.name,
         text: &checked.text,
         file: &file,
@@ -122,7 +122,7 @@ async fn walked(
     workflow: &Workflow,
     journal: &Journal,
     as_json: bool,
-) -> Result<Ended, Failed> {
+) -> Result<RunEnd, Failed> {
     let signals = Signals::listen(Hangup::Stops)?;
     let plan = callgate_gateway::plan::step(settings, &journal.workdir, false, Vec::new())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
@@ -137,7 +137,7 @@ async fn walked(
     let tell = |event: Event| progress.tell(&event);
     let mut ended = None;
     let walking = async {
-        let walk = Walk {
+        let walk = RunContext {
             journal,
             step_runner: &step_runner,
             tell: &tell,

@@ -8,7 +8,7 @@ use super::{
     spelling::{absolute, parts, plain, spelled},
     words,
 };
-use crate::policy::path::Ground;
+use crate::policy::path::PathBase;
 
 /// The most words of a command that are searched.
 const MAX_WORDS: usize = 2000;
@@ -23,11 +23,11 @@ struct Word {
 /// The candidates in a command line that starts in `folder`.
 pub(super) fn candidates(
     line: &str,
-    ground: &Ground,
+    ground: &PathBase,
     folder: &str,
     protected: &Protected,
 ) -> Vec<Candidate> {
-    let mut here = Ground {
+    let mut here = PathBase {
         home: ground.home.clone(),
         folder: folder.to_owned(),
     };
@@ -68,7 +68,7 @@ pub(super) fn candidates(
 
 /// The protected places, and folders above them, that a glob matches. A wildcard does not cross folders, so both are
 /// compared up to the shorter length.
-pub(super) fn fitting(text: &str, ground: &Ground, protected: &Protected) -> Vec<String> {
+pub(super) fn fitting(text: &str, ground: &PathBase, protected: &Protected) -> Vec<String> {
     let pattern = plain(&absolute(text, ground));
     let pattern: Vec<&str> = pattern.split('/').collect();
     let mut found = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::policy::path::{self, Ground};
+use crate::policy::path::{self, PathBase};
 
 /// Prefixes that expand to the home folder or a folder in it.
 // The XDG variables are included because the gateway's own files are below them by default.
@@ -38,7 +38,7 @@ pub(super) fn parts(text: &str) -> Vec<&str> {
 }
 
 /// Every absolute path that a text may mean, as written and with `..` resolved.
-pub(super) fn spelled(text: &str, ground: &Ground) -> Vec<String> {
+pub(super) fn spelled(text: &str, ground: &PathBase) -> Vec<String> {
     if text.is_empty() || is_web_address(text) {
         return Vec::new();
     }
@@ -68,7 +68,7 @@ pub(super) fn is_web_address(text: &str) -> bool {
 }
 
 /// An absolute path. `~user` is taken for a sibling of the home folder.
-pub(super) fn absolute(text: &str, ground: &Ground) -> String {
+pub(super) fn absolute(text: &str, ground: &PathBase) -> String {
     let home = ground.home.as_deref().unwrap_or("/");
     for (sign, folder) in SIGNS {
         if let Some(rest) = text.strip_prefix(sign)
@@ -93,7 +93,7 @@ pub(super) fn absolute(text: &str, ground: &Ground) -> String {
 }
 
 /// Replaces `/proc/self/cwd`, which means the server's folder there and would mean the gateway's if resolved here.
-fn out_of_proc<'t>(text: &'t str, ground: &Ground) -> Cow<'t, str> {
+fn out_of_proc<'t>(text: &'t str, ground: &PathBase) -> Cow<'t, str> {
     for own in ["/proc/self/cwd", "/proc/thread-self/cwd"] {
         if let Some(rest) = text.strip_prefix(own) {
             return Cow::Owned(format!("{}{rest}", ground.folder));

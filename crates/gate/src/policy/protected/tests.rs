@@ -1,7 +1,7 @@
 use super::{spelling::spelled, *};
 
-fn ground() -> Ground {
-    Ground {
+fn ground() -> PathBase {
+    PathBase {
         home: Some("/people/u".into()),
         folder: "/srv/repo".into(),
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     BuiltinTool, Meaning, Target,
-    policy::{path::Ground, projection},
+    policy::{path::PathBase, projection},
 };
 
 /// The most strings in a call's arguments; a call with more needs a person.
@@ -28,7 +28,7 @@ const FILE_SCHEME: &str = "file:";
 /// The paths and commands in the arguments of a call.
 pub(super) struct CandidateSearch<'a> {
     protected: &'a Protected,
-    ground: &'a Ground,
+    ground: &'a PathBase,
     /// Whether every argument of the tool may be a command.
     is_shell: bool,
     strings: usize,
@@ -43,7 +43,7 @@ impl<'a> CandidateSearch<'a> {
     pub(super) fn over(
         arguments: Json<'_>,
         target: &Target,
-        ground: &'a Ground,
+        ground: &'a PathBase,
         protected: &'a Protected,
     ) -> Result<Self, TooLarge> {
         let mut walk = Self {

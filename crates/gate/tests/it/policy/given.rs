@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use callgate_gate::{
-    Call, Facts, Ground, Layer, Mode, Policy, Problem, RealPath, Rules, Surroundings, Target, Tool,
-    Verdict, Who, decide,
+    Call, CompileContext, Facts, Layer, Mode, PathBase, Policy, Problem, RealPath, Rules, Target,
+    Tool, Verdict, Who, decide,
 };
 use callgate_testkit::policy::{Case, arguments};
 use callgate_wire::{Frame, Strictness, quote};
@@ -17,8 +17,8 @@ pub(crate) const FOLDER: &str = "/srv/repo";
 pub(crate) const HOME: &str = "/people/u";
 
 /// What paths mean in these tests.
-pub(crate) fn ground() -> Ground {
-    Ground {
+pub(crate) fn ground() -> PathBase {
+    PathBase {
         home: Some(HOME.into()),
         folder: FOLDER.into(),
     }
@@ -29,7 +29,7 @@ pub(crate) fn read(text: &str) -> Result<Rules, Vec<Problem>> {
     let ground = ground();
     Rules::read(
         text,
-        Surroundings {
+        CompileContext {
             ground: &ground,
             real: &|_| None,
         },

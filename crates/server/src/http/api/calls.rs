@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use ulid::Ulid;
 
 use super::{super::Shared, outcome, problem::Problem};
-use crate::{Principal, ask::Ask};
+use crate::{Principal, tool_request::ToolRequest};
 
 /// The header by which the gateway's own command line identifies its calls.
 const SOURCE: HeaderName = HeaderName::from_static("callgate-source");
@@ -52,7 +52,7 @@ pub(super) async fn call(
     })?;
     let (tool, arguments) = asked(&body)?;
     let request_id = Ulid::generate().to_string();
-    let ask = Ask {
+    let ask = ToolRequest {
         tool,
         arguments,
         host: Arc::new(program(principal)),

@@ -4,7 +4,7 @@
 use callgate_gate::visible::{
     DiffLine, FileEdit, Layout, file_edits, summary, visible, visible_json,
 };
-use callgate_record::{Approval, ApprovalStatus, Asking, Sight};
+use callgate_record::{Approval, ApprovalStatus, CallVisibility, HeldCallExcerpt};
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -65,7 +65,7 @@ pub(super) fn one(login_session: &LoginSession, approval: &Approval) -> Markup {
             form.decide method="post" action=(format!("/approvals/{id}")) {
                 input type="hidden" name="csrf" value=(login_session.csrf);
                 // A call that cannot be shown whole cannot be approved, so the button is missing. `resolve` checks it again.
-                @if approval.sight == Sight::Whole {
+                @if approval.sight == CallVisibility::Whole {
                     button.yes name="answer" value="approve" { "Approve this call once" }
                 }
                 button.no name="answer" value="deny" { "Deny" }
@@ -186,14 +186,14 @@ fn sight(approval: &Approval) -> Markup {
     let asking = &approval.asking;
     html! {
         @match approval.sight {
-            Sight::Whole => {}
-            Sight::Redacted => p {
+            CallVisibility::Whole => {}
+            CallVisibility::Redacted => p {
                 "Secrets are redacted below. The full arguments were erased when the approval was decided or expired."
                 @if !asking.arguments_whole {
                     " Only the beginning of their " (asking.arguments_bytes) " bytes is kept."
                 }
             },
-            Sight::Unreadable => p.warning {
+            CallVisibility::Unreadable => p.warning {
                 "The arguments of this call cannot be read because the key of the data folder changed. You can deny the call but not "
                 "approve it. If the agent repeats the call, the new approval will be readable."
             },
@@ -202,7 +202,7 @@ fn sight(approval: &Approval) -> Markup {
 }
 
 /// The request: its arguments and its other members.
-fn request(asking: &Asking) -> Markup {
+fn request(asking: &HeldCallExcerpt) -> Markup {
     html! {
         h2 { "Arguments" }
         pre { (marked(&visible_json(&asking.arguments))) }

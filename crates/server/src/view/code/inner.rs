@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use callgate_call::{AskFailed, Caller, Received, ScriptRun};
-use callgate_code::{HostCall, HostCalls, Outcome, Reply};
+use callgate_code::{CallReply, HostCall, HostCalls, Outcome};
 use callgate_gate::{Door, Host, Source};
 use callgate_wire::{Era, Frame, Id, Strictness, message};
 use futures_util::future::BoxFuture;
@@ -118,31 +118,31 @@ impl RunCalls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn answer(&self, call: HostCall) -> Reply {
+    async fn answer(&self, call: HostCall) -> CallReply {
         if call.pack.is_empty() {
-            return Reply::Outcome(self.function(&call));
+            return CallReply::Outcome(self.function(&call));
         }
         if OWN.contains(&call.pack.as_str()) {
             let answering = introspect::answer(&self.gateway, &self.host, &self.packs, &call);
-            return Reply::Outcome(answering.await);
+            return CallReply::Outcome(answering.await);
         }
         let tool = match self.packs.tool(&call.pack, &call.tool) {
             Ok(tool) => tool,
-            Err(text) => return Reply::Outcome(raised("AttributeError", &text)),
+            Err(text) => return CallReply::Outcome(raised("AttributeError", &text)),
         };
         let arguments = match arguments::named(&tool, call.args.get(), call.kwargs.get()) {
             Ok(arguments) => arguments,
-            Err(text) => return Reply::Outcome(raised("TypeError", &text)),
+            Err(text) => return CallReply::Outcome(raised("TypeError", &text)),
         };
         let name = tool.canonical.clone();
         if let Some(outcome) = self.stored_outcome(&name, &arguments) {
-            return Reply::Outcome(outcome);
+            return CallReply::Outcome(outcome);
         }
         let via = call.via.map(Into::into);
         self.make(name, arguments, via).await
     }
 
-    async fn make(&self, name: String, arguments: String, via: Option<Arc<str>>) -> Reply {
+    async fn make(&self, name: String, arguments: String, via: Option<Arc<str>>) -> CallReply {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = Id::string(&format!("{}/{number}", self.script_run.id()));
         let request = message::tool_call(&id, &name, &arguments);
@@ -150,7 +150,7 @@ impl RunCalls {
             Ok(frame) => frame,
             Err(error) => {
                 let text = format!("could not send the arguments: {error}");
-                return Reply::Outcome(raised("TypeError", &text));
+                return CallReply::Outcome(raised("TypeError", &text));
             }
         };
         let door = Door {
@@ -168,7 +168,7 @@ impl RunCalls {
         let approval = pending.held().cloned();
         let answer = answer.map(|answer| Frame::parse(answer.into_bytes(), Strictness::Envelope));
         let Some(Ok(reply)) = answer else {
-            return Reply::Outcome(raised("RuntimeError", "the call was cancelled"));
+            return CallReply::Outcome(raised("RuntimeError", "the call was cancelled"));
         };
         let mut blocks = Vec::new();
         let outcome = outcome(&reply, &mut blocks);
@@ -184,7 +184,7 @@ impl RunCalls {
                 message,
             });
             // The worker stops instead of waiting: a person may take an hour, and workers are few.
-            return Reply::Stop;
+            return CallReply::Stop;
         }
         state.blocks.extend(blocks.iter().cloned());
         state.store(CompletedCall {
@@ -193,7 +193,7 @@ impl RunCalls {
             outcome: outcome.clone(),
             blocks,
         });
-        Reply::Outcome(outcome)
+        CallReply::Outcome(outcome)
     }
 
     /// The stored outcome of an identical earlier call. Each is used once, so repeated calls get their own outcomes.
@@ -245,7 +245,7 @@ impl State {
 }
 
 impl HostCalls for RunCalls {
-    fn call(&self, call: HostCall) -> BoxFuture<'_, Reply> {
+    fn call(&self, call: HostCall) -> BoxFuture<'_, CallReply> {
         Box::pin(self.answer(call))
     }
 }

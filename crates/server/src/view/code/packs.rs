@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use callgate_code::{LocalPack, is_taken};
+use callgate_code::{LocalPack, is_reserved};
 use callgate_gate::{Host, Tool};
 
 use super::arguments::Callable;
@@ -47,7 +47,7 @@ pub(super) fn pack_name(server: &str) -> String {
         name.insert(0, '_');
     }
     // A keyword, builtin or built-in pack of this name would shadow the server.
-    if is_taken(&name) || OWN.contains(&name.as_str()) {
+    if is_reserved(&name) || OWN.contains(&name.as_str()) {
         name.push('_');
     }
     name

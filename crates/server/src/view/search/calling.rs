@@ -4,7 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use callgate_call::Reading;
-use callgate_gate::{Declared, Fault, Host, IntentRules, Operation};
+use callgate_gate::{DeclaredIntent, Fault, Host, IntentRules, Operation};
 use callgate_wire::{Frame, Json, JsonKind, Strictness, quote};
 
 use super::super::{Interpreted, results};
@@ -18,7 +18,7 @@ pub(crate) struct DeclaredCall {
     /// The tool's arguments, a JSON object.
     pub(crate) arguments: String,
     /// The intent, with the fault of a malformed request.
-    pub(crate) declared: Declared,
+    pub(crate) declared: DeclaredIntent,
 }
 
 /// Translates a `call_tool_*` to the call that it stands for.
@@ -56,7 +56,7 @@ pub(crate) fn read_call(
     given: Option<Json<'_>>,
     rules: IntentRules,
 ) -> DeclaredCall {
-    let mut declared = Declared::read(variant, given, rules);
+    let mut declared = DeclaredIntent::read(variant, given, rules);
     let name = given.and_then(|given| given.get("name"));
     let name = name.and_then(|name| name.as_str()).map(Cow::into_owned);
     let name = name.filter(|name| !name.is_empty());

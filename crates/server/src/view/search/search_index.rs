@@ -100,13 +100,13 @@ impl IndexSnapshot {
             documents.push(document(tool, descriptor));
         }
         let quarantined = catalog.quarantined().iter();
-        for one in quarantined.filter(|one| one.reason.lets_its_name_be_told()) {
+        for one in quarantined.filter(|one| one.reason.may_disclose_name()) {
             documents.push(document(&one.tool, None));
             tools.push(IndexedTool {
                 tool: Arc::new(one.tool.clone()),
                 is_listed: false,
                 is_open_world: true,
-                quarantined: Some(one.reason.told_to_hosts()),
+                quarantined: Some(one.reason.reason_for_hosts()),
             });
         }
         let index = Index::new(&documents);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use callgate_record::{Answer, Approvals as _, Which};
+use callgate_record::{Answer, ApprovalFilter, Approvals as _};
 use callgate_store::ApprovalStore;
 
 use super::{SEALED, ask, at, by, pending, store};
@@ -49,8 +49,8 @@ fn a_sealed_call_is_erased_when_it_expires() {
         assert!(is_left(dir.path()));
     }
     let next = ApprovalStore::new(dir.path(), None);
-    next.list(&Which::default(), 10, at(3599)).unwrap();
+    next.list(&ApprovalFilter::default(), 10, at(3599)).unwrap();
     assert!(is_left(dir.path()), "it is still open");
-    next.list(&Which::default(), 10, at(3600)).unwrap();
+    next.list(&ApprovalFilter::default(), 10, at(3600)).unwrap();
     assert!(!is_left(dir.path()));
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::{StreamableLink, is_stream};
 use crate::{
-    http::{Events, HttpFailed, NextEvent},
+    http::{Events, HttpError, NextEvent},
     pending::Ended,
 };
 
@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(1);
 enum Listened {
     Stream(Box<Events>),
     Refused(StatusCode),
-    Failed(HttpFailed),
+    Failed(HttpError),
 }
 
 impl StreamableLink {
@@ -111,11 +111,9 @@ impl StreamableLink {
                 // The server has a standing stream, so this failure is temporary.
                 Listened::Refused(status) if was_open && status.is_server_error() => RESUME_PAUSE,
                 Listened::Refused(_) => return,
-                Listened::Failed(HttpFailed::Broke(_) | HttpFailed::NotHttp(_)) => RESUME_PAUSE,
+                Listened::Failed(HttpError::Broke(_) | HttpError::NotHttp(_)) => RESUME_PAUSE,
                 Listened::Failed(
-                    HttpFailed::BadRequest(_)
-                    | HttpFailed::NotConnected(_)
-                    | HttpFailed::NoRoots(_),
+                    HttpError::BadRequest(_) | HttpError::NotConnected(_) | HttpError::NoRoots(_),
                 ) => {
                     return self.end_if_unreachable();
                 }

@@ -7,7 +7,7 @@ use std::{
 
 use callgate_gate::Digest;
 use callgate_record::{Token, Tokens};
-use callgate_server::{Keyring, Principal};
+use callgate_server::{Principal, TokenLookup};
 use jiff::Timestamp;
 
 /// The tokens of a data folder. If they cannot be read, every token is refused.
@@ -42,7 +42,7 @@ impl StoredTokens {
     }
 }
 
-impl Keyring for StoredTokens {
+impl TokenLookup for StoredTokens {
     fn holder(&self, digest: &Digest) -> Option<Arc<Principal>> {
         let found = self.tokens.holder(digest, Timestamp::now());
         let found = found.unwrap_or_else(|error| {
@@ -69,6 +69,6 @@ fn principal(token: &Token) -> Principal {
         // An unknown view, written by a newer version, falls back to the default view.
         view: token.view.as_ref().and_then(|view| view.parse().ok()),
         names_agent: true,
-        operates: false,
+        is_operator: false,
     }
 }

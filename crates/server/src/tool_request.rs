@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A program's request to call a tool.
-pub struct Ask {
+pub struct ToolRequest {
     /// One of the tools of the `search` view, or `run` of the `code` view.
     pub tool: String,
     /// Its arguments, a JSON object.
@@ -26,9 +26,9 @@ pub struct Ask {
     pub request_id: String,
 }
 
-impl fmt::Debug for Ask {
+impl fmt::Debug for ToolRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask")
+        f.debug_struct("ToolRequest")
             .field("tool", &self.tool)
             .finish_non_exhaustive()
     }
@@ -36,7 +36,7 @@ impl fmt::Debug for Ask {
 
 impl Gateway {
     /// Calls the tool and returns the JSON-RPC reply. `None` when the call was cancelled or the arguments are not valid JSON.
-    pub async fn ask(&self, ask: Ask) -> Option<Frame> {
+    pub async fn ask(&self, ask: ToolRequest) -> Option<Frame> {
         let id = Id::string(&ask.request_id);
         let request = message::tool_call(&id, &ask.tool, &ask.arguments);
         let request = Frame::parse(request, Strictness::Full).ok()?;

@@ -7,7 +7,7 @@ const MAX_PATHS: usize = 16;
 
 /// The part of a call's arguments that a check was about, as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Judged {
+pub struct CheckSubject {
     /// The action on files, from the verb in the tool's name.
     pub action: Option<&'static str>,
     /// The command that decided.
@@ -18,7 +18,7 @@ pub struct Judged {
     pub domain: Option<String>,
 }
 
-impl Judged {
+impl CheckSubject {
     /// Takes the subjects and the index of the one that decided; `None` for texts, which may hold anything.
     pub(super) fn of(sought: SubjectKind, mut found: Vec<String>, decided: usize) -> Option<Self> {
         found.swap(0, decided);
