@@ -45,7 +45,7 @@ fn results_up_to_the_inline_limit_are_returned_whole() {
 fn a_call_timeout_raises_a_catchable_exception() {
     let hasty =
         "  hasty: {command: '@canned@', args: [--answers, '@dir@/wix.json'], timeout: 2s}\n";
-    let config = CONFIG.replace("upstream:", &format!("{hasty}upstream:"));
+    let config = CONFIG.replace("server_defaults:", &format!("{hasty}server_defaults:"));
     let bed = bed_of(&format!("{config}policy: allow-all\n"));
     let served = bed.serve();
     let mut host = host(&served);
