@@ -105,6 +105,7 @@ impl Answering {
     pub(crate) fn hand_over(&mut self) {
         match &mut self.work {
             Work::Call { pending, .. } => pending.hand_over(),
+            // Neither has an effect that must reach the record, so they may wait for the next poll.
             Work::AtOnce(_) | Work::Own(_) => {}
         }
     }

@@ -123,6 +123,7 @@ fn others(shared: &Arc<Shared>) -> Router {
             shared.clone(),
             auth::admins_only,
         ));
+    // Not with the admin routes: a scraper may be allowed without a token (`open_on_loopback`).
     let metrics = Router::new()
         .route("/metrics", get(telemetry::metrics))
         .layer(middleware::from_fn_with_state(
@@ -133,6 +134,7 @@ fn others(shared: &Arc<Shared>) -> Router {
         .route("/healthz", get(health::health))
         .route("/v1/health", get(health::health))
         .route("/readyz", get(health::ready))
+        // Health is open to all; each group below checks its own credentials.
         .merge(api::routes(shared))
         .merge(admins)
         .merge(approval_routes::routes(shared))

@@ -141,6 +141,7 @@ pub(crate) async fn list(
     request: &Frame,
 ) -> Result<Bytes, RpcError> {
     let own = match (view, wanted) {
+        // Scripts and search results hold tools only; prompts and resources have no other way to be found.
         (View::Direct, _) | (View::Search | View::Code, ListKind::Items(_)) => {
             return list::list(gateway, host, wanted, request).await;
         }

@@ -31,6 +31,7 @@ const READ_RESULT: &str = "read_result";
 /// The view's own tools, whose description names the connected servers.
 pub(super) async fn list(gateway: &Gateway, host: &Host) -> String {
     let providers = &**gateway.path.providers();
+    // A list without the first servers' tools would be cached by hosts that list only once.
     providers.first_connect(None).await;
     tools::list(providers, host, &gateway.views.settings())
 }
@@ -107,6 +108,7 @@ fn own(
     answer: impl FnOnce(Gateway, Arc<Host>, Value) -> ViewAnswer,
 ) -> Interpreted {
     let arguments = frame.param("arguments").map_or("{}", Json::as_text);
+    // `Null` fits none of the tools' parameters, so unreadable arguments end in INVALID_ARGUMENTS like wrong ones.
     let arguments = serde_json::from_str(arguments).unwrap_or(Value::Null);
     let answering = answer(gateway.clone(), host.clone(), arguments);
     Interpreted::Own(Box::pin(async move {

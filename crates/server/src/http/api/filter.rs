@@ -97,6 +97,7 @@ pub(super) fn id(text: &str) -> Result<CallId, Problem> {
 
 fn word<T: DeserializeOwned>(key: &str, text: Option<String>) -> Result<Option<T>, Problem> {
     let Some(text) = text else { return Ok(None) };
+    // Through the type's own reader, so that the API accepts exactly the words that records show.
     let parsed = serde_json::from_value(serde_json::Value::String(text.clone()));
     parsed.map(Some).map_err(|_| unknown(key, &text))
 }
