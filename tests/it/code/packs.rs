@@ -135,10 +135,10 @@ fn gathered_calls_of_a_script_take_as_long_as_one() {
     let mut host = host(&served);
     ran(&mut host, "1");
     let begun = Instant::now();
-    let command = "import asyncio\nlen(await asyncio.gather(*[wix.slow() for _ in range(12)]))";
-    assert_eq!(ran(&mut host, command), "12");
+    let command = "import asyncio\nlen(await asyncio.gather(*[wix.slow() for _ in range(30)]))";
+    assert_eq!(ran(&mut host, command), "30");
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(8), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]

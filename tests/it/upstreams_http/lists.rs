@@ -1,40 +1,41 @@
 //! Last known definitions: a second start lists at once.
 
-use std::time::{Duration, Instant};
+use std::{fs, path::Path};
+
+use callgate_testkit::DataDir;
 
 use super::Remote;
 use crate::setup::Bed;
 use crate::talk::{DEADLINE, call_text, tools};
 
-const SLOW: [&str; 2] = ["--slow-start-ms", "3000"];
-
 #[test]
-fn a_second_start_lists_at_once_despite_a_slow_server() {
-    let remote = Remote::start(&SLOW);
-    let beds = [
-        remote.bed(""),
-        Bed::new(&format!(
-            "servers: {{x: {{command: '@counter@ {}'}}}}",
-            SLOW.join(" ")
-        )),
-    ];
-    std::thread::scope(|scope| {
-        for bed in &beds {
-            scope.spawn(|| assert_lists_at_once(bed));
-        }
-    });
+fn a_second_start_lists_before_a_server_over_http_answers() {
+    let folder = DataDir::new();
+    let ready = folder.path().join("ready");
+    let remote = Remote::start(&["--start-when", &ready.display().to_string()]);
+    assert_lists_before_the_server_answers(&remote.bed(""), &ready);
 }
 
-fn assert_lists_at_once(bed: &Bed) {
+#[test]
+fn a_second_start_lists_before_a_server_over_stdio_answers() {
+    let folder = DataDir::new();
+    let ready = folder.path().join("ready");
+    let server = format!("@counter@ --start-when {}", ready.display());
+    let bed = Bed::new(&format!("servers: {{x: {{command: '{server}'}}}}"));
+    assert_lists_before_the_server_answers(&bed, &ready);
+}
+
+/// The server answers `initialize` only while `ready` exists.
+fn assert_lists_before_the_server_answers(bed: &Bed, ready: &Path) {
+    fs::write(ready, "").expect("the folder is writable");
     let mut host = bed.stdio_ready();
     let first = tools(&mut host);
     assert!(!first.is_empty());
     host.close(DEADLINE).expect("it ends");
-    let started = Instant::now();
+    fs::remove_file(ready).expect("it exists");
     let mut host = bed.stdio_ready();
     assert_eq!(tools(&mut host), first);
-    let took = started.elapsed();
-    assert!(took < Duration::from_millis(2500), "{took:?}");
+    fs::write(ready, "").expect("the folder is writable");
     assert_eq!(
         call_text(&mut host, "x__read_thing", r#"{"key":"k"}"#),
         "read k",

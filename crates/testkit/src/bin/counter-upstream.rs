@@ -39,6 +39,9 @@ struct Options {
     /// How long `initialize` takes.
     #[arg(long, default_value_t = 0)]
     slow_start_ms: u64,
+    /// `initialize` is answered once this file exists.
+    #[arg(long)]
+    start_when: Option<PathBuf>,
     /// Exits at once with status 3.
     #[arg(long)]
     crash_on_start: bool,
@@ -193,6 +196,9 @@ impl Fixture for Counter {
             ),
             "initialize" if !self.options.no_handshake => {
                 thread::sleep(Duration::from_millis(self.options.slow_start_ms));
+                while self.options.start_when.as_ref().is_some_and(|file| !file.exists()) {
+                    thread::sleep(Duration::from_millis(10));
+                }
                 let version = version_for(request);
                 peer.reply(
                     request,
