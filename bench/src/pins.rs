@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Result, bail};
 use callgate_gate::{
-    Builtin, Catalog, Grant, Listing, Naming, Policy, ServerName, Tool, Who,
+    Builtin, CallerIdentity, Catalog, Grant, Listing, Naming, Policy, ServerName, Tool,
     pins::{Accepted, Lock, PinMode, Pins},
 };
 use clap::Args;
@@ -110,7 +110,7 @@ fn catalog(servers: Vec<Vec<Tool>>) -> Catalog {
 /// Microseconds that a call needs to find its tool.
 fn resolve(catalog: &Catalog, options: &Options) -> Result<f64> {
     let policy = Policy::new(Builtin::AllowAll, HashMap::new());
-    let who = Who {
+    let identity = CallerIdentity {
         tenant: "local".to_owned(),
         principal: "bench".to_owned(),
         agent: "bench".to_owned(),
@@ -124,7 +124,7 @@ fn resolve(catalog: &Catalog, options: &Options) -> Result<f64> {
     let started = Instant::now();
     for n in 0..options.calls {
         let name = &names[n % names.len()];
-        if black_box(catalog.resolve(name, &policy, &who)).is_err() {
+        if black_box(catalog.resolve(name, &policy, &identity)).is_err() {
             bail!("`{name}` is not in the catalog");
         }
     }

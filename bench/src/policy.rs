@@ -5,8 +5,8 @@ use std::{collections::HashMap, hint::black_box, sync::Arc, time::Instant};
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use callgate_gate::{
-    Attempt, Builtin, Call, CallId, CompileContext, Door, Facts, Host, Layer, PathBase, Policy,
-    RealPath, Rules, ServerName, Source, Target, Tool, Transport, Who, decide,
+    Attempt, Builtin, Call, CallId, CallerIdentity, CompileContext, Door, Facts, Host, Layer,
+    PathBase, Policy, RealPath, Rules, ServerName, Source, Target, Tool, Transport, decide,
 };
 use callgate_wire::{Era, Frame, Strictness};
 use clap::Args;
@@ -163,7 +163,7 @@ fn call(arguments: &str) -> Result<Call> {
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"gh__create_issue","arguments":{arguments}}}}}"#
     );
-    let who = Who {
+    let identity = CallerIdentity {
         tenant: "local".to_owned(),
         principal: "user".to_owned(),
         agent: "claude".to_owned(),
@@ -176,7 +176,7 @@ fn call(arguments: &str) -> Result<Call> {
             parent: None,
             via: None,
             host: Arc::new(Host {
-                who,
+                identity,
                 client_info: None,
                 capabilities: "{}".to_owned(),
                 era: Era::Handshake,

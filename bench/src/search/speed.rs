@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Result, bail};
 use callgate_find::Index;
 use callgate_gate::{
-    Builtin, Catalog, DeclaredIntent, Grant, IntentRules, Listing, Naming, Operation, Policy,
-    ServerName, Target, Tool, Who,
+    Builtin, CallerIdentity, Catalog, DeclaredIntent, Grant, IntentRules, Listing, Naming,
+    Operation, Policy, ServerName, Target, Tool,
 };
 use callgate_record::{ActivityFilter, Archive, Entry, Format, Status, Store};
 use callgate_store::{Log, LogOptions, Records};
@@ -171,7 +171,7 @@ fn intents(count: usize) -> Result<Vec<Duration>> {
     };
     let (catalog, _) = Catalog::build(Naming::default(), vec![listing]);
     let policy = Policy::new(Builtin::AllowAll, std::collections::HashMap::new());
-    let who = Who {
+    let identity = CallerIdentity {
         tenant: "local".to_owned(),
         principal: "bench".to_owned(),
         agent: "bench".to_owned(),
@@ -185,7 +185,7 @@ fn intents(count: usize) -> Result<Vec<Duration>> {
         );
         let json = Json::validate(text.as_bytes(), Strictness::Full).ok();
         let declared = DeclaredIntent::read(Operation::Read, json, IntentRules::default());
-        match catalog.resolve(&name, &policy, &who) {
+        match catalog.resolve(&name, &policy, &identity) {
             Ok(Target::Tool(tool)) => declared.against(&tool).is_ok(),
             Ok(_) | Err(_) => false,
         }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use callgate_call::StepSpan;
-use callgate_gate::{Host, Who};
+use callgate_gate::{CallerIdentity, Host};
 use callgate_record::RecordType;
 use callgate_server::Gateway;
 use callgate_wire::Era;
@@ -189,7 +189,7 @@ impl Run<'_> {
     pub(crate) fn host(&self) -> Arc<Host> {
         let name = self.step.kind.as_str();
         Arc::new(Host {
-            who: Who {
+            identity: CallerIdentity {
                 tenant: "local".to_owned(),
                 principal: self.context.principal.clone(),
                 agent: name.to_owned(),

@@ -16,7 +16,7 @@ impl Announcement {
     /// Whether `host` receives it.
     pub fn is_for(&self, host: &Host) -> bool {
         // A token that may not use a server must not learn of it from notifications either.
-        let grant = &host.who.grant;
+        let grant = &host.identity.grant;
         let mut servers = self.servers.iter();
         let may_know = self.servers.is_empty() || servers.any(|of| grant.includes(of.as_str()));
         may_know && self.audience.includes(host)
@@ -53,10 +53,10 @@ impl Audience {
                 capabilities,
             } => {
                 let wanted = capabilities.as_ref();
-                host.who.principal == *principal
+                host.identity.principal == *principal
                     && wanted.is_none_or(|wanted| host.capabilities == *wanted)
             }
-            Self::Sessions(sessions) => sessions.contains(&host.who.session),
+            Self::Sessions(sessions) => sessions.contains(&host.identity.session),
         }
     }
 }

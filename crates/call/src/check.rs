@@ -5,7 +5,7 @@
 //! names the approval that the first answer gave. Each of these questions is allowed once.
 
 use callgate_gate::{
-    ApprovalId, BoundRequest, Call, CallId, Digest, Kind, Ruling, Who,
+    ApprovalId, BoundRequest, Call, CallId, CallerIdentity, Digest, Kind, Ruling,
     guard::message::{Answer, Question},
 };
 use callgate_record::{Account, AskOutcome, Decision, NotRecorded, UnsealedCall};
@@ -43,15 +43,19 @@ struct PendingCheck<'a> {
 
 impl CallPath {
     /// Answers whether a call may happen. Never makes a permit: nothing here leads to a provider.
-    pub async fn check(&self, question: &Question, who: Who) -> Result<Answer, CheckError> {
+    pub async fn check(
+        &self,
+        question: &Question,
+        identity: CallerIdentity,
+    ) -> Result<Answer, CheckError> {
         let shared = &self.shared;
-        let call = question.call(CallId(Ulid::generate()), who);
+        let call = question.call(CallId(Ulid::generate()), identity);
         let call = call.ok_or(CheckError::Unclear)?;
         let policy = shared.providers.policy();
         let name = question.name();
         let scope = (question.scope.as_str(), &*name);
         let needs = policy.needs_of_scope(&call, scope.0);
-        let account = account_of_question(&call.attempt.host.who, question.agent.as_deref());
+        let account = account_of_question(&call.attempt.host.identity, question.agent.as_deref());
         let mut gathered = shared
             .facts
             .look_up(&call, &account, needs, policy.protected())
@@ -110,9 +114,9 @@ impl CallPath {
         let (question, call) = (asking.question, asking.call);
         let facts = &self.shared.facts;
         facts.held(call, gathered).await;
-        let who = &call.attempt.host.who;
+        let identity = &call.attempt.host.identity;
         let settings = approval_service.settings();
-        let put = self.approval_question(asking, question.binding(who), &settings);
+        let put = self.approval_question(asking, question.binding(identity), &settings);
         let asked = approval_service.ask(put, whole(asking), call.attempt.id);
         let answer = match asked.await.map_err(CheckError::NoApprovals)? {
             AskOutcome::Claimed(claim) => {

@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use callgate_gate::{CallId, FIRST_TENANT, Who};
+use callgate_gate::{CallId, CallerIdentity, FIRST_TENANT};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -66,7 +66,7 @@ pub struct EventFields<'a> {
     /// The id of the call in the record.
     pub record_id: Option<CallId>,
     /// The caller; `None` for events of the gateway itself.
-    pub who: Option<&'a Who>,
+    pub identity: Option<&'a CallerIdentity>,
     /// The tenant, if it is not the caller's.
     pub tenant: Option<&'a str>,
     pub server: Option<&'a str>,
@@ -93,7 +93,7 @@ impl<'a> EventFields<'a> {
         Self {
             kind,
             record_id: None,
-            who: None,
+            identity: None,
             tenant: None,
             server: None,
             tool: None,
@@ -221,7 +221,7 @@ impl Events {
 
     fn to_json(&self, n: u64, fields: EventFields<'_>) -> Vec<u8> {
         let boot = &self.inner.boot;
-        let agent = fields.who.map(|who| name(&who.agent));
+        let agent = fields.identity.map(|identity| name(&identity.agent));
         let written = EventJson {
             r#type: fields.kind,
             timestamp: format!("{:.6}", Timestamp::now()),
@@ -229,10 +229,10 @@ impl Events {
             record_id: fields.record_id,
             tenant: fields
                 .tenant
-                .or(fields.who.map(|who| who.tenant.as_str()))
+                .or(fields.identity.map(|identity| identity.tenant.as_str()))
                 .unwrap_or(FIRST_TENANT),
             agent: agent.unwrap_or("callgate"),
-            session: fields.who.map_or(boot, |who| &who.session),
+            session: fields.identity.map_or(boot, |identity| &identity.session),
             server: fields.server,
             tool: fields.tool.as_deref().map(name),
             scope: fields.scope,

@@ -12,8 +12,8 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{
-    ApprovalId, Call, Cost, Digest, Facts, Needs, Policy, Prior, Protected, ProtectedCandidates,
-    RateLimit, Reach, RealPath, Target, Who, fingerprint,
+    ApprovalId, Call, CallerIdentity, Cost, Digest, Facts, Needs, Policy, Prior, Protected,
+    ProtectedCandidates, RateLimit, Reach, RealPath, Target, fingerprint,
     guard::{GuardAnswers, Inquiry},
 };
 use callgate_record::{Account, Counted, Ledger, LedgerError, Placing, Usage};
@@ -50,16 +50,16 @@ pub(crate) struct FactSources {
 const MAX_AGENT_CHARS: usize = 128;
 
 /// The account that a host's call counts for: its tenant and token, never a name that the client gives itself.
-pub(crate) fn account_of(who: &Who) -> Account {
+pub(crate) fn account_of(identity: &CallerIdentity) -> Account {
     Account {
-        owner: who.owner(),
+        owner: identity.owner(),
         agent: None,
     }
 }
 
 /// The account that a question counts for, which may name an agent.
-pub(crate) fn account_of_question(who: &Who, agent: Option<&str>) -> Account {
-    let account = account_of(who);
+pub(crate) fn account_of_question(identity: &CallerIdentity, agent: Option<&str>) -> Account {
+    let account = account_of(identity);
     let agent = agent.filter(|agent| !agent.is_empty() && *agent != account.owner.principal);
     let cut = |agent: &str| {
         agent
@@ -122,7 +122,7 @@ impl FactSources {
         }
         // Boxed to keep the future of calls that need no facts small.
         Box::pin(async {
-            let account = account_of(&call.attempt.host.who);
+            let account = account_of(&call.attempt.host.identity);
             self.look_up(call, &account, needs, policy.protected())
                 .await
         })
@@ -289,7 +289,7 @@ impl FactSources {
     pub(crate) async fn refresh(&self, call: &Call, policy: &Policy, gathered: &mut Gathered) {
         // Not rates and costs: it is still one request, and it was counted when it came.
         let needs = policy.needs(call);
-        let account = account_of(&call.attempt.host.who);
+        let account = account_of(&call.attempt.host.identity);
         let met = self.met(&account, needs.prior).await;
         gathered.facts.met = met.into_iter().collect();
         if !needs.paths.is_empty() {

@@ -218,7 +218,7 @@ impl HoldStep<'_> {
 
     /// Counts a call without approval against the limits that it was let past. `false` if one has no room.
     async fn has_room(&self, hold: &Hold, gathered: &mut Gathered) -> bool {
-        let account = account_of(&hold.call().attempt.host.who);
+        let account = account_of(&hold.call().attempt.host.identity);
         !gathered.owes_rate() || self.facts.charge(&account, gathered).await
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn check(
     };
     let warning = declared.against(tool)?;
     // The error shows the schema, which must stay hidden from callers that may not see the tool. Policy denies their call.
-    if policy.shows_to(tool, &call.attempt.host.who) {
+    if policy.shows_to(tool, &call.attempt.host.identity) {
         schemas.check(tool, call.attempt.frame.param("arguments"))?;
     }
     Ok(warning)

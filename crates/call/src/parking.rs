@@ -177,7 +177,7 @@ impl Parking {
             expires: now() + LIFETIME.as_secs(),
         };
         call.until.send_replace(Some(Instant::now() + LIFETIME));
-        let owner = attempt.host.who.owner();
+        let owner = attempt.host.identity.owner();
         let mut parked = self.lock();
         // Calls that have ended meanwhile, so that they evict nothing.
         parked.retain(|_, (_, known)| !known.running.is_finished());
@@ -251,7 +251,7 @@ mod tests {
     fn expired_used_and_foreign_request_states_are_refused() {
         let parking = Parking::new(&SealKey::random());
         let host = callgate_gate::Host {
-            who: callgate_gate::Who {
+            identity: callgate_gate::CallerIdentity {
                 tenant: "local".into(),
                 principal: "p".into(),
                 agent: "a".into(),

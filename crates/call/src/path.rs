@@ -335,7 +335,7 @@ impl Shared {
             // counts like any other call, and the limit may now deny it.
             Verdict::Permit(permit) if gathered.owes_rate() => {
                 let call = permit.into_call();
-                let account = account_of(&call.attempt.host.who);
+                let account = account_of(&call.attempt.host.identity);
                 // Boxed to keep the common path's future small.
                 Box::pin(self.facts.charge(&account, &mut gathered)).await;
                 (decide(call, policy, &gathered.facts), gathered)

@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use callgate_gate::{
-    ApprovalId, Call, Catalog, Host, Listing, Permit, Policy, Reference, Ruling, ServerName, Who,
+    ApprovalId, Call, CallerIdentity, Catalog, Host, Listing, Permit, Policy, Reference, Ruling,
+    ServerName,
     guard::{GuardAnswers, Inquiry},
 };
 use callgate_record::Recorded;
@@ -103,7 +104,7 @@ pub trait Providers: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<Reply, Failure>>;
 
     /// Whether a call of this caller's token made a task, given the server's own id of it.
-    fn owns_task(&self, who: &Who, server: &ServerName, task: &str) -> bool;
+    fn owns_task(&self, identity: &CallerIdentity, server: &ServerName, task: &str) -> bool;
 
     /// Passes `logging/setLevel` to every healthy upstream of this host, and repeats it to those that connect later; best effort.
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()>;

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use callgate_gate::{
-    Attempt, Call, Catalog, Policy, Reference, ResolveError, ServerName, Target, Who, respelled,
+    Attempt, Call, CallerIdentity, Catalog, Policy, Reference, ResolveError, ServerName, Target,
+    respelled,
 };
 use callgate_record::{Failed, Status};
 use callgate_wire::{Frame, Json, RpcError, Strictness, methods, quote};
@@ -78,14 +79,14 @@ pub(crate) async fn resolve(
             });
         }
     };
-    let who = &attempt.host.who;
-    let mut found = asked.find(&providers.catalog(), &providers.policy(), who);
+    let identity = &attempt.host.identity;
+    let mut found = asked.find(&providers.catalog(), &providers.policy(), identity);
     // Looked up first and waited for only on failure: the common case must not wait for a slow server that it does not call.
     if let Err(error) = &found
         && let Some(server) = worth_waiting_for(error)
     {
         providers.first_connect(server).await;
-        found = asked.find(&providers.catalog(), &providers.policy(), who);
+        found = asked.find(&providers.catalog(), &providers.policy(), identity);
     }
     match found {
         Ok(target) => Ok(with_own_uri(attempt, target)),
@@ -174,14 +175,19 @@ impl<'f> RequestedTarget<'f> {
         completion.ok_or(WHAT)
     }
 
-    fn find(&self, catalog: &Catalog, policy: &Policy, who: &Who) -> Result<Target, ResolveError> {
+    fn find(
+        &self,
+        catalog: &Catalog,
+        policy: &Policy,
+        identity: &CallerIdentity,
+    ) -> Result<Target, ResolveError> {
         match self {
-            Self::Tool(name) => catalog.resolve(name, policy, who),
-            Self::Prompt(name) => catalog.prompt(name, policy, who).map(Target::Prompt),
+            Self::Tool(name) => catalog.resolve(name, policy, identity),
+            Self::Prompt(name) => catalog.prompt(name, policy, identity).map(Target::Prompt),
             Self::Resource(uri) => catalog.resource(uri).map(Target::Resource),
-            Self::CompletionOfPrompt(name) => {
-                catalog.prompt(name, policy, who).map(Target::Completion)
-            }
+            Self::CompletionOfPrompt(name) => catalog
+                .prompt(name, policy, identity)
+                .map(Target::Completion),
             Self::CompletionOfResource(uri) => catalog.template(uri).map(Target::Completion),
         }
     }
@@ -225,9 +231,9 @@ fn task(providers: &dyn Providers, attempt: &Attempt) -> Option<Result<Target, R
             Some((server, own.clone(), Some(own)))
         }
     });
-    let who = &attempt.host.who;
+    let identity = &attempt.host.identity;
     // Checked here and answered like an unknown id: other tokens must not learn that the task exists.
-    let own = named.filter(|(server, id, _)| providers.owns_task(who, server, id));
+    let own = named.filter(|(server, id, _)| providers.owns_task(identity, server, id));
     let found = own.map(|(server, _, task)| Target::Method {
         server,
         method: method.to_owned(),

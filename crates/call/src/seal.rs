@@ -95,8 +95,8 @@ impl Binding {
             text.extend_from_slice(&(part.len() as u64).to_be_bytes());
             text.extend_from_slice(part);
         };
-        put(host.who.tenant.as_bytes());
-        put(host.who.principal.as_bytes());
+        put(host.identity.tenant.as_bytes());
+        put(host.identity.principal.as_bytes());
         put(frame.method().unwrap_or_default().as_bytes());
         let members = frame
             .params()
@@ -235,7 +235,7 @@ impl RequestState {
 
 #[cfg(test)]
 mod tests {
-    use callgate_gate::Who;
+    use callgate_gate::CallerIdentity;
     use callgate_wire::{Era, Strictness};
 
     use super::*;
@@ -243,7 +243,7 @@ mod tests {
     fn binding(principal: &str, params: &str) -> Binding {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
         let frame = Frame::parse(text.into(), Strictness::Full).unwrap();
-        let who = Who {
+        let identity = CallerIdentity {
             tenant: "local".into(),
             principal: principal.into(),
             agent: "a".into(),
@@ -251,7 +251,7 @@ mod tests {
             grant: callgate_gate::Grant::default(),
         };
         let host = Host {
-            who,
+            identity,
             client_info: None,
             capabilities: "{}".into(),
             era: Era::Stateless,

@@ -173,14 +173,14 @@ pub fn fingerprint(attempt: &Attempt, target: &Target) -> Digest {
 }
 
 fn same_call(attempt: &Attempt, target: &Target) -> BindingHasher {
-    let who = &attempt.host.who;
+    let identity = &attempt.host.identity;
     let mut bound = BindingHasher(Sha256::new());
     // A domain separator: a digest made for another purpose can never pass as a binding.
     bound.add(b"callgate approval 1");
     // The session is not bound: a host may reconnect while an approver thinks.
-    bound.add(who.tenant.as_bytes());
-    bound.add(who.principal.as_bytes());
-    bound.add(who.agent.as_bytes());
+    bound.add(identity.tenant.as_bytes());
+    bound.add(identity.principal.as_bytes());
+    bound.add(identity.agent.as_bytes());
     bound.add(target.server().as_str().as_bytes());
     bound.add(target.name().as_bytes());
     bound.add(attempt.frame.method().unwrap_or_default().as_bytes());

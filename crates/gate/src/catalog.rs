@@ -13,7 +13,7 @@ pub use items::Items;
 pub use offers::Offers;
 
 use crate::{
-    Grant, ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool, Who,
+    CallerIdentity, Grant, ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool,
     pins::{self, Quarantined},
 };
 use items::{ItemTable, ResourceSource};
@@ -223,9 +223,11 @@ impl Catalog {
     pub fn listed_to<'c>(
         &'c self,
         policy: &'c Policy,
-        who: &'c Who,
+        identity: &'c CallerIdentity,
     ) -> impl Iterator<Item = &'c Arc<Tool>> {
-        self.listed.iter().filter(|tool| policy.shows_to(tool, who))
+        self.listed
+            .iter()
+            .filter(|tool| policy.shows_to(tool, identity))
     }
 
     /// Every tool, listed or not: listed ones first, in configuration order.
@@ -272,17 +274,22 @@ impl Catalog {
     }
 
     /// Resolves a shown name or canonical `server:tool`. Errors list only the choices that this caller sees.
-    pub fn resolve(&self, name: &str, policy: &Policy, who: &Who) -> Result<Target, ResolveError> {
+    pub fn resolve(
+        &self,
+        name: &str,
+        policy: &Policy,
+        identity: &CallerIdentity,
+    ) -> Result<Target, ResolveError> {
         if let Some(tool) = self.tool(name) {
             // Visibility is not checked here: a hidden tool resolves and is then denied and recorded by policy.
             return Ok(Target::Tool(tool.clone()));
         }
         // After the catalog: quarantined tools are not in it, so an accepted tool never reports as quarantined.
-        if let Some(kept_away) = self.kept_away(name, who) {
+        if let Some(kept_away) = self.kept_away(name, identity) {
             return Err(kept_away);
         }
         let Some((listing, _)) = self.split(name) else {
-            return Err(self.unknown(NameKind::Tool, name, policy, who));
+            return Err(self.unknown(NameKind::Tool, name, policy, identity));
         };
         // The server may have the tool: "unknown tool" would tell a host to give up on it.
         if listing.tools.is_none() {
@@ -291,7 +298,7 @@ impl Catalog {
             });
         }
         let of_server = self
-            .listed_to(policy, who)
+            .listed_to(policy, identity)
             .filter(|tool| tool.server == listing.server);
         Err(ResolveError::NotOfServer {
             what: NameKind::Tool,
@@ -302,11 +309,11 @@ impl Catalog {
     }
 
     /// The error for a quarantined tool, for callers that may use its server.
-    fn kept_away(&self, name: &str, who: &Who) -> Option<ResolveError> {
+    fn kept_away(&self, name: &str, identity: &CallerIdentity) -> Option<ResolveError> {
         let is_meant = |one: &&Quarantined| {
             let tool = &one.tool;
             // Otherwise a token could probe which tools the servers outside its grant have.
-            who.grant.includes(tool.server.as_str())
+            identity.grant.includes(tool.server.as_str())
                 && (tool.canonical() == name || self.naming.shown(&tool.server, &tool.name) == name)
         };
         let found = self.quarantined.iter().find(is_meant)?;
@@ -330,7 +337,13 @@ impl Catalog {
             })
     }
 
-    fn unknown(&self, what: NameKind, name: &str, policy: &Policy, who: &Who) -> ResolveError {
+    fn unknown(
+        &self,
+        what: NameKind,
+        name: &str,
+        policy: &Policy,
+        identity: &CallerIdentity,
+    ) -> ResolveError {
         let name = name.to_owned();
         match (self.naming.prefix, self.listings.as_slice()) {
             (Prefix::Never, [only]) if only.tools.is_none() => ResolveError::NeverSeen {
@@ -339,11 +352,11 @@ impl Catalog {
             (Prefix::Never | Prefix::Step, _) => {
                 let choices = match what {
                     NameKind::Tool => {
-                        let tools = self.listed_to(policy, who);
+                        let tools = self.listed_to(policy, identity);
                         tools.map(|tool| tool.shown.clone()).collect()
                     }
                     NameKind::Prompt => {
-                        let prompts = self.items(ItemKind::Prompt, policy, Some(who));
+                        let prompts = self.items(ItemKind::Prompt, policy, Some(identity));
                         prompts.map(|prompt| prompt.shown.clone()).collect()
                     }
                 };
@@ -357,7 +370,7 @@ impl Catalog {
                 // Filtered by grant below: error texts must not enumerate servers that a token cannot use.
                 let servers = listings.iter().map(|l| l.server.to_string());
                 let servers = servers
-                    .filter(|server| who.grant.includes(server))
+                    .filter(|server| identity.grant.includes(server))
                     .collect();
                 ResolveError::UnknownServer {
                     what,

@@ -1,7 +1,7 @@
 //! Calls, and the decision whether a call may happen.
 //!
 //! This room is pure: no sockets, no files, no clock, no tokio. It defines the types that every
-//! other room uses ([`Call`], [`Tool`], [`Catalog`], [`Who`]) and the only function that allows a
+//! other room uses ([`Call`], [`Tool`], [`Catalog`], [`CallerIdentity`]) and the only function that allows a
 //! call, [`decide`]. Its [`Permit`] owns the bytes that it permits, cannot be copied and cannot be
 //! made anywhere else.
 
@@ -15,6 +15,7 @@ pub mod expression;
 mod facts;
 mod grant;
 pub mod guard;
+mod identity;
 mod intent;
 mod item;
 mod name;
@@ -26,7 +27,6 @@ mod template;
 mod tool;
 mod view;
 pub mod visible;
-mod who;
 
 pub use approval::{ApprovalId, BoundRequest, Consent, GivenConsent, NoApprovalId, fingerprint};
 pub use builtin_tool::{Argument, BuiltinTool, Meaning};
@@ -36,6 +36,7 @@ pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
 pub use grant::Grant;
+pub use identity::{CallerIdentity, Host, Owner, Role, Viewer};
 pub use intent::{DeclaredIntent, Fault, IntentRules, MAX_REASON_CHARS};
 pub use item::{Item, ItemError, ItemKind, Reference, respelled, shown_task};
 pub use name::{NameError, Naming, Prefix, ServerName};
@@ -48,4 +49,3 @@ pub use problem::{Place, Problem};
 pub use server::{Endpoint, EndpointError, Launch, Protocol, ServerSpec};
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use view::{UnknownView, View};
-pub use who::{Host, Owner, Role, Viewer, Who};

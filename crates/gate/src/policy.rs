@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::{Call, Digest, Facts, Item, ItemKind, Needs, ServerName, Target, Tool, Who};
+use crate::{Call, CallerIdentity, Digest, Facts, Item, ItemKind, Needs, ServerName, Target, Tool};
 use callgate_wire::methods;
 
 mod address;
@@ -230,26 +230,28 @@ impl Policy {
     }
 
     /// Whether this caller may see `tool`. A tool that is denied for all arguments is hidden.
-    pub fn shows_to(&self, tool: &Tool, who: &Who) -> bool {
-        self.shows_by(tool, Some(who))
+    pub fn shows_to(&self, tool: &Tool, identity: &CallerIdentity) -> bool {
+        self.shows_by(tool, Some(identity))
     }
 
     /// Whether this caller, or everyone, may see a prompt, resource or template: whether some request for it
     /// can be allowed.
-    pub fn shows_item(&self, item: &Item, who: Option<&Who>) -> bool {
+    pub fn shows_item(&self, item: &Item, identity: Option<&CallerIdentity>) -> bool {
         let method = match item.kind {
             ItemKind::Prompt => methods::PROMPTS_GET,
             ItemKind::Resource | ItemKind::Template => methods::RESOURCES_READ,
         };
-        let Some(policy) = self.of_tenant(who.map_or(FIRST_TENANT, |who| &who.tenant)) else {
+        let Some(policy) =
+            self.of_tenant(identity.map_or(FIRST_TENANT, |identity| &identity.tenant))
+        else {
             return false;
         };
-        let is_for = who.is_none_or(|who| who.grant.includes(item.server.as_str()));
+        let is_for = identity.is_none_or(|identity| identity.grant.includes(item.server.as_str()));
         let shown_by = |layer: &Layer| match layer {
             Layer::Builtin(_) => true,
             Layer::Rules(rules) => {
-                rules.shows(item.kind.scope(), &item.canonical(), who)
-                    && rules.shows("mcp_method", &format!("{}:{method}", item.server), who)
+                rules.shows(item.kind.scope(), &item.canonical(), identity)
+                    && rules.shows("mcp_method", &format!("{}:{method}", item.server), identity)
             }
         };
         // A guard is not asked while listing: that would be a request per tool and list.
@@ -258,15 +260,16 @@ impl Policy {
 
     /// Why the configuration disables a `tool` that this caller could see otherwise. `None` for tools that rules
     /// hide.
-    pub fn leaves_out(&self, tool: &Tool, who: &Who) -> Option<String> {
+    pub fn leaves_out(&self, tool: &Tool, identity: &CallerIdentity) -> Option<String> {
         let check = self.filters.get(&tool.server)?.check(tool)?;
         // Naming a tool that rules hide from this caller would disclose it.
-        self.rules_show(tool, Some(who)).then_some(check.reason)
+        self.rules_show(tool, Some(identity))
+            .then_some(check.reason)
     }
 
     /// Every check of a call; [`Ruling::strictest`](crate::Ruling::strictest) picks the one that counts.
     pub fn judge(&self, call: &Call, facts: &Facts) -> Vec<Check> {
-        match self.of_tenant(&call.attempt.host.who.tenant) {
+        match self.of_tenant(&call.attempt.host.identity.tenant) {
             Some(policy) => judge::judge(policy, call, facts),
             None => vec![Check::unknown_tenant()],
         }
@@ -274,7 +277,7 @@ impl Policy {
 
     /// The verdict of one scope that a guard question names, about `name`.
     pub fn judge_scope(&self, call: &Call, scope: (&str, &str), facts: &Facts) -> Vec<Check> {
-        match self.of_tenant(&call.attempt.host.who.tenant) {
+        match self.of_tenant(&call.attempt.host.identity.tenant) {
             Some(policy) => judge::judge_scope(policy, call, scope, facts),
             None => vec![Check::unknown_tenant()],
         }
@@ -282,7 +285,7 @@ impl Policy {
 
     /// The facts that [`Self::judge_scope`] needs.
     pub fn needs_of_scope(&self, call: &Call, scope: &str) -> Needs {
-        let policy = self.of_tenant(&call.attempt.host.who.tenant);
+        let policy = self.of_tenant(&call.attempt.host.identity.tenant);
         policy.map_or_else(Needs::default, |policy| {
             judge::needs_of_scope(policy, call, scope)
         })
@@ -290,7 +293,7 @@ impl Policy {
 
     /// The facts that [`Self::judge`] needs.
     pub fn needs(&self, call: &Call) -> Needs {
-        let policy = self.of_tenant(&call.attempt.host.who.tenant);
+        let policy = self.of_tenant(&call.attempt.host.identity.tenant);
         policy.map_or_else(Needs::default, |policy| judge::needs(policy, call))
     }
 
@@ -308,20 +311,22 @@ impl Policy {
         }) || self.tenants.values().any(|policy| policy.remembers())
     }
 
-    fn shows_by(&self, tool: &Tool, who: Option<&Who>) -> bool {
+    fn shows_by(&self, tool: &Tool, identity: Option<&CallerIdentity>) -> bool {
         let filter = self.filters.get(&tool.server);
-        filter.and_then(|filter| filter.check(tool)).is_none() && self.rules_show(tool, who)
+        filter.and_then(|filter| filter.check(tool)).is_none() && self.rules_show(tool, identity)
     }
 
-    fn rules_show(&self, tool: &Tool, who: Option<&Who>) -> bool {
-        let Some(policy) = self.of_tenant(who.map_or(FIRST_TENANT, |who| &who.tenant)) else {
+    fn rules_show(&self, tool: &Tool, identity: Option<&CallerIdentity>) -> bool {
+        let Some(policy) =
+            self.of_tenant(identity.map_or(FIRST_TENANT, |identity| &identity.tenant))
+        else {
             return false;
         };
         let shown_by = |layer: &Layer| match layer {
             Layer::Builtin(_) => true,
-            Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), who),
+            Layer::Rules(rules) => rules.shows("mcp_tool", &tool.canonical(), identity),
         };
-        who.is_none_or(|who| who.grant.refuses(tool).is_none())
+        identity.is_none_or(|identity| identity.grant.refuses(tool).is_none())
             && (policy.guarded || policy.layers.iter().all(shown_by))
     }
 

@@ -1,12 +1,12 @@
 //! The local user as a host.
 
-use callgate_gate::{Host, Who};
+use callgate_gate::{CallerIdentity, Host};
 use callgate_wire::Era;
 use ulid::Ulid;
 
 /// The local user as a host without capabilities.
 pub fn local_host() -> Host {
-    let who = Who {
+    let identity = CallerIdentity {
         tenant: "local".to_owned(),
         principal: local_user(),
         agent: "callgate-cli".to_owned(),
@@ -18,7 +18,7 @@ pub fn local_host() -> Host {
         r#"{{"name":"callgate-cli","version":"{version}"}}"#
     ));
     Host {
-        who,
+        identity,
         client_info,
         capabilities: "{}".to_owned(),
         era: Era::Handshake,

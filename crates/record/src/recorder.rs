@@ -348,7 +348,7 @@ impl Recorder {
 
     fn attempted(&self, attempt: &Attempt) -> Box<CallEntry> {
         let frame = &attempt.frame;
-        let who = &attempt.host.who;
+        let identity = &attempt.host.identity;
         let record_type = match frame.method() {
             Some(methods::TOOLS_CALL) => RecordType::ToolCall,
             Some(methods::PROMPTS_GET) => RecordType::PromptGet,
@@ -377,11 +377,11 @@ impl Recorder {
                 Some(pack) => Origin::Pack(name(pack)),
             },
             transport: attempt.door.transport,
-            tenant: who.tenant.clone(),
-            principal: who.principal.clone(),
-            agent: name(&who.agent),
+            tenant: identity.tenant.clone(),
+            principal: identity.principal.clone(),
+            agent: name(&identity.agent),
             client: client.map(RawJson::believed),
-            session_id: who.session.clone(),
+            session_id: identity.session.clone(),
             // As raw JSON: `1` and `"1"` are two different ids.
             request_id: frame.id().map(|id| name(id.raw())),
             parent_id: attempt.parent,

@@ -60,7 +60,7 @@ async fn resource_of(
     let descriptor = format!(r#"{{"uri":{}}}"#, quote(&resource.name));
     let item = Item::from_descriptor(ItemKind::Resource, &resource.server, descriptor.into());
     let item = item.map_err(|_| invalid("`params.uri` must be the URI of a resource"))?;
-    match providers.policy().shows_item(&item, Some(&host.who)) {
+    match providers.policy().shows_item(&item, Some(&host.identity)) {
         true => Ok(resource),
         // The same answer as for a missing resource: a different one would reveal that it exists.
         false => Err(

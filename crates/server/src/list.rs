@@ -88,7 +88,7 @@ pub(crate) async fn list(
         policy: providers.policy(),
     };
     // The same error as for an unknown method: the capability was not announced either.
-    if !wanted.is_offered(basis.catalog.offers(&host.who.grant)) {
+    if !wanted.is_offered(basis.catalog.offers(&host.identity.grant)) {
         let method = request.method().unwrap_or_default();
         let message = format!("method `{method}` not found");
         return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));

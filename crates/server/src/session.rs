@@ -7,7 +7,7 @@ use std::{
 };
 
 use callgate_call::{Caller, TraceContext};
-use callgate_gate::{Door, Host, View, Who};
+use callgate_gate::{CallerIdentity, Door, Host, View};
 use callgate_wire::{
     Admission, Era, Frame, Handshake, Id, ProtocolVersion, RpcError, SessionState, methods,
     stateless::{Claims, is_removed},
@@ -215,7 +215,7 @@ impl Session {
         // A session name of its own: the listener's resource subscriptions must end with it and not with the
         // host's other requests.
         let mut listener = Host::clone(&host);
-        listener.who.session = format!("{}/{}", self.id, id.raw());
+        listener.identity.session = format!("{}/{}", self.id, id.raw());
         self.listening().insert(id.clone(), cancelled.clone());
         let providers = self.gateway.path.providers();
         let subscription = Subscription {
@@ -323,7 +323,7 @@ impl Session {
             ..
         } = &*self.principal;
         let agent = names_agent.then(|| principal.clone()).or(name);
-        let who = Who {
+        let identity = CallerIdentity {
             tenant: tenant.clone(),
             principal: principal.clone(),
             agent: agent.unwrap_or_else(|| "anonymous".to_owned()),
@@ -331,7 +331,7 @@ impl Session {
             grant: grant.clone(),
         };
         Host {
-            who,
+            identity,
             client_info: client_info.map(one_line),
             capabilities: one_line(capabilities),
             era,

@@ -52,7 +52,7 @@ impl Subscription {
         // Subscribed before the acknowledgement: a host that has read it must not miss the next change.
         let mut announcements = providers.subscribe();
         let wanted = Filter::read(request.param("notifications"));
-        let grant = &self.host.who.grant;
+        let grant = &self.host.identity.grant;
         let mut filter = wanted.within(&capabilities(&*providers, grant, Era::Stateless));
         let _attachment = Attachment::new(&providers, &self);
         // Only the resources that could be subscribed are acknowledged: a refused one must not look active.
@@ -139,7 +139,7 @@ struct Attachment {
 impl Attachment {
     fn new(providers: &Arc<dyn Providers>, subscription: &Subscription) -> Self {
         let host = subscription.host.clone();
-        let session = host.who.session.clone();
+        let session = host.identity.session.clone();
         providers.attach(host, None);
         Self {
             providers: providers.clone(),

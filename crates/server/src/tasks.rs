@@ -22,7 +22,7 @@ pub(crate) async fn list_tasks(
         .listings()
         .iter()
         .filter(|listing| listing.offers.task_list)
-        .filter(|listing| host.who.grant.includes(listing.server.as_str()))
+        .filter(|listing| host.identity.grant.includes(listing.server.as_str()))
         .map(|listing: &Listing| &listing.server)
         .collect();
     if servers.is_empty() {
@@ -34,7 +34,7 @@ pub(crate) async fn list_tasks(
         let asked = providers.tasks(host, server, cursor.as_deref()).await;
         let next = servers.get(at + 1);
         // A server that fails is skipped: the other servers' tasks must stay reachable.
-        let is_own = |id: &str| providers.owns_task(&host.who, server, id);
+        let is_own = |id: &str| providers.owns_task(&host.identity, server, id);
         let page = asked
             .ok()
             .and_then(|reply| page(&reply.frame, (*server, next), is_own));

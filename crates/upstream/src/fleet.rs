@@ -18,7 +18,7 @@ use callgate_call::{
     Announcement, Audience, Events, Failure, LocalProvider, Provider, Providers, Reply, Resident,
 };
 use callgate_gate::{
-    Catalog, Host, Naming, Policy, Prefix, Reference, ServerName, Who,
+    CallerIdentity, Catalog, Host, Naming, Policy, Prefix, Reference, ServerName,
     pins::{Lock, Pins},
 };
 use callgate_record::{Effect, Recorder};
@@ -372,8 +372,8 @@ impl Providers for Fleet {
         Box::pin(async move { self.found(server)?.tasks(host, cursor).await })
     }
 
-    fn owns_task(&self, who: &Who, server: &ServerName, task: &str) -> bool {
-        self.task_owners.owns(&who.owner(), server, task)
+    fn owns_task(&self, identity: &CallerIdentity, server: &ServerName, task: &str) -> bool {
+        self.task_owners.owns(&identity.owner(), server, task)
     }
 
     fn set_level<'a>(&'a self, host: &'a Arc<Host>, request: Frame) -> BoxFuture<'a, ()> {

@@ -183,7 +183,7 @@ impl Inbound {
 
     /// Forwards the server's question to the host whose call it belongs to, and the answer back.
     async fn ask(&self, id: &Id, request: Frame, during: Option<u64>) {
-        let (caller, during) = match self.whose(during) {
+        let (caller, during) = match self.session_of(during) {
             SoleSession::One(on_behalf) => (Some(on_behalf.caller.clone()), Some(on_behalf)),
             SoleSession::NoCalls => ((self.wiring.resident)(), None),
             SoleSession::Several => (None, None),
@@ -231,7 +231,7 @@ impl Inbound {
             }
             Some(method) if self.wiring.passes_all || passes(method) => {
                 let frame = self.shown(frame);
-                match self.whose(during) {
+                match self.session_of(during) {
                     SoleSession::One(on_behalf) => on_behalf.caller.notify(frame.into_bytes()),
                     SoleSession::NoCalls | SoleSession::Several => {
                         self.announce(frame.into_bytes());
@@ -243,7 +243,7 @@ impl Inbound {
     }
 
     /// The call that a message belongs to: the one it came with, or the only possible one.
-    fn whose(&self, during: Option<u64>) -> SoleSession {
+    fn session_of(&self, during: Option<u64>) -> SoleSession {
         match during.and_then(|id| self.pending.on_behalf(id)) {
             Some(on_behalf) => SoleSession::One(on_behalf),
             None => self.pending.sole_session(),

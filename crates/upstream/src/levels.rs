@@ -56,5 +56,5 @@ impl Levels {
 }
 
 fn kind(host: &Host) -> HostKind {
-    (host.who.principal.clone(), host.capabilities.clone())
+    (host.identity.principal.clone(), host.capabilities.clone())
 }

@@ -49,7 +49,7 @@ pub(crate) struct OnBehalf {
 
 impl OnBehalf {
     fn session(&self) -> &str {
-        &self.host.who.session
+        &self.host.identity.session
     }
 
     /// Whether questions must be this call's beyond doubt: its host could not tell another call's question from

@@ -245,13 +245,13 @@ impl Server {
         }
         // The first principal takes it over, so that a single user needs one process and not two.
         if profile.principal.is_none() {
-            profile.principal = Some(host.who.principal.clone());
+            profile.principal = Some(host.identity.principal.clone());
             // From now on other principals must not see what the server sends outside of calls.
             if let Some(audience) = profile.audience() {
                 connection.claim(audience);
             }
         }
-        let is_theirs = profile.principal.as_ref() == Some(&host.who.principal);
+        let is_theirs = profile.principal.as_ref() == Some(&host.identity.principal);
         is_theirs.then(|| connection.clone())
     }
 
@@ -358,7 +358,7 @@ impl Server {
         let carried = TaskIdLocation::by_reply_to(call)?;
         let maker = TaskMaker {
             owners: self.tasks.clone(),
-            owner: call.attempt.host.who.owner(),
+            owner: call.attempt.host.identity.owner(),
             server: self.spec.name.clone(),
             is_shared: !matches!(self.spec.launch, Launch::Stdio { .. }),
         };

@@ -93,7 +93,7 @@ impl Profile {
 
     pub fn of(host: &callgate_gate::Host) -> Self {
         Self {
-            principal: Some(host.who.principal.clone()),
+            principal: Some(host.identity.principal.clone()),
             client_info: host
                 .client_info
                 .clone()

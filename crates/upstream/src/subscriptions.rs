@@ -36,7 +36,7 @@ impl Subscriptions {
         let mut table = self.lock();
         let sessions = table.entry(SubscribedResource::of(host, uri)).or_default();
         let is_first = sessions.is_empty();
-        sessions.insert(host.who.session.clone(), spelled.to_owned());
+        sessions.insert(host.identity.session.clone(), spelled.to_owned());
         is_first
     }
 
@@ -46,7 +46,7 @@ impl Subscriptions {
         let Entry::Occupied(mut followed) = table.entry(SubscribedResource::of(host, uri)) else {
             return false;
         };
-        let was_there = followed.get_mut().remove(&host.who.session).is_some();
+        let was_there = followed.get_mut().remove(&host.identity.session).is_some();
         let is_abandoned = followed.get().is_empty();
         if is_abandoned {
             followed.remove();
@@ -58,7 +58,7 @@ impl Subscriptions {
     pub(crate) fn leave(&self, host: &Host) -> Vec<String> {
         let mut abandoned = Vec::new();
         self.lock().retain(|followed, sessions| {
-            let was_there = sessions.remove(&host.who.session).is_some();
+            let was_there = sessions.remove(&host.identity.session).is_some();
             if was_there && sessions.is_empty() {
                 abandoned.push(followed.uri.clone());
             }
@@ -107,7 +107,7 @@ impl Subscriptions {
 impl SubscribedResource {
     fn of(host: &Host, uri: &str) -> Self {
         Self {
-            principal: host.who.principal.clone(),
+            principal: host.identity.principal.clone(),
             capabilities: host.capabilities.clone(),
             uri: uri.to_owned(),
         }
@@ -123,13 +123,13 @@ impl SubscribedResource {
 
 #[cfg(test)]
 mod tests {
-    use callgate_gate::Who;
+    use callgate_gate::CallerIdentity;
 
     use super::*;
 
     fn host(session: &str, capabilities: &str) -> Host {
         Host {
-            who: Who {
+            identity: CallerIdentity {
                 tenant: "local".into(),
                 principal: "p".into(),
                 agent: "a".into(),

@@ -15,8 +15,8 @@ fn git(bed: &Bed, arguments: &[&str]) -> Output {
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CEILING_DIRECTORIES", bed.path("").join(".."))
         .current_dir(bed.path(""));
-    let who = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
-    git.args(who).args(arguments).output().expect("git runs")
+    let author = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
+    git.args(author).args(arguments).output().expect("git runs")
 }
 
 fn git_ok(bed: &Bed, arguments: &[&str]) {

@@ -34,7 +34,7 @@ impl GateCalls {
         let providers = self.gateway.path().providers();
         let (catalog, policy) = (providers.catalog(), providers.policy());
         catalog
-            .listed_to(&policy, &self.host.who)
+            .listed_to(&policy, &self.host.identity)
             .cloned()
             .collect()
     }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use callgate_builtin::{Builtins, Roots};
 use callgate_call::{AskFailed, Caller, Exchange, Failure, LocalProvider, Provider, Reply};
 use callgate_gate::{
-    Attempt, Builtin, Call, CallId, Door, Facts, Grant, Host, Policy, Protected, ServerName,
-    Source, Target, Tool, Transport, Verdict, Who, decide,
+    Attempt, Builtin, Call, CallId, CallerIdentity, Door, Facts, Grant, Host, Policy, Protected,
+    ServerName, Source, Target, Tool, Transport, Verdict, decide,
 };
 use callgate_record::{
     DurabilityWait, Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError,
@@ -220,7 +220,7 @@ fn call(tool: Tool, params: &Value) -> Call {
     let mut params = params.clone();
     params["name"] = json!(tool.name);
     let request = message::request(&Id::number(7), "tools/call", Some(&params.to_string()));
-    let who = Who {
+    let identity = CallerIdentity {
         tenant: "local".to_owned(),
         principal: "user".to_owned(),
         agent: "test".to_owned(),
@@ -233,7 +233,7 @@ fn call(tool: Tool, params: &Value) -> Call {
             parent: None,
             via: None,
             host: Arc::new(Host {
-                who,
+                identity,
                 client_info: None,
                 capabilities: "{}".to_owned(),
                 era: Era::Handshake,

@@ -297,7 +297,7 @@ impl Event for IntentRefused<'_> {
     fn log(&self) {
         tracing::info!(
             record_id = %self.attempt.id,
-            agent = name(&self.attempt.host.who.agent),
+            agent = name(&self.attempt.host.identity.agent),
             server = self.target.map(|target| target.server().as_str()),
             tool = self.target.map(Target::name),
             code = self.fault.code(),
@@ -354,7 +354,7 @@ impl Event for IntentDoubtful<'_> {
 pub(super) fn log_decision(event: &str, attempt: &Attempt, target: &Target, ruling: &Ruling) {
     tracing::info!(
         record_id = %attempt.id,
-        agent = name(&attempt.host.who.agent),
+        agent = name(&attempt.host.identity.agent),
         server = %target.server(),
         tool = &*target.label(),
         rule = ruling.rule,
@@ -395,7 +395,7 @@ pub(super) fn of_call<'a>(
 fn of_attempt<'a>(event: &'static str, attempt: &'a Attempt) -> EventFields<'a> {
     let fields = EventFields {
         record_id: Some(attempt.id),
-        who: Some(&attempt.host.who),
+        identity: Some(&attempt.host.identity),
         scope: Some(scope(attempt)),
         transport: attempt.door.transport.as_str(),
         ..EventFields::new(event)

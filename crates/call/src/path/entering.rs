@@ -27,7 +27,11 @@ impl CallPath {
             return refused(Some(id), &error.with_data(r#"{"effect":"none"}"#));
         }
         // Of two requests with one id, a cancellation could not say which it means.
-        match self.shared.registry.enter(&received.host.who.session, id) {
+        match self
+            .shared
+            .registry
+            .enter(&received.host.identity.session, id)
+        {
             Some(place) => Ok((place, counted)),
             None => {
                 let error = invalid("a request with this id is still in flight");

@@ -296,7 +296,7 @@ impl Shared {
         };
         match self.about_to_forward(permit).await {
             Ok((_, open)) => {
-                let account = || account_of(&attempt.host.who);
+                let account = || account_of(&attempt.host.identity);
                 self.facts
                     .allowed(account, &target, &policy, gathered)
                     .await;

@@ -37,7 +37,7 @@ impl Shared {
             self.record_trouble.store(None);
         }
         // After the record: a call that could not be recorded was not made, and must not count as an earlier call.
-        let account = || account_of(&attempt.host.who);
+        let account = || account_of(&attempt.host.identity);
         self.facts.allowed(account, &target, policy, gathered).await;
         let (call, ruling) = (recorded.call(), recorded.ruling());
         self.telemetry.events.emit(CallStarted { call, ruling });

@@ -80,7 +80,7 @@ impl Shared {
     ) -> Answer {
         let id = attempt.frame.id().cloned();
         // The exchange of the first round is gone with its reply. The registry still has the host's cancellation.
-        let cancelled = id.and_then(|id| self.registry.token(&attempt.host.who.session, &id));
+        let cancelled = id.and_then(|id| self.registry.token(&attempt.host.identity.session, &id));
         let exchange = Exchange {
             caller,
             cancelled: cancelled.unwrap_or_default(),

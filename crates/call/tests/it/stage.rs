@@ -15,8 +15,8 @@ use callgate_call::{
     Failure, Provider, Providers, Reading, Received, Reply, Resident, SealKey, Telemetry,
 };
 use callgate_gate::{
-    Builtin, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Source,
-    Tool, ToolFilter, Transport, Who,
+    Builtin, CallerIdentity, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference,
+    ServerName, Source, Tool, ToolFilter, Transport,
 };
 use callgate_memory::MemoryLedger;
 use callgate_record::{Effect, OnFailure, Recorded, Recorder, Redactor};
@@ -165,7 +165,7 @@ impl Stage {
     pub(crate) fn start_in(&self, session: &str, request: &str) -> Waiting {
         let frame =
             Frame::parse(Bytes::copy_from_slice(request.as_bytes()), Strictness::Full).unwrap();
-        let who = Who {
+        let identity = CallerIdentity {
             tenant: "local".into(),
             principal: "user".into(),
             agent: "anonymous".into(),
@@ -173,7 +173,7 @@ impl Stage {
             grant: callgate_gate::Grant::default(),
         };
         let host = Arc::new(Host {
-            who,
+            identity,
             client_info: None,
             capabilities: "{}".into(),
             era: Era::Handshake,
@@ -297,7 +297,7 @@ impl Providers for Cast {
         })
     }
 
-    fn owns_task(&self, _who: &Who, _server: &ServerName, _task: &str) -> bool {
+    fn owns_task(&self, _who: &CallerIdentity, _server: &ServerName, _task: &str) -> bool {
         true
     }
 

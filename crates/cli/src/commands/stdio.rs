@@ -2,7 +2,7 @@
 
 use std::{io::Cursor, process::ExitCode, time::Duration};
 
-use callgate_gate::{Host, Who};
+use callgate_gate::{CallerIdentity, Host};
 use callgate_server::StdioDoor;
 use callgate_upstream::Profile;
 use callgate_wire::{
@@ -135,7 +135,7 @@ fn profile_of(line: bytes::Bytes) -> Profile {
         return Profile::gateway();
     };
     let one_line = |raw: String| raw.replace(['\n', '\r'], " ");
-    let who = Who {
+    let identity = CallerIdentity {
         tenant: String::new(),
         principal: local_user(),
         agent: String::new(),
@@ -144,7 +144,7 @@ fn profile_of(line: bytes::Bytes) -> Profile {
     };
     let client_info = client_info.map(one_line);
     Profile::of(&Host {
-        who,
+        identity,
         client_info,
         capabilities: one_line(capabilities),
         era,

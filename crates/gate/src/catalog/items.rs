@@ -7,7 +7,7 @@ use foldhash::HashMap;
 
 use super::{Catalog, Finding, Listing, NameKind, ResolveError};
 use crate::{
-    Item, ItemKind, Policy, Reference, ServerName, Who,
+    CallerIdentity, Item, ItemKind, Policy, Reference, ServerName,
     item::{unwrapped, wrapped},
     template::Template,
 };
@@ -90,12 +90,12 @@ impl Catalog {
         &'c self,
         kind: ItemKind,
         policy: &'c Policy,
-        who: Option<&'c Who>,
+        identity: Option<&'c CallerIdentity>,
     ) -> impl Iterator<Item = &'c Arc<Item>> {
         let listed = &self.table(kind).listed;
         listed
             .iter()
-            .filter(move |item| policy.shows_item(item, who))
+            .filter(move |item| policy.shows_item(item, identity))
     }
 
     /// Resolves a shown name or canonical `server:prompt`. An only server may have prompts that it does not
@@ -104,7 +104,7 @@ impl Catalog {
         &self,
         name: &str,
         policy: &Policy,
-        who: &Who,
+        identity: &CallerIdentity,
     ) -> Result<Reference, ResolveError> {
         if let Some(prompt) = self.prompts.by_shown.get(name) {
             return Ok(prompt.reference());
@@ -113,7 +113,7 @@ impl Catalog {
             return Ok(reference(ItemKind::Prompt, server, name));
         }
         let Some((listing, own)) = self.split(name) else {
-            return Err(self.unknown(NameKind::Prompt, name, policy, who));
+            return Err(self.unknown(NameKind::Prompt, name, policy, identity));
         };
         if let Some(prompt) = self.prompts.of_server(&listing.server, own) {
             return Ok(prompt);
@@ -122,7 +122,7 @@ impl Catalog {
             let server = listing.server.clone();
             return Err(ResolveError::NeverSeen { server });
         }
-        let prompts = self.items(ItemKind::Prompt, policy, Some(who));
+        let prompts = self.items(ItemKind::Prompt, policy, Some(identity));
         let of_server = prompts.filter(|prompt| prompt.server == listing.server);
         Err(ResolveError::NotOfServer {
             what: NameKind::Prompt,

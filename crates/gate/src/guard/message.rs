@@ -14,8 +14,8 @@ pub use answer::Answer;
 
 use super::Inquiry;
 use crate::{
-    ApprovalId, Attempt, Call, CallId, DeclaredIntent, Digest, Door, Host, IntentRules, Operation,
-    ServerName, Source, Target, Tool, Transport, Who, policy,
+    ApprovalId, Attempt, Call, CallId, CallerIdentity, DeclaredIntent, Digest, Door, Host,
+    IntentRules, Operation, ServerName, Source, Target, Tool, Transport, policy,
 };
 
 /// The version of these messages.
@@ -82,7 +82,7 @@ pub struct Question {
 
 /// The question about a call, as JSON text. `named` is the approval that its host names.
 pub fn question(call: &Call, inquiry: &Inquiry, named: Option<&str>) -> String {
-    let who = &call.attempt.host.who;
+    let identity = &call.attempt.host.identity;
     let arguments = policy::arguments(call);
     let raw = arguments.map_or("{}", Json::as_text);
     let mut meta = vec![
@@ -104,8 +104,8 @@ pub fn question(call: &Call, inquiry: &Inquiry, named: Option<&str>) -> String {
         member("schema_version", SCHEMA_VERSION),
         member("scope", &inquiry.scope),
         member("command", &inquiry.command),
-        member("agent_id", &who.agent),
-        member("session_id", &who.session),
+        member("agent_id", &identity.agent),
+        member("session_id", &identity.session),
     ];
     let optional = [
         ("action", inquiry.action.as_deref()),
@@ -211,15 +211,15 @@ impl Question {
     }
 
     /// The binding of an approval: the asker and the question.
-    pub fn binding(&self, who: &Who) -> Digest {
+    pub fn binding(&self, identity: &CallerIdentity) -> Digest {
         let mut hash = Sha256::new();
-        let (tenant, principal) = (&who.tenant, &who.principal);
+        let (tenant, principal) = (&identity.tenant, &identity.principal);
         for part in [
             // A domain separator, with the version of the bound form.
             "callgate check 2",
             tenant,
             principal,
-            &who.agent,
+            &identity.agent,
             &self.bound,
         ] {
             // The length in front keeps `ab`+`c` and `a`+`bc` apart.
@@ -239,7 +239,7 @@ impl Question {
     }
 
     /// Rebuilds the call in question, only to be judged; it is never forwarded.
-    pub fn call(&self, id: CallId, who: Who) -> Option<Call> {
+    pub fn call(&self, id: CallId, identity: CallerIdentity) -> Option<Call> {
         let named = self
             .command
             .as_deref()
@@ -271,7 +271,7 @@ impl Question {
             parent: None,
             via: None,
             host: Arc::new(Host {
-                who,
+                identity,
                 client_info: None,
                 capabilities: "{}".to_owned(),
                 era: Era::Handshake,
@@ -439,8 +439,8 @@ mod tests {
         Question::read(body.as_bytes()).expect("it is a question")
     }
 
-    fn who() -> Who {
-        Who {
+    fn identity() -> CallerIdentity {
+        CallerIdentity {
             tenant: "local".into(),
             principal: "gw".into(),
             agent: "a".into(),
@@ -459,7 +459,7 @@ mod tests {
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"put","arguments":{arguments}}}}}"#
         );
         let asked = read(r#"{"schema_version":"v1","scope":"mcp_tool","command":"fs:put"}"#);
-        let mut call = asked.call(CallId(ulid::Ulid::nil()), who()).unwrap();
+        let mut call = asked.call(CallId(ulid::Ulid::nil()), identity()).unwrap();
         call.attempt.frame = Frame::parse(request.into(), Strictness::Full).unwrap();
         call.target = Target::Tool(Arc::new(tool));
         let inquiry = Inquiry {
@@ -477,7 +477,7 @@ mod tests {
         );
         let there = read(&asked);
         assert_eq!(there.name(), "fs:put");
-        let seen = there.call(CallId(ulid::Ulid::nil()), who()).unwrap();
+        let seen = there.call(CallId(ulid::Ulid::nil()), identity()).unwrap();
         let seen_arguments = seen.attempt.frame.param("arguments").map(Json::as_text);
         let same = arguments.replace(r"\u0041", "A");
         assert_eq!(seen_arguments, Some(same.as_str()));
@@ -505,29 +505,33 @@ mod tests {
 
     #[test]
     fn an_approval_is_bound_to_every_field_of_its_question() {
-        let of = |fields: &str, meta: &str, who: &Who| {
+        let of = |fields: &str, meta: &str, identity: &CallerIdentity| {
             let text = format!(r#"{{"scope":"shell",{fields},"meta":{{{meta}}}}}"#);
-            read(&text).binding(who)
+            read(&text).binding(identity)
         };
         let fields = r#""command":"ls","session_id":"s","approval_id":"x""#;
         let meta = r#""args_sha256":"1","arg_a":"1","call_id":"x""#;
-        let first = of(fields, meta, &who());
+        let first = of(fields, meta, &identity());
         let again = r#""approval_id":"y","command":"ls","session_id":"t""#;
         let same = r#""call_id":"y","arg_a":"1","args_sha256":"1""#;
-        assert_eq!(first, of(again, same, &who()));
-        let mut other = who();
+        assert_eq!(first, of(again, same, &identity()));
+        let mut other = identity();
         other.agent = "b".into();
         for different in [
-            of(&fields.replace("ls", "rm"), meta, &who()),
-            of(&format!(r#"{fields},"path":"/x""#), meta, &who()),
-            of(&format!(r#"{fields},"est_cost":1"#), meta, &who()),
+            of(&fields.replace("ls", "rm"), meta, &identity()),
+            of(&format!(r#"{fields},"path":"/x""#), meta, &identity()),
+            of(&format!(r#"{fields},"est_cost":1"#), meta, &identity()),
             of(
                 fields,
                 &meta.replace("sha256\":\"1", "sha256\":\"2"),
-                &who(),
+                &identity(),
             ),
-            of(fields, &meta.replace("arg_a\":\"1", "arg_a\":\"2"), &who()),
-            of(fields, &format!(r#"{meta},"note":"x""#), &who()),
+            of(
+                fields,
+                &meta.replace("arg_a\":\"1", "arg_a\":\"2"),
+                &identity(),
+            ),
+            of(fields, &format!(r#"{meta},"note":"x""#), &identity()),
             of(fields, meta, &other),
         ] {
             assert_ne!(first, different);

@@ -273,18 +273,18 @@ impl Compiler<'_> {
 
 /// The scopes of an agent: everyone's, with its own joined to them or replacing them.
 pub(super) fn overridden(
-    everyones: &[ScopeRules],
+    base: &[ScopeRules],
     own: Vec<ScopeRules>,
     replaces: bool,
 ) -> Vec<ScopeRules> {
-    let mut all: HashMap<String, ScopeRules> = everyones
+    let mut all: HashMap<String, ScopeRules> = base
         .iter()
         .map(|joined| (joined.scope.as_str().to_owned(), joined.clone()))
         .collect();
     for joined in own {
         let scope = joined.scope.as_str().to_owned();
         let joined = match all.remove(&scope) {
-            Some(everyones) if !replaces => everyones.with(joined),
+            Some(base) if !replaces => base.with(joined),
             Some(_) | None => joined,
         };
         all.insert(scope, joined);

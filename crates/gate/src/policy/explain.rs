@@ -44,7 +44,7 @@ pub(super) fn explain(policy: &Policy, call: &Call, facts: &Facts) -> Explained 
     let mut scopes = Vec::new();
     for layer in &policy.layers {
         let Layer::Rules(rules) = layer else { continue };
-        for set in asked_sets(rules, &call.target, view.who, policy.mode) {
+        for set in asked_sets(rules, &call.target, view.identity, policy.mode) {
             // Limits have no rules to show.
             if !set.rules.is_empty() {
                 scopes.push(explained(set, &view, facts));

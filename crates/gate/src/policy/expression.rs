@@ -19,7 +19,7 @@ use cel::{
 
 use super::{builtin::looks_destructive, projection::Action};
 use crate::{
-    DeclaredIntent, Hints, Target, Who,
+    CallerIdentity, DeclaredIntent, Hints, Target,
     expression::{self, BadExpression},
     problem::nearest,
 };
@@ -71,7 +71,7 @@ pub(super) enum NoValue {
 /// The variables of an expression for one call, computed on first use.
 pub(super) struct CallVariables<'a> {
     target: &'a Target,
-    who: &'a Who,
+    identity: &'a CallerIdentity,
     declared: Option<&'a DeclaredIntent>,
     arguments: Option<Json<'a>>,
     values: OnceLock<Result<Arguments, NoValue>>,
@@ -153,10 +153,14 @@ impl fmt::Debug for Expression {
 }
 
 impl<'a> CallVariables<'a> {
-    pub(super) fn new(target: &'a Target, who: &'a Who, arguments: Option<Json<'a>>) -> Self {
+    pub(super) fn new(
+        target: &'a Target,
+        identity: &'a CallerIdentity,
+        arguments: Option<Json<'a>>,
+    ) -> Self {
         Self {
             target,
-            who,
+            identity,
             declared: None,
             arguments,
             values: OnceLock::new(),
@@ -261,8 +265,8 @@ impl CallValues {
         Self {
             tool: boxed(tool),
             intent: boxed(intent),
-            agent: boxed(text(&seen.who.agent)),
-            session: boxed(text(&seen.who.session)),
+            agent: boxed(text(&seen.identity.agent)),
+            session: boxed(text(&seen.identity.session)),
         }
     }
 }
@@ -378,14 +382,14 @@ mod tests {
         let server = crate::ServerName::new("github").expect("it is a name");
         let tool = crate::Tool::from_descriptor(&server, descriptor.into()).expect("it is a tool");
         let target = Target::Tool(Arc::new(tool));
-        let who = Who {
+        let identity = CallerIdentity {
             tenant: "local".into(),
             principal: "p".into(),
             agent: "ci-1".into(),
             session: "s1".into(),
             grant: crate::Grant::default(),
         };
-        let seen = CallVariables::new(&target, &who, Some(json));
+        let seen = CallVariables::new(&target, &identity, Some(json));
         Expression::read(expression)
             .expect("it is right")
             .holds(&seen)

@@ -16,7 +16,7 @@ use super::{
     rules::{Rules, Scopes},
 };
 use crate::{
-    Call, Digest, Facts, Needs, Target, Who,
+    Call, CallerIdentity, Digest, Facts, Needs, Target,
     guard::{FailMode, Inquiry},
 };
 
@@ -36,7 +36,7 @@ pub(super) struct View<'a> {
     pub(super) arguments: Option<Json<'a>>,
     pub(super) seen: CallVariables<'a>,
     pub(super) ground: &'a PathBase,
-    pub(super) who: &'a Who,
+    pub(super) identity: &'a CallerIdentity,
     target: &'a Target,
     method: &'a str,
     /// `server:method`, computed on first use.
@@ -45,7 +45,7 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     pub(super) fn of(policy: &'a Policy, call: &'a Call) -> Self {
-        let who = &call.attempt.host.who;
+        let identity = &call.attempt.host.identity;
         let frame = &call.attempt.frame;
         let arguments = arguments(call);
         let name = match &call.target {
@@ -56,10 +56,10 @@ impl<'a> View<'a> {
         Self {
             name,
             arguments,
-            seen: CallVariables::new(&call.target, who, arguments)
+            seen: CallVariables::new(&call.target, identity, arguments)
                 .declaring(call.attempt.declared.as_deref()),
             ground: policy.ground_of(&call.target),
-            who,
+            identity,
             target: &call.target,
             method: frame.method().unwrap_or_default(),
             method_of_server: OnceCell::new(),
@@ -128,7 +128,13 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
         return vec![check];
     }
     // The token's limits precede the guard and the layers: no policy can widen a grant.
-    if let Some(check) = call.attempt.host.who.grant.refuses_target(&call.target) {
+    if let Some(check) = call
+        .attempt
+        .host
+        .identity
+        .grant
+        .refuses_target(&call.target)
+    {
         return vec![check];
     }
     if policy.guarded {
@@ -178,8 +184,8 @@ pub(super) fn needs(policy: &Policy, call: &Call) -> Needs {
         if rules.needs_nothing() {
             continue;
         }
-        let who = &call.attempt.host.who;
-        for set in asked_sets(rules, &call.target, who, policy.mode) {
+        let identity = &call.attempt.host.identity;
+        for set in asked_sets(rules, &call.target, identity, policy.mode) {
             add_needs(&mut needs, set, policy, call);
         }
     }
@@ -268,11 +274,11 @@ fn inquiries(policy: &Policy, call: &Call) -> Option<Vec<Inquiry>> {
 pub(super) fn asked_sets<'r>(
     rules: &'r Rules,
     target: &Target,
-    who: &Who,
+    identity: &CallerIdentity,
     mode: Mode,
 ) -> Vec<&'r RuleSet> {
-    let (own, everyones) = rules.for_whom(who);
-    let scopes = [Some(own), everyones];
+    let (own, base) = rules.scopes_for(identity);
+    let scopes = [Some(own), base];
     // The scopes are the same for both rule sets: only their rules differ by agent.
     let names = scope_names(rules, target, mode);
     let sets = scopes.into_iter().flatten();
@@ -321,9 +327,9 @@ fn check_rules(
     cost: Cost,
     facts: &Facts,
 ) -> Vec<Check> {
-    let (own, everyones) = rules.for_whom(view.who);
+    let (own, base) = rules.scopes_for(view.identity);
     let mut checks = Vec::new();
-    for scopes in [Some(own), everyones].into_iter().flatten() {
+    for scopes in [Some(own), base].into_iter().flatten() {
         match view.target {
             Target::Tool(_) => {
                 checks.extend(check_tool(rules, scopes, view, mode, facts));

@@ -10,7 +10,7 @@ use super::{
     scope::Scope,
     written::{OverrideMode, WrittenAgents, WrittenMapping, WrittenPolicy},
 };
-use crate::{BuiltinTool, Digest, Place, Problem, Who};
+use crate::{BuiltinTool, CallerIdentity, Digest, Place, Problem};
 
 /// The only supported version of the policy language.
 const VERSION: &str = "1";
@@ -24,7 +24,7 @@ const BUILTIN: &str = "builtin:";
 pub struct Rules {
     name: Option<String>,
     digest: Digest,
-    everyones: Scopes,
+    base: Scopes,
     agents: Vec<(Pattern, Scopes)>,
     map: Vec<(Lookalike, Scope)>,
     /// Whether no rule set ever needs a fact.
@@ -64,12 +64,12 @@ impl Rules {
                 .push(problem.help("write `version: \"1\"`"));
         }
         let joined = compiler.joined(&written.rules);
-        let everyones = Scopes::of(joined.iter().map(|joined| compiler.rule_set(joined)));
+        let base = Scopes::of(joined.iter().map(|joined| compiler.rule_set(joined)));
         let map = mappings(&written.tool_scope_map, &mut compiler.problems);
         let agents = agents(written.agents, &joined, &mut compiler);
         let mut problems = compiler.problems;
         if problems.is_empty() {
-            let all = agents.iter().map(|(_, scopes)| scopes).chain([&everyones]);
+            let all = agents.iter().map(|(_, scopes)| scopes).chain([&base]);
             let sets: Vec<_> = all.flat_map(|scopes| scopes.0.values()).collect();
             return Ok(Self {
                 // Computed once at load, because every call asks.
@@ -77,7 +77,7 @@ impl Rules {
                 asks_for_prior: sets.iter().any(|set| set.asks_for_prior()),
                 name: written.name,
                 digest: Digest::of(text.as_bytes()),
-                everyones,
+                base,
                 agents,
                 map,
             });
@@ -100,13 +100,13 @@ impl Rules {
 
     /// How many rules there are for everyone.
     pub fn count(&self) -> usize {
-        self.everyones.0.values().map(|set| set.rules.len()).sum()
+        self.base.0.values().map(|set| set.rules.len()).sum()
     }
 
     /// Warnings for the author; the file is valid.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.everyones.get("mcp_tool").is_none() {
+        if self.base.get("mcp_tool").is_none() {
             notes.push(
                 "the policy has no rules for scope `mcp_tool`, so every tool call is denied"
                     .to_owned(),
@@ -114,7 +114,7 @@ impl Rules {
         }
         for (pattern, scope) in &self.map {
             let known = |scopes: &Scopes| scopes.get(scope.as_str()).is_some();
-            if !known(&self.everyones) && !self.agents.iter().any(|(_, scopes)| known(scopes)) {
+            if !known(&self.base) && !self.agents.iter().any(|(_, scopes)| known(scopes)) {
                 notes.push(format!(
                     "`{}` is mapped to scope `{}`, which has no rules: the mapping adds nothing",
                     pattern.pattern().as_str(),
@@ -127,16 +127,16 @@ impl Rules {
 
     /// The rules for a caller. A self-declared agent name never widens: then everyone's rules apply too, and the
     /// stricter verdict counts.
-    pub(super) fn for_whom(&self, who: &Who) -> (&Scopes, Option<&Scopes>) {
+    pub(super) fn scopes_for(&self, identity: &CallerIdentity) -> (&Scopes, Option<&Scopes>) {
         let own = self
             .agents
             .iter()
             // The first matching pattern in file order wins; `mappings` and `agents` reject patterns behind it.
-            .find(|(name, _)| name.matches(&who.agent));
+            .find(|(name, _)| name.matches(&identity.agent));
         match own {
-            None => (&self.everyones, None),
-            Some((_, own)) if who.has_authenticated_name() => (own, None),
-            Some((_, own)) => (own, Some(&self.everyones)),
+            None => (&self.base, None),
+            Some((_, own)) if identity.has_authenticated_name() => (own, None),
+            Some((_, own)) => (own, Some(&self.base)),
         }
     }
 
@@ -147,16 +147,16 @@ impl Rules {
 
     /// Whether a caller, or everyone, may see a name in a scope. Without rules tools are hidden and everything
     /// else is shown.
-    pub(super) fn shows(&self, scope: &str, name: &str, who: Option<&Who>) -> bool {
-        let (own, everyones) = match who {
-            Some(who) => self.for_whom(who),
-            None => (&self.everyones, None),
+    pub(super) fn shows(&self, scope: &str, name: &str, identity: Option<&CallerIdentity>) -> bool {
+        let (own, base) = match identity {
+            Some(identity) => self.scopes_for(identity),
+            None => (&self.base, None),
         };
         let refuses = |scopes: &Scopes| {
             let set = scopes.get(scope);
             set.map_or(scope == "mcp_tool", |set| set.refuses_outright(name))
         };
-        !refuses(own) && !everyones.is_some_and(refuses)
+        !refuses(own) && !base.is_some_and(refuses)
     }
 
     /// Whether some rule has `conditions`.
@@ -241,7 +241,7 @@ fn mappings(
 
 fn agents(
     written: WrittenAgents,
-    everyones: &[super::compile::ScopeRules],
+    base: &[super::compile::ScopeRules],
     compiler: &mut Compiler<'_>,
 ) -> Vec<(Pattern, Scopes)> {
     let mut earlier: Vec<Pattern> = Vec::new();
@@ -269,7 +269,7 @@ fn agents(
             around: compiler.around,
             problems: Vec::new(),
         };
-        let joined = overridden(everyones, own, replaces);
+        let joined = overridden(base, own, replaces);
         let scopes = Scopes::of(joined.iter().map(|joined| silent.rule_set(joined)));
         earlier.push(pattern.clone());
         all.push((pattern, scopes));

@@ -88,11 +88,14 @@ fn any_change_of_a_call_changes_its_binding() {
             described("fs", r#"{"name":"delete_all","description":"deletes"}"#),
             params,
         ),
-        held(as_host(|host| host.who.principal = "somebody".to_owned())).binding(),
-        held(as_host(|host| host.who.agent = "another".to_owned())).binding(),
+        held(as_host(|host| {
+            host.identity.principal = "somebody".to_owned()
+        }))
+        .binding(),
+        held(as_host(|host| host.identity.agent = "another".to_owned())).binding(),
         held_by(
             &Policy::default().tenants(HashMap::from([("elsewhere".to_owned(), Arc::default())])),
-            as_host(|host| host.who.tenant = "elsewhere".to_owned()),
+            as_host(|host| host.identity.tenant = "elsewhere".to_owned()),
         )
         .binding(),
     ];
@@ -112,7 +115,7 @@ fn metadata_and_session_do_not_change_a_binding() {
         let hold = held(asked_of(described("fs", DELETE), params));
         assert_eq!(hold.binding(), same, "{params}");
     }
-    let later = held(as_host(|host| host.who.session = "s2".to_owned()));
+    let later = held(as_host(|host| host.identity.session = "s2".to_owned()));
     assert_eq!(
         later.binding(),
         same,
@@ -144,7 +147,7 @@ fn an_approval_releases_only_its_own_call() {
     assert_eq!(permit.approval(), Some(&id));
 
     let consent = approved(&held(plain()));
-    let other = held(as_host(|host| host.who.agent = "another".to_owned()));
+    let other = held(as_host(|host| host.identity.agent = "another".to_owned()));
     let Verdict::Hold(_) = other.release(consent) else {
         panic!("it is for another call");
     };
@@ -170,7 +173,7 @@ fn a_confirmation_does_not_count_as_approval() {
 
 #[test]
 fn a_token_ceiling_denies_before_approval_is_asked() {
-    let limited = as_host(|host| host.who.grant = Grant::new(None, Operation::Write));
+    let limited = as_host(|host| host.identity.grant = Grant::new(None, Operation::Write));
     let policy = Policy::new(Builtin::AllowAll, Default::default());
     match decide(limited, &policy, &Facts::default()) {
         Verdict::Deny(denied) => assert_eq!(denied.ruling().rule, "deny:token:ceiling"),

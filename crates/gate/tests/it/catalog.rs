@@ -5,7 +5,7 @@ use callgate_gate::{
     ResolveError, Target, ToolFilter,
 };
 
-use crate::given::{described, listing, named, server, who};
+use crate::given::{described, identity, listing, named, server};
 
 fn always() -> Naming {
     Naming::default()
@@ -33,7 +33,7 @@ fn never_seen(name: &str) -> Listing {
 
 /// The canonical name of the tool that `name` leads to, or the error's text.
 fn resolved(catalog: &Catalog, name: &str) -> Result<String, String> {
-    match catalog.resolve(name, &Policy::default(), &who()) {
+    match catalog.resolve(name, &Policy::default(), &identity()) {
         Ok(Target::Tool(tool)) => Ok(tool.canonical()),
         Ok(other) => panic!("`{name}` names a tool, never {other:?}"),
         Err(error) => Err(error.to_string()),
@@ -178,7 +178,7 @@ fn a_server_that_never_answered_is_unavailable_not_empty() {
     assert_eq!(resolved(&several, "fs__read"), gone());
     assert_eq!(resolved(&several, "fs:read"), gone());
     let error = several
-        .resolve("fs:read", &Policy::default(), &who())
+        .resolve("fs:read", &Policy::default(), &identity())
         .unwrap_err();
     assert_eq!(
         error,
@@ -245,7 +245,7 @@ fn filtered_tools_are_neither_listed_nor_named_in_errors() {
     let policy = hiding("fs", "move");
     assert_eq!(shown(&catalog, &policy), ["fs__read"]);
     let error = catalog
-        .resolve("fs__nope", &policy, &who())
+        .resolve("fs__nope", &policy, &identity())
         .unwrap_err()
         .to_string();
     assert_eq!(
@@ -253,7 +253,7 @@ fn filtered_tools_are_neither_listed_nor_named_in_errors() {
         "unknown tool `fs__nope` of server `fs`; its tools: fs__read"
     );
     // It still resolves, so that the refusal can name its rule.
-    assert!(catalog.resolve("fs__move", &policy, &who()).is_ok());
+    assert!(catalog.resolve("fs__move", &policy, &identity()).is_ok());
 }
 
 #[test]
@@ -358,19 +358,19 @@ fn tools_outside_a_tokens_grant_are_neither_listed_nor_named() {
     let listings = vec![listing("fs", &["read", "delete"]), listing("git", &["log"])];
     let catalog = catalog(always(), listings);
     let policy = Policy::default();
-    let mut who = who();
-    who.grant = Grant::new(Some(vec!["fs".to_owned()]), Operation::Write);
+    let mut identity = identity();
+    identity.grant = Grant::new(Some(vec!["fs".to_owned()]), Operation::Write);
     let listed: Vec<String> = catalog
-        .listed_to(&policy, &who)
+        .listed_to(&policy, &identity)
         .map(|tool| tool.canonical())
         .collect();
     assert_eq!(listed, ["fs:read"]);
-    let error = catalog.resolve("fs__nope", &policy, &who).unwrap_err();
+    let error = catalog.resolve("fs__nope", &policy, &identity).unwrap_err();
     assert_eq!(
         error.to_string(),
         "unknown tool `fs__nope` of server `fs`; its tools: fs__read"
     );
-    let error = catalog.resolve("nope__x", &policy, &who).unwrap_err();
+    let error = catalog.resolve("nope__x", &policy, &identity).unwrap_err();
     assert_eq!(
         error.to_string(),
         "unknown tool `nope__x`: no such server; servers: fs"

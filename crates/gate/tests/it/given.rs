@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use callgate_gate::{
-    Attempt, Call, CallId, Door, Grant, Host, Item, ItemKind, Listing, ServerName, Source, Target,
-    Tool, Transport, Who,
+    Attempt, Call, CallId, CallerIdentity, Door, Grant, Host, Item, ItemKind, Listing, ServerName,
+    Source, Target, Tool, Transport,
 };
 use callgate_wire::{Frame, Id, Strictness, message, quote};
 use ulid::Ulid;
@@ -36,8 +36,8 @@ pub(crate) fn listing(of: &str, tools: &[&str]) -> Listing {
 }
 
 /// A caller with every permission.
-pub(crate) fn who() -> Who {
-    Who {
+pub(crate) fn identity() -> CallerIdentity {
+    CallerIdentity {
         tenant: "local".into(),
         principal: "user".into(),
         agent: "anonymous".into(),
@@ -68,7 +68,7 @@ pub(crate) fn call_with(target: Target, params: &str) -> Call {
     };
     let bytes = message::request(&Id::number(1), method, Some(params));
     let host = Arc::new(Host {
-        who: who(),
+        identity: identity(),
         client_info: None,
         capabilities: "{}".into(),
         era: callgate_wire::Era::Handshake,

@@ -5,7 +5,7 @@ use callgate_gate::{
     ResolveError, shown_task,
 };
 
-use crate::given::{item, listing, server, who};
+use crate::given::{identity, item, listing, server};
 
 const OFFERS: Offers = Offers {
     tools: true,
@@ -76,7 +76,7 @@ fn prompts_are_named_like_tools() {
     ];
     for (name, expected) in cases {
         assert_eq!(
-            told(several.prompt(name, &Policy::default(), &who())),
+            told(several.prompt(name, &Policy::default(), &identity())),
             expected
         );
     }
@@ -89,7 +89,7 @@ fn prompts_are_named_like_tools() {
     };
     assert_eq!(findings, [left_out]);
     assert_eq!(
-        told(bare.prompt("z", &Policy::default(), &who())),
+        told(bare.prompt("z", &Policy::default(), &identity())),
         "! unknown prompt `z`; prompts: x, y"
     );
 }
@@ -98,7 +98,7 @@ fn prompts_are_named_like_tools() {
 fn unlisted_prompts_resolve_to_the_only_server() {
     let (only, _) = catalog(Prefix::Never, vec![having("a", &["x"], &[], &[])]);
     assert_eq!(
-        told(only.prompt("hidden", &Policy::default(), &who())),
+        told(only.prompt("hidden", &Policy::default(), &identity())),
         "a:hidden"
     );
 }

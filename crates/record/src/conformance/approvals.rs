@@ -159,7 +159,7 @@ pub(super) fn the_first_decision_stands(backend: &dyn Backend) {
     let id = pending(ask(store, "call", 0)).id;
     let own = store.resolve(&id, Answer::Approve, &by("agent"), at(1));
     assert!(matches!(own, Err(ResolveApprovalError::OwnCall)), "{own:?}");
-    let resolve = |answer, who: &str| store.resolve(&id, answer, &by(who), at(2));
+    let resolve = |answer, identity: &str| store.resolve(&id, answer, &by(identity), at(2));
     assert!(resolve(Answer::Deny, "eve").expect("it counts").is_new);
     assert!(
         !resolve(Answer::Deny, "adam")

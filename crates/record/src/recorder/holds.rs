@@ -73,7 +73,7 @@ impl Recorder {
     /// The question about a held call as stored: cut and redacted like every body on record.
     pub fn asking(&self, call: &Call, request: &BoundRequest, ruling: &Ruling) -> HeldCallExcerpt {
         let Call { attempt, target } = call;
-        let who = &attempt.host.who;
+        let identity = &attempt.host.identity;
         let definition = match target {
             Target::Tool(tool) => Some(Digest::of(&tool.descriptor)),
             Target::Prompt(_)
@@ -85,10 +85,10 @@ impl Recorder {
         let arguments = kept(&request.arguments);
         HeldCallExcerpt {
             record_id: attempt.id,
-            tenant: who.tenant.clone(),
-            principal: who.principal.clone(),
-            agent: name(&who.agent),
-            session_id: who.session.clone(),
+            tenant: identity.tenant.clone(),
+            principal: identity.principal.clone(),
+            agent: name(&identity.agent),
+            session_id: identity.session.clone(),
             server: target.server().to_string(),
             tool: name(&self.redactor.text(target.name())),
             arguments: arguments.text,

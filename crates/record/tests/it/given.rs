@@ -7,8 +7,9 @@ use std::sync::{
 
 use bytes::Bytes;
 use callgate_gate::{
-    Attempt, Builtin, Call, CallId, Denied, Door, Facts, Grant, Hold, Host, Pattern, Permit,
-    Policy, ServerName, Source, Target, Tool, ToolFilter, Transport, Verdict, Who, decide,
+    Attempt, Builtin, Call, CallId, CallerIdentity, Denied, Door, Facts, Grant, Hold, Host,
+    Pattern, Permit, Policy, ServerName, Source, Target, Tool, ToolFilter, Transport, Verdict,
+    decide,
 };
 use callgate_record::{
     CallEntry, DurabilityWait, Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError,
@@ -130,7 +131,7 @@ pub(crate) fn attempt(method: &str, params: &Value) -> Attempt {
         parent: None,
         via: None,
         host: Arc::new(Host {
-            who: Who {
+            identity: CallerIdentity {
                 tenant: "local".to_owned(),
                 principal: "user".to_owned(),
                 agent: "claude".to_owned(),

@@ -165,7 +165,7 @@ async fn long_names_are_cut_and_long_client_info_is_omitted() {
     let name = "ü".repeat(300);
     let mut attempt = attempt("tools/call", &json!({"name": name}));
     let host = Arc::get_mut(&mut attempt.host).unwrap();
-    host.who.agent = "a".repeat(300);
+    host.identity.agent = "a".repeat(300);
     host.client_info = Some(json!({"name": "x".repeat(3000)}).to_string());
     let failed = Failed {
         code: 0,

@@ -14,7 +14,7 @@ use axum::{
 };
 use callgate_call::CheckError;
 use callgate_gate::{
-    Who,
+    CallerIdentity,
     guard::message::{MAX_QUESTION_BYTES, Question},
 };
 use ulid::Ulid;
@@ -49,8 +49,8 @@ async fn check(
     })?;
     let question = Question::read(&body)
         .map_err(|bad| Problem::new(StatusCode::BAD_REQUEST, "bad_question", bad.to_string()))?;
-    let who = who(&principal, reach, &question);
-    let answer = shared.gateway.path.check(&question, who).await;
+    let identity = identity(&principal, reach, &question);
+    let answer = shared.gateway.path.check(&question, identity).await;
     let answer = answer.map_err(|error| unanswered(&error))?;
     let mut response = Body::from(answer.written()).into_response();
     let kind = HeaderValue::from_static("application/json");
@@ -59,10 +59,10 @@ async fn check(
 }
 
 /// The identity that is checked. The agent and session are the asker's claims; tenant, principal and grant are the token's.
-fn who(principal: &Principal, reach: Reach, question: &Question) -> Who {
+fn identity(principal: &Principal, reach: Reach, question: &Question) -> CallerIdentity {
     let own = principal.names_agent.then(|| principal.name.clone());
     let agent = question.agent.clone().filter(|agent| !agent.is_empty());
-    Who {
+    CallerIdentity {
         tenant: reach
             .into_tenant()
             .unwrap_or_else(|| principal.tenant.clone()),

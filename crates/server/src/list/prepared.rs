@@ -54,7 +54,7 @@ impl Lists {
                 ..ListCache::default()
             };
         }
-        let key = (wanted, host.era, host.who.viewer());
+        let key = (wanted, host.era, host.identity.viewer());
         if let Some(known) = cache.lists.get(&key) {
             return known.clone();
         }
@@ -95,12 +95,12 @@ fn made(basis: &Basis, wanted: ListKind, host: &Host) -> Vec<Bytes> {
     let Basis { catalog, policy } = basis;
     let pages = match wanted {
         ListKind::Tools => {
-            let tools = catalog.listed_to(policy, &host.who);
+            let tools = catalog.listed_to(policy, &host.identity);
             let tools = tools.map(|tool| &tool.shown_descriptor);
             pages(wanted, catalog, tools)
         }
         ListKind::Items(kind) => {
-            let items = catalog.items(kind, policy, Some(&host.who));
+            let items = catalog.items(kind, policy, Some(&host.identity));
             let items = items.map(|item| &item.shown_descriptor);
             pages(wanted, catalog, items)
         }
@@ -111,7 +111,9 @@ fn made(basis: &Basis, wanted: ListKind, host: &Host) -> Vec<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use callgate_gate::{Builtin, Grant, Listing, Naming, Operation, ServerName, Tool, Who};
+    use callgate_gate::{
+        Builtin, CallerIdentity, Grant, Listing, Naming, Operation, ServerName, Tool,
+    };
 
     use super::*;
 
@@ -140,7 +142,7 @@ mod tests {
     }
 
     fn host(agent: &str, era: Era, servers: Option<Vec<String>>) -> Host {
-        let who = Who {
+        let identity = CallerIdentity {
             tenant: "local".to_owned(),
             principal: "token".to_owned(),
             agent: agent.to_owned(),
@@ -148,7 +150,7 @@ mod tests {
             grant: Grant::new(servers, Operation::Destructive),
         };
         Host {
-            who,
+            identity,
             client_info: None,
             capabilities: "{}".to_owned(),
             era,
@@ -213,7 +215,7 @@ mod tests {
         let mut cache = ListCache::default();
         let key = |agent: &str| {
             let host = host(agent, Era::Handshake, None);
-            (ListKind::Tools, Era::Handshake, host.who.viewer())
+            (ListKind::Tools, Era::Handshake, host.identity.viewer())
         };
         let text = |letter: &str| vec![Bytes::from(letter.repeat(MAX_CACHED_BYTES + 1))];
         for agent in ["a", "b"] {

@@ -177,7 +177,7 @@ async fn run(
     let Some(pool) = gateway.views.code.pool(code) else {
         return reply::fault("cannot run scripts: no worker program is configured");
     };
-    let owner = at.host.who.owner().to_string();
+    let owner = at.host.identity.owner().to_string();
     let held = match asked {
         Err(wrong) => return reply::fault(&wrong),
         Ok(RunInput::Command(command)) => {

@@ -61,10 +61,10 @@ struct Reader {
 impl Reader {
     fn of(host: &Host) -> Self {
         let session = match host.era {
-            Era::Handshake => Some(host.who.session.clone()),
+            Era::Handshake => Some(host.identity.session.clone()),
             Era::Stateless => None,
         };
-        let owner = host.who.owner();
+        let owner = host.identity.owner();
         Self { owner, session }
     }
 }
@@ -88,7 +88,7 @@ impl Results {
             since: Instant::now(),
             stored: stored.clone(),
         });
-        make_room(&mut all, &host.who.owner(), self.max_bytes);
+        make_room(&mut all, &host.identity.owner(), self.max_bytes);
         Some((handle, stored))
     }
 
@@ -280,13 +280,13 @@ pub(super) fn answer(
 
 #[cfg(test)]
 mod tests {
-    use callgate_gate::{Grant, Who};
+    use callgate_gate::{CallerIdentity, Grant};
 
     use super::*;
 
     fn host(principal: &str, session: &str, era: Era) -> Host {
         Host {
-            who: Who {
+            identity: CallerIdentity {
                 tenant: "local".to_owned(),
                 principal: principal.to_owned(),
                 agent: "a".to_owned(),
@@ -329,9 +329,9 @@ mod tests {
             ..Results::default()
         };
         let acme = Host {
-            who: Who {
+            identity: CallerIdentity {
                 tenant: "acme".to_owned(),
-                ..host("p", "one", Era::Stateless).who
+                ..host("p", "one", Era::Stateless).identity
             },
             ..host("p", "one", Era::Stateless)
         };

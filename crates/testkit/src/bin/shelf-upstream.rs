@@ -207,12 +207,12 @@ impl Shelf {
     }
 
     fn prompt(&self, peer: &Peer, request: &Frame) {
-        let (name, who) = (
+        let (name, identity) = (
             text_param(request, "name"),
             request.argument("who").unwrap_or_default(),
         );
         progress(peer, request);
-        let text = format!("{} greets {who} by {name}", self.options.tag);
+        let text = format!("{} greets {identity} by {name}", self.options.tag);
         let message = json!({"role": "user", "content": {"type": "text", "text": text}});
         reply(peer, request, &json!({"messages": [message]}));
     }

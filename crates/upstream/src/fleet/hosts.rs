@@ -45,7 +45,10 @@ impl Fleet {
                 server.request_takeover(&host);
             }
         }
-        residents.insert(host.who.session.clone(), AttachedHost { host, resident });
+        residents.insert(
+            host.identity.session.clone(),
+            AttachedHost { host, resident },
+        );
     }
 
     /// Forgets a host, its log level and its subscriptions.
@@ -87,7 +90,7 @@ impl Fleet {
         let mut sharing = residents
             .values()
             .filter(|present| audience.includes(&present.host))
-            .filter(|present| present.host.who.grant.includes(server.as_str()))
+            .filter(|present| present.host.identity.grant.includes(server.as_str()))
             // A host that only listens cannot be asked.
             .filter_map(|present| present.resident.as_ref());
         // With a second candidate the question could reach the wrong host, so neither is asked.
@@ -124,7 +127,7 @@ impl Fleet {
         let active = self.roster.active();
         let granted = active
             .iter()
-            .filter(|server| host.who.grant.includes(server.spec.name.as_str()));
+            .filter(|server| host.identity.grant.includes(server.spec.name.as_str()));
         let all = join_all(granted.map(one));
         let _ = tokio::time::timeout(TELL_ALL_DEADLINE, all).await;
     }

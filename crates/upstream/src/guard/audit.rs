@@ -24,14 +24,14 @@ impl UncheckedCallLog {
 
     /// Appends a call. The call is refused whether or not this succeeds.
     pub(super) fn write(&self, call: &Call, check: &Check, error: &str) {
-        let who = &call.attempt.host.who;
+        let identity = &call.attempt.host.identity;
         let members = [
             ("timestamp", format!("{:.6}", Timestamp::now())),
             ("record_id", call.attempt.id.to_string()),
-            ("tenant", who.tenant.clone()),
-            ("principal", who.principal.clone()),
-            ("agent", who.agent.clone()),
-            ("session", who.session.clone()),
+            ("tenant", identity.tenant.clone()),
+            ("principal", identity.principal.clone()),
+            ("agent", identity.agent.clone()),
+            ("session", identity.session.clone()),
             ("server", call.target.server().to_string()),
             ("tool", call.target.label().into_owned()),
             ("rule", check.rule.clone()),

@@ -7,7 +7,7 @@ use std::sync::{
 
 use callgate_call::{AskFailed, CallPath, Caller, Providers, Reading, Received, Telemetry};
 use callgate_gate::{
-    CompileContext, Door, Host, Layer, PathBase, Policy, Rules, Source, Transport, Who,
+    CallerIdentity, CompileContext, Door, Host, Layer, PathBase, Policy, Rules, Source, Transport,
 };
 use callgate_wire::{Frame, Strictness};
 use futures_util::future::BoxFuture;
@@ -50,7 +50,7 @@ async fn call(path: &CallPath, id: usize, tool: &str) -> String {
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"s__{tool}","arguments":{{}}}}}}"#
     );
     let host = Host {
-        who: Who {
+        identity: CallerIdentity {
             tenant: "local".into(),
             principal: "p".into(),
             agent: "a".into(),

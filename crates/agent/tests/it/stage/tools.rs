@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use callgate_call::{Announcement, Exchange, Failure, Provider, Providers, Reply, Resident};
 use callgate_gate::{
-    Builtin, Catalog, Host, Listing, Naming, Permit, Policy, Reference, ServerName, Tool, Who,
+    Builtin, CallerIdentity, Catalog, Host, Listing, Naming, Permit, Policy, Reference, ServerName,
+    Tool,
 };
 use callgate_record::{Effect, Recorded};
 use callgate_wire::{Era, Frame, Strictness};
@@ -117,7 +118,7 @@ impl Providers for TwoTools {
         })
     }
 
-    fn owns_task(&self, _who: &Who, _server: &ServerName, _task: &str) -> bool {
+    fn owns_task(&self, _who: &CallerIdentity, _server: &ServerName, _task: &str) -> bool {
         false
     }
 

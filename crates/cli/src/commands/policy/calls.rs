@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use bytes::Bytes;
 use callgate_call::{reach, real_path};
 use callgate_gate::{
-    Attempt, Call, CallId, Door, FIRST_TENANT, Facts, Host, Kind, Needs, Policy,
-    ProtectedCandidates, RealPath, Ruling, ServerName, Source, Target, Tool, Transport, Who,
+    Attempt, Call, CallId, CallerIdentity, Door, FIRST_TENANT, Facts, Host, Kind, Needs, Policy,
+    ProtectedCandidates, RealPath, Ruling, ServerName, Source, Target, Tool, Transport,
 };
 use callgate_wire::{Era, Frame, Strictness, quote};
 use ulid::Ulid;
@@ -22,7 +22,7 @@ pub(super) struct Described<'a> {
     pub(super) arguments: &'a str,
     /// The raw JSON of the tool's annotations.
     pub(super) annotations: &'a str,
-    pub(super) who: Caller<'a>,
+    pub(super) identity: Caller<'a>,
     pub(super) cost: Option<f64>,
 }
 
@@ -72,15 +72,15 @@ pub(super) fn made(described: &Described<'_>) -> Result<Call, Failed> {
     );
     let frame = Frame::parse(line.into(), Strictness::Full)
         .map_err(|error| Failed::user(format!("the arguments are not valid JSON: {error}")))?;
-    let who = Who {
-        tenant: described.who.tenant.to_owned(),
-        principal: described.who.principal.to_owned(),
-        agent: described.who.agent.to_owned(),
+    let identity = CallerIdentity {
+        tenant: described.identity.tenant.to_owned(),
+        principal: described.identity.principal.to_owned(),
+        agent: described.identity.agent.to_owned(),
         session: "none".to_owned(),
         grant: callgate_gate::Grant::default(),
     };
     let host = Host {
-        who,
+        identity,
         client_info: None,
         capabilities: "{}".to_owned(),
         era: Era::Handshake,

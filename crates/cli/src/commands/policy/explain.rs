@@ -33,7 +33,7 @@ pub(super) fn run(shared: &Shared, explain: &Explain) -> Result<ExitCode, Failed
         tool: &explain.tool,
         arguments: &explain.arguments,
         annotations: annotations.unwrap_or("{}"),
-        who: Caller::named(&explain.agent, explain.vouched_for),
+        identity: Caller::named(&explain.agent, explain.vouched_for),
         cost: None,
     })?;
     if annotations.is_none() {

@@ -169,7 +169,7 @@ fn made(record: &Activity, arguments: &str, cost: Option<f64>) -> Option<Call> {
         tool: &format!("{server}:{tool}"),
         arguments,
         annotations: "{}",
-        who: Caller {
+        identity: Caller {
             tenant: record.tenant.as_deref().unwrap_or(FIRST_TENANT),
             principal: record.principal.as_deref().unwrap_or_default(),
             agent: record.agent.as_deref().unwrap_or("anonymous"),

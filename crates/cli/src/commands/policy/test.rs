@@ -154,7 +154,7 @@ fn judged(
         tool: &case.call,
         arguments: &Value::Object(case.args.clone()).to_string(),
         annotations: &Value::Object(case.annotations.clone()).to_string(),
-        who: Caller::named(
+        identity: Caller::named(
             case.agent.as_deref().unwrap_or("anonymous"),
             case.vouched_for,
         ),

@@ -51,8 +51,8 @@ pub(in crate::policy) fn judge_scope(
                     name,
                     ..view.question(scope, facts)
                 };
-                let (own, everyones) = rules.for_whom(view.who);
-                for scopes in [Some(own), everyones].into_iter().flatten() {
+                let (own, base) = rules.scopes_for(view.identity);
+                for scopes in [Some(own), base].into_iter().flatten() {
                     let by_rules = match scopes.get(scope) {
                         Some(set) => set.check(question),
                         None => without_rules(scope),
@@ -95,12 +95,12 @@ pub(in crate::policy) fn needs_of_scope(policy: &Policy, call: &Call, scope: &st
 }
 
 fn sets<'r>(rules: &'r Rules, call: &Call, scope: &str) -> Vec<&'r RuleSet> {
-    let (own, everyones) = rules.for_whom(&call.attempt.host.who);
+    let (own, base) = rules.scopes_for(&call.attempt.host.identity);
     let of = |scopes: &'r Scopes| {
         let cost = asks_cost(scope, call).then(|| scopes.get(COST_SCOPE));
         [scopes.get(scope), cost.flatten()]
     };
-    let all = [Some(own), everyones].into_iter().flatten();
+    let all = [Some(own), base].into_iter().flatten();
     all.flat_map(of).flatten().collect()
 }
 
@@ -114,7 +114,7 @@ fn refused_by_token(call: &Call, (scope, name): (&str, &str)) -> Option<Check> {
     let Target::Tool(tool) = &call.target else {
         return None;
     };
-    let grant = &call.attempt.host.who.grant;
+    let grant = &call.attempt.host.identity.grant;
     let is_named = tool.server.as_str() != NO_SERVER;
     match scope {
         METHOD_SCOPE => grant.refuses_method(tool.server.as_str(), name),

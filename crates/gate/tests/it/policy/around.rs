@@ -68,16 +68,16 @@ fn unconditionally_denied_tools_are_not_shown() {
     let tool = |name: &str| crate::given::named("s", name);
     assert!(policy.shows(&tool("read")) && policy.shows(&tool("write")));
     assert!(!policy.shows(&tool("drop_x")) && !policy.shows(&tool("other")));
-    let who = |agent: &str| callgate_gate::Who {
+    let identity = |agent: &str| callgate_gate::CallerIdentity {
         tenant: "local".into(),
         principal: agent.into(),
         agent: agent.into(),
         session: "s".into(),
         grant: callgate_gate::Grant::default(),
     };
-    assert!(policy.shows_to(&tool("other"), &who("ci-1")));
-    assert!(!policy.shows_to(&tool("drop_x"), &who("ci-1")));
-    assert!(policy.shows_to(&tool("drop_x"), &who("bot")));
+    assert!(policy.shows_to(&tool("other"), &identity("ci-1")));
+    assert!(!policy.shows_to(&tool("drop_x"), &identity("ci-1")));
+    assert!(policy.shows_to(&tool("drop_x"), &identity("bot")));
     let sometimes = given::policy(
         "version: '1'\nrules: [{scope: mcp_tool, deny: [{pattern: 's:read', when: 'has(args.x)'}], allow: [{pattern: '*'}]}]",
     );

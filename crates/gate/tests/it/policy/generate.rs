@@ -110,7 +110,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Written> {
 
 /// A call and the world around it.
 pub(crate) fn case() -> impl Strategy<Value = Case> {
-    let who = (select(vec!["anonymous", "ci-1", "bot"]), any::<bool>());
+    let identity = (select(vec!["anonymous", "ci-1", "bot"]), any::<bool>());
     let tools = vec![
         ("fs", "read_file"),
         ("fs", "write_file"),
@@ -136,7 +136,7 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
     ]);
     let spent = select(vec![0.0, 19.5]);
     (
-        who,
+        identity,
         select(tools),
         (hints.clone(), hints),
         arguments(),
@@ -144,14 +144,14 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
         (cost, spent),
     )
         .prop_map(
-            |(who, (server, tool), hints, arguments, (met, used), (cost, spent))| Case {
+            |(identity, (server, tool), hints, arguments, (met, used), (cost, spent))| Case {
                 server: server.into(),
                 tool: tool.into(),
                 destructive: hints.0,
                 read_only: hints.1,
                 arguments,
-                agent: who.0.into(),
-                vouched_for: who.1,
+                agent: identity.0.into(),
+                vouched_for: identity.1,
                 met: met.into_iter().map(str::to_owned).collect(),
                 used_up: used.into_iter().map(str::to_owned).collect(),
                 cost,

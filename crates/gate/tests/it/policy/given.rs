@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use callgate_gate::{
-    Call, CompileContext, Facts, Layer, Mode, PathBase, Policy, Problem, RealPath, Rules, Target,
-    Tool, Verdict, Who, decide,
+    Call, CallerIdentity, CompileContext, Facts, Layer, Mode, PathBase, Policy, Problem, RealPath,
+    Rules, Target, Tool, Verdict, decide,
 };
 use callgate_testkit::policy::{Case, arguments};
 use callgate_wire::{Frame, Strictness, quote};
@@ -91,7 +91,7 @@ fn with(tool: Tool, line: String, case: &Case) -> Call {
         "token".into()
     };
     let mut host = (*call.attempt.host).clone();
-    host.who = Who {
+    host.identity = CallerIdentity {
         tenant: "local".into(),
         principal,
         agent: case.agent.clone(),

@@ -10,7 +10,7 @@ use axum::{
 };
 use bytes::Bytes;
 use callgate_call::{AskFailed, Caller};
-use callgate_gate::{Door, Host, Operation, Source, Transport, Who};
+use callgate_gate::{CallerIdentity, Door, Host, Operation, Source, Transport};
 use callgate_wire::{Era, Frame, Json, Strictness};
 use futures_util::future::BoxFuture;
 use ulid::Ulid;
@@ -125,7 +125,7 @@ fn program(principal: &Principal) -> Host {
     } else {
         "api"
     };
-    let who = Who {
+    let identity = CallerIdentity {
         tenant: principal.tenant.clone(),
         principal: principal.name.clone(),
         agent: agent.to_owned(),
@@ -133,7 +133,7 @@ fn program(principal: &Principal) -> Host {
         grant: principal.grant.clone(),
     };
     Host {
-        who,
+        identity,
         client_info: None,
         capabilities: "{}".to_owned(),
         era: Era::Handshake,

@@ -91,7 +91,7 @@ fn servers(gateway: &Gateway, host: &Host, packs: &Packs) -> String {
     let mut rows = Vec::new();
     for row in gateway.status.rows() {
         // Failed and disabled servers are listed with their reason, but not those that the token may not use.
-        if !host.who.grant.includes(&row.name) {
+        if !host.identity.grant.includes(&row.name) {
             continue;
         }
         let reason = row.reason.as_deref().map_or("null".to_owned(), quote);
@@ -154,7 +154,7 @@ async fn found(gateway: &Gateway, host: &Host, question: String, limit: usize) -
         filters: Filters::default(),
     };
     // The same search as in the `search` view, with the tools under the names that scripts use.
-    let json = search::retrieve(gateway, &host.who, &query).await;
+    let json = search::retrieve(gateway, &host.identity, &query).await;
     let found: Value = serde_json::from_str(&json).unwrap_or_default();
     let tools = found["tools"].as_array().cloned().unwrap_or_default();
     let rows: Vec<String> = tools

@@ -85,13 +85,13 @@ impl Packs {
         let mut servers: Vec<Pack> = Vec::new();
         // Servers without tools are included: a script that uses one then gets an error that says why.
         for row in gateway.status.rows() {
-            if host.who.grant.includes(&row.name) {
+            if host.identity.grant.includes(&row.name) {
                 servers.push(Pack::new(&row.name));
             }
         }
         let providers = gateway.path.providers();
         let (catalog, policy) = (providers.catalog(), providers.policy());
-        for tool in catalog.listed_to(&policy, &host.who) {
+        for tool in catalog.listed_to(&policy, &host.identity) {
             let server = tool.server.as_str();
             let at = servers.iter().position(|pack| pack.server == server);
             let at = at.unwrap_or_else(|| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callgate_gate::{Host, Target, Tool, Who};
+use callgate_gate::{CallerIdentity, Host, Target, Tool};
 use callgate_wire::{Json, Strictness, quote};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) async fn answer(
     let mut tools = Vec::new();
     let mut unknown = Vec::new();
     for name in names {
-        match seen(&gateway, &host.who, name) {
+        match seen(&gateway, &host.identity, name) {
             Some(tool) => tools.push(described(&tool)),
             None => unknown.push(name),
         }
@@ -42,12 +42,12 @@ pub(super) async fn answer(
 }
 
 /// The tool of that name, if the policy shows it to this caller.
-pub(crate) fn seen(gateway: &Gateway, who: &Who, name: &str) -> Option<Arc<Tool>> {
+pub(crate) fn seen(gateway: &Gateway, identity: &CallerIdentity, name: &str) -> Option<Arc<Tool>> {
     let providers = gateway.path.providers();
     let policy = providers.policy();
     // Resolved as for a call, so that a name works here exactly if it works there.
-    match providers.catalog().resolve(name, &policy, who) {
-        Ok(Target::Tool(tool)) => policy.shows_to(&tool, who).then_some(tool),
+    match providers.catalog().resolve(name, &policy, identity) {
+        Ok(Target::Tool(tool)) => policy.shows_to(&tool, identity).then_some(tool),
         Ok(
             Target::Prompt(_) | Target::Resource(_) | Target::Completion(_) | Target::Method { .. },
         )

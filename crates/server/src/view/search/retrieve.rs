@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callgate_find::Hit;
-use callgate_gate::{Host, Operation, Policy, Who};
+use callgate_gate::{CallerIdentity, Host, Operation, Policy};
 use callgate_wire::{Json, Strictness, quote};
 use serde_json::Value;
 
@@ -56,22 +56,31 @@ pub(super) async fn answer(
     arguments: Value,
 ) -> Result<String, ViewError> {
     let query = Query::read(&arguments, gateway.views.settings().detail)?;
-    Ok(retrieve(&gateway, &host.who, &query).await)
+    Ok(retrieve(&gateway, &host.identity, &query).await)
 }
 
 /// Searches the tools that this caller sees. Returns a JSON object.
-pub(crate) async fn retrieve(gateway: &Gateway, who: &Who, query: &Query) -> String {
+pub(crate) async fn retrieve(
+    gateway: &Gateway,
+    identity: &CallerIdentity,
+    query: &Query,
+) -> String {
     let providers = gateway.path.providers();
     providers.first_connect(None).await;
     let snapshot = gateway.views.search_index.current(&**providers).await;
     let policy = providers.policy();
-    found(&snapshot, &policy, who, query)
+    found(&snapshot, &policy, identity, query)
 }
 
-fn found(snapshot: &IndexSnapshot, policy: &Policy, who: &Who, query: &Query) -> String {
+fn found(
+    snapshot: &IndexSnapshot,
+    policy: &Policy,
+    identity: &CallerIdentity,
+    query: &Query,
+) -> String {
     let filters = query.filters;
     // The policy filters inside the search and not after it, or hidden tools would take up the limit.
-    let counts = |at: usize| filters.pass(&snapshot.tools[at], policy, who);
+    let counts = |at: usize| filters.pass(&snapshot.tools[at], policy, identity);
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
     let mut found = snapshot.index.search(&query.question, limit, counts);
     if query.limit.is_none() {
@@ -82,7 +91,7 @@ fn found(snapshot: &IndexSnapshot, policy: &Policy, who: &Who, query: &Query) ->
         let indexed = &snapshot.tools[hit.document];
         let disabled = filters
             .include_disabled
-            .then(|| disabled(indexed, policy, who));
+            .then(|| disabled(indexed, policy, identity));
         entry(indexed, hit.score, query.detail, disabled.flatten())
     };
     let tools: Vec<String> = found.hits.iter().map(entry).collect();
@@ -169,7 +178,7 @@ pub(crate) fn shortened(description: &str) -> String {
 }
 
 /// Why a tool cannot be called; `None` when it can.
-fn disabled(indexed: &IndexedTool, policy: &Policy, who: &Who) -> Option<String> {
+fn disabled(indexed: &IndexedTool, policy: &Policy, identity: &CallerIdentity) -> Option<String> {
     if let Some(reason) = &indexed.quarantined {
         return Some(format!("quarantined: {reason}"));
     }
@@ -177,11 +186,11 @@ fn disabled(indexed: &IndexedTool, policy: &Policy, who: &Who) -> Option<String>
         let server = &indexed.tool.server;
         return Some(format!("server `{server}` is not available"));
     }
-    policy.leaves_out(&indexed.tool, who)
+    policy.leaves_out(&indexed.tool, identity)
 }
 
 impl Filters {
-    fn pass(self, indexed: &IndexedTool, policy: &Policy, who: &Who) -> bool {
+    fn pass(self, indexed: &IndexedTool, policy: &Policy, identity: &CallerIdentity) -> bool {
         let operation = indexed.operation();
         let is_destructive = operation == Operation::Destructive;
         if self.read_only_only && operation != Operation::Read {
@@ -193,10 +202,10 @@ impl Filters {
             return false;
         }
         // A tool of a disconnected server is visible to the policy, but not callable now.
-        if policy.shows_to(&indexed.tool, who) {
+        if policy.shows_to(&indexed.tool, identity) {
             return indexed.is_listed || self.include_disabled;
         }
-        self.include_disabled && policy.leaves_out(&indexed.tool, who).is_some()
+        self.include_disabled && policy.leaves_out(&indexed.tool, identity).is_some()
     }
 }
 

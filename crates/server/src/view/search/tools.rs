@@ -117,7 +117,7 @@ fn tool(name: &str, description: &str, schema: &str, annotations: &str) -> Strin
 fn summary(providers: &dyn Providers, host: &Host) -> String {
     let (catalog, policy) = (providers.catalog(), providers.policy());
     let mut servers: Vec<(&str, usize)> = Vec::new();
-    for tool in catalog.listed_to(&policy, &host.who) {
+    for tool in catalog.listed_to(&policy, &host.identity) {
         match servers
             .last_mut()
             .filter(|(server, _)| *server == tool.server.as_str())

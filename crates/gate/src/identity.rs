@@ -54,7 +54,7 @@ impl fmt::Display for Owner {
 
 /// The identity that a call is decided and recorded under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Who {
+pub struct CallerIdentity {
     /// The token's tenant; `local` where nothing else was configured.
     pub tenant: String,
     /// The authenticated name: a token's name, or the local user on stdio.
@@ -68,7 +68,7 @@ pub struct Who {
     pub grant: Grant,
 }
 
-impl Who {
+impl CallerIdentity {
     /// Whether the agent's name is the authenticated one rather than self-declared.
     pub fn has_authenticated_name(&self) -> bool {
         // A client can only claim the name of its own token this way, which gains it nothing.
@@ -107,7 +107,7 @@ pub struct Viewer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// The identity that the host's calls run under.
-    pub who: Who,
+    pub identity: CallerIdentity,
     /// The raw JSON of `clientInfo`, passed on to upstreams as it came; absent until initialized.
     pub client_info: Option<String>,
     /// The raw JSON object of the host's capabilities; `{}` where it declared none.
