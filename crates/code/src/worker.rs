@@ -12,15 +12,10 @@ mod watch;
 use std::{
     collections::VecDeque,
     io::{self, Read, Stdin, Write},
-    os::fd::AsFd,
     process::{ExitCode, exit},
     sync::Arc,
     thread,
-    time::Duration,
 };
-
-use callgate_spin::Spin;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     HostCall, Outcome,
@@ -30,15 +25,11 @@ use crate::{
 };
 use watch::Watch;
 
-/// How long a worker spins for an answer before it sleeps.
-const SPIN: Duration = Duration::from_micros(200);
 /// Stack for the interpreter's recursion. It does not count as the script's memory.
 pub(crate) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Runs scripts from standard input until it ends. `memory_bytes` is the limit for scripts.
 pub fn main(memory_bytes: u64) -> ExitCode {
-    // Before the sandbox closes: afterwards the number of processors cannot be read any more.
-    let spin = Spin::new(SPIN);
     #[cfg(target_os = "linux")]
     if confine::confine(memory_bytes).is_err() {
         return ExitCode::FAILURE;
@@ -57,7 +48,7 @@ pub fn main(memory_bytes: u64) -> ExitCode {
             if confine::filter_calls().is_err() {
                 exit(1);
             }
-            serve(&watch, spin);
+            serve(&watch);
         });
     match (watcher, runner) {
         (Ok(_), Ok(runner)) => match runner.join() {
@@ -68,11 +59,10 @@ pub fn main(memory_bytes: u64) -> ExitCode {
     }
 }
 
-fn serve(watch: &Watch, spin: Spin) {
+fn serve(watch: &Watch) {
     let mut pipe = Pipe {
         input: io::stdin(),
         watch,
-        spin,
         read: Vec::new(),
         answers: VecDeque::new(),
     };
@@ -80,7 +70,7 @@ fn serve(watch: &Watch, spin: Spin) {
         return;
     }
     loop {
-        let start = match pipe.receive(Wait::Asleep) {
+        let start = match pipe.receive() {
             Ok(ToWorker::Start(start)) => start,
             // An answer for the previous run, which ended without waiting for it.
             Ok(ToWorker::Answer { .. }) => continue,
@@ -146,20 +136,10 @@ fn run(start: Start, pipe: &mut Pipe<'_>) -> Result<FromWorker, HostGone> {
     })
 }
 
-/// How to wait for the next frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    /// Spin first: an answer usually follows soon.
-    Spinning,
-    /// Sleep: the next script may be far away.
-    Asleep,
-}
-
 /// The two pipes, and answers that arrived before the script awaited them.
 struct Pipe<'a> {
     input: Stdin,
     watch: &'a Watch,
-    spin: Spin,
     read: Vec<u8>,
     answers: VecDeque<(u32, Outcome)>,
 }
@@ -172,16 +152,13 @@ impl Pipe<'_> {
         out.flush().map_err(|_| HostGone)
     }
 
-    fn receive(&mut self, wait: Wait) -> Result<ToWorker, HostGone> {
+    fn receive(&mut self) -> Result<ToWorker, HostGone> {
         let mut piece = [0; 16 * 1024];
         loop {
             if let Some(frame) =
                 frames::take(&mut self.read, MAX_FRAME_BYTES).map_err(|_| HostGone)?
             {
                 return Ok(frame);
-            }
-            if wait == Wait::Spinning {
-                self.spin.until(|| is_ready(&self.input).then_some(()));
             }
             let count = match self.input.lock().read(&mut piece) {
                 Ok(0) => return Err(HostGone),
@@ -206,7 +183,7 @@ impl HostChannel for Pipe<'_> {
                 return Ok(answer);
             }
             self.watch.wait();
-            let heard = self.receive(Wait::Spinning);
+            let heard = self.receive();
             self.watch.go_on();
             match heard? {
                 ToWorker::Answer { id, outcome } => self.answers.push_back((id, outcome)),
@@ -214,16 +191,4 @@ impl HostChannel for Pipe<'_> {
             }
         }
     }
-}
-
-/// Whether reading would not block.
-fn is_ready(input: &Stdin) -> bool {
-    let input = input.as_fd();
-    let mut asked = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // If polling fails, the read that follows reports the error.
-    poll(&mut asked, Some(&at_once)) != Ok(0)
 }

@@ -12,7 +12,6 @@ use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use crate::{
     HttpError, ResponseBody,
     connections::{Connections, TlsConnector},
-    connector::Connector,
 };
 
 /// The limit for connecting, without TLS.
@@ -123,7 +122,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-fn tcp() -> Connector {
+fn tcp() -> HttpConnector {
     let mut http = HttpConnector::new();
     // With Nagle's algorithm, a small message would wait for the acknowledgement of the one before.
     http.set_nodelay(true);
@@ -131,7 +130,7 @@ fn tcp() -> Connector {
     http.enforce_http(false);
     http.set_connect_timeout(Some(CONNECT_DEADLINE));
     http.set_keepalive(Some(KEEPALIVE));
-    Connector::new(http)
+    http
 }
 
 /// The `Host` of a URL: without a user, and without the scheme's usual port.

@@ -13,7 +13,6 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use callgate_spin::SpinningSocket;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::{
@@ -24,22 +23,19 @@ use hyper::{
     },
 };
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::rt::TokioIo;
-use tokio::runtime::Handle;
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tokio::{net::TcpStream, runtime::Handle};
 use tower_service::Service;
 
-use crate::{
-    connector::Connector,
-    failed::{HttpError, with_causes},
-};
+use crate::failed::{HttpError, with_causes};
 
 /// How long an idle connection stays open.
 const IDLE: Duration = Duration::from_secs(90);
 
-type Stream = MaybeHttpsStream<TokioIo<SpinningSocket>>;
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Unsent<D> = TrySendError<Request<Full<D>>>;
 /// Connects over TCP, and over TLS where the URL says so.
-pub(crate) type TlsConnector = HttpsConnector<Connector>;
+pub(crate) type TlsConnector = HttpsConnector<HttpConnector>;
 
 /// The connections to one server.
 pub(crate) struct Connections<D: Buf + Send + 'static> {

@@ -11,7 +11,6 @@
 mod body;
 mod client;
 mod connections;
-mod connector;
 mod failed;
 
 pub use body::read_body;

@@ -120,7 +120,7 @@ pub(super) fn filter_calls() -> Result<bool, seccompiler::Error> {
 }
 
 /// System calls for computing, waiting and exiting. None of them reaches files, sockets or other processes.
-const ALLOWED_CALLS: [i64; 29] = [
+const ALLOWED_CALLS: [i64; 28] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
@@ -138,7 +138,6 @@ const ALLOWED_CALLS: [i64; 29] = [
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_nanosleep,
-    libc::SYS_ppoll,
     libc::SYS_prctl,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,

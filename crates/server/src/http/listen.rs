@@ -19,7 +19,6 @@ use axum::{
     http::{Request, StatusCode},
     response::Response,
 };
-use callgate_spin::{SoleActivity, SpinningSocket};
 use futures_util::FutureExt;
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::TokioIo;
@@ -101,7 +100,6 @@ pub(super) async fn serve<A: Answers>(
         close: close.clone(),
         cut: CancellationToken::new(),
         turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
-        streak: Arc::default(),
     };
     loop {
         let accepted = tokio::select! {
@@ -143,8 +141,6 @@ struct Acceptor<A> {
     close: CancellationToken,
     cut: CancellationToken,
     turning_away: Arc<Semaphore>,
-    /// Whether only one connection is active, so that it may spin.
-    streak: Arc<SoleActivity>,
 }
 
 impl<A: Answers> Acceptor<A> {
@@ -152,7 +148,6 @@ impl<A: Answers> Acceptor<A> {
         let slot = Arc::new(slot);
         // With Nagle's algorithm, a streamed answer would wait for the client's delayed acknowledgement.
         let _ = socket.set_nodelay(true);
-        let socket = SpinningSocket::new(socket, self.streak);
         let socket = TokioIo::new(WriteTimeout::new(socket, self.limits.stalled));
         let seated = slot.clone();
         let app = self.app;

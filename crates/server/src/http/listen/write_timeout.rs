@@ -7,23 +7,23 @@ use std::{
     time::Duration,
 };
 
-use callgate_spin::SpinningSocket;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
     time::{Sleep, sleep},
 };
 
 /// A socket that fails when nothing could be written for `patience`.
 #[derive(Debug)]
 pub(super) struct WriteTimeout {
-    socket: SpinningSocket,
+    socket: TcpStream,
     patience: Duration,
     /// The running timeout; `None` while writes succeed.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteTimeout {
-    pub(super) fn new(socket: SpinningSocket, patience: Duration) -> Self {
+    pub(super) fn new(socket: TcpStream, patience: Duration) -> Self {
         Self {
             socket,
             patience,
@@ -34,7 +34,7 @@ impl WriteTimeout {
     fn watch(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut SpinningSocket>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         let written = write(Pin::new(&mut self.socket), context);
         if written.is_ready() {

@@ -1,3 +1,0 @@
-//! Looking sockets among each other, over real connections.
-
-mod sockets;
