@@ -174,6 +174,33 @@ fn a_servers_tool_is_pointed_at_the_configuration() {
 }
 
 #[test]
+fn escapes_hide_where_an_argument_leads() {
+    let bed = allowing();
+    let mut host = host(&bed);
+    let own = shown(&bed.path(OWN));
+    let prose = shown(&bed.path("data/my own notes"));
+    let spellings = [
+        format!(r#"{{"x":"f\u0069le://{prose}"}}"#),
+        format!(r#"{{"x":"\u0066\u0069\u006C\u0065\u003a//{prose}"}}"#),
+        format!(r#"{{"x":"FILE\u003A//localhost{prose}"}}"#),
+        format!(r#"{{"x":"{}"}}"#, prose.replace('/', r"\u002f")),
+        format!(r#"{{"x":"{}"}}"#, prose.replace('/', r"\/")),
+        format!(r#"{{"x":["a b","\u0009{own}"]}}"#),
+        format!(r#"{{"{}":""}}"#, own.replace("callgate", r"callg\u0061te")),
+        r#"{"x":"\u007e/.config/callgate/my notes"}"#.to_owned(),
+    ];
+    attack(
+        "self_change",
+        "JSON escapes hide that an argument leads to what governs",
+    )
+    .expect(Seen::Held)
+    .tries(spellings, |arguments| {
+        attempt(&bed, &mut host, "s__save", arguments)
+    })
+    .check();
+}
+
+#[test]
 fn a_servers_tool_reaches_the_configuration_by_a_relative_path() {
     let bed = Bed::new("servers: {}\n");
     can(&bed, &["save"].map(plain_tool));
