@@ -4,12 +4,12 @@
 //! Driven over lines, one frame each:
 //!
 //! ```
-//! use callgate_wire::{Frame, Registry, Strictness, Tool, ToolAnswer, message};
+//! use callgate_wire::{Frame, Registry, Strictness, Tool, ToolResult, message};
 //!
 //! # async fn doc() {
 //! let registry = Registry::new("demo", "1.0").tool(
 //!     Tool::new("echo", "Says what it was given.", r#"{"type":"object"}"#),
-//!     |arguments| async move { ToolAnswer::text(String::from_utf8_lossy(&arguments)) },
+//!     |arguments| async move { ToolResult::text(String::from_utf8_lossy(&arguments)) },
 //! );
 //! # let input = ["{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"];
 //! # let mut output = Vec::new();
