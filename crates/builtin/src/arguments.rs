@@ -65,7 +65,6 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// A required path.
     pub(crate) fn path(self, name: &'static str) -> Result<RequestedPath<'a>, ArgumentError> {
         let path = self.string(name, Meaning::Path)?;
         path.map(RequestedPath).ok_or(ArgumentError::Missing(name))
@@ -86,13 +85,11 @@ impl<'a> Arguments<'a> {
             .ok_or(ArgumentError::Missing(name))
     }
 
-    /// A required string.
     pub(crate) fn text(self, name: &'static str) -> Result<Cow<'a, str>, ArgumentError> {
         self.optional_text(name)?
             .ok_or(ArgumentError::Missing(name))
     }
 
-    /// An optional string.
     pub(crate) fn optional_text(
         self,
         name: &'static str,

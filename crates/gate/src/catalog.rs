@@ -94,7 +94,6 @@ pub enum ResolveError {
     UnknownServer {
         /// The kind of thing that was requested.
         what: NameKind,
-        /// The requested name.
         name: String,
         /// The servers there are.
         servers: Vec<String>,
@@ -104,7 +103,6 @@ pub enum ResolveError {
     NotOfServer {
         /// The kind of thing that was requested.
         what: NameKind,
-        /// The requested name.
         name: String,
         /// The server that was meant.
         server: ServerName,
@@ -115,7 +113,6 @@ pub enum ResolveError {
     Unknown {
         /// The kind of thing that was requested.
         what: NameKind,
-        /// The requested name.
         name: String,
         choices: Vec<String>,
     },
@@ -132,10 +129,7 @@ pub enum ResolveError {
     },
     /// No server has such a resource or a template that matches it.
     #[error("resource not found")]
-    UnknownResource {
-        /// The requested URI.
-        uri: String,
-    },
+    UnknownResource { uri: String },
     /// The server is configured but has never listed anything.
     #[error("upstream \"{server}\" unavailable")]
     NeverSeen {

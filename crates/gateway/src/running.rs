@@ -370,7 +370,7 @@ impl StatusSource for Status {
     }
 
     fn record_backlog(&self) -> usize {
-        self.log.owed()
+        self.log.backlog()
     }
 
     fn index_lag(&self) -> u64 {

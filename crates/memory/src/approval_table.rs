@@ -240,7 +240,7 @@ impl Approvals for MemoryApprovals {
         Ok(table.get(id, now))
     }
 
-    fn kept(
+    fn questions(
         &self,
         id: &ApprovalId,
         to_a_person: bool,

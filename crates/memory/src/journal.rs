@@ -197,7 +197,7 @@ impl Journal {
         };
         Verification {
             writers: self.writers.len() as u64,
-            entries: self.writers.values().map(Chain::kept).sum(),
+            entries: self.writers.values().map(Chain::len).sum(),
             problems: exported.iter().filter_map(contradicts).collect(),
             index_differed: None,
         }

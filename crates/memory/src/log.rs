@@ -51,7 +51,7 @@ impl Log for MemoryLog {
         self.journal.lock().head(self.writer)
     }
 
-    fn owed(&self) -> usize {
+    fn backlog(&self) -> usize {
         0
     }
 

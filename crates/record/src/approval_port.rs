@@ -396,7 +396,7 @@ pub trait Approvals: Send + Sync + std::fmt::Debug {
     /// The questions that an approval covers, the first one first. `to_a_person` states that an approver is about
     /// to see them.
     // After that no further question joins: an approver must not approve something that was added afterwards.
-    fn kept(
+    fn questions(
         &self,
         id: &ApprovalId,
         to_a_person: bool,

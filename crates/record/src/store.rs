@@ -60,7 +60,7 @@ pub trait Log: Store {
     fn head(&self) -> Head;
 
     /// The length of the backlog: entries in memory that could not be written.
-    fn owed(&self) -> usize;
+    fn backlog(&self) -> usize;
 
     /// Ends the chain with a closing entry. The backlog must be written first; if it cannot be, the log stays open.
     /// Closing twice does nothing. Blocks.

@@ -265,7 +265,7 @@ impl Approvals for ApprovalStore {
         })
     }
 
-    fn kept(
+    fn questions(
         &self,
         id: &ApprovalId,
         to_a_person: bool,
@@ -275,7 +275,7 @@ impl Approvals for ApprovalStore {
             if to_a_person {
                 sealed::note_shown(connection, id)?;
             }
-            sealed::kept(connection, id)
+            sealed::questions(connection, id)
         })
     }
 

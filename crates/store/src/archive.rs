@@ -41,7 +41,7 @@ impl Records {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Index>> {
+    fn opened_index(&self) -> MutexGuard<'_, Option<Index>> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,7 +51,7 @@ impl Records {
         ask: impl FnOnce(&mut Index) -> Result<T, IndexError>,
     ) -> Result<T, ArchiveError> {
         // Taken out and put back at the end: after an error the index is opened again.
-        let mut kept = self.kept();
+        let mut kept = self.opened_index();
         let mut index = match kept.take() {
             Some(index) => index,
             None => Index::open(&self.dir).map_err(unreadable)?,

@@ -8,7 +8,7 @@ pub(crate) fn damaged(writer: WriterId, damage: &str) {
     tracing::warn!(%writer, damage, "record.damaged");
 }
 
-pub(crate) fn owed(path: &Path, error: &io::Error) {
+pub(crate) fn not_written_yet(path: &Path, error: &io::Error) {
     tracing::error!(path = %path.display(), %error, "record.owed");
 }
 

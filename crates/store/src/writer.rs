@@ -189,7 +189,7 @@ impl Log {
     }
 
     /// The length of the backlog.
-    pub fn owed(&self) -> usize {
+    pub fn backlog(&self) -> usize {
         self.chain().backlog_len()
     }
 
@@ -268,8 +268,8 @@ impl callgate_record::Log for Log {
         self.head()
     }
 
-    fn owed(&self) -> usize {
-        self.owed()
+    fn backlog(&self) -> usize {
+        self.backlog()
     }
 
     fn close(&self) -> Result<(), StoreError> {

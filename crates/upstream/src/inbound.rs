@@ -110,8 +110,8 @@ impl Inbound {
     }
 
     /// Whether `id` still waits for its reply.
-    pub(crate) fn waits(&self, id: u64) -> bool {
-        self.pending.waits(id)
+    pub(crate) fn is_waiting(&self, id: u64) -> bool {
+        self.pending.is_waiting(id)
     }
 
     /// Cancels the server's open questions.

@@ -129,7 +129,7 @@ impl Pending {
         }
     }
 
-    pub(crate) fn waits(&self, id: u64) -> bool {
+    pub(crate) fn is_waiting(&self, id: u64) -> bool {
         self.lock().waiting.contains_key(&id)
     }
 

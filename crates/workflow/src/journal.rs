@@ -176,7 +176,7 @@ impl Journal {
     }
 
     /// The outcome of a visit that finished before the interruption.
-    pub(crate) fn kept(&self, key: &str) -> Option<&Outcome> {
+    pub(crate) fn finished_outcome(&self, key: &str) -> Option<&Outcome> {
         self.finished.get(key)
     }
 

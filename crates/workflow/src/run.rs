@@ -240,7 +240,7 @@ impl<'a> Run<'a> {
     ) -> BoxFuture<'s, Result<Outcome, RunError>> {
         Box::pin(async move {
             let (name, key) = (&state.name, format!("{}{key}", frame.prefix));
-            if let Some(kept) = self.walk.journal.kept(&key) {
+            if let Some(kept) = self.walk.journal.finished_outcome(&key) {
                 self.values.remember(name, kept);
                 self.tell(Event::StepKept {
                     step: name.clone(),

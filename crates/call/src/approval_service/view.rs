@@ -88,7 +88,9 @@ impl ApprovalView {
     fn reveal(&self, approval: &mut Approval, to_decide: bool) -> Result<(), ApprovalsError> {
         let is_pending = approval.status == ApprovalStatus::Pending;
         // The flag tells the store that an approver sees these calls: no further question joins the approval from then on.
-        let kept = self.store.kept(&approval.id, is_pending && to_decide)?;
+        let kept = self
+            .store
+            .questions(&approval.id, is_pending && to_decide)?;
         let mut is_whole = is_pending && !kept.is_empty();
         let mut all = Vec::with_capacity(kept.len());
         for mut one in kept {

@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    fn heard(listener: &mut Listener) -> Vec<String> {
+    fn received(listener: &mut Listener) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(deliveries) = listener.next().now_or_never() {
             let brief = |delivery: Delivery| match delivery.kind {
@@ -170,9 +170,9 @@ mod tests {
         let events = Events::default();
         emit(&events, 2);
         let mut listener = events.listen(None);
-        assert_eq!(heard(&mut listener), Vec::<String>::new());
+        assert_eq!(received(&mut listener), Vec::<String>::new());
         emit(&events, 2);
-        assert_eq!(heard(&mut listener), ["3", "4"]);
+        assert_eq!(received(&mut listener), ["3", "4"]);
     }
 
     #[test]
@@ -180,11 +180,11 @@ mod tests {
         let events = Events::default();
         let mut first = events.listen(None);
         emit(&events, 2);
-        assert_eq!(heard(&mut first), ["1", "2"]);
+        assert_eq!(received(&mut first), ["1", "2"]);
         drop(first);
         emit(&events, 2);
         let mut again = events.listen(Some(&id(&events, 2)));
-        assert_eq!(heard(&mut again), ["3", "4"]);
+        assert_eq!(received(&mut again), ["3", "4"]);
     }
 
     #[test]
@@ -192,9 +192,9 @@ mod tests {
         let events = Events::default();
         emit(&events, 5);
         let mut listener = events.listen(Some(&id(&events, 1)));
-        assert_eq!(heard(&mut listener), [r#"{"type":"gap","lost":4}"#]);
+        assert_eq!(received(&mut listener), [r#"{"type":"gap","lost":4}"#]);
         emit(&events, 1);
-        assert_eq!(heard(&mut listener), ["6"]);
+        assert_eq!(received(&mut listener), ["6"]);
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         for strange in ["01ARZ3NDEKTSV4RRFFQ69G5FAV-7", "x", "", &id(&events, 99)] {
             let mut listener = events.listen(Some(strange));
             assert_eq!(
-                heard(&mut listener),
+                received(&mut listener),
                 [r#"{"type":"gap"}"#, "1", "2"],
                 "{strange}"
             );
@@ -217,7 +217,7 @@ mod tests {
         let events = Events::default();
         let mut slow = events.listen(None);
         emit(&events, 60_000);
-        let mut told = heard(&mut slow).into_iter();
+        let mut told = received(&mut slow).into_iter();
         let gap: serde_json::Value = serde_json::from_str(&told.next().unwrap()).unwrap();
         let lost = gap["lost"].as_u64().unwrap();
         let rest: Vec<u64> = told.map(|n| n.parse().unwrap()).collect();

@@ -97,7 +97,10 @@ impl Expression {
             return Err(BadExpression::new("an empty expression can never match"));
         }
         let parsed = expression::parse(text, environment())?;
-        parsed.names.iter().try_for_each(|name| known(name))?;
+        parsed
+            .names
+            .iter()
+            .try_for_each(|name| check_variable(name))?;
         let expression = Self {
             text: text.to_owned(),
             uses_arguments: parsed.names.iter().any(|name| name[0] == "args"),
@@ -277,7 +280,7 @@ fn environment() -> &'static Arc<Env> {
 }
 
 /// Checks a variable and the first field selected from it.
-fn known(name: &[String]) -> Result<(), BadExpression> {
+fn check_variable(name: &[String]) -> Result<(), BadExpression> {
     let variable = name[0].as_str();
     let fields: &[&str] = match variable {
         "tool" => &TOOL_FIELDS,

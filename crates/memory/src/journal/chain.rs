@@ -36,12 +36,12 @@ impl Chain {
 
     /// The number and the hash of the last entry.
     pub(super) fn last(&self) -> (u64, String) {
-        let seq = self.dropped + self.kept();
+        let seq = self.dropped + self.len();
         let hash = self.hashes.back().or(self.dropped_hash.as_ref());
         (seq, hash.map(ToString::to_string).unwrap_or_default())
     }
 
-    pub(super) fn kept(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.hashes.len() as u64
     }
 

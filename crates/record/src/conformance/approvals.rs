@@ -241,7 +241,7 @@ pub(super) fn sealed_calls_are_erased_by_decision_and_expiry(backend: &dyn Backe
     let stores = open(backend);
     let store = &*stores.approvals;
     let is_sealed = |id: &ApprovalId| {
-        let kept = store.kept(id, true).expect("it is read");
+        let kept = store.questions(id, true).expect("it is read");
         kept[0].sealed.is_some()
     };
     for answer in [Answer::Approve, Answer::Deny] {
@@ -270,7 +270,11 @@ pub(super) fn a_call_sealed_with_a_lost_key_is_resealed_when_asked_again(backend
     let mut again = question("call");
     again.sealed = b"new-key-".to_vec();
     store.ask(&again, new_id(), at(1)).expect("it asks");
-    let sealed = || store.kept(&id, true).expect("it is read")[0].sealed.clone();
+    let sealed = || {
+        store.questions(&id, true).expect("it is read")[0]
+            .sealed
+            .clone()
+    };
     assert_eq!(sealed().as_deref(), Some(&b"new-key-"[..]));
     // Sealing the same call again gives other bytes. With the same key the stored ones are as good.
     again.sealed = b"new-key-other".to_vec();
@@ -294,7 +298,7 @@ pub(super) fn further_questions_share_a_decision_and_are_each_used_once(backend:
     };
     assert_eq!(join("second", 1), id);
     assert_eq!(store.pending(at(1)).expect("a count"), 1);
-    assert_eq!(store.kept(&id, true).expect("it is read").len(), 2);
+    assert_eq!(store.questions(&id, true).expect("it is read").len(), 2);
     assert_ne!(
         join("third", 2),
         id,

@@ -139,7 +139,7 @@ pub fn failing_writes_lose_and_invent_nothing(backend: &dyn Faulty) -> (usize, u
     backend.arm(false);
     // Closing writes the backlog, or fails: nothing is dropped silently.
     log.close().expect("what is owed is written");
-    assert_eq!(log.owed(), 0);
+    assert_eq!(log.backlog(), 0);
     let (calls, events): (Vec<_>, Vec<_>) = exported(&*stores.archive)
         .into_iter()
         .partition(|record| record.record_type == RecordType::ToolCall);

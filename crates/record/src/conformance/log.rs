@@ -85,7 +85,7 @@ pub(super) fn queued_ends_are_written(backend: &dyn Backend) {
     assert_eq!(statuses(&*stores.archive), [(id, None)], "it is running");
     stores.log.append_or_queue(finished(id));
     stores.log.close().expect("nothing is owed any more");
-    assert_eq!(stores.log.owed(), 0);
+    assert_eq!(stores.log.backlog(), 0);
     assert_eq!(statuses(&*stores.archive), [(id, Some(Status::Success))]);
 }
 

@@ -11,7 +11,7 @@ use super::{ApprovalDbError, rows};
 const MAX_QUESTIONS: usize = 8;
 
 /// The questions of an approval, the first one first.
-pub(super) fn kept(
+pub(super) fn questions(
     connection: &Connection,
     id: &ApprovalId,
 ) -> Result<Vec<StoredQuestion>, ApprovalDbError> {

@@ -129,7 +129,7 @@ impl Chain {
         // Space is reserved for the end of a call on record, so it can be written even on a full disk and does not
         // wait for the backlog.
         let step = CallStep::of(&entry);
-        let may_overtake = matches!(self.known(step), CallStep::Ends(_));
+        let may_overtake = matches!(self.step_of_open_call(step), CallStep::Ends(_));
         let result = if may_overtake {
             Ok(())
         } else {
@@ -283,7 +283,7 @@ impl Chain {
 
     fn queue(&mut self, entry: Entry, error: &io::Error) {
         if self.backlog.len() == 0 {
-            crate::log::owed(self.path(), error);
+            crate::log::not_written_yet(self.path(), error);
         }
         self.backlog.add(entry);
     }
@@ -294,7 +294,7 @@ impl Chain {
     }
 
     fn write_body(&mut self, step: CallStep, body: &[u8]) -> io::Result<u64> {
-        let step = self.known(step);
+        let step = self.step_of_open_call(step);
         let at = self.next_instant();
         let stamp = Stamp {
             prev: self.hash,
@@ -370,7 +370,7 @@ impl Chain {
     }
 
     /// The step with respect to open calls: the end of a call that is not open counts as any other entry.
-    fn known(&self, step: CallStep) -> CallStep {
+    fn step_of_open_call(&self, step: CallStep) -> CallStep {
         match step {
             CallStep::Ends(id) if !self.open.contains(&id) => CallStep::Neither,
             CallStep::Begins(_) | CallStep::Ends(_) | CallStep::Neither => step,

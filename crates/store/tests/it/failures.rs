@@ -23,7 +23,7 @@ fn entries_are_refused_while_queued_ones_are_unwritten() {
     let log = Log::open_on(options(dir.path()), Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
     disk.arm(true);
     assert!(log.append_or_queue(event("owed")).is_none());
-    assert_eq!(log.owed(), 1);
+    assert_eq!(log.backlog(), 1);
     let refused = log.append(&forwarding(new_id())).unwrap_err();
     assert!(
         refused
@@ -38,7 +38,7 @@ fn entries_are_refused_while_queued_ones_are_unwritten() {
     disk.arm(false);
     let id = new_id();
     log.append(&forwarding(id)).unwrap();
-    assert_eq!(log.owed(), 0);
+    assert_eq!(log.backlog(), 0);
     assert_eq!(ids(dir.path(), "forwarding"), [id.to_string()]);
     assert_eq!(ids(dir.path(), "event").len(), 1);
 }
@@ -56,7 +56,7 @@ fn the_backlog_is_bounded_and_dropped_entries_are_reported() {
     }
     log.append_or_queue(finished(id));
     // Ten thousand, the end of the call, and the entry that will tell of the rest.
-    assert_eq!(log.owed(), 10_002);
+    assert_eq!(log.backlog(), 10_002);
     disk.arm(false);
     log.close().unwrap();
     let lines = lines(dir.path());
@@ -163,7 +163,7 @@ fn a_full_disk_refuses_new_calls_and_records_ends_of_old_ones() {
     for _ in 0..2000 {
         log.append_or_queue(event("refused.again"));
     }
-    assert!(log.owed() > 0);
+    assert!(log.backlog() > 0);
     for id in &under_way {
         assert!(
             log.append_or_queue(finished(*id)).is_some(),

@@ -279,7 +279,7 @@ impl StreamableLink {
     }
 
     fn unanswered(&self, id: u64, detail: &str) -> Result<(), Ended> {
-        if self.inbound.waits(id) {
+        if self.inbound.is_waiting(id) {
             return Err(lost(Effect::Unknown, None, detail.to_owned()));
         }
         Ok(())

@@ -139,7 +139,7 @@ impl Approvals for People {
         Ok(found.map(|row| row.approval.clone()))
     }
 
-    fn kept(
+    fn questions(
         &self,
         id: &ApprovalId,
         _to_a_person: bool,

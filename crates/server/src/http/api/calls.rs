@@ -50,7 +50,7 @@ pub(super) async fn call(
         let what = "the request body is too large or incomplete";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", what)
     })?;
-    let (tool, arguments) = asked(&body)?;
+    let (tool, arguments) = tool_call(&body)?;
     let request_id = Ulid::generate().to_string();
     let ask = ToolRequest {
         tool,
@@ -83,7 +83,7 @@ pub(super) async fn call(
 
 /// The view's tool and its arguments. A body that names no tool is the arguments of the `call_tool_*` variant for its
 /// declared operation.
-fn asked(body: &[u8]) -> Result<(String, String), Problem> {
+fn tool_call(body: &[u8]) -> Result<(String, String), Problem> {
     let wrong = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", detail);
     let json = Json::validate(body, Strictness::Full)
         .map_err(|error| wrong(format!("the body is not valid JSON: {error}")))?;
@@ -184,11 +184,15 @@ mod tests {
             (r#"{"name":"s:t"}"#, ("call_tool_read", r#"{"name":"s:t"}"#)),
         ];
         for (body, (tool, arguments)) in cases {
-            let found = asked(body.as_bytes()).unwrap();
+            let found = tool_call(body.as_bytes()).unwrap();
             assert_eq!((found.0.as_str(), found.1.as_str()), (tool, arguments));
         }
         for wrong in ["", "[]", r#"{"a":1,"a":2}"#] {
-            assert_eq!(asked(wrong.as_bytes()).unwrap_err().status, 400, "{wrong}");
+            assert_eq!(
+                tool_call(wrong.as_bytes()).unwrap_err().status,
+                400,
+                "{wrong}"
+            );
         }
     }
 }

@@ -28,12 +28,12 @@ fn a_sealed_call_is_erased_by_its_decision() {
         let log = open(dir.path());
         let store = store(dir.path(), &log);
         let id = pending(ask(&store, "call", 0)).id;
-        let kept = store.kept(&id, true).unwrap();
+        let kept = store.questions(&id, true).unwrap();
         assert!(kept[0].sealed.is_some() && is_left(dir.path()));
         // Another process decides.
         let decider = ApprovalStore::new(dir.path(), None);
         decider.resolve(&id, answer, &by("admin"), at(1)).unwrap();
-        assert!(store.kept(&id, true).unwrap()[0].sealed.is_none());
+        assert!(store.questions(&id, true).unwrap()[0].sealed.is_none());
         assert!(!is_left(dir.path()), "{answer:?}");
     }
 }

@@ -39,7 +39,7 @@ impl StreamableLink {
                     NextEvent::Ended => break,
                     NextEvent::TooLarge => return Err(Ended::TooLarge),
                 }
-                if !self.inbound.waits(id) {
+                if !self.inbound.is_waiting(id) {
                     self.read_to_end(id, events).await;
                     return Ok(());
                 }
