@@ -256,6 +256,7 @@ impl Recorder {
             name: name.to_owned(),
             server: server.map(str::to_owned),
             reason: reason.map(|reason| self.redactor.text(&reason)),
+            // No caller made this happen; decisions of people are recorded by `holds.rs`.
             principal: None,
             decision: None,
             approval_id: None,
@@ -385,6 +386,7 @@ impl Recorder {
             // As raw JSON: `1` and `"1"` are two different ids.
             request_id: frame.id().map(|id| name(id.raw())),
             parent_id: attempt.parent,
+            // The caller fills in the target: an attempt that ends before `resolve` has none.
             server: None,
             tool: None,
             arguments: body.map(|body| self.redactor.body(body)),

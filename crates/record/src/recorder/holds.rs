@@ -83,6 +83,7 @@ impl Recorder {
         };
         let kept = |text: &str| self.redactor.excerpt(text.as_bytes());
         let arguments = kept(&request.arguments);
+        // An excerpt is for lists and the record; an approver is shown the sealed call, whole.
         HeldCallExcerpt {
             record_id: attempt.id,
             tenant: identity.tenant.clone(),
