@@ -29,6 +29,7 @@ pub(crate) async fn ask(
         args: question.args.iter().map(|arg| (*arg).to_owned()).collect(),
         env: question.env.to_vec(),
         cwd: Some(question.cwd.to_owned()),
+        sandbox: None,
     };
     let failed = |reason: String| StepFailed::NotStarted {
         program: question.program.to_owned(),

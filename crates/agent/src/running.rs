@@ -201,6 +201,7 @@ impl Program<'_> {
             args,
             env,
             cwd: Some(cwd.unwrap_or_else(|| run.step.workdir.clone())),
+            sandbox: None,
         };
         let spawned = Process::spawn_for(&spec, folder.path());
         let mut process = spawned.map_err(|error| StepFailed::NotStarted {

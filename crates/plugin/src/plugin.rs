@@ -153,6 +153,7 @@ impl PluginSpec {
             args: Vec::new(),
             env,
             cwd: None,
+            sandbox: None,
         }
     }
 }

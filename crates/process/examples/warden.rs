@@ -47,6 +47,7 @@ fn run_gateway(args: impl Iterator<Item = OsString>) -> ExitCode {
         args: argv.collect(),
         env: std::env::vars().collect(),
         cwd: None,
+        sandbox: None,
     };
     let Ok(runtime) = tokio::runtime::Runtime::new() else {
         return ExitCode::FAILURE;

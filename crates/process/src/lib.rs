@@ -10,6 +10,7 @@ mod process;
 pub mod command_line;
 pub mod environment;
 pub mod regular_file;
+pub mod sandbox;
 pub mod stderr_tail;
 pub mod warden;
 

@@ -15,6 +15,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use crate::sandbox::Sandbox;
 use crate::stderr_tail::StderrTail;
 use crate::warden::{self, tree};
 
@@ -38,6 +39,8 @@ pub struct ProcessSpec {
     pub env: Vec<(String, String)>,
     /// The server's working folder; the gateway's own if `None`.
     pub cwd: Option<PathBuf>,
+    /// What the server may touch; all that the gateway's user may if `None`.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Why no process was started. A command that does not exist is reported later, as [`Ending::NotStarted`].

@@ -94,6 +94,7 @@ impl Lane {
                     args: args.clone(),
                     env: env.clone(),
                     cwd: cwd.clone(),
+                    sandbox: None,
                 };
                 Self::open_stdio(&spec, profile, &supplies.options, wiring).await
             }

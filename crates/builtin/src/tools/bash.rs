@@ -100,6 +100,7 @@ async fn run_request(shell: &Shell, request: BashRequest, exchange: &Exchange) -
         args: vec!["-c".to_owned(), request.command],
         env: shell.env.clone(),
         cwd: Some(request.cwd),
+        sandbox: None,
     };
     let mut process = match Process::spawn_piped(&spec) {
         Ok(process) => process,

@@ -107,6 +107,7 @@ pub(crate) fn spec(command: &str, args: &[&str]) -> ProcessSpec {
         args: args.iter().map(|arg| (*arg).to_owned()).collect(),
         env: vec![("PATH".to_owned(), std::env::var("PATH").unwrap())],
         cwd: None,
+        sandbox: None,
     }
 }
 

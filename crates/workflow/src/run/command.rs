@@ -37,6 +37,7 @@ pub(super) async fn run(ready: CommandRun, stop: &CancellationToken) -> Result<O
         args: vec!["-c".to_owned(), ready.command],
         env: ready.env,
         cwd: Some(ready.dir),
+        sandbox: None,
     };
     let spawned = Process::spawn_piped(&spec);
     let mut process = spawned.map_err(|error| Failure::Failed(error.to_string()))?;

@@ -1,0 +1,71 @@
+//! What a child process may touch: files, hosts and resources. On Linux the warden applies it before the command starts.
+//!
+//! This module is the description; nothing here acts.
+
+use std::path::PathBuf;
+
+/// The restrictions of one child. A child without one has all rights of the gateway's user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sandbox {
+    pub mode: Mode,
+    /// Paths besides the system's own programs and libraries. Everything else does not exist for the child.
+    pub files: Vec<FileGrant>,
+    pub network: Network,
+}
+
+/// What happens if the kernel cannot enforce a restriction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The child is not started.
+    Required,
+    /// The child is started with the restrictions that the kernel enforces; the others are reported.
+    BestEffort,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileGrant {
+    /// An absolute path. A folder grants everything below it.
+    pub path: PathBuf,
+    pub access: FileAccess,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileAccess {
+    /// Reading and running.
+    Read,
+    /// Reading, running, changing, creating and removing.
+    Write,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Network {
+    /// No connection to anything.
+    None,
+    /// Connections through an egress proxy alone.
+    Proxied(ProxiedNetwork),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxiedNetwork {
+    /// The Unix socket on which the proxy listens, outside of the sandbox.
+    pub socket: PathBuf,
+    /// The proxy's loopback port and password, for a child without a network namespace.
+    pub fallback: Option<LoopbackProxy>,
+    /// Hosts that the child can also reach by their name or address, without knowing of the proxy.
+    pub direct: Vec<HostPort>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopbackProxy {
+    pub port: u16,
+    /// The password for `Proxy-Authorization`: other programs of this machine reach the port as well.
+    pub password: String,
+}
+
+/// One exact destination.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    /// A host name or an IP address.
+    pub host: String,
+    pub port: u16,
+}
