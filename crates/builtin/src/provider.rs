@@ -38,7 +38,12 @@ pub(crate) struct FileTools {
     pub(crate) changing: Arc<Mutex<()>>,
     /// Set when the call is cancelled: a blocking task cannot be aborted, so walks poll this.
     pub(crate) is_cancelled: Arc<AtomicBool>,
+    /// The most text in one result of Read.
+    pub(crate) page_bytes: usize,
 }
+
+/// The most text that Read returns at once, in bytes.
+const PAGE_BYTES: usize = 256 * 1024;
 
 impl Builtins {
     /// The tools over `roots`. Commands run below `warden_program`, with `env` as their whole environment.
@@ -48,12 +53,21 @@ impl Builtins {
                 roots,
                 changing: Arc::default(),
                 is_cancelled: Arc::default(),
+                page_bytes: PAGE_BYTES,
             },
             shell: bash::Shell {
                 warden_program,
                 env,
             },
         }
+    }
+
+    /// Makes pages of Read at most this long, for an agent that cuts longer results itself: its cut would remove the
+    /// note that more lines follow.
+    #[must_use]
+    pub fn with_page_bytes(mut self, page_bytes: usize) -> Self {
+        self.file_tools.page_bytes = page_bytes.clamp(1, PAGE_BYTES);
+        self
     }
 
     /// The folder that relative paths start from.

@@ -134,20 +134,20 @@ fn read_works_as_documented() {
 fn a_large_file_is_read_page_by_page() {
     let mut fixture = Fixture::new();
     let line = "x".repeat(1023);
-    let large = format!("{line}\n").repeat(6 * 1024);
+    let large = format!("{line}\n").repeat(300);
     fixture.file("large", &large);
     let (_, first) = fixture.call("Read", &json!({"path": "large"}));
     assert!(
-        first.ends_with("[more lines follow: continue with offset 5121]"),
+        first.ends_with("[more lines follow: continue with offset 257]"),
         "{}",
         &first[first.len() - 60..]
     );
-    let (_, second) = fixture.call("Read", &json!({"path": "large", "offset": 5121}));
-    assert_eq!(second.len(), 1024 * 1024, "the rest and no note");
-    fixture.file("one-line", "y".repeat(6 * 1024 * 1024));
+    let (_, second) = fixture.call("Read", &json!({"path": "large", "offset": 257}));
+    assert_eq!(second.len(), 44 * 1024, "the rest and no note");
+    fixture.file("one-line", "y".repeat(512 * 1024));
     let (_, cut) = fixture.call("Read", &json!({"path": "one-line"}));
     assert!(
-        cut.contains("[line 1 is longer than 5242880 bytes and was cut"),
+        cut.contains("[line 1 is longer than 262144 bytes and was cut"),
         "it says so"
     );
 }

@@ -1,9 +1,10 @@
 //! Edit: replaces literal text.
 
+mod line_ends;
+
 use std::{io::Read, sync::PoisonError};
 
 use callgate_wire::ToolResult;
-use memchr::memmem;
 
 use super::files;
 use crate::{
@@ -43,7 +44,7 @@ pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult
             "`{path}` is larger than {MAX_BYTES} bytes, the limit of Edit"
         )));
     }
-    let found: Vec<usize> = memmem::find_iter(&before, old.as_bytes()).collect();
+    let found = line_ends::find(&before, old.as_bytes());
     match (found.len(), all) {
         (0, _) => {
             let what = format!("`old` does not occur in `{path}`");
@@ -56,20 +57,8 @@ pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult
             )));
         }
     }
-    files::replace(&at, &replaced(&before, &found, old.len(), new.as_bytes()))?;
+    files::replace(&at, &line_ends::replace(&before, &found, new.as_bytes()))?;
     let times = if found.len() == 1 { "time" } else { "times" };
     let what = format!("replaced {} {times} in `{path}`", found.len());
     Ok(ToolResult::text(what))
-}
-
-fn replaced(before: &[u8], found: &[usize], old: usize, new: &[u8]) -> Vec<u8> {
-    let mut after = Vec::with_capacity(before.len() + found.len() * new.len());
-    let mut from = 0;
-    for at in found {
-        after.extend_from_slice(&before[from..*at]);
-        after.extend_from_slice(new);
-        from = at + old;
-    }
-    after.extend_from_slice(&before[from..]);
-    after
 }

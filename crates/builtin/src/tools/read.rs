@@ -1,4 +1,4 @@
-//! Read: lines of a text file, at most 5 MiB at once.
+//! Read: a page of lines of a text file.
 
 use std::{
     fs::File,
@@ -14,8 +14,6 @@ use crate::{
     provider::FileTools,
 };
 
-/// The most text in one result.
-const MAX_BYTES: usize = 5 * 1024 * 1024;
 /// A NUL in the first bytes marks a file as binary.
 const SNIFFED: usize = 8 * 1024;
 
@@ -33,11 +31,11 @@ pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult
     if reader.fill_buf().map_err(failed)?.contains(&0) {
         return Ok(binary(at.as_requested(), size));
     }
-    let page = page(&mut reader, &range).map_err(failed)?;
+    let page = page(&mut reader, &range, tools.page_bytes).map_err(failed)?;
     if page.text.contains(&0) {
         return Ok(binary(at.as_requested(), size));
     }
-    Ok(shown(page, &range))
+    Ok(shown(page, &range, tools.page_bytes))
 }
 
 /// The lines to read.
@@ -67,7 +65,7 @@ enum Rest {
     OfLine,
 }
 
-fn page(reader: &mut BufReader<File>, range: &LineRange) -> io::Result<Page> {
+fn page(reader: &mut BufReader<File>, range: &LineRange, most: usize) -> io::Result<Page> {
     let mut page = Page::default();
     while page.skipped < range.first - 1 {
         if reader.skip_until(b'\n')? == 0 {
@@ -77,7 +75,7 @@ fn page(reader: &mut BufReader<File>, range: &LineRange) -> io::Result<Page> {
     }
     while range.lines.is_none_or(|lines| page.lines < lines) {
         let before = page.text.len();
-        let room = MAX_BYTES - before;
+        let room = most - before;
         if room == 0 {
             break;
         }
@@ -88,7 +86,7 @@ fn page(reader: &mut BufReader<File>, range: &LineRange) -> io::Result<Page> {
         if read == 0 {
             return Ok(page);
         }
-        if page.text.len() == MAX_BYTES && page.text.last() != Some(&b'\n') {
+        if page.text.len() == most && page.text.last() != Some(&b'\n') {
             if reader.fill_buf()?.is_empty() {
                 page.lines += 1;
                 return Ok(page);
@@ -112,7 +110,7 @@ fn page(reader: &mut BufReader<File>, range: &LineRange) -> io::Result<Page> {
     Ok(page)
 }
 
-fn shown(page: Page, range: &LineRange) -> ToolResult {
+fn shown(page: Page, range: &LineRange, most: usize) -> ToolResult {
     if page.lines == 0 && page.skipped > 0 {
         let what = format!("[the file has {} lines]", page.skipped);
         return texts([what]);
@@ -122,7 +120,7 @@ fn shown(page: Page, range: &LineRange) -> ToolResult {
         Rest::Nothing => None,
         Rest::Lines => Some(format!("[more lines follow: continue with offset {next}]")),
         Rest::OfLine => Some(format!(
-            "[line {} is longer than {MAX_BYTES} bytes and was cut; the next line has offset {next}]",
+            "[line {} is longer than {most} bytes and was cut; the next line has offset {next}]",
             range.first
         )),
     };
