@@ -28,6 +28,8 @@ const MAX_ROUNDS: u32 = 50;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) text: String,
+    /// The model's own words for why it does not answer.
+    pub(crate) refusal: String,
     pub(crate) calls: Vec<ToolCall>,
     pub(crate) finish_reason: Option<String>,
     pub(crate) input_tokens: u64,
@@ -41,6 +43,8 @@ pub(crate) struct ToolCall {
     pub(crate) name: String,
     /// As the model wrote them, possibly not JSON.
     pub(crate) arguments: String,
+    /// Whether it was made with the deprecated `function_call`, and is answered in that form.
+    pub(crate) is_function: bool,
 }
 
 /// Runs the loop to its end.
@@ -78,24 +82,63 @@ async fn rounds(run: &Run<'_>, progress: &mut StepProgress) -> Result<(), StepFa
             progress.note(run, AgentEvent::Text(answer.text.clone()));
         }
         if answer.calls.is_empty() {
-            if answer.finish_reason.as_deref() == Some("tool_calls") {
-                let why = "the model's finish reason was `tool_calls`, but it made no call";
-                return Err(StepFailed::LoopGuard(why.to_owned()));
-            }
-            return Ok(());
+            return finished(&answer);
         }
         messages.push(assistant_message(&answer));
         for requested in &answer.calls {
             progress.note(run, AgentEvent::Call(requested.name.clone()));
         }
-        let results = calls.all(&answer.calls).await;
+        let results = calls.all(&answer.calls, answer.is_cut()).await;
         for (requested, result) in answer.calls.iter().zip(results) {
-            messages.push(json!({"role": "tool", "tool_call_id": requested.id, "content": result}));
+            messages.push(if requested.is_function {
+                json!({"role": "function", "name": requested.name, "content": result})
+            } else {
+                json!({"role": "tool", "tool_call_id": requested.id, "content": result})
+            });
         }
     }
     let why = format!("more than {most} rounds of tool calls (`max_rounds`)");
     (run.tell)(StepEvent::Warning { text: why.clone() });
     Err(StepFailed::LoopGuard(why))
+}
+
+impl Answer {
+    /// Whether the server ended the answer before the model did.
+    fn is_cut(&self) -> bool {
+        matches!(
+            self.finish_reason.as_deref(),
+            Some("length" | "content_filter")
+        )
+    }
+}
+
+/// Judges an answer without calls, which ends the step. Only a text that the model itself ended is a success.
+fn finished(answer: &Answer) -> Result<(), StepFailed> {
+    let why = match answer.finish_reason.as_deref() {
+        Some(reason @ ("tool_calls" | "function_call")) => {
+            let why = format!("the model's finish reason was `{reason}`, but it made no call");
+            return Err(StepFailed::LoopGuard(why));
+        }
+        _ if !answer.refusal.trim().is_empty() => {
+            format!("the model refused: {}", answer.refusal.trim())
+        }
+        Some("length") => "the answer was cut off at the model's token limit (finish reason \
+             `length`); raise `max_completion_tokens` or ask for less"
+            .to_owned(),
+        Some("content_filter") => {
+            "the provider's content filter ended the answer (finish reason `content_filter`)"
+                .to_owned()
+        }
+        Some("error") => {
+            "the provider ended the answer with an error (finish reason `error`)".to_owned()
+        }
+        _ if answer.text.trim().is_empty() => {
+            let reason = answer.finish_reason.as_deref().unwrap_or("none");
+            format!("the model answered with neither text nor calls (finish reason: {reason})")
+        }
+        Some(_) | None => return Ok(()),
+    };
+    Err(StepFailed::Model(why))
 }
 
 fn opening(options: &Options, prompt: &str) -> Vec<Value> {
@@ -171,13 +214,21 @@ fn assistant_message(answer: &Answer) -> Value {
             "function": {"name": requested.name, "arguments": requested.arguments},
         })
     };
-    let calls: Vec<Value> = answer.calls.iter().map(call).collect();
+    let (functions, tools): (Vec<&ToolCall>, Vec<&ToolCall>) =
+        answer.calls.iter().partition(|call| call.is_function);
     let content = if answer.text.is_empty() {
         Value::Null
     } else {
         json!(answer.text)
     };
-    json!({"role": "assistant", "content": content, "tool_calls": calls})
+    let mut message = json!({"role": "assistant", "content": content});
+    if let Some(function) = functions.first() {
+        message["function_call"] = json!({"name": function.name, "arguments": function.arguments});
+    }
+    if !tools.is_empty() {
+        message["tool_calls"] = tools.into_iter().map(call).collect();
+    }
+    message
 }
 
 /// A non-empty variable of the environment that agents inherit.

@@ -83,6 +83,13 @@ impl ChatReply {
         self
     }
 
+    /// The same with another body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
     /// The same, later.
     #[must_use]
     pub fn after(mut self, pause: Duration) -> Self {

@@ -40,8 +40,8 @@ impl GateCalls {
     }
 
     /// Makes all calls and returns their results in order. Adjacent read-only calls run concurrently; any other call
-    /// runs alone.
-    pub(super) async fn all(&self, requested: &[ToolCall]) -> Vec<String> {
+    /// runs alone. Of an answer that `is_cut`, only calls with arguments run: a cut could have removed them.
+    pub(super) async fn all(&self, requested: &[ToolCall], is_cut: bool) -> Vec<String> {
         let tools = self.tools();
         let only_reads = |requested: &ToolCall| {
             let tool = tools.iter().find(|tool| tool.shown == requested.name);
@@ -55,24 +55,29 @@ impl GateCalls {
                 .take_while(|requested| only_reads(requested))
                 .count();
             if together == 0 {
-                results.push(self.one(first).await);
+                results.push(self.one(first, is_cut).await);
                 rest = &rest[1..];
             } else {
-                results.extend(join_all(rest[..together].iter().map(|one| self.one(one))).await);
+                results.extend(
+                    join_all(rest[..together].iter().map(|one| self.one(one, is_cut))).await,
+                );
                 rest = &rest[together..];
             }
         }
         results
     }
 
-    async fn one(&self, requested: &ToolCall) -> String {
+    async fn one(&self, requested: &ToolCall, is_cut: bool) -> String {
         let arguments = match requested.arguments.trim() {
+            "" if is_cut => return "error: the answer was cut off before the arguments".to_owned(),
             "" => "{}",
             text => text,
         };
-        let checked = Json::validate(arguments.as_bytes(), Strictness::Full);
-        if let Err(error) = &checked {
+        if let Err(error) = Json::validate(arguments.as_bytes(), Strictness::Full) {
             return format!("error: the arguments are not valid JSON: {error}");
+        }
+        if !arguments.starts_with('{') {
+            return "error: the arguments are not a JSON object".to_owned();
         }
         let arguments = arguments.replace(['\n', '\r'], " ");
         let id = Id::string(&Ulid::generate().to_string());

@@ -120,7 +120,7 @@ impl Client {
             streamed(response).await.map_err(RequestFailure::Final)
         } else {
             let body = collected(response).await.map_err(RequestFailure::Final)?;
-            whole(&body).map_err(RequestFailure::Final)
+            unlabelled(&body).map_err(RequestFailure::Final)
         }
     }
 }
@@ -136,6 +136,16 @@ async fn streamed(response: Response<ResponseBody>) -> Result<Answer, String> {
         }
     }
     assembly.finish()
+}
+
+/// A body that is not declared to be a stream. Some servers stream all the same.
+fn unlabelled(body: &[u8]) -> Result<Answer, String> {
+    if body.trim_ascii_start().starts_with(b"data:") {
+        let mut assembly = Assembly::new();
+        assembly.push(body)?;
+        return assembly.finish();
+    }
+    whole(body)
 }
 
 async fn collected(response: Response<ResponseBody>) -> Result<Bytes, String> {

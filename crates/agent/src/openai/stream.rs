@@ -1,5 +1,5 @@
-//! Assembles a streamed answer from deltas of text and of tool calls, split anywhere. A stream that is ambiguous or
-//! incomplete is an error, never a guess.
+//! Assembles an answer, from deltas of text and of tool calls that are split anywhere or from one body. An answer that is
+//! ambiguous or incomplete is an error, never a guess.
 
 use callgate_wire::sse::Decoder;
 use serde_json::Value;
@@ -82,22 +82,39 @@ impl Assembly {
             return Err(error_text(error));
         }
         usage(&mut self.answer, chunk);
-        let Some(choice) = chunk.pointer("/choices/0") else {
+        let Some(choice) = first_choice(chunk) else {
             return Ok(());
         };
         if let Some(reason) = choice["finish_reason"].as_str() {
             self.answer.finish_reason = Some(reason.to_owned());
         }
-        let delta = &choice["delta"];
-        if let Some(text) = delta["content"].as_str() {
-            self.answer.text.push_str(text);
-        }
+        // Some servers send the whole message instead of a delta in a stream of one event.
+        let delta = match choice.get("delta") {
+            Some(delta) if !delta.is_null() => delta,
+            Some(_) | None => &choice["message"],
+        };
+        content(&mut self.answer, delta);
         let calls = delta["tool_calls"].as_array();
         calls
             .into_iter()
             .flatten()
             .for_each(|call| self.piece(call));
+        if let Some(function) = function_call(delta) {
+            self.function_piece(function);
+        }
         Ok(())
+    }
+
+    /// A delta of the deprecated `function_call`, of which an answer has at most one.
+    fn function_piece(&mut self, function: &Value) {
+        let at = self.calls.iter().position(|piece| piece.call.is_function);
+        let at = at.unwrap_or_else(|| {
+            self.calls.push(PartialCall::default());
+            self.calls.len() - 1
+        });
+        let call = &mut self.calls[at].call;
+        call.is_function = true;
+        add(call, function);
     }
 
     fn piece(&mut self, piece: &Value) {
@@ -110,16 +127,7 @@ impl Assembly {
         if call.id.is_empty() {
             call.id = id.to_owned();
         }
-        // Names are never split, and some servers repeat them in every delta, so they are not appended.
-        if call.name.is_empty() {
-            call.name = name.to_owned();
-        }
-        match piece.pointer("/function/arguments") {
-            Some(Value::String(text)) => call.arguments.push_str(text),
-            // Some servers send an object instead of its JSON text.
-            Some(whole @ Value::Object(_)) => call.arguments = whole.to_string(),
-            Some(_) | None => {}
-        }
+        add(call, &piece["function"]);
     }
 
     /// The call that a delta belongs to: by its index, else by its id, else the last call. A delta with a new id or name
@@ -151,33 +159,98 @@ pub(super) fn whole(body: &[u8]) -> Result<Answer, String> {
     if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
         return Err(error_text(error));
     }
-    let choice = value.pointer("/choices/0");
-    let choice = choice.ok_or_else(|| "the answer has no `choices`".to_owned())?;
+    let choice = first_choice(&value).ok_or_else(|| "the answer has no `choices`".to_owned())?;
     let mut answer = Answer {
         finish_reason: choice["finish_reason"].as_str().map(str::to_owned),
         ..Answer::default()
     };
     usage(&mut answer, &value);
     let message = &choice["message"];
-    answer.text = message["content"].as_str().unwrap_or_default().to_owned();
+    content(&mut answer, message);
     let calls = message["tool_calls"].as_array().into_iter().flatten();
     for (at, call) in calls.enumerate() {
         let id = call["id"].as_str().filter(|id| !id.is_empty());
-        let name = call.pointer("/function/name").and_then(Value::as_str);
-        let arguments = match call.pointer("/function/arguments") {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Null) | None => String::new(),
-            Some(other) => other.to_string(),
-        };
-        answer.calls.push(ToolCall {
+        let mut read = ToolCall {
             id: id.map_or_else(|| format!("call_{at}"), str::to_owned),
-            name: name
-                .ok_or("the answer has a call without a name")?
-                .to_owned(),
-            arguments,
-        });
+            ..ToolCall::default()
+        };
+        add(&mut read, &call["function"]);
+        answer.calls.push(read);
     }
-    Ok(answer)
+    if let Some(function) = function_call(message) {
+        let mut read = ToolCall {
+            id: format!("call_{}", answer.calls.len()),
+            is_function: true,
+            ..ToolCall::default()
+        };
+        add(&mut read, function);
+        answer.calls.push(read);
+    }
+    match answer.calls.iter().any(|call| call.name.is_empty()) {
+        true => Err("the answer has a call without a name".to_owned()),
+        false => Ok(answer),
+    }
+}
+
+/// The choice that was asked for. A server that sends several numbers them.
+fn first_choice(value: &Value) -> Option<&Value> {
+    let mut choices = value["choices"].as_array()?.iter();
+    choices.find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
+}
+
+fn function_call(message: &Value) -> Option<&Value> {
+    message
+        .get("function_call")
+        .filter(|function| function.is_object())
+}
+
+/// Adds the text and the refusal of a message or of a delta.
+fn content(answer: &mut Answer, message: &Value) {
+    match &message["content"] {
+        Value::String(text) => answer.text.push_str(text),
+        Value::Array(parts) => parts.iter().for_each(|part| content_part(answer, part)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
+    }
+    if let Some(refusal) = message["refusal"].as_str() {
+        answer.refusal.push_str(refusal);
+    }
+}
+
+/// Adds one part of a message whose content is a list. Other types, such as the model's reasoning, are not its answer.
+fn content_part(answer: &mut Answer, part: &Value) {
+    match (part, part["type"].as_str()) {
+        (Value::String(text), _) => answer.text.push_str(text),
+        (_, Some("text" | "output_text") | None) => {
+            answer
+                .text
+                .push_str(part["text"].as_str().unwrap_or_default());
+        }
+        (_, Some("refusal")) => {
+            answer
+                .refusal
+                .push_str(part["refusal"].as_str().unwrap_or_default());
+        }
+        (_, Some(_)) => {}
+    }
+}
+
+/// Adds the name and the arguments of a function or of a piece of one.
+fn add(call: &mut ToolCall, function: &Value) {
+    let name = function["name"].as_str().unwrap_or_default();
+    // Servers send a name once, repeat it in every delta, send what there is of it so far, or split it.
+    if name.starts_with(&call.name) {
+        name.clone_into(&mut call.name);
+    } else {
+        call.name.push_str(name);
+    }
+    match &function["arguments"] {
+        Value::String(text) => call.arguments.push_str(text),
+        Value::Null => {}
+        // Some servers send an object instead of its JSON text.
+        whole @ (Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_)) => {
+            call.arguments = whole.to_string();
+        }
+    }
 }
 
 /// Token usage. Set, not added: some servers repeat the running total in every delta.
@@ -205,6 +278,7 @@ mod tests {
             id: id.to_owned(),
             name: name.to_owned(),
             arguments: arguments.to_owned(),
+            is_function: false,
         }
     }
 
