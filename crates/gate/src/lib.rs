@@ -19,6 +19,7 @@ mod identity;
 mod intent;
 mod item;
 mod name;
+pub mod network;
 pub mod pins;
 mod policy;
 mod problem;

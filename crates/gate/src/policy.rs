@@ -35,6 +35,7 @@ mod scope;
 mod verbs;
 mod written;
 
+pub use address::{AmbiguousHost, embedded_ipv4, hosts};
 pub(crate) use builtin::looks_destructive;
 pub use builtin::{Builtin, ToolFilter};
 pub use check_subject::CheckSubject;
@@ -48,6 +49,7 @@ pub(crate) use pattern::looks;
 #[cfg(test)]
 pub(crate) use projection::{is_command_key, is_path_key};
 pub use protected::{Protected, ProtectedCandidates, Reach};
+pub use range::AddressRange;
 pub use rules::Rules;
 
 /// A rule's verdict, from the most lenient to the strictest.

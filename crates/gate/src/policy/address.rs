@@ -29,10 +29,10 @@ const DEVIATIONS: [(char, &str); 5] = [
 /// An address that parsers read differently, or without a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("its host is ambiguous")]
-pub(super) struct AmbiguousHost;
+pub struct AmbiguousHost;
 
 /// Every host that an address can mean: lower case, in ASCII, without a trailing dot, IPv6 in brackets.
-pub(super) fn hosts(address: &str) -> Result<Vec<String>, AmbiguousHost> {
+pub fn hosts(address: &str) -> Result<Vec<String>, AmbiguousHost> {
     if address.len() > MAX_ADDRESS_BYTES {
         return Err(AmbiguousHost);
     }
@@ -309,7 +309,7 @@ fn add_domain(domain: &str, found: &mut Vec<String>) -> Result<(), AmbiguousHost
 fn add_ipv6(address: Ipv6Addr, found: &mut Vec<String>) {
     add(format!("[{address}]"), found);
     // Without this, `[::ffff:127.0.0.1]` would evade a rule on 127.0.0.1.
-    for inner in carried(address) {
+    for inner in embedded_ipv4(address) {
         add(inner.to_string(), found);
     }
 }
@@ -329,7 +329,7 @@ fn decimal(text: &str) -> Option<Ipv4Addr> {
 }
 
 /// The IPv4 addresses embedded in an IPv6 address, which translators and tunnels contact.
-fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+pub fn embedded_ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let parts = address.segments();
     let at = |high: usize| {
         let [a, b] = parts[high].to_be_bytes();

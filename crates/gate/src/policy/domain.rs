@@ -4,13 +4,13 @@ use std::net::Ipv6Addr;
 
 use url::Host;
 
-use super::{pattern::Lookalike, range::Range};
+use super::{pattern::Lookalike, range::AddressRange};
 
 /// A domain in a rule.
 #[derive(Debug, Clone)]
 pub(super) enum DomainPattern {
     /// A named address range.
-    Range(Range),
+    Range(AddressRange),
     /// A pattern of host names and addresses.
     Hosts(HostPattern),
 }
@@ -29,18 +29,19 @@ pub(super) enum BadDomain {
     /// No host could match.
     NeverMatches,
     /// It is almost the name of a range.
-    Misspelt(Range),
+    Misspelt(AddressRange),
 }
 
 impl DomainPattern {
     /// Parses a pattern or the name of a range.
     pub(super) fn read(written: &str) -> Result<Self, BadDomain> {
         let lower = written.to_lowercase();
-        if let Some(range) = Range::of(&lower) {
+        if let Some(range) = AddressRange::of(&lower) {
             return Ok(Self::Range(range));
         }
         // With a dot or a `*` the author clearly meant a host pattern.
-        if let Some(range) = Range::meant_by(&lower).filter(|_| !lower.contains(['.', '*'])) {
+        if let Some(range) = AddressRange::meant_by(&lower).filter(|_| !lower.contains(['.', '*']))
+        {
             return Err(BadDomain::Misspelt(range));
         }
         let pattern = HostPattern::read(written, &lower).ok_or(BadDomain::NeverMatches)?;
@@ -172,7 +173,7 @@ mod tests {
         assert!(!pattern("private").matches("x.com"));
         assert_eq!(
             DomainPattern::read("loopbak").err(),
-            Some(BadDomain::Misspelt(Range::Loopback))
+            Some(BadDomain::Misspelt(AddressRange::Loopback))
         );
         // With a dot behind it, it is a host.
         assert!(pattern("privat.").matches("privat"));

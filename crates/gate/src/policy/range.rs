@@ -36,8 +36,8 @@ const METADATA_NAMES: [&str; 6] = [
 ];
 
 /// A named range of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Range {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AddressRange {
     Loopback,
     /// Networks that are not routed on the internet.
     Private,
@@ -46,15 +46,16 @@ pub(super) enum Range {
     Metadata,
 }
 
-impl Range {
-    const ALL: [Self; 4] = [
+impl AddressRange {
+    pub const ALL: [Self; 4] = [
         Self::Loopback,
         Self::Private,
         Self::LinkLocal,
         Self::Metadata,
     ];
 
-    pub(super) fn as_str(self) -> &'static str {
+    /// The word in rules.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Loopback => "loopback",
             Self::Private => "private",
@@ -64,12 +65,12 @@ impl Range {
     }
 
     /// The range that a word names.
-    pub(super) fn of(word: &str) -> Option<Self> {
+    pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|range| range.as_str() == word)
     }
 
     /// The range that a misspelt word probably means.
-    pub(super) fn meant_by(word: &str) -> Option<Self> {
+    pub fn meant_by(word: &str) -> Option<Self> {
         let alike = |range: &Self| strsim::jaro_winkler(word, range.as_str());
         let nearest = Self::ALL
             .into_iter()
@@ -77,8 +78,8 @@ impl Range {
         nearest.filter(|range| alike(range) >= ALIKE)
     }
 
-    /// Whether a host, as [`address::hosts`](super::address::hosts) writes it, is in the range. Names are not resolved.
-    pub(super) fn contains(self, host: &str) -> bool {
+    /// Whether a host, as [`hosts`](crate::network::hosts) writes it, is in the range. Names are not resolved.
+    pub fn contains(self, host: &str) -> bool {
         let bare = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
@@ -115,9 +116,9 @@ mod tests {
 
     #[test]
     fn ranges_contain_the_documented_addresses() {
-        let cases: [(Range, &[&str], &[&str]); 4] = [
+        let cases: [(AddressRange, &[&str], &[&str]); 4] = [
             (
-                Range::Loopback,
+                AddressRange::Loopback,
                 &[
                     "127.9.9.9",
                     "[::1]",
@@ -129,7 +130,7 @@ mod tests {
                 &["128.0.0.1", "[::2]", "localhost.com", "notlocalhost"],
             ),
             (
-                Range::Private,
+                AddressRange::Private,
                 &[
                     "10.0.0.1",
                     "172.31.0.1",
@@ -146,12 +147,12 @@ mod tests {
                 ],
             ),
             (
-                Range::LinkLocal,
+                AddressRange::LinkLocal,
                 &["169.254.1.1", "[fe80::1]", "[febf::1]"],
                 &["169.255.0.1", "[fec0::1]"],
             ),
             (
-                Range::Metadata,
+                AddressRange::Metadata,
                 &[
                     "169.254.169.254",
                     "100.100.100.200",
@@ -181,10 +182,10 @@ mod tests {
             "meta_data",
             "metdata",
         ] {
-            assert!(Range::meant_by(word).is_some(), "{word}");
+            assert!(AddressRange::meant_by(word).is_some(), "{word}");
         }
         for word in ["localhost", "intranet", "db", "proxy", "internal", "local"] {
-            assert_eq!(Range::meant_by(word), None, "{word}");
+            assert_eq!(AddressRange::meant_by(word), None, "{word}");
         }
     }
 }
