@@ -4,17 +4,44 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 /// The restrictions of one child. A child without one has all rights of the gateway's user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     pub mode: Mode,
+    pub namespaces: Namespaces,
     /// Paths besides the system's own programs and libraries. Everything else does not exist for the child.
     pub files: Vec<FileGrant>,
+    /// Paths that stay out of reach even where a grant covers them, like the gateway's data folder.
+    pub hidden: Vec<PathBuf>,
     pub network: Network,
 }
 
+impl Sandbox {
+    /// A sandbox that grants nothing: no file besides the system's, no network.
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            namespaces: Namespaces::WhereAllowed,
+            files: Vec::new(),
+            hidden: Vec::new(),
+            network: Network::None,
+        }
+    }
+}
+
+/// Whether the child gets user, mount, process, network, IPC and host-name namespaces of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Namespaces {
+    /// Yes, where the kernel allows it.
+    WhereAllowed,
+    /// No: Landlock and seccomp alone restrict the child, as on a kernel without namespaces.
+    Off,
+}
+
 /// What happens if the kernel cannot enforce a restriction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// The child is not started.
     Required,
@@ -22,14 +49,14 @@ pub enum Mode {
     BestEffort,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileGrant {
     /// An absolute path. A folder grants everything below it.
     pub path: PathBuf,
     pub access: FileAccess,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FileAccess {
     /// Reading and running.
     Read,
@@ -37,7 +64,7 @@ pub enum FileAccess {
     Write,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// No connection to anything.
     None,
@@ -45,7 +72,7 @@ pub enum Network {
     Proxied(ProxiedNetwork),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProxiedNetwork {
     /// The Unix socket on which the proxy listens, outside of the sandbox.
     pub socket: PathBuf,
@@ -55,7 +82,7 @@ pub struct ProxiedNetwork {
     pub direct: Vec<HostPort>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopbackProxy {
     pub port: u16,
     /// The password for `Proxy-Authorization`: other programs of this machine reach the port as well.
@@ -63,7 +90,7 @@ pub struct LoopbackProxy {
 }
 
 /// One exact destination.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostPort {
     /// A host name or an IP address.
     pub host: String,
